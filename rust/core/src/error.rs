@@ -1,0 +1,102 @@
+//! The one error type of the engine. Each kind has a stable code that stands in its text, because Spark hands on the
+//! text only.
+
+use std::path::{Path, PathBuf};
+
+/// What every fallible call of the engine returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// All that can go wrong, by what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused a file operation.
+    #[error("[DH-IO] cannot {operation} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb ("read", "sync").
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// A file is not what the store wrote.
+    #[error("[DH-CORRUPT] {} at byte {offset}: {reason}; nothing was changed: restore the file from a copy, or run `dochistory verify` and `dochistory repair`", path.display())]
+    Corrupt {
+        /// The damaged file.
+        path: PathBuf,
+        /// Where in the file the damage shows.
+        offset: u64,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// Somebody else holds the trigger's turn for longer than the limit.
+    #[error("[DH-LOCKED] waited {waited_ms} ms for the turn on {}; it is held by {holder}", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// How long was waited, in milliseconds.
+        waited_ms: u64,
+        /// Host, process and time of the holder, as it wrote them.
+        holder: String,
+    },
+    /// Another writer published in our turn: the file system's locks do not exclude.
+    #[error("[DH-FENCED] another writer published {} while this one held the turn; locks on this file system do not exclude each other", path.display())]
+    Fenced {
+        /// The manifest that was there already.
+        path: PathBuf,
+    },
+    /// An earlier write or sync failed: this handle writes no more.
+    #[error("[DH-FAILED] an earlier write failed ({0}); reopen the history to go on")]
+    Failed(String),
+    /// The history was opened for reading.
+    #[error("[DH-READ-ONLY] the history at {} was opened read-only", .0.display())]
+    ReadOnly(PathBuf),
+    /// There is no history there, or there is one already.
+    #[error("[DH-OPEN] {}: {reason}", path.display())]
+    Open {
+        /// The directory asked for.
+        path: PathBuf,
+        /// Why it cannot be opened, and what to do.
+        reason: String,
+    },
+    /// The documents' columns are not as needed.
+    #[error("[DH-SCHEMA] {0}")]
+    Schema(String),
+    /// A setting is not valid.
+    #[error("[DH-CONFIG] {0}")]
+    Config(String),
+    /// A transaction number went backwards.
+    #[error("[DH-TRANSACTION] {0}")]
+    Transaction(String),
+    /// The call does not fit the state of its object.
+    #[error("[DH-STATE] {0}")]
+    State(String),
+}
+
+impl Error {
+    /// The stable code, as it stands in the text.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "DH-IO",
+            Self::Corrupt { .. } => "DH-CORRUPT",
+            Self::Locked { .. } => "DH-LOCKED",
+            Self::Fenced { .. } => "DH-FENCED",
+            Self::Failed(_) => "DH-FAILED",
+            Self::ReadOnly(_) => "DH-READ-ONLY",
+            Self::Open { .. } => "DH-OPEN",
+            Self::Schema(_) => "DH-SCHEMA",
+            Self::Config(_) => "DH-CONFIG",
+            Self::Transaction(_) => "DH-TRANSACTION",
+            Self::State(_) => "DH-STATE",
+        }
+    }
+
+    pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Io { operation, path, source }
+    }
+
+    pub(crate) fn corrupt(path: &Path, offset: u64, reason: impl Into<String>) -> Self {
+        Self::Corrupt { path: path.to_path_buf(), offset, reason: reason.into() }
+    }
+}

@@ -1,0 +1,7 @@
+//! The engine of dochistory: the rules, the document history store, and the columnar path that joins both.
+#![deny(unsafe_code)]
+
+pub mod columns;
+pub mod error;
+
+pub use error::{Error, Result};
