@@ -125,7 +125,11 @@ impl<'a> IdColumn<'a> {
                 Id::Text(&values[offsets[row] as usize..offsets[row + 1] as usize])
             }
             Self::Utf8View { views, buffers, validity } => {
-                if validity.is_valid(row) { Id::Text(view_bytes(&views[row], buffers)) } else { Id::Null }
+                if validity.is_valid(row) {
+                    Id::Text(view_bytes(&views[row], buffers))
+                } else {
+                    Id::Null
+                }
             }
             Self::Uuid { values, validity } => {
                 if !validity.is_valid(row) {
@@ -134,7 +138,11 @@ impl<'a> IdColumn<'a> {
                 values[row * 16..row * 16 + 16].first_chunk().map_or(Id::Null, Id::Uuid)
             }
             Self::Dictionary { indices, values, validity } => {
-                if validity.is_valid(row) { values.get(indices[row] as usize) } else { Id::Null }
+                if validity.is_valid(row) {
+                    values.get(indices[row] as usize)
+                } else {
+                    Id::Null
+                }
             }
         }
     }
