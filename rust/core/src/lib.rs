@@ -3,5 +3,6 @@
 
 pub mod columns;
 pub mod error;
+pub mod rules;
 
 pub use error::{Error, Result};
