@@ -55,6 +55,9 @@ pub struct Decided {
 /// Rows that are taken through all passes together, so that their facts stay in the nearest cache.
 const CHUNK_ROWS: usize = 1024;
 
+/// Rows that are looked through together for undecided or suspended ones: few, because one in a thousand is usual.
+pub(super) const SEARCH_ROWS: usize = 128;
+
 /// Judges a batch: every row by itself, then the copies of a key, then the suspension of the trigger.
 pub fn decide(settings: &Settings, facts: &Facts<'_>) -> Decided {
     let mut outcomes = vec![Outcome::R0; facts.rows];
@@ -73,11 +76,11 @@ pub fn settle(settings: &Settings, mut outcomes: Vec<Outcome>, copies: &[Copy]) 
 
 fn undecided(outcomes: &[Outcome]) -> Vec<Undecided> {
     let mut found = Vec::new();
-    for (number, chunk) in outcomes.chunks(CHUNK_ROWS).enumerate() {
+    for (number, chunk) in outcomes.chunks(SEARCH_ROWS).enumerate() {
         if !Outcome::any_needs_look(chunk) {
             continue;
         }
-        let rows = (number * CHUNK_ROWS) as u32..;
+        let rows = (number * SEARCH_ROWS) as u32..;
         let waiting = rows.zip(chunk).filter_map(|(row, outcome)| Some((row, outcome.unanswered_reason()?)));
         found.extend(waiting.map(|(row, reason)| Undecided { row, reason }));
     }

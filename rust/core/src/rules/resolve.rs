@@ -1,6 +1,6 @@
 //! What one row of a batch means for another, and what the resolver's answers mean for the undecided ones.
 
-use super::columns::{Copy, Decided};
+use super::columns::{Copy, Decided, SEARCH_ROWS};
 use super::outcome::Outcome;
 use super::reason::{Reason, Step};
 use super::trigger::{InBatch, ProcessingMode, Settings};
@@ -112,13 +112,13 @@ pub(super) fn settle_copies(settings: &Settings, outcomes: &mut [Outcome], copie
 
 /// Nothing after a suspension is processed or acknowledged: all later rows share the outcome of the first that suspends.
 pub(super) fn suspend_later_rows(outcomes: &mut [Outcome]) {
-    const BLOCK_ROWS: usize = 1024;
-    let Some(start) = outcomes.chunks(BLOCK_ROWS).position(Outcome::any_needs_look) else {
-        return;
-    };
-    let later = &mut outcomes[start * BLOCK_ROWS..];
-    if let Some(at) = later.iter().position(|outcome| outcome.is_suspend()) {
-        let suspended = later[at];
-        later[at..].fill(suspended);
+    let first = outcomes.chunks(SEARCH_ROWS).enumerate().filter(|(_, rows)| Outcome::any_needs_look(rows)).find_map(
+        |(number, rows)| {
+            let at = rows.iter().position(|outcome| outcome.is_suspend())?;
+            Some((number * SEARCH_ROWS + at, rows[at]))
+        },
+    );
+    if let Some((row, suspended)) = first {
+        outcomes[row..].fill(suspended);
     }
 }

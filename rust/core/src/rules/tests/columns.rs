@@ -75,8 +75,8 @@ fn a_batch_may_be_written_in_parts() {
     let key_classes: Vec<_> = (0..rows).map(|row| KeyClass::ALL[row % 3]).collect();
     let history: Vec<_> = (0..rows).map(|row| HistoryState::ALL[row / 3 % 3]).collect();
     let counts: Vec<i16> = (0..rows).map(|row| (row / 9 % 5) as i16).collect();
-    let flags: Vec<u8> = (0..rows / 8 + 1).map(|byte| 0xff ^ (byte % 7) as u8).collect();
-    let nulls: Vec<u8> = (0..rows / 8 + 1).map(|byte| 0xff ^ (byte % 5) as u8).collect();
+    let flags: Vec<u8> = (0..=rows / 8).map(|byte| 0xff ^ (byte % 7) as u8).collect();
+    let nulls: Vec<u8> = (0..=rows / 8).map(|byte| 0xff ^ (byte % 5) as u8).collect();
     let facts = Facts {
         rows,
         eligible: FlagColumn::Bits { bits: &flags, offset: 0, validity: Validity::all() },
