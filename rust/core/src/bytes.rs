@@ -105,10 +105,6 @@ impl<'a> Reader<'a> {
         Ok(self.array::<1>()?[0])
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
     pub(crate) fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
@@ -165,7 +161,9 @@ impl<'a> Reader<'a> {
         if version == 0 || version > newest {
             return Err(Error::Open {
                 path: self.path.to_path_buf(),
-                reason: format!("written in format version {version}; this build reads up to {newest}: install a newer dochistory"),
+                reason: format!(
+                    "written in format version {version}; this build reads up to {newest}: install a newer dochistory"
+                ),
             });
         }
         Ok(version)

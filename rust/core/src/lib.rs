@@ -4,8 +4,10 @@
 pub mod batch;
 mod bytes;
 pub mod columns;
+pub mod engine;
 pub mod error;
 pub mod filter;
+pub mod history;
 pub mod io;
 pub mod key;
 mod keyspace;
@@ -19,3 +21,5 @@ mod tail;
 pub mod time;
 
 pub use error::{Error, Result};
+pub use keyspace::{Finished, InProgress, Maintained, Progress, Purged, SpaceStatistics};
+pub use log::frame::Transaction;

@@ -51,6 +51,8 @@ pub(crate) struct SegmentEntry {
     /// Checksum of its header page, which holds all others.
     pub(crate) sum: u32,
     pub(crate) entries: u64,
+    /// Entries that follow the outcome of their claim.
+    pub(crate) open: u64,
     pub(crate) bytes: u64,
     pub(crate) min_started_at: i64,
     pub(crate) max_started_at: i64,
@@ -118,13 +120,15 @@ impl Manifest {
         out.i64(self.purged_upto).u64(self.log.id).u64(self.log.proven);
         out.u32(self.segments.len() as u32);
         for segment in &self.segments {
-            out.u64(segment.id).u32(segment.sum).u64(segment.entries).u64(segment.bytes);
+            out.u64(segment.id).u32(segment.sum).u64(segment.entries).u64(segment.open).u64(segment.bytes);
             out.i64(segment.min_started_at).i64(segment.max_started_at);
         }
         out.u32(self.rollups.len() as u32);
         for rollup in &self.rollups {
             out.u64(rollup.id).u32(rollup.sum).u64(rollup.entries).u32(rollup.segments.len() as u32);
-            rollup.segments.iter().for_each(|segment| drop(out.u64(*segment)));
+            for segment in &rollup.segments {
+                out.u64(*segment);
+            }
         }
         out.u32(self.outcomes.len() as u32);
         for entry in &self.outcomes {
@@ -144,12 +148,13 @@ impl Manifest {
         let mut from = Reader::new(checked(bytes, path)?, path);
         from.preamble(MAGIC, VERSION)?;
         from.u32()?;
-        let mut manifest = Self { number: from.u64()?, history: from.bytes16()?, name: from.text()?, ..Self::default() };
+        let mut manifest =
+            Self { number: from.u64()?, history: from.bytes16()?, name: from.text()?, ..Self::default() };
         (manifest.partition_us, manifest.time_to_live_us) = (from.i64()?, from.i64()?);
         (manifest.next_sequence, manifest.next_file) = (from.u64()?, from.u64()?);
         manifest.purged_upto = from.i64()?;
         manifest.log = LogEntry { id: from.u64()?, proven: from.u64()? };
-        let count = from.count(44)?;
+        let count = from.count(52)?;
         manifest.segments = (0..count).map(|_| read_segment(&mut from)).collect::<Result<_>>()?;
         let count = from.count(24)?;
         manifest.rollups = (0..count).map(|_| read_rollup(&mut from)).collect::<Result<_>>()?;
@@ -176,6 +181,7 @@ fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {
         id: from.u64()?,
         sum: from.u32()?,
         entries: from.u64()?,
+        open: from.u64()?,
         bytes: from.u64()?,
         min_started_at: from.i64()?,
         max_started_at: from.i64()?,

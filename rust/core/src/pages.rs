@@ -148,7 +148,14 @@ impl Pages {
     }
 
     /// The path for machines that do not let us map: read the pages and check them each time.
-    fn read<'a>(&self, first: u64, last: u64, offset: u64, length: usize, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    fn read<'a>(
+        &self,
+        first: u64,
+        last: u64,
+        offset: u64,
+        length: usize,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
         let start = first * PAGE as u64;
         scratch.resize((last - first + 1) as usize * PAGE, 0);
         self.file.read_at(scratch, start).map_err(Error::io("read", &self.path))?;

@@ -49,7 +49,7 @@ pub(crate) struct Tail {
     texts: Vec<(u32, u16)>,
     heap: Vec<u8>,
     claims: Vec<Claim>,
-    claim_index: HashMap<u64, u32, RandomState>,
+    claim_index: HashMap<(u64, i64), u32, RandomState>,
     outcomes: HashMap<u64, (Outcome, i64), RandomState>,
     transactions: HashMap<String, TransactionEntry, RandomState>,
 }
@@ -125,7 +125,8 @@ impl Tail {
         self.each_key(&frame.keys, |tail, key, text, place| {
             let (claim, started_at) = frame.keys.claims.as_ref().map_or(one, |claims| claims[place]);
             let claim = tail.claim(claim, started_at);
-            match tail.chain(key, text).find(|at| tail.entries[*at as usize].claim == claim) {
+            let known = tail.chain(key, text).find(|at| tail.entries[*at as usize].claim == claim);
+            match known {
                 Some(at) => {
                     let entry = &mut tail.entries[at as usize];
                     entry.mark = entry.mark.max(mark);
@@ -150,7 +151,7 @@ impl Tail {
 
     fn claim(&mut self, number: u64, started_at: i64) -> u32 {
         let next = self.claims.len() as u32;
-        let index = *self.claim_index.entry(number).or_insert(next);
+        let index = *self.claim_index.entry((number, started_at)).or_insert(next);
         if index == next {
             self.claims.push(Claim { number, started_at, began_here: false });
         }
@@ -161,13 +162,16 @@ impl Tail {
         let at = self.entries.len() as u32;
         let Self { entries, index, texts, heap, .. } = self;
         let same = |other: &u32| is_entry(&entries[*other as usize], texts, heap, key, text);
-        let previous = match index.find_mut(key.lo, same) {
-            Some(slot) => std::mem::replace(slot, at),
-            None => {
-                index.insert_unique(key.lo, at, |other| if *other == at { key.lo } else { entries[*other as usize].key.lo });
-                NONE
-            }
-        };
+        let previous =
+            match index.find_mut(key.lo, same) {
+                Some(slot) => std::mem::replace(slot, at),
+                None => {
+                    index.insert_unique(key.lo, at, |other| {
+                        if *other == at { key.lo } else { entries[*other as usize].key.lo }
+                    });
+                    NONE
+                }
+            };
         let text = text.map_or(NONE, |text| {
             texts.push((heap.len() as u32, text.len() as u16));
             heap.extend_from_slice(text);
@@ -225,6 +229,11 @@ impl Tail {
         }
     }
 
+    /// How a claim as a whole ended.
+    pub(crate) fn outcome(&self, claim: u64) -> Option<Outcome> {
+        self.outcomes.get(&claim).map(|(outcome, _)| *outcome)
+    }
+
     pub(crate) fn transaction(&self, application: &str) -> Option<&TransactionEntry> {
         self.transactions.get(application)
     }
@@ -237,12 +246,18 @@ impl Tail {
 
     /// The outcomes that segments still need: those of claims that did not begin in this log, and that were not purged.
     pub(crate) fn outcomes(&self, purged_upto: i64) -> Vec<OutcomeEntry> {
-        let began_here = |claim: u64| self.claim_index.get(&claim).is_some_and(|at| self.claims[*at as usize].began_here);
+        let began_here = |claim: u64, started_at: i64| {
+            self.claim_index.get(&(claim, started_at)).is_some_and(|at| self.claims[*at as usize].began_here)
+        };
         let mut list: Vec<_> = self
             .outcomes
             .iter()
-            .filter(|(claim, (_, started_at))| !began_here(**claim) && *started_at > purged_upto)
-            .map(|(claim, (outcome, started_at))| OutcomeEntry { claim: *claim, started_at: *started_at, outcome: *outcome })
+            .filter(|(claim, (_, started_at))| !began_here(**claim, *started_at) && *started_at > purged_upto)
+            .map(|(claim, (outcome, started_at))| OutcomeEntry {
+                claim: *claim,
+                started_at: *started_at,
+                outcome: *outcome,
+            })
             .collect();
         list.sort_by_key(|entry| entry.claim);
         list

@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -64,10 +64,6 @@ impl File for fs::File {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
-    }
-
-    fn is_linked(&self) -> io::Result<bool> {
-        Ok(self.metadata()?.nlink() > 0)
     }
 
     fn map(&self, length: u64) -> io::Result<Mapping> {

@@ -41,8 +41,6 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn sync(&self) -> io::Result<()>;
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the file still has a name.
-    fn is_linked(&self) -> io::Result<bool>;
     /// The first `length` bytes in memory, where the system allows it.
     fn map(&self, length: u64) -> io::Result<Mapping>;
     /// Take the file's lock, if it is free.

@@ -2,7 +2,7 @@
 
 use super::view::View;
 use crate::Result;
-use crate::rules::facts::HistoryState;
+use crate::rules::HistoryState;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::{Segment, Wanted};
 
@@ -11,7 +11,7 @@ use crate::segment::{Segment, Wanted};
 pub struct InProgress {
     /// Row of the batch.
     pub row: u32,
-    /// The newest open claim.
+    /// An open claim.
     pub claim: u64,
     /// When its service began, in microseconds since 1970.
     pub started_at: i64,
@@ -22,7 +22,7 @@ pub struct InProgress {
 pub(crate) struct LookedUp {
     /// One state a row.
     pub(crate) states: Vec<HistoryState>,
-    /// The rows in progress, sorted by row.
+    /// The open claims of the rows in progress, sorted by row, then by claim.
     pub(crate) processing: Vec<InProgress>,
     /// Whether an answer rests on the log rather than on a segment alone.
     pub(crate) rests_on_log: bool,
@@ -104,12 +104,7 @@ impl Findings<'_> {
                 continue;
             }
             self.states[row as usize] = HistoryState::Processing;
-            let entry = InProgress { row, claim: stamp.claim, started_at: stamp.started_at };
-            match processing.last_mut() {
-                // Sorted by claim: the later is the newer.
-                Some(last) if last.row == row => *last = entry,
-                _ => processing.push(entry),
-            }
+            processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
         }
         LookedUp { states: self.states, processing, rests_on_log: self.rests_on_log }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::turn;
-use crate::io::{File, FileSystem};
+use crate::io::FileSystem;
 use crate::log::{Frames, Log, Next, START};
 use crate::manifest::Manifest;
 use crate::rollup::Rollup;
@@ -22,6 +22,27 @@ pub(crate) struct Environment {
     pub(crate) history: [u8; 16],
     pub(crate) read_only: bool,
     pub(crate) lock_timeout: std::time::Duration,
+    /// The history's identity file: while it is there, a key space without files is an empty one.
+    pub(crate) identity: PathBuf,
+}
+
+impl Environment {
+    /// What to say when a directory that held files holds none.
+    fn missing(&self, directory: &Path) -> Error {
+        match self.check_present() {
+            Ok(()) => Error::corrupt(directory, 0, "all manifests are gone"),
+            Err(error) => error,
+        }
+    }
+
+    /// The history itself must be there: a directory that went away is no empty history.
+    pub(crate) fn check_present(&self) -> Result<()> {
+        match self.system.exists(&self.identity) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::io("find", &self.identity)(std::io::ErrorKind::NotFound.into())),
+            Err(error) => Err(Error::io("find", &self.identity)(error)),
+        }
+    }
 }
 
 /// A rolled-up filter and the open segments it covers.
@@ -35,8 +56,9 @@ pub(crate) struct Covered {
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) directory: PathBuf,
+    /// The file name that the manifest was read from.
+    pub(crate) source: String,
     pub(crate) manifest: Manifest,
-    manifest_file: Arc<dyn File>,
     /// Newest first.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) covered: Vec<Covered>,
@@ -86,10 +108,35 @@ impl View {
 
     fn open(env: &Environment, directory: &Path, number: u64, known: Option<&View>) -> Result<Self> {
         let path = manifest_path(directory, number);
-        let (manifest, manifest_file) = read_manifest(env, &path)?;
+        let manifest = read_manifest(env, &path)?;
         if manifest.number != number {
             return Err(Error::corrupt(&path, 16, format!("this is manifest {} under another name", manifest.number)));
         }
+        let mut view = Self::of(env, directory, Manifest::file_name(number), manifest, known)?;
+        view.open_files(env, known)?;
+        view.read_log(env)?;
+        Ok(view)
+    }
+
+    /// A pinned state: only immutable files, and nothing of the log, which was sealed before.
+    pub(crate) fn open_pinned(env: &Environment, directory: &Path, name: &str) -> Result<Self> {
+        let path = directory.join(name);
+        let manifest = read_manifest(env, &path).map_err(|error| match error {
+            Error::Io { .. } => Error::Open { path, reason: "this snapshot was let go".into() },
+            other => other,
+        })?;
+        let mut view = Self::of(env, directory, name.to_owned(), manifest, None)?;
+        view.open_files(env, None)?;
+        Ok(view)
+    }
+
+    fn of(
+        env: &Environment,
+        directory: &Path,
+        source: String,
+        manifest: Manifest,
+        known: Option<&View>,
+    ) -> Result<Self> {
         let log = match known.filter(|known| known.log.id == manifest.log.id) {
             Some(known) => known.log.clone(),
             None => {
@@ -100,10 +147,7 @@ impl View {
         let tail = Tail::new(&manifest, START);
         let directory = directory.to_path_buf();
         let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
-        let mut view = Self { directory, manifest, manifest_file, segments, covered, uncovered, log, tail, torn: 0 };
-        view.open_files(env, known)?;
-        view.read_log(env)?;
-        Ok(view)
+        Ok(Self { directory, source, manifest, segments, covered, uncovered, log, tail, torn: 0 })
     }
 
     /// Open the segments and filters that the manifest names, except those that are open already.
@@ -147,10 +191,10 @@ impl View {
 
     fn is_newest(&self, env: &Environment) -> Result<bool> {
         let next = manifest_path(&self.directory, self.manifest.number + 1);
-        let superseded = env.system.exists(&next).map_err(Error::io("look for", &next))?;
+        let own = manifest_path(&self.directory, self.manifest.number);
         // Old manifests are taken away oldest first: if ours is still there, so is the next, if there is one.
-        let linked = self.manifest_file.is_linked().map_err(Error::io("look at", &next))?;
-        Ok(!superseded && linked)
+        let superseded = env.system.exists(&next).map_err(Error::io("look for", &next))?;
+        Ok(!superseded && env.system.exists(&own).map_err(Error::io("look for", &own))?)
     }
 
     /// Bring this view up to date: newer frames of the log, or a newer manifest.
@@ -161,7 +205,7 @@ impl View {
         let directory = self.directory.clone();
         match Self::load(env, &directory, Some(self))? {
             Some(newer) => *self = newer,
-            None => return Err(Error::corrupt(&directory, 0, "all manifests are gone")),
+            None => return Err(env.missing(&directory)),
         }
         Ok(())
     }
@@ -210,7 +254,7 @@ impl View {
     }
 }
 
-fn read_manifest(env: &Environment, path: &Path) -> Result<(Manifest, Arc<dyn File>)> {
+pub(crate) fn read_manifest(env: &Environment, path: &Path) -> Result<Manifest> {
     let file = env.system.open(path, false).map_err(Error::io("open", path))?;
     let length = file.len().map_err(Error::io("look at", path))?;
     if length > 1 << 30 {
@@ -222,7 +266,7 @@ fn read_manifest(env: &Environment, path: &Path) -> Result<(Manifest, Arc<dyn Fi
     if manifest.history != env.history {
         return Err(Error::corrupt(path, 24, "this manifest belongs to another history"));
     }
-    Ok((manifest, file))
+    Ok(manifest)
 }
 
 /// The number of the newest manifest.
@@ -241,7 +285,9 @@ fn is_missing(error: &Error) -> bool {
 /// A file that the newest manifest names is not there.
 fn as_damage(error: Error, directory: &Path, number: u64) -> Error {
     match error {
-        Error::Io { path, .. } => Error::corrupt(&path, 0, format!("the file is missing, but manifest {number} names it")),
+        Error::Io { path, .. } => {
+            Error::corrupt(&path, 0, format!("the file is missing, but manifest {number} names it"))
+        }
         other => Error::corrupt(directory, 0, other.to_string()),
     }
 }

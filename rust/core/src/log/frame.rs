@@ -187,8 +187,10 @@ impl FrameHeader {
 
     fn keys(&self, from: &mut Reader) -> Result<FrameKeys> {
         let (uuids, texts) = (self.uuids as usize, self.texts as usize);
-        let mut keys = FrameKeys { uuids: read_keys(from, uuids)?, texts: read_keys(from, texts)?, ..FrameKeys::default() };
-        keys.lengths = from.raw(texts * 2)?.chunks_exact(2).map(|length| u16::from_le_bytes([length[0], length[1]])).collect();
+        let mut keys =
+            FrameKeys { uuids: read_keys(from, uuids)?, texts: read_keys(from, texts)?, ..FrameKeys::default() };
+        keys.lengths =
+            from.raw(texts * 2)?.chunks_exact(2).map(|length| u16::from_le_bytes([length[0], length[1]])).collect();
         from.align(8)?;
         let heap: usize = keys.lengths.iter().map(|length| usize::from(*length)).sum();
         keys.heap = from.raw(heap)?.to_vec();

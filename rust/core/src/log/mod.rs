@@ -84,7 +84,7 @@ impl Log {
         while at + HEADER as u64 <= length {
             let take = (length - at).min(buffer.len() as u64) as usize;
             self.file.read_at(&mut buffer[..take], at).map_err(Error::io("read", &self.path))?;
-            for step in (0..take.saturating_sub(HEADER) + 1).step_by(8) {
+            for step in (0..=take.saturating_sub(HEADER)).step_by(8) {
                 let found = FrameHeader::decode(&buffer[step..take], self.id, at + step as u64);
                 if found.is_some_and(|header| header.durable > position) {
                     return damaged("a later frame");

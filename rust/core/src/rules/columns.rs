@@ -6,16 +6,8 @@ use super::outcome::Outcome;
 use super::reason::Reason;
 use super::resolve::{settle_copies, suspend_later_rows};
 use super::trigger::{Kind, Settings};
+pub use crate::batch::Copy;
 use crate::columns::{CountColumn, FlagColumn, Validity};
-
-/// Says that `row` holds the same usable key as an earlier row of the batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copy {
-    /// The later row.
-    pub row: u32,
-    /// The first row of the batch that holds the key; never a copy itself.
-    pub first: u32,
-}
 
 /// What is known of a batch of documents, as columns.
 #[derive(Clone, Debug)]

@@ -35,7 +35,18 @@ impl<'a> KeyCursor<'a> {
             Part::UuidKeys => (Part::UuidDirectory, header.uuid_directory_bits, header.uuids),
             _ => (Part::TextDirectory, header.text_directory_bits, header.texts),
         };
-        Self { segment, keys, directory, bits, count, at: 0, chunk: Vec::new(), chunk_at: 0, bucket: 0, scratch: Vec::new() }
+        Self {
+            segment,
+            keys,
+            directory,
+            bits,
+            count,
+            at: 0,
+            chunk: Vec::new(),
+            chunk_at: 0,
+            bucket: 0,
+            scratch: Vec::new(),
+        }
     }
 
     /// Over the UUIDs and over the texts of a segment.
@@ -73,6 +84,25 @@ impl<'a> KeyCursor<'a> {
             }));
             self.bucket += 1;
         }
+        Ok(())
+    }
+
+    /// Go to a place.
+    pub(crate) fn seek(&mut self, place: u64) -> Result<()> {
+        self.chunk.clear();
+        (self.at, self.chunk_at, self.bucket) = (0, 0, 0);
+        let buckets = 1usize << self.bits;
+        // The last bucket that starts at or before the place.
+        let (mut low, mut high) = (0, buckets);
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            let start = self.segment.bucket(self.directory, self.count, middle, &mut self.scratch)?.start;
+            if start <= place { low = middle } else { high = middle }
+        }
+        self.bucket = low;
+        self.at = self.segment.bucket(self.directory, self.count, low, &mut self.scratch)?.start;
+        self.read_on()?;
+        self.at = place;
         Ok(())
     }
 

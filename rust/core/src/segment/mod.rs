@@ -222,7 +222,11 @@ impl Segment {
         let bytes = self.slice(Part::Stamps, number * STAMP_BYTES as u64, STAMP_BYTES, scratch)?;
         let field = |at: usize| bytes[at..].first_chunk::<8>().map_or(0, |field| u64::from_le_bytes(*field));
         let Some(mark) = Mark::from_u8(bytes[16]) else {
-            return Err(Error::corrupt(self.path(), self.header.section(Part::Stamps).offset, "a stamp with an unknown mark"));
+            return Err(Error::corrupt(
+                self.path(),
+                self.header.section(Part::Stamps).offset,
+                "a stamp with an unknown mark",
+            ));
         };
         Ok(Stamp { claim: field(0), started_at: field(8) as i64, mark })
     }
@@ -233,7 +237,11 @@ impl Segment {
         let field = |at: usize| pair[at..].first_chunk::<8>().map_or(0, |field| u64::from_le_bytes(*field));
         let (start, end) = (field(0), field(8));
         if start > end || end - start > u64::from(u16::MAX) || end > self.header.section(Part::TextHeap).length {
-            return Err(Error::corrupt(self.path(), self.header.section(Part::TextOffsets).offset, "a text reaches past its section"));
+            return Err(Error::corrupt(
+                self.path(),
+                self.header.section(Part::TextOffsets).offset,
+                "a text reaches past its section",
+            ));
         }
         self.slice(Part::TextHeap, start, (end - start) as usize, scratch)
     }

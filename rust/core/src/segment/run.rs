@@ -102,3 +102,18 @@ impl Stamps {
         self.list = list;
     }
 }
+
+impl Run {
+    /// A copy of the entries whose keys lie in part `part` of `parts` equal parts of the key range.
+    pub(crate) fn take_range(&self, part: u64, parts: u64) -> Self {
+        let is_within = |key: Key| (u128::from(key.hi) * u128::from(parts)) >> 64 == u128::from(part);
+        let mut taken = Self::default();
+        for entry in self.uuids.iter().filter(|entry| is_within(entry.key)) {
+            taken.push_uuid(entry.key, self.stamps.get(entry.stamp));
+        }
+        for entry in self.texts.iter().filter(|entry| is_within(entry.key)) {
+            taken.push_text(entry.key, self.text(entry), self.stamps.get(entry.stamp));
+        }
+        taken
+    }
+}

@@ -3,7 +3,11 @@
 use crate::key::Key;
 
 /// Sort by key, and equal keys by `tie`.
-pub(crate) fn by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn(&T) -> Key, tie: impl Fn(&T, &T) -> std::cmp::Ordering) {
+pub(crate) fn by_key<T: Copy + Default>(
+    items: &mut Vec<T>,
+    key: impl Fn(&T) -> Key,
+    tie: impl Fn(&T, &T) -> std::cmp::Ordering,
+) {
     let order = |a: &T, b: &T| key(a).cmp(&key(b)).then_with(|| tie(a, b));
     if items.len() < 256 {
         items.sort_unstable_by(order);

@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
-use super::format::{FILTER_BITS, Header, Layout, Mark, PARTS, Part, STAMP_BYTES, Section, Stamp, bucket_of, directory_bits, key_bytes, ordered_bytes};
+use super::format::{
+    FILTER_BITS, Header, Layout, Mark, PARTS, Part, STAMP_BYTES, Section, Stamp, bucket_of, directory_bits, key_bytes,
+    ordered_bytes,
+};
 use super::run::{Run, TextEntry, UuidEntry};
 use super::sort;
 use crate::Result;
 use crate::filter;
 use crate::io::{FileSystem, write_new};
 use crate::key::Key;
-use crate::pages::{PAGE, page_sums};
+use crate::pages::{PAGE, header_sum, page_sums};
 
 /// More distinct stamps than this, and the start times of completed entries are rounded up.
 const MOST_STAMPS: usize = 1 << 16;
@@ -44,7 +47,8 @@ fn coarsen(run: &mut Run) {
     if run.stamps.list().len() <= MOST_STAMPS {
         return;
     }
-    let completed = || run.stamps.list().iter().filter(|stamp| stamp.mark == Mark::Completed).map(|stamp| stamp.started_at);
+    let completed =
+        || run.stamps.list().iter().filter(|stamp| stamp.mark == Mark::Completed).map(|stamp| stamp.started_at);
     let (Some(first), Some(last)) = (completed().min(), completed().max()) else { return };
     let step = (last - first) / (MOST_STAMPS as i64 / 2) + 1;
     let old = run.stamps.list().to_vec();
@@ -64,7 +68,14 @@ fn coarsen(run: &mut Run) {
 }
 
 /// Write a settled run as segment file `id`; its bytes are durable on return, its name is not.
-pub(crate) fn write(system: &dyn FileSystem, path: &Path, id: u64, history: [u8; 16], run: &Run) -> Result<Header> {
+/// Answers the header, its checksum, and the file's size.
+pub(crate) fn write(
+    system: &dyn FileSystem,
+    path: &Path,
+    id: u64,
+    history: [u8; 16],
+    run: &Run,
+) -> Result<(Header, u32, u64)> {
     let mut header = header_of(id, history, run);
     let mut image = vec![0; header.pages as usize * PAGE];
     fill(&mut image, &header, run);
@@ -73,7 +84,7 @@ pub(crate) fn write(system: &dyn FileSystem, path: &Path, id: u64, history: [u8;
     header.sums_crc = crc32c::crc32c(&sums);
     image[..PAGE].copy_from_slice(&header.encode());
     write_new(system, path, &[&image, &sums])?;
-    Ok(header)
+    Ok((header, header_sum(&image[..PAGE]), (image.len() + sums.len()) as u64))
 }
 
 fn header_of(id: u64, history: [u8; 16], run: &Run) -> Header {
@@ -109,8 +120,20 @@ fn header_of(id: u64, history: [u8; 16], run: &Run) -> Header {
 fn fill(image: &mut [u8], header: &Header, run: &Run) {
     let uuid_key = |entry: &UuidEntry| (entry.key, entry.stamp);
     let text_key = |entry: &TextEntry| (entry.key, entry.stamp);
-    keys(image, header, [Part::UuidKeys, Part::UuidDirectory, Part::UuidStamps], header.uuid_directory_bits, run.uuids.iter().map(uuid_key));
-    keys(image, header, [Part::TextKeys, Part::TextDirectory, Part::TextStamps], header.text_directory_bits, run.texts.iter().map(text_key));
+    keys(
+        image,
+        header,
+        [Part::UuidKeys, Part::UuidDirectory, Part::UuidStamps],
+        header.uuid_directory_bits,
+        run.uuids.iter().map(uuid_key),
+    );
+    keys(
+        image,
+        header,
+        [Part::TextKeys, Part::TextDirectory, Part::TextStamps],
+        header.text_directory_bits,
+        run.texts.iter().map(text_key),
+    );
     texts(image, header, run);
     let stamps = part_mut(image, header, Part::Stamps);
     for (slot, stamp) in stamps.chunks_exact_mut(STAMP_BYTES).zip(run.stamps.list()) {
@@ -130,7 +153,13 @@ fn part_mut<'a>(image: &'a mut [u8], header: &Header, part: Part) -> &'a mut [u8
 }
 
 /// Keys, their directory and their stamp numbers.
-fn keys(image: &mut [u8], header: &Header, parts: [Part; 3], bits: u8, entries: impl Iterator<Item = (Key, u32)> + Clone) {
+fn keys(
+    image: &mut [u8],
+    header: &Header,
+    parts: [Part; 3],
+    bits: u8,
+    entries: impl Iterator<Item = (Key, u32)> + Clone,
+) {
     let out = part_mut(image, header, parts[0]);
     let width = key_bytes(bits);
     for (slot, (key, _)) in out.chunks_exact_mut(width).zip(entries.clone()) {
