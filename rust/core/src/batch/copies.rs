@@ -21,15 +21,15 @@ pub struct Copy {
 /// Whether the texts of two rows are equal; asked only when their keys are.
 pub type SameText<'a> = &'a (dyn Fn(u32, u32) -> bool + Sync);
 
-/// Rows that are sorted out together.
-const GROUP: usize = 256;
+/// Rows that are sorted out together: as many as a word has bits.
+const GROUP: usize = 64;
 
 /// Below this, a second thread costs more than it saves.
 const ROWS_PER_THREAD: usize = 1 << 16;
 
 /// Bits of the first bitmap for each row, and of the second for each key that may repeat.
 const BITS_PER_ROW: usize = 16;
-const BITS_PER_SUSPECT: usize = 32;
+const BITS_PER_SUSPECT: usize = 64;
 
 /// The most that a bitmap grows to; beyond, more rows are compared exactly.
 const MAX_BITS: usize = 1 << 31;
@@ -120,13 +120,14 @@ impl Bitmap {
         ((bit / 64) as usize, (bit % 64) as u32)
     }
 
+    /// Whether a hash may be there.
     #[inline]
     fn holds(&self, hash: u64) -> bool {
         let (word, bit) = self.place(hash);
         self.words[word] >> bit & 1 == 1
     }
 
-    /// Adds a hash; whether its bit was set before.
+    /// Adds a hash; whether it may have been there before.
     #[inline]
     fn add(&mut self, hash: u64) -> bool {
         let (word, bit) = self.place(hash);
@@ -134,6 +135,22 @@ impl Bitmap {
         self.words[word] = before | 1 << bit;
         before >> bit & 1 == 1
     }
+}
+
+/// Up to 64 answers as bits, the first in the lowest.
+#[inline]
+fn bits(answers: impl Iterator<Item = bool>) -> u64 {
+    (0..u64::BITS).zip(answers).fold(0, |bits, (place, answer)| bits | u64::from(answer) << place)
+}
+
+/// The places of the bits that are set, in order.
+#[inline]
+fn places(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (place < GROUP).then_some(place)
+    })
 }
 
 /// The columns of the batch.
@@ -159,25 +176,20 @@ impl Batch<'_> {
         self.exactly(&self.rows_where(share, |key| suspected.holds(key.hi)))
     }
 
-    /// The rows of a share that pass a test, in order. The rows themselves decide nothing about the next instruction.
+    /// The usable rows of a share that pass a test, in order. A group's answers are gathered as bits, so that no row's answer
+    /// has to be awaited before the next row's question.
     #[inline]
     fn rows_where(&self, share: impl Share, mut test: impl FnMut(Key) -> bool) -> Vec<u32> {
         let mut rows = Vec::new();
         for (group, (keys, forms)) in self.keys.chunks(GROUP).zip(self.forms.chunks(GROUP)).enumerate() {
-            let first = (group * GROUP) as u32;
-            let mut mine = [0_u32; GROUP];
-            let mut count = 0;
-            for ((row, key), form) in (0..).zip(keys).zip(forms) {
-                mine[count] = row;
-                count += usize::from(form.is_usable() & share.takes(*key));
-            }
-            let mut passed = [0_u32; GROUP];
-            let mut passes = 0;
-            for &row in &mine[..count] {
-                passed[passes] = first + row;
-                passes += usize::from(test(keys[row as usize]));
-            }
-            rows.extend_from_slice(&passed[..passes]);
+            let pairs = keys.iter().zip(forms);
+            let mine = bits(pairs.map(|(key, form)| form.is_usable() & share.takes(*key)));
+            let passed = if mine == u64::MAX {
+                bits(keys.iter().map(|key| test(*key)))
+            } else {
+                places(mine).fold(0, |passed, place| passed | u64::from(test(keys[place])) << place)
+            };
+            rows.extend(places(passed).map(|place| (group * GROUP + place) as u32));
         }
         rows
     }
