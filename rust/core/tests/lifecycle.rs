@@ -49,7 +49,11 @@ fn sealing_merging_and_rolling_up_change_no_verdict() {
         let first = begin(&history, &trigger, part, now).claim.unwrap();
         first.complete(Some(&(0..100).collect::<Vec<_>>())).unwrap();
         first.release(Some(&(100..200).collect::<Vec<_>>())).unwrap();
-        begin(&history, &trigger, &texts[day as usize * 50..(day as usize + 1) * 50], now + 1).claim.unwrap().complete(None).unwrap();
+        begin(&history, &trigger, &texts[day as usize * 50..(day as usize + 1) * 50], now + 1)
+            .claim
+            .unwrap()
+            .complete(None)
+            .unwrap();
         // A pin seals the log, so that every day has segments of its own.
         let snapshot = history.pin("orders").unwrap();
         history.unpin("orders", &snapshot).unwrap();
@@ -157,7 +161,12 @@ fn a_pinned_snapshot_gives_the_same_verdicts_whatever_comes_after() {
     assert_eq!(rules(&late, &trigger, &["a", "b"], START), ["R9", "R8"]);
     assert_eq!(rules(&history, &trigger, &["a", "b"], START), ["R8", "R8"]);
     history.unpin("orders", &snapshot).unwrap();
-    assert!(History::open(&path, &options).unwrap().classify(&trigger, &Ids::new(&["a"]).documents(), &mut Call::at(START)).is_err());
+    assert!(
+        History::open(&path, &options)
+            .unwrap()
+            .classify(&trigger, &Ids::new(&["a"]).documents(), &mut Call::at(START))
+            .is_err()
+    );
 }
 
 #[test]
@@ -202,7 +211,9 @@ fn a_replayed_batch_is_known_for_what_became_of_it() {
     let start = |number: i64, replay: OnReplay| {
         history.begin(&trigger, &ids.documents(), &mut Call::at(START + number), Some(&batch(number)), replay)
     };
-    let rule = |begun: &dochistory_core::engine::Begun| begun.verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect::<Vec<_>>();
+    let rule = |begun: &dochistory_core::engine::Begun| {
+        begun.verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect::<Vec<_>>()
+    };
     let first = start(1, OnReplay::ByRules).unwrap();
     assert_eq!((rule(&first), first.replay), (vec!["R8", "R8"], Some(Replay::First)));
     let doubtful = start(1, OnReplay::ByRules).unwrap();
@@ -214,7 +225,11 @@ fn a_replayed_batch_is_known_for_what_became_of_it() {
     let ended = start(1, OnReplay::Rerun).unwrap();
     assert_eq!((rule(&ended), ended.replay), (vec!["R9", "R9"], Some(Replay::Finished)));
     history.purge(&trigger, START + 40 * DAY, false).unwrap();
-    assert_eq!(rule(&start(1, OnReplay::ByRules).unwrap()), ["R9", "R9"], "a purge does not make a committed batch run again");
+    assert_eq!(
+        rule(&start(1, OnReplay::ByRules).unwrap()),
+        ["R9", "R9"],
+        "a purge does not make a committed batch run again"
+    );
     assert!(start(0, OnReplay::ByRules).unwrap_err().to_string().contains("new checkpoint"));
     assert_eq!(rule(&start(2, OnReplay::ByRules).unwrap()), ["R8", "R8"]);
 }

@@ -61,9 +61,9 @@ impl Batch {
         self.forms.iter().map(class).collect()
     }
 
-    pub(crate) fn copies(&self, documents: &Documents, threads: usize) -> Vec<Copy> {
+    pub(crate) fn copies(&self, documents: &Documents) -> Vec<Copy> {
         let text = |row: u32| self.text(documents, row);
-        copies(&self.keys, &self.forms, &|a, b| text(a) == text(b), threads)
+        copies(&self.keys, &self.forms, &|a, b| text(a) == text(b))
     }
 
     /// The text of a row's key; empty for rows without one.

@@ -129,7 +129,7 @@ impl Work<'_, '_> {
             let previous = self.previous(locked)?;
             let replay = self.transaction.map(|_| previous.as_ref().map_or(Replay::First, replay_of));
             self.see_replay(&mut looked, previous.as_ref());
-            let (decided, asked) = match self.decide(&looked, threads, is_last)? {
+            let (decided, asked) = match self.decide(&looked, is_last)? {
                 Ok(decided) => decided,
                 Err(asked) => return Ok(Attempt::Ask(asked)),
             };
@@ -141,7 +141,7 @@ impl Work<'_, '_> {
             // Before anything was written, storage that does not answer is a fact for the rules.
             Err(error @ Error::Io { .. }) if !has_written => {
                 let looked = available(Err(error), self.documents.rows)?;
-                match self.decide(&looked, threads, is_last)? {
+                match self.decide(&looked, is_last)? {
                     Ok((decided, asked)) => Ok(self.done(decided, &asked, None, None, looked.unavailable)),
                     Err(asked) => Ok(Attempt::Ask(asked)),
                 }
@@ -151,9 +151,9 @@ impl Work<'_, '_> {
     }
 
     /// Decide all rows with the answers there are; or the rows to ask about.
-    fn decide(&self, looked: &Looked, threads: usize, is_last: bool) -> Result<Judged> {
+    fn decide(&self, looked: &Looked, is_last: bool) -> Result<Judged> {
         let (mut decided, copies): (Decided, Vec<Copy>) =
-            judge(&self.settings, self.batch, self.documents, &looked.found, threads);
+            judge(&self.settings, self.batch, self.documents, &looked.found);
         let asked = questions(&decided, &looked.found.processing);
         let known = |asked: &Asked| self.answers.get(&asked.row).filter(|(before, ..)| before == asked);
         let open: Vec<Asked> = asked.iter().filter(|asked| known(asked).is_none()).copied().collect();

@@ -48,7 +48,7 @@ impl History {
         } else {
             Looked::nothing()
         };
-        let (mut decided, copies) = judge(&settings, &batch, documents, &looked.found, call.threads);
+        let (mut decided, copies) = judge(&settings, &batch, documents, &looked.found);
         let mut messages = Vec::new();
         if let Some(resolver) = call.resolver.as_mut().filter(|_| !decided.undecided.is_empty()) {
             let asked = questions(&decided, &looked.found.processing);
@@ -136,10 +136,9 @@ pub(super) fn judge(
     batch: &Batch,
     documents: &Documents,
     found: &LookedUp,
-    threads: usize,
 ) -> (Decided, Vec<Copy>) {
     let needs_history = settings.needs_history();
-    let copies = if needs_history { batch.copies(documents, threads) } else { Vec::new() };
+    let copies = if needs_history { batch.copies(documents) } else { Vec::new() };
     let key_classes = if needs_history { batch.key_classes() } else { Vec::new() };
     let facts = Facts {
         rows: documents.rows,

@@ -246,7 +246,7 @@ impl View {
     }
 
     /// The next manifest over the same log: its frames stay where they are.
-    fn same_log_successor(&self) -> Manifest {
+    pub(super) fn same_log_successor(&self) -> Manifest {
         let mut manifest = self.manifest.clone();
         manifest.number += 1;
         manifest.log.proven = manifest.log.proven.max(self.proven());

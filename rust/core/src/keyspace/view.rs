@@ -88,6 +88,15 @@ pub(crate) fn manifest_path(directory: &Path, number: u64) -> PathBuf {
 impl View {
     /// The newest state in `directory`; none if nothing was published there yet.
     pub(crate) fn load(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
+        let mut view = Self::load_files(env, directory, known)?;
+        if let Some(view) = &mut view {
+            view.read_log(env)?;
+        }
+        Ok(view)
+    }
+
+    /// All but the frames of the log.
+    fn load_files(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
         let mut failure = None;
         for _ in 0..TRIES {
             let Some(number) = newest(env, directory)? else { return Ok(None) };
@@ -114,7 +123,6 @@ impl View {
         }
         let mut view = Self::of(env, directory, Manifest::file_name(number), manifest, known)?;
         view.open_files(env, known)?;
-        view.read_log(env)?;
         Ok(view)
     }
 
@@ -203,11 +211,17 @@ impl View {
             return self.read_log(env);
         }
         let directory = self.directory.clone();
-        match Self::load(env, &directory, Some(self))? {
-            Some(newer) => *self = newer,
-            None => return Err(env.missing(&directory)),
+        let Some(mut newer) = Self::load_files(env, &directory, Some(self))? else {
+            return Err(env.missing(&directory));
+        };
+        if newer.log.id == self.log.id {
+            // The same log: what was read of it stays true.
+            let next_sequence = newer.tail.next_sequence;
+            newer.tail = std::mem::take(&mut self.tail);
+            newer.tail.next_sequence = newer.tail.next_sequence.max(next_sequence);
         }
-        Ok(())
+        *self = newer;
+        self.read_log(env)
     }
 
     /// Apply the frames that were appended since.
