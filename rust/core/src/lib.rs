@@ -14,6 +14,7 @@ mod keyspace;
 mod log;
 mod manifest;
 mod pages;
+mod prefetch;
 mod rollup;
 pub mod rules;
 mod segment;
