@@ -1,0 +1,62 @@
+"""Finding a Java, and staying out of the way of those who need no Spark."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
+    )
+
+
+def test_importing_the_package_imports_no_spark() -> None:
+    loaded = python("import dochistory, sys; print([m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j')])")
+    assert loaded.stdout.strip() == "[]", loaded.stderr
+
+
+@pytest.mark.spark
+def test_spark_is_an_attribute_that_is_imported_when_asked_for() -> None:
+    asked = python("import dochistory as dh, sys; print(dh.spark.classify.__name__, 'pyspark' in sys.modules)")
+    assert asked.stdout.strip() == "classify True", asked.stderr
+
+
+def a_java(directory: Path, version: str) -> Path:
+    """Something that answers like a Java of that version."""
+    program = directory / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    answer = f"    java.home = {directory}\\n    java.specification.version = {version}\\n"
+    program.write_text(f"#!/bin/sh\nprintf '{answer}' >&2\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.spark
+def test_java_home_goes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from dochistory.spark import java
+
+    a_java(tmp_path / "home", "21")
+    on_path = a_java(tmp_path / "path", "17")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(on_path.parent), prepend=os.pathsep)
+
+    assert java.find() == java.Java(tmp_path / "home", 21)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    assert java.find() == java.Java(tmp_path / "path", 17)
+
+
+@pytest.mark.spark
+def test_without_a_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from dochistory.spark import java
+
+    old = a_java(tmp_path / "old", "1.8")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setenv("PATH", "/bin-that-is-not-there")
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
+
+    with pytest.raises(java.JavaNotFoundError, match=rf"JAVA_HOME: {old} is Java 8.*pip install 'dochistory\[jre\]'"):
+        java.find()
