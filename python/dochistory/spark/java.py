@@ -94,10 +94,12 @@ def _packaged() -> Java:
     wanted = _SHIM.format(java=JAVA)
     if not launcher.exists() or launcher.read_text() != wanted:
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkstemp(dir=launcher.parent)[1])
-        draft.write_text(wanted)
-        draft.chmod(0o755)
-        draft.replace(launcher)  # at once: another process may be starting this very Java
+        with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False) as draft:
+            draft.write(wanted)
+        # Closed first, for a file that is open for writing cannot be run; then there at once, for another process may
+        # be starting this very Java.
+        Path(draft.name).chmod(0o755)
+        Path(draft.name).replace(launcher)
     return Java(home, real.version)
 
 
