@@ -1,7 +1,25 @@
 //! The engine of dochistory: the rules, the document history store, and the columnar path that joins both.
 #![deny(unsafe_code)]
 
+pub mod batch;
+mod bytes;
 pub mod columns;
+pub mod engine;
 pub mod error;
+pub mod filter;
+pub mod history;
+pub mod io;
+pub mod key;
+mod keyspace;
+mod log;
+mod manifest;
+mod pages;
+mod rollup;
+pub mod rules;
+mod segment;
+mod tail;
+pub mod time;
 
 pub use error::{Error, Result};
+pub use keyspace::{Finished, InProgress, Maintained, Progress, Purged, SpaceStatistics};
+pub use log::frame::Transaction;

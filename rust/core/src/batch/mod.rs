@@ -1,0 +1,5 @@
+//! What a batch says about itself, before any history is asked.
+
+mod copies;
+
+pub use copies::{Copy, SameText, copies};

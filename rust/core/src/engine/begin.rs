@@ -1,0 +1,282 @@
+//! Beginning: look-up and `processing` in one atomic step.
+
+use std::collections::HashMap;
+
+use super::batch::Batch;
+use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, look_up_by, questions};
+use super::resolver::{Ask, Asked};
+use super::{Call, Claim};
+use crate::batch::Copy;
+use crate::columns::Documents;
+use crate::history::History;
+use crate::key::Form;
+use crate::keyspace::{Beginning, KeySpace, SpaceSettings};
+use crate::log::frame::{FrameKeys, Transaction};
+use crate::manifest::{Outcome as End, TransactionEntry};
+use crate::rules::HistoryState;
+use crate::rules::{Answer, Decided, Outcome, Settings, Trigger};
+use crate::{Error, Result};
+
+/// So often the resolver is asked again about rows that others changed meanwhile; then they stay in doubt.
+const ROUNDS: usize = 4;
+
+/// What to do with documents of a batch that was begun before and never ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnReplay {
+    /// By the rules: somebody may have run the service.
+    #[default]
+    ByRules,
+    /// Run them again: the service is idempotent for each batch.
+    Rerun,
+}
+
+/// How this batch relates to what its application committed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// It was never begun.
+    First,
+    /// It was begun, and did not end.
+    Unfinished,
+    /// It ended.
+    Finished,
+}
+
+/// A batch that was begun.
+#[derive(Debug)]
+pub struct Begun {
+    /// The verdicts of all rows.
+    pub verdicts: Verdicts,
+    /// The documents to process, where the history keeps track of them.
+    pub claim: Option<Claim>,
+    /// Whether the batch is a replay, where it is a transaction.
+    pub replay: Option<Replay>,
+}
+
+/// One attempt to begin: done, or rows that the resolver has to be asked about first.
+enum Attempt {
+    Done(Box<Begun>),
+    Ask(Vec<Asked>),
+}
+
+/// All rows decided, and which the resolver was asked about; or rows to ask it about first.
+type Judged = std::result::Result<(Decided, Vec<Asked>), Vec<Asked>>;
+
+/// What the resolver said of a row, and of which facts.
+type Answers = HashMap<u32, (Asked, Answer, Option<String>)>;
+
+impl History {
+    /// Classify a batch and write `processing` for what is to be processed, as one atomic step: of two concurrent arrivals
+    /// of an id exactly one is NEW. Durable on return.
+    ///
+    /// # Errors
+    /// As [`History::classify`], and `Locked` when another writer takes too long, `Transaction` when batch numbers go
+    /// backwards, `Failed` after a failed write.
+    pub fn begin(
+        &self,
+        trigger: &Trigger,
+        documents: &Documents,
+        call: &mut Call,
+        transaction: Option<&Transaction>,
+        on_replay: OnReplay,
+    ) -> Result<Begun> {
+        trigger.validate()?;
+        let batch = Batch::identify(self.codec(), documents, call.threads)?;
+        let settings = trigger.settings(call.resolver.is_some());
+        if !settings.needs_history() {
+            let verdicts = self.classify(trigger, documents, call)?;
+            return Ok(Begun { verdicts, claim: None, replay: None });
+        }
+        let space = self.space(&trigger.name)?;
+        let mut work =
+            Work { trigger, settings, batch: &batch, documents, transaction, on_replay, answers: HashMap::new() };
+        for round in 0.. {
+            match work.attempt(&space, call.now_us, call.threads, round >= ROUNDS)? {
+                Attempt::Done(begun) => return Ok(*begun),
+                Attempt::Ask(asked) => {
+                    let Some(resolver) = call.resolver.as_mut() else { break };
+                    let reply = checked_reply(resolver.resolve(Ask { rows: &asked }), asked.len());
+                    let mut messages: HashMap<usize, String> = reply.messages.into_iter().collect();
+                    for (place, (asked, answer)) in asked.into_iter().zip(reply.answers).enumerate() {
+                        work.answers.insert(asked.row, (asked, answer, messages.remove(&place)));
+                    }
+                }
+            }
+        }
+        Err(Error::State("undecided documents without a resolver".into()))
+    }
+}
+
+struct Work<'a, 'd> {
+    trigger: &'a Trigger,
+    settings: Settings,
+    batch: &'a Batch,
+    documents: &'a Documents<'d>,
+    transaction: Option<&'a Transaction>,
+    on_replay: OnReplay,
+    answers: Answers,
+}
+
+impl Work<'_, '_> {
+    /// In one turn: look up, decide, and write if all is decided.
+    fn attempt(&self, space: &std::sync::Arc<KeySpace>, now_us: i64, threads: usize, is_last: bool) -> Result<Attempt> {
+        let settings = SpaceSettings::of(self.trigger);
+        let mut has_written = false;
+        let attempt = space.write(settings, |locked| {
+            let expired = expired(self.trigger, now_us);
+            let look = |wanted: &crate::segment::Wanted| locked.lookup_in_turn(wanted, expired);
+            let mut looked =
+                Looked { found: look_up_by(self.batch, self.documents, threads, &look)?, unavailable: None };
+            let previous = self.previous(locked)?;
+            let replay = self.transaction.map(|_| previous.as_ref().map_or(Replay::First, replay_of));
+            self.see_replay(&mut looked, previous.as_ref());
+            let (decided, asked) = match self.decide(&looked, threads, is_last)? {
+                Ok(decided) => decided,
+                Err(asked) => return Ok(Attempt::Ask(asked)),
+            };
+            has_written = true;
+            let claim = self.write(locked, space, &decided, now_us, previous.as_ref())?;
+            Ok(self.done(decided, &asked, claim, replay, None))
+        });
+        match attempt {
+            // Before anything was written, storage that does not answer is a fact for the rules.
+            Err(error @ Error::Io { .. }) if !has_written => {
+                let looked = available(Err(error), self.documents.rows)?;
+                match self.decide(&looked, threads, is_last)? {
+                    Ok((decided, asked)) => Ok(self.done(decided, &asked, None, None, looked.unavailable)),
+                    Err(asked) => Ok(Attempt::Ask(asked)),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// Decide all rows with the answers there are; or the rows to ask about.
+    fn decide(&self, looked: &Looked, threads: usize, is_last: bool) -> Result<Judged> {
+        let (mut decided, copies): (Decided, Vec<Copy>) =
+            judge(&self.settings, self.batch, self.documents, &looked.found, threads);
+        let asked = questions(&decided, &looked.found.processing);
+        let known = |asked: &Asked| self.answers.get(&asked.row).filter(|(before, ..)| before == asked);
+        let open: Vec<Asked> = asked.iter().filter(|asked| known(asked).is_none()).copied().collect();
+        if !open.is_empty() && !is_last {
+            return Ok(Err(open));
+        }
+        let answers: Vec<Answer> =
+            asked.iter().map(|asked| known(asked).map_or(Answer::Other, |(_, answer, _)| *answer)).collect();
+        decided.resolve(&self.settings, &copies, &answers)?;
+        Ok(Ok((decided, asked)))
+    }
+
+    /// The application's last transaction, if this batch may follow it.
+    fn previous(&self, space: &KeySpace) -> Result<Option<TransactionEntry>> {
+        let Some(transaction) = self.transaction else { return Ok(None) };
+        let Some(last) = space.transaction_in_turn(&transaction.application) else { return Ok(None) };
+        let (last_batch, batch) = (last.transaction.batch, transaction.batch);
+        if last_batch > batch {
+            let application = &transaction.application;
+            return Err(Error::Transaction(format!(
+                "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
+                 Its numbers must go on, or the application needs a new id"
+            )));
+        }
+        Ok((last_batch == batch).then_some(last))
+    }
+
+    /// A replayed batch sees its own entries: ended, it must not run again; begun only, the policy says.
+    fn see_replay(&self, looked: &mut Looked, previous: Option<&TransactionEntry>) {
+        let Some(previous) = previous else { return };
+        let states = &mut looked.found.states;
+        match previous.outcome {
+            Some(End::Completed) => {
+                // Also what a purge took away since: the batch is the same.
+                states
+                    .iter_mut()
+                    .filter(|state| **state == HistoryState::Absent)
+                    .for_each(|state| *state = HistoryState::Completed);
+            }
+            None if self.on_replay == OnReplay::Rerun => {
+                let processing = &mut looked.found.processing;
+                processing.retain(|entry| entry.claim != previous.claim);
+                let others: Vec<u32> = processing.iter().map(|entry| entry.row).collect();
+                for (row, state) in states.iter_mut().enumerate() {
+                    if *state == HistoryState::Processing && others.binary_search(&(row as u32)).is_err() {
+                        *state = HistoryState::Absent;
+                    }
+                }
+            }
+            None | Some(End::Released) => {}
+        }
+    }
+
+    /// Append what has to be remembered.
+    fn write(
+        &self,
+        locked: &KeySpace,
+        space: &std::sync::Arc<KeySpace>,
+        decided: &Decided,
+        now_us: i64,
+        previous: Option<&TransactionEntry>,
+    ) -> Result<Option<Claim>> {
+        let (keys, uuid_rows, text_rows) = self.claimed(decided);
+        let is_first =
+            self.transaction.is_some() && previous.is_none_or(|previous| previous.outcome == Some(End::Released));
+        let reruns = previous.filter(|previous| previous.outcome.is_none() && self.on_replay == OnReplay::Rerun);
+        if keys.len() == 0 && !is_first && reruns.is_none() {
+            return Ok(None);
+        }
+        if let Some(previous) = reruns {
+            // The new claim takes the place of the old one.
+            locked.finish_claim(previous.claim, previous.started_at, End::Released)?;
+        }
+        let beginning = Beginning { keys, transaction: self.transaction.cloned(), started_at: now_us };
+        let (number, keys) = locked.begin(beginning)?;
+        let settings = SpaceSettings::of(self.trigger);
+        Ok(Some(Claim { space: space.clone(), settings, number, started_at: now_us, uuid_rows, text_rows, keys }))
+    }
+
+    /// The keys to write `processing` for, and their rows.
+    fn claimed(&self, decided: &Decided) -> (FrameKeys, Vec<u32>, Vec<u32>) {
+        let mut keys = FrameKeys::default();
+        let (mut uuid_rows, mut text_rows) = (Vec::new(), Vec::new());
+        keys.uuids.reserve(decided.outcomes.len());
+        uuid_rows.reserve(decided.outcomes.len());
+        for (row, outcome) in decided.outcomes.iter().enumerate().filter(|(_, outcome)| outcome.writes_processing()) {
+            debug_assert!(outcome.is_process());
+            let key = self.batch.keys[row];
+            if self.batch.forms[row] == Form::Uuid {
+                keys.uuids.push(key);
+                uuid_rows.push(row as u32);
+            } else {
+                keys.push_text(key, self.batch.text(self.documents, row as u32));
+                text_rows.push(row as u32);
+            }
+        }
+        (keys, uuid_rows, text_rows)
+    }
+
+    fn done(
+        &self,
+        decided: Decided,
+        asked: &[Asked],
+        claim: Option<Claim>,
+        replay: Option<Replay>,
+        unavailable: Option<String>,
+    ) -> Attempt {
+        let message = |asked: &Asked| {
+            let (_, _, message) = self.answers.get(&asked.row)?;
+            Some((asked.row, message.clone()?))
+        };
+        let messages = asked.iter().filter_map(message).collect();
+        let sources = self.batch.sources.clone();
+        let outcomes: Vec<Outcome> = decided.outcomes;
+        let verdicts = Verdicts { outcomes, sources, messages, unavailable };
+        Attempt::Done(Box::new(Begun { verdicts, claim, replay }))
+    }
+}
+
+fn replay_of(previous: &TransactionEntry) -> Replay {
+    match previous.outcome {
+        Some(End::Completed) => Replay::Finished,
+        Some(End::Released) => Replay::First,
+        None => Replay::Unfinished,
+    }
+}

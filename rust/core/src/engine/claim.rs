@@ -1,0 +1,124 @@
+//! A claim: documents of one batch that were begun together, and how they end.
+
+use std::sync::Arc;
+
+use crate::columns::Documents;
+use crate::history::History;
+use crate::keyspace::{Finished, KeySpace, SpaceSettings};
+use crate::log::frame::FrameKeys;
+use crate::manifest::Outcome as End;
+use crate::rules::Trigger;
+use crate::{Error, Result};
+
+use super::batch::Batch;
+
+/// Documents that were begun together: theirs is the turn to be processed.
+#[derive(Debug)]
+pub struct Claim {
+    pub(super) space: Arc<KeySpace>,
+    pub(super) settings: SpaceSettings,
+    /// Number of the claim in its key space.
+    pub(super) number: u64,
+    pub(super) started_at: i64,
+    /// Row of each UUID key, then of each text key.
+    pub(super) uuid_rows: Vec<u32>,
+    pub(super) text_rows: Vec<u32>,
+    pub(super) keys: FrameKeys,
+}
+
+impl Claim {
+    /// Number of the claim, unique within its trigger.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// When the service began, in microseconds since 1970.
+    pub fn started_at(&self) -> i64 {
+        self.started_at
+    }
+
+    /// Number of documents claimed.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether nothing was claimed.
+    pub fn is_empty(&self) -> bool {
+        self.keys.len() == 0
+    }
+
+    /// The service ended, in success or failure: write `completed` for all rows, or for `rows` of the batch. Durable on return;
+    /// doing it again changes nothing.
+    pub fn complete(&self, rows: Option<&[u32]>) -> Result<()> {
+        self.finish(End::Completed, rows)
+    }
+
+    /// The service was certainly rolled back: take `processing` away, so that a redelivery is NEW.
+    pub fn release(&self, rows: Option<&[u32]>) -> Result<()> {
+        self.finish(End::Released, rows)
+    }
+
+    fn finish(&self, end: End, rows: Option<&[u32]>) -> Result<()> {
+        let keys = rows.map(|rows| self.keys_of(rows)).transpose()?;
+        self.space.write(self.settings, |space| match keys {
+            Some(keys) => space.finish_rows(self.number, self.started_at, end, keys),
+            // After a purge of its partition nothing is left that a claim's outcome could speak of: name the keys.
+            None if space.is_purged(self.started_at) => {
+                space.finish_rows(self.number, self.started_at, end, self.keys.clone())
+            }
+            None => space.finish_claim(self.number, self.started_at, end),
+        })
+    }
+
+    /// The keys of some rows, each of which must be claimed.
+    fn keys_of(&self, rows: &[u32]) -> Result<FrameKeys> {
+        let mut wanted = rows.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let is_wanted = |row: &u32| wanted.binary_search(row).is_ok();
+        let mut keys = FrameKeys::default();
+        for (_, key) in self.uuid_rows.iter().zip(&self.keys.uuids).filter(|(row, _)| is_wanted(row)) {
+            keys.uuids.push(*key);
+        }
+        let mut start = 0;
+        for ((row, key), length) in self.text_rows.iter().zip(&self.keys.texts).zip(&self.keys.lengths) {
+            let end = start + usize::from(*length);
+            if is_wanted(row) {
+                keys.push_text(*key, &self.keys.heap[start..end]);
+            }
+            start = end;
+        }
+        if keys.len() == wanted.len() {
+            return Ok(keys);
+        }
+        let is_claimed =
+            |row: &u32| self.uuid_rows.binary_search(row).is_ok() || self.text_rows.binary_search(row).is_ok();
+        let stranger = wanted.iter().find(|row| !is_claimed(row));
+        Err(Error::State(format!(
+            "row {} is not among the {} documents of this claim",
+            stranger.unwrap_or(&0),
+            self.len()
+        )))
+    }
+}
+
+impl History {
+    /// End keys by themselves, whatever claim began them. Durable on return.
+    pub fn complete_keys(&self, trigger: &Trigger, keys: &Documents, now_us: i64) -> Result<Finished> {
+        self.finish_keys(trigger, keys, End::Completed, now_us)
+    }
+
+    /// Take `processing` away from keys, whatever claim began them. Durable on return.
+    pub fn release_keys(&self, trigger: &Trigger, keys: &Documents, now_us: i64) -> Result<Finished> {
+        self.finish_keys(trigger, keys, End::Released, now_us)
+    }
+
+    fn finish_keys(&self, trigger: &Trigger, documents: &Documents, end: End, now_us: i64) -> Result<Finished> {
+        trigger.validate()?;
+        let batch = Batch::identify(self.codec(), documents, 1)?;
+        let space = self.space(&trigger.name)?;
+        space.write(SpaceSettings::of(trigger), |space| {
+            batch.wanted(documents, 0..documents.rows, |wanted| space.finish_keys(wanted, end, now_us))
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! Classifying: a pure read.
+
+use super::batch::{Batch, row_ranges};
+use super::resolver::{Ask, Asked};
+use super::{Call, Reply};
+use crate::batch::Copy;
+use crate::columns::Documents;
+use crate::history::History;
+use crate::keyspace::{InProgress, KeySpace, LookedUp};
+use crate::rules::HistoryState;
+use crate::rules::{Answer, Decided, Facts, Outcome, Settings, Trigger, decide};
+use crate::{Error, Result};
+
+/// The verdicts of a batch, one a row.
+#[derive(Debug, Default)]
+pub struct Verdicts {
+    /// Rule, status, action and acknowledgement of each row.
+    pub outcomes: Vec<Outcome>,
+    /// Which id column each row's key comes from; 255 where it has none.
+    pub sources: Vec<u8>,
+    /// Messages of the resolver, sorted by row.
+    pub messages: Vec<(u32, String)>,
+    /// Why the history could not be asked, where it could not.
+    pub unavailable: Option<String>,
+}
+
+/// What the history says of a batch, or why it says nothing.
+pub(super) struct Looked {
+    pub(super) found: LookedUp,
+    pub(super) unavailable: Option<String>,
+}
+
+impl History {
+    /// Classify a batch by what the history holds now. Writes nothing.
+    ///
+    /// Source of the rules: exactly-once processing of publish-subscribe and JMS triggers.
+    ///
+    /// # Errors
+    /// `Config` for bad settings, `Schema` for columns of unequal length, `Corrupt` for damaged files. A history that cannot
+    /// be read is no error but a verdict (R5, R6, R7).
+    pub fn classify(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
+        trigger.validate()?;
+        let settings = trigger.settings(call.resolver.is_some());
+        let batch = Batch::identify(self.codec(), documents, call.threads)?;
+        let space = self.space(&trigger.name)?;
+        let looked = if settings.needs_history() {
+            available(look_up(&space, &batch, documents, expired(trigger, call.now_us), call.threads), documents.rows)?
+        } else {
+            Looked::nothing()
+        };
+        let (mut decided, copies) = judge(&settings, &batch, documents, &looked.found, call.threads);
+        let mut messages = Vec::new();
+        if let Some(resolver) = call.resolver.as_mut().filter(|_| !decided.undecided.is_empty()) {
+            let asked = questions(&decided, &looked.found.processing);
+            let reply = checked_reply(resolver.resolve(Ask { rows: &asked }), asked.len());
+            decided.resolve(&settings, &copies, &reply.answers)?;
+            messages = reply.messages.into_iter().map(|(place, text)| (asked[place].row, text)).collect();
+        }
+        Ok(Verdicts { outcomes: decided.outcomes, sources: batch.sources, messages, unavailable: looked.unavailable })
+    }
+}
+
+impl Looked {
+    pub(super) fn nothing() -> Self {
+        Self { found: LookedUp::default(), unavailable: None }
+    }
+
+    /// Nobody can say.
+    pub(super) fn unavailable(rows: usize, reason: String) -> Self {
+        let found = LookedUp { states: vec![HistoryState::Unavailable; rows], ..LookedUp::default() };
+        Self { found, unavailable: Some(reason) }
+    }
+}
+
+/// The time at or before which an entry's start makes it count no more.
+pub(super) fn expired(trigger: &Trigger, now_us: i64) -> i64 {
+    match trigger.expiry {
+        crate::rules::Expiry::UntilPurged => i64::MIN,
+        crate::rules::Expiry::Exact => now_us.saturating_sub(trigger.history_time_to_live_us),
+    }
+}
+
+/// Storage that does not answer is a fact for the rules; anything else is an error.
+pub(super) fn available(result: Result<LookedUp>, rows: usize) -> Result<Looked> {
+    match result {
+        Ok(found) => Ok(Looked { found, unavailable: None }),
+        Err(error @ Error::Io { .. }) => Ok(Looked::unavailable(rows, error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn look_up(
+    space: &KeySpace,
+    batch: &Batch,
+    documents: &Documents,
+    expired: i64,
+    threads: usize,
+) -> Result<LookedUp> {
+    look_up_by(batch, documents, threads, &|wanted| space.lookup(wanted, expired))
+}
+
+/// Look up by row ranges, one a thread, and put the parts together.
+pub(super) fn look_up_by(
+    batch: &Batch,
+    documents: &Documents,
+    threads: usize,
+    look: &(dyn Fn(&crate::segment::Wanted) -> Result<LookedUp> + Sync),
+) -> Result<LookedUp> {
+    let ranges = row_ranges(documents.rows, threads);
+    if ranges.len() == 1 {
+        return batch.wanted(documents, 0..documents.rows, look);
+    }
+    let parts: Vec<_> = std::thread::scope(|scope| {
+        let start =
+            |range: std::ops::Range<usize>| (range.start, scope.spawn(move || batch.wanted(documents, range, look)));
+        let running: Vec<_> = ranges.into_iter().map(start).collect();
+        let join = |(first, thread): (usize, std::thread::ScopedJoinHandle<Result<LookedUp>>)| {
+            let part = thread.join().map_err(|_| Error::State("a look-up thread failed".into()))?;
+            part.map(|part| (first, part))
+        };
+        running.into_iter().map(join).collect::<Result<_>>()
+    })?;
+    let mut all = LookedUp::default();
+    for (first, part) in parts {
+        all.states.extend(part.states);
+        all.processing
+            .extend(part.processing.into_iter().map(|entry| InProgress { row: entry.row + first as u32, ..entry }));
+        all.rests_on_log |= part.rests_on_log;
+    }
+    Ok(all)
+}
+
+/// Decide all rows; the later copies of a key are found only where they matter.
+pub(super) fn judge(
+    settings: &Settings,
+    batch: &Batch,
+    documents: &Documents,
+    found: &LookedUp,
+    threads: usize,
+) -> (Decided, Vec<Copy>) {
+    let needs_history = settings.needs_history();
+    let copies = if needs_history { batch.copies(documents, threads) } else { Vec::new() };
+    let key_classes = if needs_history { batch.key_classes() } else { Vec::new() };
+    let facts = Facts {
+        rows: documents.rows,
+        eligible: documents.eligible,
+        count: documents.count,
+        key_classes: &key_classes,
+        history: &found.states,
+        copies: &copies,
+    };
+    (decide(settings, &facts), copies)
+}
+
+/// What to ask of the undecided rows; of several open claims the newest is told.
+pub(super) fn questions(decided: &Decided, processing: &[InProgress]) -> Vec<Asked> {
+    let ask = |undecided: &crate::rules::Undecided| {
+        let end = processing.partition_point(|entry| entry.row <= undecided.row);
+        let newest = processing[..end].last().filter(|entry| entry.row == undecided.row);
+        Asked { row: undecided.row, reason: undecided.reason, started_at: newest.map(|entry| entry.started_at) }
+    };
+    decided.undecided.iter().map(ask).collect()
+}
+
+/// A resolver that answers for another number of rows has failed for all of them.
+pub(super) fn checked_reply(mut reply: Reply, asked: usize) -> Reply {
+    if reply.answers.len() != asked {
+        let text = format!("the resolver gave {} answers for {asked} rows", reply.answers.len());
+        reply = Reply {
+            answers: vec![Answer::Failed; asked],
+            messages: (0..asked).map(|place| (place, text.clone())).collect(),
+        };
+    }
+    reply.messages.retain(|(place, _)| *place < asked);
+    reply.messages.sort_by_key(|(place, _)| *place);
+    reply
+}

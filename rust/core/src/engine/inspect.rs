@@ -1,0 +1,99 @@
+//! Looking into a history: its entries, its figures, whether its files are whole; and upkeep.
+
+use crate::Result;
+use crate::history::History;
+use crate::key::{Codec, Key, format_uuid};
+use crate::keyspace::{Entry, EntryCursor, Maintained, Progress, Purged, SpaceSettings};
+use crate::rules::Trigger;
+use crate::segment::format::Mark;
+
+pub use crate::keyspace::SpaceStatistics;
+
+/// The state of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryStatus {
+    /// Begun, and not known to have ended.
+    Processing,
+    /// Ended.
+    Completed,
+}
+
+/// Some entries, as columns.
+#[derive(Clone, Debug, Default)]
+pub struct EntryBatch {
+    /// The keys, as they came.
+    pub keys: Vec<String>,
+    /// Their states.
+    pub statuses: Vec<EntryStatus>,
+    /// When their services began, in microseconds since 1970.
+    pub started_at: Vec<i64>,
+}
+
+/// The entries of one trigger, batch by batch.
+pub struct Entries {
+    codec: Codec,
+    status: Option<EntryStatus>,
+    cursor: EntryCursor,
+}
+
+impl Entries {
+    /// The next entries; none after the last.
+    pub fn next_batch(&mut self) -> Result<Option<EntryBatch>> {
+        loop {
+            let Some(found) = self.cursor.next()? else { return Ok(None) };
+            let mut batch = EntryBatch::default();
+            for Entry { key, text, stamp } in found {
+                let status =
+                    if stamp.mark == Mark::Completed { EntryStatus::Completed } else { EntryStatus::Processing };
+                if self.status.is_none_or(|wanted| wanted == status) {
+                    batch.keys.push(self.text_of(key, text));
+                    batch.statuses.push(status);
+                    batch.started_at.push(stamp.started_at);
+                }
+            }
+            if !batch.keys.is_empty() {
+                return Ok(Some(batch));
+            }
+        }
+    }
+
+    fn text_of(&self, key: Key, text: Option<Vec<u8>>) -> String {
+        let bytes = text.unwrap_or_else(|| format_uuid(self.codec.unmix(key)).to_vec());
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl History {
+    /// The entries of a trigger, in no order; of a key with several open claims, one for each.
+    pub fn entries(&self, trigger: &str, status: Option<EntryStatus>) -> Result<Entries> {
+        let space = self.space(trigger)?;
+        let cursor = space.entry_cursor()?;
+        Ok(Entries { codec: self.codec().clone(), status, cursor })
+    }
+
+    /// The figures of a trigger.
+    pub fn statistics(&self, trigger: &str) -> Result<SpaceStatistics> {
+        self.space(trigger)?.statistics()
+    }
+
+    /// Drop what began a time to live before `now_us`, in whole files; with `dry_run` only say what that would be.
+    pub fn purge(&self, trigger: &Trigger, now_us: i64, dry_run: bool) -> Result<Purged> {
+        let cutoff = now_us.saturating_sub(trigger.history_time_to_live_us);
+        self.space(&trigger.name)?.purge(SpaceSettings::of(trigger), cutoff, dry_run)
+    }
+
+    /// Put small segments together and roll their filters up; with `all`, as far as it goes.
+    pub fn maintain(&self, trigger: &str, all: bool, progress: Progress) -> Result<Maintained> {
+        self.space(trigger)?.maintain(all, progress)
+    }
+
+    /// Whether upkeep of a trigger would pay.
+    pub fn is_upkeep_due(&self, trigger: &str) -> bool {
+        self.space(trigger).is_ok_and(|space| space.is_upkeep_due())
+    }
+
+    /// Check every byte of a trigger's files; answers how many were checked. `progress` hears bytes done and in all.
+    pub fn verify(&self, trigger: &str, progress: Progress) -> Result<u64> {
+        self.space(trigger)?.verify(progress)
+    }
+}

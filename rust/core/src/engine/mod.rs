@@ -1,0 +1,32 @@
+//! The columnar path: identify, look up, decide; and the operations on a history that rest on it.
+
+mod batch;
+mod begin;
+mod claim;
+mod classify;
+mod inspect;
+mod pin;
+mod resolver;
+
+pub use begin::{Begun, OnReplay, Replay};
+pub use claim::Claim;
+pub use classify::Verdicts;
+pub use inspect::{Entries, EntryBatch, EntryStatus, SpaceStatistics};
+pub use resolver::{Ask, Asked, Reply, Resolver};
+
+/// What one call brings along.
+pub struct Call<'a> {
+    /// The time that counts as now, in microseconds since 1970.
+    pub now_us: i64,
+    /// Threads to use; at least one.
+    pub threads: usize,
+    /// Whom to ask about undecided rows.
+    pub resolver: Option<&'a mut dyn Resolver>,
+}
+
+impl Call<'_> {
+    /// A call at `now_us` on one thread, without a resolver.
+    pub fn at(now_us: i64) -> Self {
+        Self { now_us, threads: 1, resolver: None }
+    }
+}

@@ -1,0 +1,17 @@
+//! Snapshots that other processes read.
+
+use crate::Result;
+use crate::history::History;
+
+impl History {
+    /// Pin the present state of a trigger's history, so that any process that opens the history with the snapshot's name gives
+    /// the same verdicts until it is unpinned.
+    pub fn pin(&self, trigger: &str, now_us: i64) -> Result<String> {
+        self.space(trigger)?.pin(now_us)
+    }
+
+    /// Let a pinned state go, so that its files can be purged.
+    pub fn unpin(&self, trigger: &str, snapshot: &str) -> Result<()> {
+        self.space(trigger)?.unpin(snapshot)
+    }
+}

@@ -1,0 +1,246 @@
+//! A document history: a directory with an identity, and one key space for each trigger.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::bytes::{Reader, Writer, checked};
+use crate::io::{Disk, FileSystem, publish};
+use crate::key::Codec;
+use crate::keyspace::KeySpace;
+use crate::keyspace::view::Environment;
+use crate::{Error, Result};
+
+const MAGIC: [u8; 8] = *b"DHISTORY";
+const VERSION: u32 = 1;
+/// The identity file's name.
+const IDENTITY: &str = "HISTORY";
+const TRIGGERS: &str = "triggers";
+/// Key ranges that Spark may split a history's work into, unless told otherwise.
+pub const DEFAULT_SHARDS: u32 = 64;
+
+/// How to open a history.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Make it if it is not there.
+    pub create: bool,
+    /// Never write; also works where writing is not allowed.
+    pub read_only: bool,
+    /// How long to wait for another writer's operation.
+    pub lock_timeout: Duration,
+    /// Number of shards of a history that is made now.
+    pub shards: u32,
+    /// A snapshot that [`History::pin`] named: see this state of its trigger, and never another.
+    pub snapshot: Option<String>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            create: false,
+            read_only: false,
+            lock_timeout: Duration::from_secs(30),
+            shards: DEFAULT_SHARDS,
+            snapshot: None,
+        }
+    }
+}
+
+/// An open history. All its methods may be called by many threads at once.
+#[derive(Debug)]
+pub struct History {
+    path: PathBuf,
+    env: Environment,
+    codec: Codec,
+    shards: u32,
+    created_at: i64,
+    snapshot: Option<String>,
+    spaces: Mutex<HashMap<String, Arc<KeySpace>>>,
+}
+
+/// What the identity file says.
+struct Identity {
+    id: [u8; 16],
+    secret: [u8; 32],
+    shards: u32,
+    created_at: i64,
+}
+
+impl History {
+    /// Open the history in directory `path`.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
+        Self::open_on(Arc::new(Disk), path, options)
+    }
+
+    /// Open a history on another file system.
+    pub fn open_on(system: Arc<dyn FileSystem>, path: &Path, options: &OpenOptions) -> Result<Self> {
+        let file = path.join(IDENTITY);
+        let is_there = system.exists(&file).map_err(Error::io("look for", &file))?;
+        if !is_there {
+            if !options.create || options.read_only {
+                let reason = "there is no history here; create=True makes one".into();
+                return Err(Error::Open { path: path.to_path_buf(), reason });
+            }
+            create(&*system, path, options)?;
+        }
+        let identity = read_identity(&*system, &file)?;
+        let env = Environment {
+            system,
+            history: identity.id,
+            read_only: options.read_only || options.snapshot.is_some(),
+            lock_timeout: options.lock_timeout,
+            identity: file,
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            env,
+            codec: Codec::new(&identity.secret),
+            shards: identity.shards,
+            created_at: identity.created_at,
+            snapshot: options.snapshot.clone(),
+            spaces: Mutex::new(HashMap::new()),
+        })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The history's own id.
+    pub fn id(&self) -> [u8; 16] {
+        self.env.history
+    }
+
+    /// When it was made, in microseconds since 1970.
+    pub fn created_at(&self) -> i64 {
+        self.created_at
+    }
+
+    /// Number of shards, fixed when the history was made.
+    pub fn shards(&self) -> u32 {
+        self.shards
+    }
+
+    /// Whether this handle never writes.
+    pub fn is_read_only(&self) -> bool {
+        self.env.read_only
+    }
+
+    /// How ids become keys here.
+    pub(crate) fn codec(&self) -> &Codec {
+        &self.codec
+    }
+
+    /// The key space of a trigger, whether anything was written to it or not.
+    pub(crate) fn space(&self, trigger: &str) -> Result<Arc<KeySpace>> {
+        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(space) = spaces.get(trigger) {
+            return Ok(space.clone());
+        }
+        let directory = self.path.join(TRIGGERS).join(directory_name(trigger));
+        let mut space = KeySpace::new(self.env.clone(), directory, trigger);
+        if let Some(snapshot) = &self.snapshot {
+            space.use_pin(snapshot)?;
+        }
+        let space = Arc::new(space);
+        spaces.insert(trigger.to_owned(), space.clone());
+        Ok(space)
+    }
+
+    /// The triggers that have entries, or had some, by name.
+    pub fn triggers(&self) -> Result<Vec<String>> {
+        let directory = self.path.join(TRIGGERS);
+        let names = self.env.system.list(&directory).map_err(Error::io("list", &directory))?;
+        let mut triggers = Vec::new();
+        for name in names {
+            if let Some(trigger) = KeySpace::name_in(&self.env, &directory.join(name))? {
+                triggers.push(trigger);
+            }
+        }
+        triggers.sort();
+        Ok(triggers)
+    }
+}
+
+fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result<()> {
+    if options.shards == 0 || !options.shards.is_power_of_two() || options.shards > 1 << 16 {
+        return Err(Error::Config(format!("shards is {}; it must be a power of two up to 65536", options.shards)));
+    }
+    system.create_directory(path).map_err(Error::io("create", path))?;
+    let others = system.list(path).map_err(Error::io("list", path))?;
+    let is_ours = |name: &String| name == TRIGGERS || name == IDENTITY || name.starts_with("tmp-");
+    if let Some(other) = others.iter().find(|name| !is_ours(name)) {
+        let reason = format!("the directory holds other files ({other}); a history needs a directory of its own");
+        return Err(Error::Open { path: path.to_path_buf(), reason });
+    }
+    let triggers = path.join(TRIGGERS);
+    system.create_directory(&triggers).map_err(Error::io("create", &triggers))?;
+    let mut random = [0; 48];
+    let source =
+        |error: getrandom::Error| Error::io("read randomness for", path)(std::io::Error::other(error.to_string()));
+    getrandom::fill(&mut random).map_err(source)?;
+    let mut out = Writer::new();
+    out.raw(&MAGIC).u32(VERSION).u32(options.shards).raw(&random).i64(crate::time::now_us()).checksum();
+    // Whoever comes second takes the first one's identity.
+    publish(system, &path.join(IDENTITY), &out.finish())?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    system.sync_directory(parent).map_err(Error::io("sync", parent))
+}
+
+fn read_identity(system: &dyn FileSystem, file: &Path) -> Result<Identity> {
+    let opened = system.open(file, false).map_err(Error::io("open", file))?;
+    let length = opened.len().map_err(Error::io("look at", file))?.min(4096);
+    let mut bytes = vec![0; length as usize];
+    opened.read_at(&mut bytes, 0).map_err(Error::io("read", file))?;
+    Reader::new(&bytes, file).preamble(MAGIC, VERSION)?;
+    let mut from = Reader::new(checked(&bytes, file)?, file);
+    from.preamble(MAGIC, VERSION)?;
+    let shards = from.u32()?;
+    let identity = Identity { id: from.bytes16()?, secret: from.bytes32()?, shards, created_at: from.i64()? };
+    from.finish()?;
+    Ok(identity)
+}
+
+/// A directory's name for a trigger: what of its name is harmless, for people, and a hash of all of it. No name leaves the
+/// directory, whatever it holds; the manifest holds the name itself.
+fn directory_name(trigger: &str) -> String {
+    let harmless = |letter: char| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' };
+    let readable: String = trigger.chars().take(40).map(harmless).collect();
+    format!("{readable}-{:032x}", xxhash_rust::xxh3::xxh3_128(trigger.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_trigger_name_leaves_the_directory() {
+        for name in ["../../etc/passwd", "/", ".", "..", "", "a\0b", "con", "ä/ö", &"x".repeat(500)] {
+            let directory = directory_name(name);
+            assert!(!directory.contains(['/', '\0', '.']), "{directory}");
+            assert!(directory.len() <= 80);
+        }
+        assert_ne!(directory_name("a/b"), directory_name("a-b"));
+    }
+
+    #[test]
+    fn a_history_is_made_once_and_found_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("h");
+        assert!(matches!(History::open(&path, &OpenOptions::default()), Err(Error::Open { .. })));
+        let made = History::open(&path, &OpenOptions { create: true, ..OpenOptions::default() }).unwrap();
+        let found = History::open(&path, &OpenOptions { create: true, ..OpenOptions::default() }).unwrap();
+        assert_eq!(made.id(), found.id());
+        assert!(found.triggers().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_directory_with_other_files_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("precious.txt"), "x").unwrap();
+        let opened = History::open(directory.path(), &OpenOptions { create: true, ..OpenOptions::default() });
+        assert!(opened.unwrap_err().to_string().contains("precious.txt"));
+    }
+}

@@ -1,0 +1,140 @@
+//! From the id columns of a batch to keys: the first column that holds a value decides.
+
+use super::uuid::UuidText;
+use super::{Codec, Form, Key, simd, too_long};
+use crate::columns::{Id, IdColumn};
+use std::ops::Range;
+
+/// The source of a row that has no id.
+pub const NO_SOURCE: u8 = u8::MAX;
+
+/// Identifies `rows` of a batch by the id columns, in the order of the key chain.
+///
+/// Null and "" are absent, blanks are a value; the first column that holds a value decides, even if the value is too long.
+/// Row `rows.start + i` leaves its key in `keys[i]` (zero unless its form is usable), what it is in `forms[i]` and which
+/// column it came from in `sources[i]` ([`NO_SOURCE`] if absent). All three are as long as `rows`.
+pub fn identify(
+    codec: &Codec,
+    ids: &[IdColumn<'_>],
+    rows: Range<usize>,
+    keys: &mut [Key],
+    forms: &mut [Form],
+    sources: &mut [u8],
+) {
+    keys.fill(Key::default());
+    forms.fill(Form::Absent);
+    sources.fill(NO_SOURCE);
+    let mut out = Out { keys, forms, sources };
+    for (source, column) in (0..NO_SOURCE).zip(ids) {
+        let pass = Pass { codec, source, rows: rows.clone() };
+        if source > 0 && !out.forms.contains(&Form::Absent) {
+            return;
+        }
+        pass.column(column, &mut out);
+    }
+}
+
+/// One column of the chain over one range of rows.
+pub(super) struct Pass<'a> {
+    codec: &'a Codec,
+    source: u8,
+    rows: Range<usize>,
+}
+
+/// What a pass writes, one element a row.
+pub(super) struct Out<'a> {
+    keys: &'a mut [Key],
+    forms: &'a mut [Form],
+    sources: &'a mut [u8],
+}
+
+/// A column as the loop over rows reads it.
+pub(super) trait Values {
+    /// The values of `rows`, in order.
+    fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = Id<'_>>;
+}
+
+impl Values for IdColumn<'_> {
+    #[inline]
+    fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = Id<'_>> {
+        rows.map(|row| self.get(row))
+    }
+}
+
+/// Text without nulls, by its offsets: what most batches are.
+struct Dense<'a, O> {
+    offsets: &'a [O],
+    values: &'a [u8],
+}
+
+/// An offset of either width.
+trait Offset: Copy {
+    fn place(self) -> usize;
+}
+
+impl Offset for i32 {
+    #[inline]
+    fn place(self) -> usize {
+        self as usize
+    }
+}
+
+impl Offset for i64 {
+    #[inline]
+    fn place(self) -> usize {
+        self as usize
+    }
+}
+
+impl<O: Offset> Values for Dense<'_, O> {
+    #[inline]
+    fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = Id<'_>> {
+        let offsets = &self.offsets[rows.start..];
+        let ends = offsets.get(1..).unwrap_or_default();
+        offsets.iter().zip(ends).take(rows.len()).map(|(start, end)| Id::Text(&self.values[start.place()..end.place()]))
+    }
+}
+
+impl Pass<'_> {
+    fn column(&self, column: &IdColumn<'_>, out: &mut Out<'_>) {
+        match column {
+            IdColumn::Utf8 { offsets, values, validity } if validity.is_all() => {
+                simd::run(self, &Dense { offsets, values }, out);
+            }
+            IdColumn::LargeUtf8 { offsets, values, validity } if validity.is_all() => {
+                simd::run(self, &Dense { offsets, values }, out);
+            }
+            other => simd::run(self, other, out),
+        }
+    }
+
+    /// The loop over the rows, for one way to parse UUIDs. Rows that an earlier column settled stay as they are.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, together with its parse")]
+    pub(super) fn run<V: Values>(&self, values: &V, out: &mut Out<'_>, parse: impl Fn(&UuidText) -> Option<[u64; 2]>) {
+        let places = out.keys.iter_mut().zip(out.forms.iter_mut()).zip(out.sources.iter_mut());
+        for (((key, form), source), id) in places.zip(values.of_rows(self.rows.clone())) {
+            if self.source > 0 && *form != Form::Absent {
+                continue;
+            }
+            (*key, *form) = match id {
+                Id::Null => continue,
+                Id::Uuid(uuid) => (self.codec.mix(*uuid), Form::Uuid),
+                Id::Text(text) => match text.try_into().ok().and_then(&parse) {
+                    Some(halves) => (self.codec.mix_halves(halves), Form::Uuid),
+                    None if text.is_empty() => continue,
+                    None => self.other_text(text),
+                },
+            };
+            *source = self.source;
+        }
+    }
+
+    fn other_text(&self, text: &[u8]) -> (Key, Form) {
+        if too_long(text) { (Key::default(), Form::TooLong) } else { (self.codec.hash_text(text), Form::Text) }
+    }
+}
+
+#[cfg(test)]
+#[path = "identify_tests.rs"]
+mod tests;

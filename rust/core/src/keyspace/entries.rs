@@ -1,0 +1,145 @@
+//! Listing entries: each key once for what it is, wherever its entries stand.
+
+use std::sync::Arc;
+
+use super::KeySpace;
+use super::view::View;
+use crate::Result;
+use crate::key::{Form, Key};
+use crate::rules::HistoryState;
+use crate::segment::format::{Mark, Part, Stamp};
+use crate::segment::merge::KeyCursor;
+use crate::segment::{Segment, Wanted};
+
+/// Entries looked at together.
+const CHUNK: usize = 8192;
+
+/// One entry of the history.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Key,
+    /// The text of a key that is no UUID.
+    pub(crate) text: Option<Vec<u8>>,
+    pub(crate) stamp: Stamp,
+}
+
+/// Where a listing stands, in a view of its own.
+pub(crate) struct EntryCursor {
+    view: Option<View>,
+    /// 0 is the log, then the segments.
+    source: usize,
+    /// Column and place within the source.
+    part: Part,
+    place: u64,
+    from_log: std::vec::IntoIter<Entry>,
+}
+
+impl KeySpace {
+    /// Start a listing of the present state; later changes do not show in it.
+    pub(crate) fn entry_cursor(&self) -> Result<EntryCursor> {
+        let view = self.pinned_view()?;
+        let of_tail = |view: &View| {
+            let entry =
+                |(key, text, stamp): (Key, Option<&[u8]>, Stamp)| Entry { key, text: text.map(<[u8]>::to_vec), stamp };
+            view.tail.entries().map(entry).collect::<Vec<_>>()
+        };
+        let from_log = view.as_ref().map_or(Vec::new(), of_tail).into_iter();
+        Ok(EntryCursor { view, source: 0, part: Part::UuidKeys, place: 0, from_log })
+    }
+}
+
+impl EntryCursor {
+    /// The next entries that count; none after the last. A batch may be empty.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<Entry>>> {
+        let Some(view) = self.view.take() else { return Ok(None) };
+        let source = self.source;
+        let chunk = self.chunk(&view);
+        let kept = match chunk {
+            Ok(Some(chunk)) => Some(counting(&view, source, &chunk)?),
+            Ok(None) => None,
+            Err(error) => return Err(error),
+        };
+        self.view = Some(view);
+        Ok(kept)
+    }
+
+    fn chunk(&mut self, view: &View) -> Result<Option<Vec<Entry>>> {
+        if self.source == 0 {
+            let chunk: Vec<_> = self.from_log.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() {
+                self.source = 1;
+            }
+            return Ok(Some(chunk));
+        }
+        let Some(segment) = view.segments.get(self.source - 1) else { return Ok(None) };
+        let chunk = read_chunk(segment, self.part, &mut self.place)?;
+        if chunk.is_empty() {
+            self.place = 0;
+            if self.part == Part::UuidKeys {
+                self.part = Part::TextKeys;
+            } else {
+                (self.part, self.source) = (Part::UuidKeys, self.source + 1);
+            }
+        }
+        Ok(Some(chunk))
+    }
+}
+
+fn read_chunk(segment: &Arc<Segment>, part: Part, place: &mut u64) -> Result<Vec<Entry>> {
+    let mut cursor = KeyCursor::new(segment, part);
+    cursor.seek(*place)?;
+    let mut scratch = Vec::new();
+    let mut chunk = Vec::new();
+    while let Some(key) = cursor.peek()?.filter(|_| chunk.len() < CHUNK) {
+        let (text, stamp) = if part == Part::UuidKeys {
+            (None, segment.stamp_at(Part::UuidStamps, cursor.place(), &mut scratch)?)
+        } else {
+            let text = segment.text_at(cursor.place(), &mut scratch)?.to_vec();
+            (Some(text), segment.stamp_at(Part::TextStamps, cursor.place(), &mut scratch)?)
+        };
+        chunk.push(Entry { key, text, stamp });
+        cursor.advance();
+    }
+    *place = cursor.place();
+    Ok(chunk)
+}
+
+/// Of a chunk of `source` the entries that say what their key is, and that no earlier source says already.
+fn counting(view: &View, source: usize, chunk: &[Entry]) -> Result<Vec<Entry>> {
+    let keys: Vec<Key> = chunk.iter().map(|entry| entry.key).collect();
+    let forms: Vec<Form> =
+        chunk.iter().map(|entry| if entry.text.is_some() { Form::Text } else { Form::Uuid }).collect();
+    let text = |row: u32| chunk[row as usize].text.as_deref().unwrap_or(&[]);
+    let wanted = Wanted { keys: &keys, forms: &forms, text: &text };
+    let found = view.lookup(&wanted, i64::MIN)?;
+    let mut told = vec![Vec::new(); chunk.len()];
+    if source > 0 {
+        view.tail.find(&wanted, &mut |row, stamp| told[row as usize].push(stamp));
+        for segment in &view.segments[..source - 1] {
+            let mut candidates = Vec::new();
+            segment.may_contain(&wanted, None, &mut candidates)?;
+            segment.find(&wanted, &candidates, &mut |row, stamp| told[row as usize].push(stamp))?;
+        }
+    }
+    let mut kept = Vec::new();
+    let mut seen_here = std::collections::HashSet::new();
+    for (row, mut entry) in chunk.iter().cloned().enumerate() {
+        entry.stamp.mark = view.tail.effective(entry.stamp);
+        let claim = if entry.stamp.mark == Mark::Completed { 0 } else { entry.stamp.claim };
+        let is_same = |stamp: &Stamp| match entry.stamp.mark {
+            Mark::Completed => view.tail.effective(*stamp) == Mark::Completed,
+            Mark::Open | Mark::Released => stamp.claim == entry.stamp.claim,
+        };
+        let is_current = match (found.states[row], entry.stamp.mark) {
+            (HistoryState::Completed, Mark::Completed) => true,
+            (HistoryState::Processing, Mark::Open) => {
+                found.processing.iter().any(|open| open.row == row as u32 && open.claim == entry.stamp.claim)
+            }
+            _ => false,
+        };
+        if is_current && !told[row].iter().any(is_same) && seen_here.insert((entry.key, entry.text.clone(), claim)) {
+            kept.push(entry);
+        }
+    }
+    Ok(kept)
+}

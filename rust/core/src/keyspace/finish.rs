@@ -1,0 +1,110 @@
+//! Ending what was begun: a whole claim, some of its rows, or keys from anywhere.
+
+use super::KeySpace;
+use crate::Result;
+use crate::key::Form;
+use crate::log::frame::{Frame, FrameKeys, Kind};
+use crate::manifest::Outcome;
+use crate::rules::HistoryState;
+use crate::segment::Wanted;
+
+/// How many of the keys given were ended, and how many were not there to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Keys whose state changed.
+    pub changed: u64,
+    /// Keys that were in this state already.
+    pub already: u64,
+    /// Keys that the history does not know as begun.
+    pub unknown: u64,
+}
+
+impl KeySpace {
+    /// In our turn: end a whole claim, unless it ended the same way before.
+    pub(crate) fn finish_claim(&self, claim: u64, started_at: i64, outcome: Outcome) -> Result<()> {
+        let kind = match outcome {
+            Outcome::Completed => Kind::CompleteClaim,
+            Outcome::Released => Kind::ReleaseClaim,
+        };
+        let known = self.present().as_ref().and_then(|view| view.tail.outcome(claim));
+        if known == Some(outcome) || known == Some(Outcome::Completed) {
+            return Ok(());
+        }
+        let keys = FrameKeys::default();
+        self.append(|sequence| Frame { kind, sequence, claim, started_at, durable: 0, transaction: None, keys })
+            .map(drop)
+    }
+
+    /// In our turn: end some keys of one claim.
+    pub(crate) fn finish_rows(&self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
+        if keys.len() == 0 {
+            return Ok(());
+        }
+        let kind = kind_for_keys(outcome);
+        self.append(|sequence| Frame { kind, sequence, claim, started_at, durable: 0, transaction: None, keys })
+            .map(drop)
+    }
+
+    /// In our turn: end keys whatever claim began them. A key that is not known is recorded as completed now; there is
+    /// nothing to release of it.
+    pub(crate) fn finish_keys(&self, wanted: &Wanted, outcome: Outcome, now_us: i64) -> Result<Finished> {
+        let found = self.lookup_in_turn(wanted, i64::MIN)?;
+        let mut keys = Parts::default();
+        for entry in &found.processing {
+            keys.push(wanted, entry.row as usize, (entry.claim, entry.started_at));
+        }
+        let mut finished = Finished::default();
+        for (row, state) in found.states.iter().enumerate().filter(|(row, _)| wanted.forms[*row].is_usable()) {
+            match (state, outcome) {
+                (HistoryState::Processing, _) => finished.changed += 1,
+                (HistoryState::Completed, Outcome::Completed) => finished.already += 1,
+                (_, Outcome::Completed) => {
+                    finished.unknown += 1;
+                    keys.push(wanted, row, (0, now_us));
+                }
+                (_, Outcome::Released) => finished.unknown += 1,
+            }
+        }
+        let keys = keys.join();
+        if keys.len() > 0 {
+            let kind = kind_for_keys(outcome);
+            let frame =
+                |sequence| Frame { kind, sequence, claim: 0, started_at: now_us, durable: 0, transaction: None, keys };
+            self.append(frame)?;
+        }
+        Ok(finished)
+    }
+}
+
+fn kind_for_keys(outcome: Outcome) -> Kind {
+    match outcome {
+        Outcome::Completed => Kind::CompleteKeys,
+        Outcome::Released => Kind::ReleaseKeys,
+    }
+}
+
+/// Keys with a claim each, until UUIDs and texts are put one after the other.
+#[derive(Default)]
+struct Parts {
+    keys: FrameKeys,
+    of_uuids: Vec<(u64, i64)>,
+    of_texts: Vec<(u64, i64)>,
+}
+
+impl Parts {
+    fn push(&mut self, wanted: &Wanted, row: usize, claim: (u64, i64)) {
+        if wanted.forms[row] == Form::Uuid {
+            self.keys.uuids.push(wanted.keys[row]);
+            self.of_uuids.push(claim);
+        } else {
+            self.keys.push_text(wanted.keys[row], (wanted.text)(row as u32));
+            self.of_texts.push(claim);
+        }
+    }
+
+    fn join(mut self) -> FrameKeys {
+        self.of_uuids.append(&mut self.of_texts);
+        self.keys.claims = Some(self.of_uuids);
+        self.keys
+    }
+}

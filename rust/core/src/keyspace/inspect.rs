@@ -1,0 +1,104 @@
+//! Figures of a key space, and the check of all its bytes.
+
+use super::KeySpace;
+use super::maintain::Progress;
+use super::view::{Environment, View, newest, read_manifest};
+use crate::Result;
+use crate::log::{Frames, Next, START};
+use crate::pages::PAGE;
+
+/// The figures of one trigger's history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpaceStatistics {
+    /// Entries in segments.
+    pub segment_entries: u64,
+    /// Entries in the log.
+    pub log_entries: u64,
+    /// Entries of segments that follow the outcome of their claim.
+    pub open_entries: u64,
+    /// Bytes of segments.
+    pub segment_bytes: u64,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Bytes of rolled-up filters.
+    pub filter_bytes: u64,
+    /// Number of segments.
+    pub segments: u64,
+    /// Segments without a rolled-up filter.
+    pub segments_uncovered: u64,
+    /// Number of rolled-up filters.
+    pub filters: u64,
+    /// Number of the newest manifest.
+    pub manifest: u64,
+    /// Start time of the oldest entry, in microseconds since 1970.
+    pub oldest_started_at: Option<i64>,
+    /// Everything that began at or before this was purged.
+    pub purged_upto: Option<i64>,
+    /// Width of a time partition, in microseconds.
+    pub partition_us: i64,
+    /// Time to live as last used, in microseconds.
+    pub time_to_live_us: i64,
+    /// Application, last batch, and whether it ended.
+    pub transactions: Vec<(String, i64, bool)>,
+}
+
+impl KeySpace {
+    /// The trigger whose key space this directory is; none if it is empty.
+    pub(crate) fn name_in(env: &Environment, directory: &std::path::Path) -> Result<Option<String>> {
+        let Some(number) = newest(env, directory)? else { return Ok(None) };
+        Ok(Some(read_manifest(env, &super::view::manifest_path(directory, number))?.name))
+    }
+
+    pub(crate) fn statistics(&self) -> Result<SpaceStatistics> {
+        self.read(|view| Ok(view.map_or(SpaceStatistics::default(), View::statistics)))
+    }
+
+    /// Check every byte: pages of segments and filters, frames of the log, the manifest. Answers the bytes checked.
+    pub(crate) fn verify(&self, progress: Progress) -> Result<u64> {
+        let Some(view) = self.pinned_view()? else { return Ok(0) };
+        let pages: u64 = view.segments.iter().map(|segment| segment.pages()).sum::<u64>()
+            + view.covered.iter().map(|covered| covered.rollup.pages()).sum::<u64>();
+        let total = pages * PAGE as u64 + view.tail.position;
+        let mut done = 0;
+        for segment in &view.segments {
+            segment.verify(&mut |pages| done += pages * PAGE as u64)?;
+            progress(done, total)?;
+        }
+        for covered in &view.covered {
+            covered.rollup.verify(&mut |pages| done += pages * PAGE as u64)?;
+            progress(done, total)?;
+        }
+        let mut frames = Frames::new(&view.log, START, view.tail.position);
+        while let Next::Frame(_, end) = frames.next()? {
+            progress(done + end, total)?;
+        }
+        Ok(total)
+    }
+}
+
+impl View {
+    fn statistics(&self) -> SpaceStatistics {
+        let sum = |field: fn(&crate::manifest::SegmentEntry) -> u64| self.manifest.segments.iter().map(field).sum();
+        let oldest = self.manifest.segments.iter().map(|entry| entry.min_started_at).chain(self.tail.oldest()).min();
+        let transaction = |entry: crate::manifest::TransactionEntry| {
+            (entry.transaction.application, entry.transaction.batch, entry.outcome.is_some())
+        };
+        SpaceStatistics {
+            segment_entries: sum(|entry| entry.entries),
+            log_entries: self.tail.len() as u64,
+            open_entries: sum(|entry| entry.open),
+            segment_bytes: self.segments.iter().map(|segment| segment.file_bytes()).sum(),
+            log_bytes: self.tail.position,
+            filter_bytes: self.covered.iter().map(|covered| covered.rollup.file_bytes()).sum(),
+            segments: self.segments.len() as u64,
+            segments_uncovered: self.uncovered.len() as u64,
+            filters: self.covered.len() as u64,
+            manifest: self.manifest.number,
+            oldest_started_at: oldest,
+            purged_upto: (self.manifest.purged_upto > i64::MIN).then_some(self.manifest.purged_upto),
+            partition_us: self.manifest.partition_us,
+            time_to_live_us: self.manifest.time_to_live_us,
+            transactions: self.tail.transactions().into_iter().map(transaction).collect(),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Upkeep: purging by dropping files, putting small segments together, and rolling filters up.
+//!
+//! Merging and rolling up happen outside the turn, under names that no manifest knows (`new-…`); only publishing needs the
+//! turn. Interrupted at any moment, upkeep leaves such files behind and nothing else; the next upkeep takes them away.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::publish::entry_of;
+use super::turn::Turn;
+use super::view::{View, rollup_path, segment_path};
+use super::{KeySpace, SpaceSettings};
+use crate::manifest::{Manifest, Outcome, RollupEntry, SegmentEntry};
+use crate::rollup;
+use crate::segment::Segment;
+use crate::segment::format::{MOST_ENTRIES, Mark, Stamp};
+use crate::segment::merge::Merge;
+use crate::segment::writer;
+use crate::{Error, Result};
+
+/// So many segments without a rolled-up filter, and upkeep is due.
+const MOST_UNCOVERED: usize = 6;
+/// So many small segments in the partition that is being written, and they are put together.
+const MOST_SMALL: usize = 4;
+
+/// What a purge removed, or would remove.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Entries in the dropped files, and expired entries of the log.
+    pub entries: u64,
+    /// Bytes given back.
+    pub bytes: u64,
+    /// Segments dropped.
+    pub segments: u64,
+}
+
+/// What upkeep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Maintained {
+    /// Segments that were put together, and how many they became.
+    pub merged: (u64, u64),
+    /// Entries rewritten by that.
+    pub rewritten: u64,
+    /// Entries in newly built rolled-up filters.
+    pub rolled_up: u64,
+}
+
+/// Hears of progress: entries done, entries in all. An error from it stops the work, which does no harm.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
+
+impl KeySpace {
+    /// Drop everything that began at or before `cutoff`: whole segments, and single entries of the log.
+    pub(crate) fn purge(&self, settings: SpaceSettings, cutoff: i64, dry_run: bool) -> Result<Purged> {
+        let expired_now = self.read(|view| Ok(view.map_or(Purged::default(), |view| view.expired(cutoff))))?;
+        if dry_run || expired_now == Purged::default() {
+            return Ok(expired_now);
+        }
+        self.write(settings, |space| {
+            let expired = space.present().as_ref().map_or(Purged::default(), |view| view.expired(cutoff));
+            let in_log =
+                space.present().as_ref().and_then(|view| view.tail.oldest()).is_some_and(|oldest| oldest <= cutoff);
+            if in_log {
+                space.seal(cutoff)?;
+            }
+            let Some(mut manifest) = space.present().as_ref().map(View::successor) else { return Ok(expired) };
+            manifest.purged_upto = manifest.purged_upto.max(cutoff);
+            manifest.time_to_live_us = settings.time_to_live_us;
+            manifest.segments.retain(|entry| entry.max_started_at > cutoff);
+            manifest.outcomes.retain(|entry| entry.started_at > cutoff);
+            forget_dropped(&mut manifest);
+            space.publish(&manifest)?;
+            Ok(expired)
+        })
+    }
+
+    /// Whether upkeep is worth its while.
+    pub(crate) fn is_upkeep_due(&self) -> bool {
+        self.present().as_ref().is_some_and(|view| view.uncovered.len() > MOST_UNCOVERED)
+    }
+
+    /// Put small segments together and roll filters up, as far as it pays; with `all`, as far as it goes.
+    pub(crate) fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
+        let mut done = Maintained::default();
+        if self.env.read_only {
+            return Err(Error::ReadOnly(self.directory.clone()));
+        }
+        if !self.exists()? {
+            return Ok(done);
+        }
+        // One at a time; whoever comes second has nothing to do.
+        let upkeep = Turn::open(&*self.env.system, &self.directory.join("upkeep"))?;
+        let Ok(_guard) = upkeep.take(std::time::Duration::ZERO) else { return Ok(done) };
+        self.take_away_unfinished()?;
+        let groups = self.read(|view| Ok(view.map_or(Vec::new(), |view| view.merge_groups(all))))?;
+        let rollup_work = |view: Option<&View>| Ok(view.map_or(0, |view| view.rollup_group(all).1));
+        let merging: u64 = groups.iter().flatten().map(|segment| segment.header().entries()).sum();
+        let mut so_far = 0;
+        for group in groups {
+            let total = merging + self.read(rollup_work)?;
+            self.merge(&group, &mut done, &mut |entries| {
+                so_far += entries;
+                progress(so_far, total)
+            })?;
+        }
+        let (group, entries) = self.read(|view| Ok(view.map_or((Vec::new(), 0), |view| view.rollup_group(all))))?;
+        if !group.is_empty() {
+            self.roll_up(&group, &mut |entries_done| {
+                so_far += entries_done;
+                progress(so_far, merging + entries)
+            })?;
+            done.rolled_up += entries;
+        }
+        Ok(done)
+    }
+
+    /// Reserve file numbers, so that no other writer uses them.
+    fn reserve(&self, count: u64) -> Result<u64> {
+        self.write(self.settings(), |space| {
+            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else {
+                return Err(Error::State("the key space is not there".into()));
+            };
+            let first = manifest.next_file;
+            manifest.next_file += count;
+            space.publish(&manifest)?;
+            Ok(first)
+        })
+    }
+
+    fn merge(
+        &self,
+        group: &[Arc<Segment>],
+        done: &mut Maintained,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut merge = Merge::new(group, MOST_ENTRIES);
+        // Only outcomes of the manifest: those of the log may not be durable yet.
+        let outcomes = self.read(|view| Ok(view.map_or(HashMap::new(), View::outcomes)))?;
+        let first = self.reserve(merge.parts())?;
+        let mut written: Vec<(SegmentEntry, PathBuf)> = Vec::new();
+        for id in first.. {
+            let Some(mut run) = merge.next(|stamp| folded(&outcomes, stamp))? else { break };
+            progress(run.len() as u64)?;
+            if run.is_empty() {
+                continue;
+            }
+            writer::settle(&mut run);
+            let path = self.directory.join(format!("new-{id:016x}"));
+            let (header, sum, bytes) = writer::write(&*self.env.system, &path, id, self.env.history, &run)?;
+            written.push((entry_of(&header, sum, bytes), path));
+        }
+        let gone: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
+        done.merged.0 += gone.len() as u64;
+        done.merged.1 += written.len() as u64;
+        done.rewritten += written.iter().map(|(entry, _)| entry.entries).sum::<u64>();
+        self.write(self.settings(), |space| {
+            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+            let is_there = |id: &u64| manifest.segments.iter().any(|entry| entry.id == *id);
+            if !gone.iter().all(is_there) {
+                // A purge came in between. The work was for nothing; its files go with the next upkeep.
+                return Ok(());
+            }
+            for (entry, path) in &written {
+                space.adopt(path, &segment_path(&space.directory, entry.id))?;
+                manifest.segments.push(*entry);
+            }
+            manifest.segments.retain(|entry| !gone.contains(&entry.id));
+            forget_dropped(&mut manifest);
+            space.publish(&manifest)
+        })
+    }
+
+    fn roll_up(&self, group: &[Arc<Segment>], progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+        let id = self.reserve(1)?;
+        let path = self.directory.join(format!("new-{id:016x}"));
+        let sum = rollup::build(&*self.env.system, &path, id, self.env.history, group, progress)?;
+        let ids: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
+        let entries = group.iter().map(|segment| segment.header().entries()).sum();
+        self.write(self.settings(), |space| {
+            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+            space.adopt(&path, &rollup_path(&space.directory, id))?;
+            for rollup in &mut manifest.rollups {
+                rollup.segments.retain(|segment| !ids.contains(segment));
+            }
+            manifest.rollups.push(RollupEntry { id, sum, entries, segments: ids });
+            forget_dropped(&mut manifest);
+            space.publish(&manifest)
+        })
+    }
+
+    /// Give a finished file the name that the next manifest uses.
+    fn adopt(&self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
+        self.env.system.link(from, to).map_err(Error::io("link", to))?;
+        self.env.system.remove(from).map_err(Error::io("remove", from))
+    }
+
+    /// Take away what an interrupted upkeep or publication left behind.
+    fn take_away_unfinished(&self) -> Result<()> {
+        let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
+        for name in names.iter().filter(|name| name.starts_with("new-")) {
+            let path = self.directory.join(name);
+            self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
+        }
+        super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::time::now_us())
+    }
+}
+
+/// A stamp with the outcome of its claim folded in; none when nothing is left of the entry.
+fn folded(outcomes: &HashMap<u64, Outcome>, mut stamp: Stamp) -> Option<Stamp> {
+    if stamp.mark == Mark::Open {
+        match outcomes.get(&stamp.claim) {
+            Some(Outcome::Completed) => stamp.mark = Mark::Completed,
+            Some(Outcome::Released) => return None,
+            None => {}
+        }
+    }
+    Some(stamp)
+}
+
+/// Filters cover only segments that are there, and go when they cover none.
+fn forget_dropped(manifest: &mut Manifest) {
+    let there: Vec<u64> = manifest.segments.iter().map(|entry| entry.id).collect();
+    for rollup in &mut manifest.rollups {
+        rollup.segments.retain(|id| there.contains(id));
+    }
+    manifest.rollups.retain(|rollup| !rollup.segments.is_empty());
+    // An outcome has served once no segment holds open entries of that time.
+    let holds_open = |time: i64| {
+        let mut segments = manifest.segments.iter().filter(|entry| entry.open > 0);
+        segments.any(|entry| (entry.min_started_at..=entry.max_started_at).contains(&time))
+    };
+    manifest.outcomes.retain(|entry| holds_open(entry.started_at));
+}
+
+impl View {
+    /// What a purge at `cutoff` removes.
+    fn expired(&self, cutoff: i64) -> Purged {
+        let mut purged = Purged::default();
+        for entry in self.manifest.segments.iter().filter(|entry| entry.max_started_at <= cutoff) {
+            purged.entries += entry.entries;
+            purged.bytes += entry.bytes;
+            purged.segments += 1;
+        }
+        purged.entries += self.tail.entries().filter(|(_, _, stamp)| stamp.started_at <= cutoff).count() as u64;
+        purged
+    }
+
+    /// The next manifest over the same log: its frames stay where they are.
+    fn same_log_successor(&self) -> Manifest {
+        let mut manifest = self.manifest.clone();
+        manifest.number += 1;
+        manifest.log.proven = manifest.log.proven.max(self.proven());
+        manifest
+    }
+
+    fn outcomes(&self) -> HashMap<u64, Outcome> {
+        self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect()
+    }
+
+    /// Groups of segments that are worth putting together: each of one time partition.
+    fn merge_groups(&self, all: bool) -> Vec<Vec<Arc<Segment>>> {
+        let width = self.manifest.partition_us;
+        let mut partitions: BTreeMap<i64, Vec<Arc<Segment>>> = BTreeMap::new();
+        for segment in &self.segments {
+            let header = segment.header();
+            let partition = header.min_started_at.div_euclid(width);
+            let is_one_partition = header.max_started_at.div_euclid(width) == partition;
+            if is_one_partition && header.entries() < MOST_ENTRIES as u64 / 2 {
+                partitions.entry(partition).or_default().push(segment.clone());
+            }
+        }
+        let newest = partitions.keys().next_back().copied();
+        let is_worth = |(partition, group): &(i64, Vec<Arc<Segment>>)| {
+            group.len() >= if all || Some(*partition) != newest { 2 } else { MOST_SMALL }
+        };
+        partitions.into_iter().filter(is_worth).map(|(_, group)| group).collect()
+    }
+
+    /// The segments that the next rolled-up filter should cover, and their entries: those that have none, and with them
+    /// filters that are smaller than what comes together, so that there are never more than a few.
+    fn rollup_group(&self, all: bool) -> (Vec<Arc<Segment>>, u64) {
+        let entries_of =
+            |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.header().entries()).sum::<u64>();
+        let least = if all { 1 } else { 2 };
+        if self.uncovered.len() < least {
+            return (Vec::new(), 0);
+        }
+        let mut group = self.uncovered.clone();
+        let mut covered: Vec<_> = self.covered.iter().map(|covered| &covered.segments).collect();
+        covered.sort_by_key(|segments| entries_of(segments));
+        for segments in covered {
+            if all || entries_of(segments) <= 2 * entries_of(&group) {
+                group.extend(segments.iter().cloned());
+            }
+        }
+        let entries = entries_of(&group);
+        (group, entries)
+    }
+}

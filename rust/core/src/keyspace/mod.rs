@@ -1,0 +1,267 @@
+//! One trigger's part of a history: its log, segments and manifests, read without a lock and written by turns.
+
+mod entries;
+mod finish;
+mod inspect;
+mod lookup;
+mod maintain;
+mod pin;
+mod publish;
+mod sync;
+mod turn;
+pub(crate) mod view;
+
+use std::path::PathBuf;
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+
+pub(crate) use entries::{Entry, EntryCursor};
+pub use finish::Finished;
+pub use inspect::SpaceStatistics;
+pub use lookup::InProgress;
+pub(crate) use lookup::LookedUp;
+pub use maintain::{Maintained, Progress, Purged};
+use sync::GroupSync;
+use turn::Turn;
+use view::{Environment, View};
+
+use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
+use crate::manifest::TransactionEntry;
+use crate::rules::Trigger;
+use crate::segment::Wanted;
+use crate::{Error, Result};
+
+/// More entries than this in the log, and they are put into a segment.
+const MOST_IN_LOG: usize = 768 << 10;
+
+/// What a new key space needs to know of its trigger.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpaceSettings {
+    pub(crate) time_to_live_us: i64,
+}
+
+impl SpaceSettings {
+    pub(crate) fn of(trigger: &Trigger) -> Self {
+        Self { time_to_live_us: trigger.history_time_to_live_us }
+    }
+}
+
+/// A trigger's key space, as this process has it open.
+#[derive(Debug)]
+pub(crate) struct KeySpace {
+    env: Environment,
+    directory: PathBuf,
+    name: String,
+    view: RwLock<Option<View>>,
+    turn: OnceLock<Turn>,
+    sync: GroupSync,
+    /// Whether this handle stays with one snapshot.
+    is_pinned: bool,
+}
+
+/// What a `begin` decided to write.
+#[derive(Debug, Default)]
+pub(crate) struct Beginning {
+    pub(crate) keys: FrameKeys,
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) started_at: i64,
+}
+
+impl KeySpace {
+    pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
+        let (view, turn, sync) = (RwLock::new(None), OnceLock::new(), GroupSync::default());
+        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned: false }
+    }
+
+    /// Whether anything was ever written here.
+    pub(crate) fn exists(&self) -> Result<bool> {
+        self.read(|view| Ok(view.is_some()))
+    }
+
+    /// Read the present state.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(Option<&View>) -> Result<T>) -> Result<T> {
+        self.refresh()?;
+        look(self.present().as_ref())
+    }
+
+    fn present(&self) -> RwLockReadGuard<'_, Option<View>> {
+        self.view.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See what others wrote since.
+    fn refresh(&self) -> Result<()> {
+        if self.is_pinned {
+            return Ok(());
+        }
+        if let Some(view) = self.present().as_ref()
+            && view.is_current(&self.env)?
+        {
+            return Ok(());
+        }
+        self.change(|slot| {
+            match slot {
+                Some(view) => view.advance(&self.env)?,
+                None => {
+                    *slot = View::load(&self.env, &self.directory, None)?;
+                    if slot.is_none() {
+                        self.env.check_present()?;
+                    }
+                }
+            }
+            if let Some(view) = slot {
+                self.check_name(view)?;
+                self.sync.learn(view.log.id, view.proven());
+            }
+            Ok(())
+        })
+    }
+
+    fn check_name(&self, view: &View) -> Result<()> {
+        if view.manifest.name == self.name {
+            return Ok(());
+        }
+        Err(Error::corrupt(&self.directory, 0, format!("this is the history of trigger {:?}", view.manifest.name)))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Option<View>) -> Result<T>) -> Result<T> {
+        change(&mut self.view.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Look a batch up. An answer that rests on frames of the log is given only once they are durable.
+    pub(crate) fn lookup(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
+        let (found, log, position) = self.read(|view| match view {
+            None => Ok((LookedUp::none(wanted.keys.len()), None, 0)),
+            Some(view) => Ok((view.lookup(wanted, expired)?, Some(view.log.clone()), view.tail.position)),
+        })?;
+        if let Some(log) = log.filter(|_| found.rests_on_log) {
+            self.reach(&log, position)?;
+        }
+        Ok(found)
+    }
+
+    /// Make the log durable up to `end`, together with whoever else waits for it.
+    fn reach(&self, log: &crate::log::Log, end: u64) -> Result<()> {
+        if let Some(durable) = self.sync.reach(log, end)?
+            && let Some(turn) = self.turn.get()
+        {
+            turn.set_watermark(log.id, durable)?;
+        }
+        Ok(())
+    }
+
+    /// In our turn: the last transaction of an application.
+    pub(crate) fn transaction_in_turn(&self, application: &str) -> Option<TransactionEntry> {
+        self.present().as_ref().and_then(|view| view.tail.transaction(application)).cloned()
+    }
+
+    /// In our turn: whether entries that began at this time were purged.
+    pub(crate) fn is_purged(&self, started_at: i64) -> bool {
+        self.present().as_ref().is_some_and(|view| started_at <= view.manifest.purged_upto)
+    }
+
+    /// Hold the turn for `operation`. What it appends is durable when this returns.
+    pub(crate) fn write<T>(&self, settings: SpaceSettings, operation: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        if self.env.read_only || self.is_pinned {
+            return Err(Error::ReadOnly(self.directory.clone()));
+        }
+        self.sync.check()?;
+        let turn = self.turn()?;
+        let guard = turn.take(self.env.lock_timeout)?;
+        let result = self.prepare(settings).and_then(|()| {
+            let result = operation(self)?;
+            self.seal_if_full()?;
+            Ok(result)
+        });
+        let (log, position) = {
+            let view = self.present();
+            match view.as_ref() {
+                Some(view) => (view.log.clone(), view.tail.position),
+                None => return result,
+            }
+        };
+        drop(guard);
+        let result = result?;
+        self.reach(&log, position)?;
+        Ok(result)
+    }
+
+    fn turn(&self) -> Result<&Turn> {
+        if let Some(turn) = self.turn.get() {
+            return Ok(turn);
+        }
+        let system = &*self.env.system;
+        system.create_directory(&self.directory).map_err(Error::io("create", &self.directory))?;
+        let turn = Turn::open(system, &self.directory.join(Turn::FILE_NAME))?;
+        Ok(self.turn.get_or_init(|| turn))
+    }
+
+    /// In our turn: see the present state, found the key space if it is not there, and close a log that a dead writer left torn.
+    fn prepare(&self, settings: SpaceSettings) -> Result<()> {
+        self.refresh()?;
+        let torn = self.present().as_ref().map(|view| view.torn > 0);
+        match torn {
+            None => self.found(settings),
+            Some(true) => self.seal(i64::MIN),
+            Some(false) => Ok(()),
+        }
+    }
+
+    /// In our turn: look up without a refresh, as nobody else can write now.
+    pub(crate) fn lookup_in_turn(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
+        match self.present().as_ref() {
+            None => Ok(LookedUp::none(wanted.keys.len())),
+            Some(view) => view.lookup(wanted, expired),
+        }
+    }
+
+    /// In our turn: append `processing` for a batch; answers the new claim and its keys.
+    pub(crate) fn begin(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
+        let Beginning { keys, transaction, started_at } = beginning;
+        self.append(|sequence| Frame {
+            kind: Kind::Begin,
+            sequence,
+            claim: sequence,
+            started_at,
+            durable: 0,
+            transaction,
+            keys,
+        })
+        .map(|frame| (frame.claim, frame.keys))
+    }
+
+    /// In our turn: append one frame, made for its sequence number.
+    fn append(&self, frame: impl FnOnce(u64) -> Frame) -> Result<Frame> {
+        let (frame, bytes, log, position) = {
+            let view = self.present();
+            let Some(view) = view.as_ref() else {
+                return Err(Error::State("the key space is not there".into()));
+            };
+            let mut frame = frame(view.tail.next_sequence);
+            frame.durable = self.sync.durable(view.log.id).min(view.tail.position);
+            let bytes = frame.encode(view.log.id, view.tail.position);
+            (frame, bytes, view.log.clone(), view.tail.position)
+        };
+        if let Err(source) = log.file.write_at(&bytes, position) {
+            let error = Error::io("append to", &log.path)(source);
+            self.sync.fail(&error);
+            return Err(error);
+        }
+        self.change(|slot| {
+            if let Some(view) = slot {
+                view.tail.apply(&frame, position + bytes.len() as u64);
+            }
+            Ok(frame)
+        })
+    }
+
+    fn seal_if_full(&self) -> Result<()> {
+        let entries = self.present().as_ref().map_or(0, |view| view.tail.len());
+        if entries > MOST_IN_LOG { self.seal(i64::MIN) } else { Ok(()) }
+    }
+}
+
+impl LookedUp {
+    /// What an empty history knows.
+    fn none(rows: usize) -> Self {
+        Self { states: vec![crate::rules::HistoryState::Absent; rows], ..Self::default() }
+    }
+}

@@ -1,0 +1,179 @@
+//! Publishing: data durable first, then the manifest that names it, then the old files' names taken away.
+
+use super::view::{Environment, View, log_path, manifest_path, segment_path};
+use super::{KeySpace, SpaceSettings};
+use crate::io::publish;
+use crate::log::{Log, START};
+use crate::manifest::{LogEntry, Manifest, SegmentEntry};
+use crate::segment::format::{Header, MOST_ENTRIES};
+use crate::segment::run::Run;
+use crate::segment::writer;
+use crate::{Error, Result};
+
+const MINUTE: i64 = 60_000_000;
+const HOUR: i64 = 60 * MINUTE;
+
+/// The width of a time partition: the greatest of these that gives a time to live at least 24 partitions.
+const WIDTHS: [i64; 7] = [24 * HOUR, 6 * HOUR, HOUR, 15 * MINUTE, 5 * MINUTE, MINUTE, 1_000_000];
+
+fn partition_width(time_to_live_us: i64) -> i64 {
+    WIDTHS.into_iter().find(|width| time_to_live_us / 24 >= *width).unwrap_or(100_000)
+}
+
+impl KeySpace {
+    /// In our turn: publish the first manifest of a new key space.
+    pub(super) fn found(&self, settings: SpaceSettings) -> Result<()> {
+        let parent = self.directory.parent().unwrap_or(&self.directory);
+        self.env.system.sync_directory(parent).map_err(Error::io("sync", parent))?;
+        let log = new_log(&self.env, &self.directory, 1)?;
+        let manifest = Manifest {
+            number: 1,
+            history: self.env.history,
+            name: self.name.clone(),
+            partition_us: partition_width(settings.time_to_live_us),
+            time_to_live_us: settings.time_to_live_us,
+            next_sequence: 1,
+            next_file: 2,
+            purged_upto: i64::MIN,
+            log: LogEntry { id: log.id, proven: START },
+            ..Manifest::default()
+        };
+        self.publish(&manifest)
+    }
+
+    /// In our turn: put the log's entries into segments, without those that began at or before `expired`, and start a new log.
+    pub(super) fn seal(&self, expired: i64) -> Result<()> {
+        let result = self.try_seal(expired);
+        if let Err(error) = &result {
+            self.sync.fail(error);
+        }
+        result
+    }
+
+    fn try_seal(&self, expired: i64) -> Result<()> {
+        let mut manifest = {
+            let view = self.present();
+            let Some(view) = view.as_ref() else { return Ok(()) };
+            let mut manifest = view.successor();
+            let mut runs = view.tail.runs(manifest.partition_us, expired);
+            for run in &mut runs {
+                writer::settle(run);
+                for part in split(run) {
+                    manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
+                }
+            }
+            manifest
+        };
+        let log = new_log(&self.env, &self.directory, manifest.next_file)?;
+        manifest.next_file += 1;
+        manifest.log = LogEntry { id: log.id, proven: START };
+        self.publish(&manifest)
+    }
+
+    /// Write a settled run under the next file number; its bytes are durable, its name not yet.
+    pub(super) fn write_segment(&self, next_file: &mut u64, run: &Run) -> Result<SegmentEntry> {
+        let id = *next_file;
+        *next_file += 1;
+        let path = segment_path(&self.directory, id);
+        remove_left_over(&self.env, &path)?;
+        let (header, sum, bytes) = writer::write(&*self.env.system, &path, id, self.env.history, run)?;
+        Ok(entry_of(&header, sum, bytes))
+    }
+
+    /// In our turn: publish a manifest and see it; then take away what only older ones name.
+    pub(super) fn publish(&self, manifest: &Manifest) -> Result<()> {
+        self.env.system.sync_directory(&self.directory).map_err(Error::io("sync", &self.directory))?;
+        let path = manifest_path(&self.directory, manifest.number);
+        if !publish(&*self.env.system, &path, &manifest.encode())? {
+            return Err(Error::Fenced { path });
+        }
+        self.change(|slot| {
+            *slot = View::load(&self.env, &self.directory, slot.as_ref())?;
+            Ok(())
+        })?;
+        self.sync.learn(manifest.log.id, manifest.log.proven);
+        self.take_away(manifest)
+    }
+
+    /// Take away the files that this manifest does not name: manifests oldest first, so that readers notice.
+    fn take_away(&self, manifest: &Manifest) -> Result<()> {
+        let mut names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
+        names.sort();
+        let pinned = super::pin::pinned(&self.env, &self.directory, &names)?;
+        let live = || pinned.iter().chain([manifest]);
+        let has_segment = |id: u64| live().any(|manifest| manifest.segments.iter().any(|entry| entry.id == id));
+        let has_rollup = |id: u64| live().any(|manifest| manifest.rollups.iter().any(|entry| entry.id == id));
+        let is_old = |name: &str| match name.split_once('-') {
+            Some(("manifest", _)) => Manifest::number_of(name).is_some_and(|number| number < manifest.number),
+            Some(("segment", id)) => is_unnamed(id, manifest.next_file, has_segment),
+            Some(("filter", id)) => is_unnamed(id, manifest.next_file, has_rollup),
+            Some(("log", id)) => is_unnamed(id, manifest.next_file, |id| live().any(|manifest| manifest.log.id == id)),
+            _ => false,
+        };
+        let (manifests, others): (Vec<_>, Vec<_>) =
+            names.iter().filter(|name| is_old(name)).partition(|name| name.starts_with("manifest"));
+        for name in manifests.into_iter().chain(others) {
+            let path = self.directory.join(name);
+            match self.env.system.remove(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file was made before `next_file` and is named no more. Files with later numbers are in the making.
+fn is_unnamed(id: &str, next_file: u64, is_named: impl Fn(u64) -> bool) -> bool {
+    u64::from_str_radix(id, 16).is_ok_and(|id| id < next_file && !is_named(id))
+}
+
+impl View {
+    /// The manifest that follows: the log's operations taken in, no file changed yet.
+    pub(super) fn successor(&self) -> Manifest {
+        let mut manifest = self.manifest.clone();
+        manifest.number += 1;
+        manifest.next_sequence = self.tail.next_sequence;
+        manifest.outcomes = self.tail.outcomes(manifest.purged_upto);
+        manifest.transactions = self.tail.transactions();
+        manifest
+    }
+}
+
+pub(super) fn entry_of(header: &Header, sum: u32, bytes: u64) -> SegmentEntry {
+    let (min_started_at, max_started_at) = (header.min_started_at, header.max_started_at);
+    SegmentEntry {
+        id: header.id,
+        sum,
+        entries: header.entries(),
+        open: header.open,
+        bytes,
+        min_started_at,
+        max_started_at,
+    }
+}
+
+/// A file of this number that a crashed writer left behind: no manifest names it.
+fn remove_left_over(env: &Environment, path: &std::path::Path) -> Result<()> {
+    match env.system.remove(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn new_log(env: &Environment, directory: &std::path::Path, id: u64) -> Result<Log> {
+    let path = log_path(directory, id);
+    remove_left_over(env, &path)?;
+    Log::create(&*env.system, &path, id, env.history)
+}
+
+/// A run in parts of at most [`MOST_ENTRIES`], in key order.
+fn split(run: &mut Run) -> Vec<Run> {
+    if run.len() <= MOST_ENTRIES {
+        return vec![std::mem::take(run)];
+    }
+    let parts = run.len().div_ceil(MOST_ENTRIES) as u64;
+    (0..parts).map(|part| run.take_range(part, parts)).collect()
+}

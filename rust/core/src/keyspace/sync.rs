@@ -1,0 +1,93 @@
+//! Group commit: the threads of a process share the syncs of the log.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::log::Log;
+use crate::{Error, Result};
+
+/// How far the live log is durable, and who is making it so.
+#[derive(Debug, Default)]
+pub(crate) struct GroupSync {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    log: u64,
+    durable: u64,
+    /// Highest end that somebody waits for.
+    wanted: u64,
+    at_work: bool,
+    /// Why no write may follow.
+    failed: Option<String>,
+}
+
+impl GroupSync {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Log `log` is durable up to `durable`; all logs before it are history.
+    pub(crate) fn learn(&self, log: u64, durable: u64) {
+        let mut state = self.lock();
+        if log > state.log {
+            (state.log, state.durable) = (log, 0);
+            self.changed.notify_all();
+        }
+        if log == state.log {
+            state.durable = state.durable.max(durable);
+        }
+    }
+
+    pub(crate) fn durable(&self, log: u64) -> u64 {
+        let state = self.lock();
+        if state.log > log { u64::MAX } else { state.durable }
+    }
+
+    /// After a failed write or sync nothing is written any more.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.lock().failed.get_or_insert_with(|| error.to_string());
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.lock().failed.as_ref().map_or(Ok(()), |reason| Err(Error::Failed(reason.clone())))
+    }
+
+    /// Return once the log is durable up to `end`. One of the waiting threads syncs for all; answers how far, if it was us.
+    pub(crate) fn reach(&self, log: &Log, end: u64) -> Result<Option<u64>> {
+        let mut state = self.lock();
+        state.wanted = if state.log == log.id { state.wanted.max(end) } else { end };
+        loop {
+            if state.log > log.id || (state.log == log.id && state.durable >= end) {
+                return Ok(None);
+            }
+            if let Some(reason) = &state.failed {
+                return Err(Error::Failed(reason.clone()));
+            }
+            if !state.at_work {
+                break;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.at_work = true;
+        let target = state.wanted.max(end);
+        drop(state);
+        let synced = log.file.sync().map_err(Error::io("sync", &log.path));
+        let mut state = self.lock();
+        state.at_work = false;
+        self.changed.notify_all();
+        if let Err(error) = synced {
+            state.failed.get_or_insert_with(|| error.to_string());
+            return Err(error);
+        }
+        if state.log < log.id {
+            (state.log, state.durable) = (log.id, 0);
+        }
+        if state.log == log.id {
+            state.durable = state.durable.max(target);
+        }
+        Ok(Some(target))
+    }
+}

@@ -1,0 +1,293 @@
+//! What a process sees of a key space: a manifest, its segments and filters, and the log up to a position.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::turn;
+use crate::io::FileSystem;
+use crate::log::{Frames, Log, Next, START};
+use crate::manifest::Manifest;
+use crate::rollup::Rollup;
+use crate::segment::Segment;
+use crate::tail::Tail;
+use crate::{Error, Result};
+
+/// How often a load starts again when files go away under it, because a writer published meanwhile.
+const TRIES: usize = 100;
+
+/// What all key spaces of an open history share.
+#[derive(Clone, Debug)]
+pub(crate) struct Environment {
+    pub(crate) system: Arc<dyn FileSystem>,
+    pub(crate) history: [u8; 16],
+    pub(crate) read_only: bool,
+    pub(crate) lock_timeout: std::time::Duration,
+    /// The history's identity file: while it is there, a key space without files is an empty one.
+    pub(crate) identity: PathBuf,
+}
+
+impl Environment {
+    /// What to say when a directory that held files holds none.
+    fn missing(&self, directory: &Path) -> Error {
+        match self.check_present() {
+            Ok(()) => Error::corrupt(directory, 0, "all manifests are gone"),
+            Err(error) => error,
+        }
+    }
+
+    /// The history itself must be there: a directory that went away is no empty history.
+    pub(crate) fn check_present(&self) -> Result<()> {
+        match self.system.exists(&self.identity) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::io("find", &self.identity)(std::io::ErrorKind::NotFound.into())),
+            Err(error) => Err(Error::io("find", &self.identity)(error)),
+        }
+    }
+}
+
+/// A rolled-up filter and the open segments it covers.
+#[derive(Clone, Debug)]
+pub(crate) struct Covered {
+    pub(crate) rollup: Arc<Rollup>,
+    pub(crate) segments: Vec<Arc<Segment>>,
+}
+
+/// A consistent state of a key space.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) directory: PathBuf,
+    /// The file name that the manifest was read from.
+    pub(crate) source: String,
+    pub(crate) manifest: Manifest,
+    /// Newest first.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) covered: Vec<Covered>,
+    pub(crate) uncovered: Vec<Arc<Segment>>,
+    pub(crate) log: Log,
+    pub(crate) tail: Tail,
+    /// Bytes behind the last whole frame: a writer is at work, or died at it.
+    pub(crate) torn: u64,
+}
+
+pub(crate) fn segment_path(directory: &Path, id: u64) -> PathBuf {
+    directory.join(format!("segment-{id:016x}"))
+}
+
+pub(crate) fn rollup_path(directory: &Path, id: u64) -> PathBuf {
+    directory.join(format!("filter-{id:016x}"))
+}
+
+pub(crate) fn log_path(directory: &Path, id: u64) -> PathBuf {
+    directory.join(format!("log-{id:016x}"))
+}
+
+pub(crate) fn manifest_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(Manifest::file_name(number))
+}
+
+impl View {
+    /// The newest state in `directory`; none if nothing was published there yet.
+    pub(crate) fn load(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
+        let mut failure = None;
+        for _ in 0..TRIES {
+            let Some(number) = newest(env, directory)? else { return Ok(None) };
+            match Self::open(env, directory, number, known) {
+                Ok(view) => return Ok(Some(view)),
+                // A file that went away: fine if a newer manifest says so, damage if not.
+                Err(error) if is_missing(&error) => {
+                    if newest(env, directory)? == Some(number) {
+                        return Err(as_damage(error, directory, number));
+                    }
+                    failure = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failure.unwrap_or_else(|| Error::State("the history changes faster than it can be read".into())))
+    }
+
+    fn open(env: &Environment, directory: &Path, number: u64, known: Option<&View>) -> Result<Self> {
+        let path = manifest_path(directory, number);
+        let manifest = read_manifest(env, &path)?;
+        if manifest.number != number {
+            return Err(Error::corrupt(&path, 16, format!("this is manifest {} under another name", manifest.number)));
+        }
+        let mut view = Self::of(env, directory, Manifest::file_name(number), manifest, known)?;
+        view.open_files(env, known)?;
+        view.read_log(env)?;
+        Ok(view)
+    }
+
+    /// A pinned state: only immutable files, and nothing of the log, which was sealed before.
+    pub(crate) fn open_pinned(env: &Environment, directory: &Path, name: &str) -> Result<Self> {
+        let path = directory.join(name);
+        let manifest = read_manifest(env, &path).map_err(|error| match error {
+            Error::Io { .. } => Error::Open { path, reason: "this snapshot was let go".into() },
+            other => other,
+        })?;
+        let mut view = Self::of(env, directory, name.to_owned(), manifest, None)?;
+        view.open_files(env, None)?;
+        Ok(view)
+    }
+
+    fn of(
+        env: &Environment,
+        directory: &Path,
+        source: String,
+        manifest: Manifest,
+        known: Option<&View>,
+    ) -> Result<Self> {
+        let log = match known.filter(|known| known.log.id == manifest.log.id) {
+            Some(known) => known.log.clone(),
+            None => {
+                let path = log_path(directory, manifest.log.id);
+                Log::open(&*env.system, &path, manifest.log.id, env.history, !env.read_only)?
+            }
+        };
+        let tail = Tail::new(&manifest, START);
+        let directory = directory.to_path_buf();
+        let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { directory, source, manifest, segments, covered, uncovered, log, tail, torn: 0 })
+    }
+
+    /// Open the segments and filters that the manifest names, except those that are open already.
+    fn open_files(&mut self, env: &Environment, known: Option<&View>) -> Result<()> {
+        for entry in &self.manifest.segments {
+            let same = |segment: &&Arc<Segment>| segment.header().id == entry.id;
+            let segment = match known.and_then(|known| known.segments.iter().find(same)) {
+                Some(segment) => segment.clone(),
+                None => Segment::open(&*env.system, &segment_path(&self.directory, entry.id), env.history)?,
+            };
+            if segment.sum() != entry.sum || segment.header().id != entry.id {
+                return Err(Error::corrupt(segment.path(), 0, "this is not the segment that the manifest names"));
+            }
+            self.segments.push(segment);
+        }
+        self.segments.sort_by_key(|segment| std::cmp::Reverse((segment.header().max_started_at, segment.header().id)));
+        for entry in &self.manifest.rollups {
+            let path = rollup_path(&self.directory, entry.id);
+            let same = |covered: &&Covered| covered.rollup.sum() == entry.sum;
+            let rollup = match known.and_then(|known| known.covered.iter().find(same)) {
+                Some(covered) => covered.rollup.clone(),
+                None => Rollup::open(&*env.system, &path, env.history)?,
+            };
+            if rollup.sum() != entry.sum {
+                return Err(Error::corrupt(&path, 0, "this is not the filter that the manifest names"));
+            }
+            let is_covered = |segment: &&Arc<Segment>| entry.segments.contains(&segment.header().id);
+            let segments = self.segments.iter().filter(is_covered).cloned().collect();
+            self.covered.push(Covered { rollup, segments });
+        }
+        let uncovered = self.manifest.uncovered();
+        let is_uncovered = |segment: &&Arc<Segment>| uncovered.iter().any(|entry| entry.id == segment.header().id);
+        self.uncovered = self.segments.iter().filter(is_uncovered).cloned().collect();
+        Ok(())
+    }
+
+    /// Whether nobody published or appended since. Three cheap calls of the system.
+    pub(crate) fn is_current(&self, env: &Environment) -> Result<bool> {
+        Ok(self.is_newest(env)? && self.log.len()? == self.tail.position + self.torn)
+    }
+
+    fn is_newest(&self, env: &Environment) -> Result<bool> {
+        let next = manifest_path(&self.directory, self.manifest.number + 1);
+        let own = manifest_path(&self.directory, self.manifest.number);
+        // Old manifests are taken away oldest first: if ours is still there, so is the next, if there is one.
+        let superseded = env.system.exists(&next).map_err(Error::io("look for", &next))?;
+        Ok(!superseded && env.system.exists(&own).map_err(Error::io("look for", &own))?)
+    }
+
+    /// Bring this view up to date: newer frames of the log, or a newer manifest.
+    pub(crate) fn advance(&mut self, env: &Environment) -> Result<()> {
+        if self.is_newest(env)? {
+            return self.read_log(env);
+        }
+        let directory = self.directory.clone();
+        match Self::load(env, &directory, Some(self))? {
+            Some(newer) => *self = newer,
+            None => return Err(env.missing(&directory)),
+        }
+        Ok(())
+    }
+
+    /// Apply the frames that were appended since.
+    fn read_log(&mut self, env: &Environment) -> Result<()> {
+        let length = self.log.len()?;
+        let log = self.log.clone();
+        let mut frames = Frames::new(&log, self.tail.position, length);
+        self.torn = 0;
+        loop {
+            match frames.next()? {
+                Next::Frame(frame, end) => self.tail.apply(&frame, end),
+                Next::End => break,
+                Next::Torn => {
+                    self.torn = length - self.tail.position;
+                    break;
+                }
+            }
+        }
+        self.check_end(env, length)
+    }
+
+    /// The log may end here, or be torn here, only if nothing shows that it went on.
+    fn check_end(&mut self, env: &Environment, length: u64) -> Result<()> {
+        let witness = turn::watermark(&*env.system, &self.directory, self.log.id);
+        let proven = self.tail.durable.max(witness);
+        if self.torn == 0 {
+            if length < proven {
+                let reason = format!("the log ends here, but {proven} bytes of it were durable");
+                return Err(Error::corrupt(&self.log.path, length, reason));
+            }
+            return Ok(());
+        }
+        let Err(damage) = self.log.check_torn(self.tail.position, proven) else { return Ok(()) };
+        // What looked torn may have been a frame in the making, that is whole by now.
+        match Frames::new(&self.log, self.tail.position, self.log.len()?).next()? {
+            Next::Frame(..) => self.read_log(env),
+            Next::End | Next::Torn => Err(damage),
+        }
+    }
+
+    /// How far this view knows the log to be durable.
+    pub(crate) fn proven(&self) -> u64 {
+        self.tail.durable
+    }
+}
+
+pub(crate) fn read_manifest(env: &Environment, path: &Path) -> Result<Manifest> {
+    let file = env.system.open(path, false).map_err(Error::io("open", path))?;
+    let length = file.len().map_err(Error::io("look at", path))?;
+    if length > 1 << 30 {
+        return Err(Error::corrupt(path, length, "longer than a manifest can be"));
+    }
+    let mut bytes = vec![0; length as usize];
+    file.read_at(&mut bytes, 0).map_err(Error::io("read", path))?;
+    let manifest = Manifest::decode(&bytes, path)?;
+    if manifest.history != env.history {
+        return Err(Error::corrupt(path, 24, "this manifest belongs to another history"));
+    }
+    Ok(manifest)
+}
+
+/// The number of the newest manifest.
+pub(crate) fn newest(env: &Environment, directory: &Path) -> Result<Option<u64>> {
+    match env.system.list(directory) {
+        Ok(names) => Ok(names.iter().filter_map(|name| Manifest::number_of(name)).max()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("list", directory)(error)),
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// A file that the newest manifest names is not there.
+fn as_damage(error: Error, directory: &Path, number: u64) -> Error {
+    match error {
+        Error::Io { path, .. } => {
+            Error::corrupt(&path, 0, format!("the file is missing, but manifest {number} names it"))
+        }
+        other => Error::corrupt(directory, 0, other.to_string()),
+    }
+}

@@ -1,0 +1,212 @@
+//! One frame of the write-ahead log: one operation on a batch (docs/format.md, "Log").
+
+use std::path::Path;
+
+use crate::Result;
+use crate::bytes::{Reader, Writer};
+use crate::key::Key;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"DHFR");
+/// Bytes of a frame's header.
+pub(crate) const HEADER: usize = 96;
+const HAS_TRANSACTION: u8 = 1;
+const HAS_CLAIMS: u8 = 2;
+
+/// What a frame does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Write `processing` for its keys, under a new claim.
+    Begin = 1,
+    /// Everything of a claim ended.
+    CompleteClaim = 2,
+    /// Everything of a claim was rolled back.
+    ReleaseClaim = 3,
+    /// Single keys ended.
+    CompleteKeys = 4,
+    /// Single keys were rolled back.
+    ReleaseKeys = 5,
+}
+
+impl Kind {
+    fn from_u8(value: u8) -> Option<Self> {
+        use Kind::{Begin, CompleteClaim, CompleteKeys, ReleaseClaim, ReleaseKeys};
+        [Begin, CompleteClaim, ReleaseClaim, CompleteKeys, ReleaseKeys].into_iter().find(|kind| *kind as u8 == value)
+    }
+}
+
+/// Who commits a batch, so that the same batch is known when it comes again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// The application: a stream, a job.
+    pub application: String,
+    /// Number of the batch within the application; it never goes backwards.
+    pub batch: i64,
+}
+
+/// The keys of a frame, as columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FrameKeys {
+    pub(crate) uuids: Vec<Key>,
+    pub(crate) texts: Vec<Key>,
+    pub(crate) lengths: Vec<u16>,
+    pub(crate) heap: Vec<u8>,
+    /// Claim and start time of each key, first of the UUIDs, then of the texts, where they differ from the frame's.
+    pub(crate) claims: Option<Vec<(u64, i64)>>,
+}
+
+impl FrameKeys {
+    pub(crate) fn len(&self) -> usize {
+        self.uuids.len() + self.texts.len()
+    }
+
+    pub(crate) fn push_text(&mut self, key: Key, text: &[u8]) {
+        self.texts.push(key);
+        self.lengths.push(text.len() as u16);
+        self.heap.extend_from_slice(text);
+    }
+}
+
+/// A frame.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub(crate) kind: Kind,
+    /// Number of this operation in its key space.
+    pub(crate) sequence: u64,
+    /// The claim it begins or ends.
+    pub(crate) claim: u64,
+    /// When the claim's service began, in microseconds since 1970.
+    pub(crate) started_at: i64,
+    /// Up to where the log was durable when the frame was written.
+    pub(crate) durable: u64,
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) keys: FrameKeys,
+}
+
+/// The fixed part of a frame, as read back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameHeader {
+    kind: u8,
+    flags: u8,
+    sequence: u64,
+    claim: u64,
+    started_at: i64,
+    pub(crate) durable: u64,
+    pub(crate) payload: u64,
+    uuids: u32,
+    texts: u32,
+    payload_crc: u32,
+}
+
+impl Frame {
+    /// The frame's bytes for `position` of log `log`.
+    pub(crate) fn encode(&self, log: u64, position: u64) -> Vec<u8> {
+        let payload = self.payload();
+        let mut flags = 0;
+        flags |= if self.transaction.is_some() { HAS_TRANSACTION } else { 0 };
+        flags |= if self.keys.claims.is_some() { HAS_CLAIMS } else { 0 };
+        let mut out = Writer::with_capacity(HEADER + payload.len());
+        out.u32(MAGIC).u8(self.kind as u8).u8(flags).u16(HEADER as u16);
+        out.u64(log).u64(position).u64(self.durable).u64(self.sequence).u64(self.claim).i64(self.started_at);
+        out.u64(payload.len() as u64).u32(self.keys.uuids.len() as u32).u32(self.keys.texts.len() as u32);
+        out.u32(crc32c::crc32c(&payload)).u32(0).u64(0).u32(0).checksum();
+        out.raw(&payload);
+        out.finish()
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        let keys = &self.keys;
+        let mut out = Writer::with_capacity(keys.len() * 16 + keys.heap.len() + 64);
+        if let Some(transaction) = &self.transaction {
+            out.i64(transaction.batch).text(&transaction.application).align(8);
+        }
+        for key in keys.uuids.iter().chain(&keys.texts) {
+            out.u64(key.hi).u64(key.lo);
+        }
+        for length in &keys.lengths {
+            out.u16(*length);
+        }
+        out.align(8).raw(&keys.heap).align(8);
+        for (claim, started_at) in keys.claims.iter().flatten() {
+            out.u64(*claim).i64(*started_at);
+        }
+        out.finish()
+    }
+}
+
+impl FrameHeader {
+    /// Read a header that must stand at `position` of log `log`; none if these bytes are no such header.
+    pub(crate) fn decode(bytes: &[u8], log: u64, position: u64) -> Option<Self> {
+        let bytes = bytes.get(..HEADER)?;
+        let (content, sum) = bytes.split_last_chunk::<4>()?;
+        let u32_at = |at: usize| content.get(at..)?.first_chunk().map(|field| u32::from_le_bytes(*field));
+        let u64_at = |at: usize| content.get(at..)?.first_chunk().map(|field| u64::from_le_bytes(*field));
+        // The cheap comparisons first: most bytes are no header.
+        if u32_at(0)? != MAGIC || u64_at(8)? != log || u64_at(16)? != position {
+            return None;
+        }
+        if crc32c::crc32c(content) != u32::from_le_bytes(*sum) {
+            return None;
+        }
+        Some(Self {
+            kind: content[4],
+            flags: content[5],
+            durable: u64_at(24)?,
+            sequence: u64_at(32)?,
+            claim: u64_at(40)?,
+            started_at: u64_at(48)? as i64,
+            payload: u64_at(56)?,
+            uuids: u32_at(64)?,
+            texts: u32_at(68)?,
+            payload_crc: u32_at(72)?,
+        })
+    }
+
+    pub(crate) fn matches(&self, payload: &[u8]) -> bool {
+        crc32c::crc32c(payload) == self.payload_crc
+    }
+
+    /// The frame, once its payload was found good; `path` is for errors.
+    pub(crate) fn frame(&self, payload: &[u8], path: &Path) -> Result<Frame> {
+        let mut from = Reader::new(payload, path);
+        let Some(kind) = Kind::from_u8(self.kind) else {
+            return Err(from.corrupt(format!("a frame of unknown kind {}", self.kind)));
+        };
+        let transaction = if self.flags & HAS_TRANSACTION != 0 {
+            let batch = from.i64()?;
+            let application = from.text()?;
+            from.align(8)?;
+            Some(Transaction { application, batch })
+        } else {
+            None
+        };
+        let keys = self.keys(&mut from)?;
+        let Self { sequence, claim, started_at, durable, .. } = *self;
+        Ok(Frame { kind, sequence, claim, started_at, durable, transaction, keys })
+    }
+
+    fn keys(&self, from: &mut Reader) -> Result<FrameKeys> {
+        let (uuids, texts) = (self.uuids as usize, self.texts as usize);
+        let mut keys =
+            FrameKeys { uuids: read_keys(from, uuids)?, texts: read_keys(from, texts)?, ..FrameKeys::default() };
+        keys.lengths =
+            from.raw(texts * 2)?.chunks_exact(2).map(|length| u16::from_le_bytes([length[0], length[1]])).collect();
+        from.align(8)?;
+        let heap: usize = keys.lengths.iter().map(|length| usize::from(*length)).sum();
+        keys.heap = from.raw(heap)?.to_vec();
+        from.align(8)?;
+        if self.flags & HAS_CLAIMS != 0 {
+            from.expect(uuids.saturating_add(texts), 16)?;
+            let claims = (0..uuids + texts).map(|_| Ok((from.u64()?, from.i64()?))).collect::<Result<_>>()?;
+            keys.claims = Some(claims);
+        }
+        from.finish()?;
+        Ok(keys)
+    }
+}
+
+fn read_keys(from: &mut Reader, count: usize) -> Result<Vec<Key>> {
+    let bytes = from.raw(count.saturating_mul(16))?;
+    let half = |bytes: &[u8]| bytes.first_chunk().map_or(0, |half| u64::from_le_bytes(*half));
+    Ok(bytes.chunks_exact(16).map(|key| Key { hi: half(key), lo: half(&key[8..]) }).collect())
+}

@@ -1,0 +1,151 @@
+//! The write-ahead log of a key space: a header and frames, appended and never changed.
+
+pub(crate) mod frame;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use frame::{Frame, FrameHeader, HEADER};
+
+use crate::bytes::{Reader, Writer, checked};
+use crate::io::{File, FileSystem, write_new};
+use crate::{Error, Result};
+
+const MAGIC: [u8; 8] = *b"DHISTLOG";
+const VERSION: u32 = 1;
+/// Bytes before the first frame.
+pub(crate) const START: u64 = 64;
+/// How much is read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// An open log file.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    pub(crate) id: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+}
+
+/// What stands at a position of a log.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// A whole frame, and where it ends.
+    Frame(Box<Frame>, u64),
+    /// Nothing more.
+    End,
+    /// Bytes that are no whole frame: a writer is at work, or died at it.
+    Torn,
+}
+
+impl Log {
+    /// Make an empty log; its bytes are durable on return, its name is not.
+    pub(crate) fn create(system: &dyn FileSystem, path: &Path, id: u64, history: [u8; 16]) -> Result<Self> {
+        let mut out = Writer::new();
+        out.raw(&MAGIC).u32(VERSION).u32(0).raw(&history).u64(id).raw(&[0; START as usize - 44]).checksum();
+        let file = write_new(system, path, &[&out.finish()])?;
+        Ok(Self { id, path: path.to_path_buf(), file })
+    }
+
+    pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, history: [u8; 16], write: bool) -> Result<Self> {
+        let file = system.open(path, write).map_err(Error::io("open", path))?;
+        let mut bytes = [0; START as usize];
+        let length = file.len().map_err(Error::io("look at", path))?;
+        if length < START {
+            return Err(Error::corrupt(path, length, "shorter than its header"));
+        }
+        file.read_at(&mut bytes, 0).map_err(Error::io("read", path))?;
+        let mut from = Reader::new(&bytes, path);
+        from.preamble(MAGIC, VERSION)?;
+        checked(&bytes, path)?;
+        from.u32()?;
+        if from.bytes16()? != history || from.u64()? != id {
+            return Err(from.corrupt("this log belongs to another history"));
+        }
+        Ok(Self { id, path: path.to_path_buf(), file })
+    }
+
+    pub(crate) fn len(&self) -> Result<u64> {
+        self.file.len().map_err(Error::io("look at", &self.path))
+    }
+
+    /// Tell a torn tail, which a crash leaves, from damage: a tail cannot be torn where the log is known to have been
+    /// durable, be it by `proven` or by a later frame that says so.
+    pub(crate) fn check_torn(&self, position: u64, proven: u64) -> Result<()> {
+        let damaged = |witness: &str| {
+            let reason = format!("no whole frame here, although {witness} shows that this place was durable");
+            Err(Error::corrupt(&self.path, position, reason))
+        };
+        if position < proven {
+            return damaged("the store's record of the log");
+        }
+        let length = self.len()?;
+        let mut at = position + 8;
+        let mut buffer = vec![0; CHUNK + HEADER];
+        while at + HEADER as u64 <= length {
+            let take = (length - at).min(buffer.len() as u64) as usize;
+            self.file.read_at(&mut buffer[..take], at).map_err(Error::io("read", &self.path))?;
+            for step in (0..=take.saturating_sub(HEADER)).step_by(8) {
+                let found = FrameHeader::decode(&buffer[step..take], self.id, at + step as u64);
+                if found.is_some_and(|header| header.durable > position) {
+                    return damaged("a later frame");
+                }
+            }
+            at += (take.saturating_sub(HEADER) + 8) as u64 & !7;
+        }
+        Ok(())
+    }
+}
+
+/// Reads frames one after the other, a chunk at a time.
+pub(crate) struct Frames<'a> {
+    log: &'a Log,
+    position: u64,
+    length: u64,
+    buffer: Vec<u8>,
+    buffer_at: u64,
+}
+
+impl<'a> Frames<'a> {
+    /// From `position` up to the log's present `length`.
+    pub(crate) fn new(log: &'a Log, position: u64, length: u64) -> Self {
+        Self { log, position, length, buffer: Vec::new(), buffer_at: position }
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Next> {
+        if self.position >= self.length {
+            return Ok(Next::End);
+        }
+        let position = self.position;
+        if self.length - position < HEADER as u64 {
+            return Ok(Next::Torn);
+        }
+        let (log, path) = (self.log.id, &self.log.path);
+        let Some(header) = FrameHeader::decode(self.fill(HEADER)?, log, position) else {
+            return Ok(Next::Torn);
+        };
+        if header.payload > self.length - position - HEADER as u64 {
+            return Ok(Next::Torn);
+        }
+        let whole = HEADER + header.payload as usize;
+        let payload = &self.fill(whole)?[HEADER..];
+        if !header.matches(payload) {
+            return Ok(Next::Torn);
+        }
+        let frame = header.frame(payload, path)?;
+        self.position += whole as u64;
+        Ok(Next::Frame(Box::new(frame), self.position))
+    }
+
+    /// `length` bytes from the present position.
+    fn fill(&mut self, length: usize) -> Result<&[u8]> {
+        let start = (self.position - self.buffer_at) as usize;
+        if start + length > self.buffer.len() {
+            let take = ((self.length - self.position) as usize).min(length.max(CHUNK));
+            self.buffer.resize(take, 0);
+            self.log.file.read_at(&mut self.buffer, self.position).map_err(Error::io("read", &self.log.path))?;
+            self.buffer_at = self.position;
+            return Ok(&self.buffer[..length]);
+        }
+        Ok(&self.buffer[start..start + length])
+    }
+}

@@ -1,0 +1,211 @@
+//! The manifest of a key space: a full, immutable, numbered snapshot (docs/format.md, "Manifest").
+
+use std::path::Path;
+
+use crate::Result;
+use crate::bytes::{Reader, Writer, checked};
+use crate::log::frame::Transaction;
+
+const MAGIC: [u8; 8] = *b"DHMANIFS";
+const VERSION: u32 = 1;
+
+/// Everything that makes up a key space at one moment, but for the log's frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// Its own number; each is published once, by one writer.
+    pub(crate) number: u64,
+    pub(crate) history: [u8; 16],
+    /// The trigger's name.
+    pub(crate) name: String,
+    /// Width of a time partition in microseconds.
+    pub(crate) partition_us: i64,
+    /// Time to live as last used, in microseconds.
+    pub(crate) time_to_live_us: i64,
+    /// Number of the next operation not yet in a segment.
+    pub(crate) next_sequence: u64,
+    /// Number of the next file.
+    pub(crate) next_file: u64,
+    /// Entries that began at or before this time were purged.
+    pub(crate) purged_upto: i64,
+    pub(crate) log: LogEntry,
+    pub(crate) segments: Vec<SegmentEntry>,
+    pub(crate) rollups: Vec<RollupEntry>,
+    /// Outcomes of claims whose entries stand open in segments.
+    pub(crate) outcomes: Vec<OutcomeEntry>,
+    /// The last transaction of each application.
+    pub(crate) transactions: Vec<TransactionEntry>,
+}
+
+/// The live log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogEntry {
+    pub(crate) id: u64,
+    /// Up to here the log was durable when the manifest was published.
+    pub(crate) proven: u64,
+}
+
+/// A segment file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SegmentEntry {
+    pub(crate) id: u64,
+    /// Checksum of its header page, which holds all others.
+    pub(crate) sum: u32,
+    pub(crate) entries: u64,
+    /// Entries that follow the outcome of their claim.
+    pub(crate) open: u64,
+    pub(crate) bytes: u64,
+    pub(crate) min_started_at: i64,
+    pub(crate) max_started_at: i64,
+}
+
+/// A rolled-up filter over several segments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RollupEntry {
+    pub(crate) id: u64,
+    pub(crate) sum: u32,
+    pub(crate) entries: u64,
+    /// The segments it covers; those that were purged since are listed no more.
+    pub(crate) segments: Vec<u64>,
+}
+
+/// How a whole claim ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Outcome {
+    Released = 1,
+    Completed = 2,
+}
+
+/// The outcome of one claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutcomeEntry {
+    pub(crate) claim: u64,
+    pub(crate) started_at: i64,
+    pub(crate) outcome: Outcome,
+}
+
+/// A committed transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TransactionEntry {
+    pub(crate) transaction: Transaction,
+    /// The claim it began.
+    pub(crate) claim: u64,
+    pub(crate) started_at: i64,
+    /// How it ended, once it has.
+    pub(crate) outcome: Option<Outcome>,
+}
+
+impl Outcome {
+    fn from_u8(value: u8) -> Option<Self> {
+        [Self::Released, Self::Completed].into_iter().find(|outcome| *outcome as u8 == value)
+    }
+}
+
+impl Manifest {
+    /// The name of manifest `number`.
+    pub(crate) fn file_name(number: u64) -> String {
+        format!("manifest-{number:020}")
+    }
+
+    /// The number in a manifest's name.
+    pub(crate) fn number_of(name: &str) -> Option<u64> {
+        let digits = name.strip_prefix("manifest-")?;
+        if digits.len() == 20 { digits.parse().ok() } else { None }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.raw(&MAGIC).u32(VERSION).u32(0).u64(self.number).raw(&self.history).text(&self.name);
+        out.i64(self.partition_us).i64(self.time_to_live_us).u64(self.next_sequence).u64(self.next_file);
+        out.i64(self.purged_upto).u64(self.log.id).u64(self.log.proven);
+        out.u32(self.segments.len() as u32);
+        for segment in &self.segments {
+            out.u64(segment.id).u32(segment.sum).u64(segment.entries).u64(segment.open).u64(segment.bytes);
+            out.i64(segment.min_started_at).i64(segment.max_started_at);
+        }
+        out.u32(self.rollups.len() as u32);
+        for rollup in &self.rollups {
+            out.u64(rollup.id).u32(rollup.sum).u64(rollup.entries).u32(rollup.segments.len() as u32);
+            for segment in &rollup.segments {
+                out.u64(*segment);
+            }
+        }
+        out.u32(self.outcomes.len() as u32);
+        for entry in &self.outcomes {
+            out.u64(entry.claim).i64(entry.started_at).u8(entry.outcome as u8);
+        }
+        out.u32(self.transactions.len() as u32);
+        for entry in &self.transactions {
+            out.text(&entry.transaction.application).i64(entry.transaction.batch).u64(entry.claim);
+            out.i64(entry.started_at).u8(entry.outcome.map_or(0, |outcome| outcome as u8));
+        }
+        out.checksum();
+        out.finish()
+    }
+
+    pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
+        Reader::new(bytes, path).preamble(MAGIC, VERSION)?;
+        let mut from = Reader::new(checked(bytes, path)?, path);
+        from.preamble(MAGIC, VERSION)?;
+        from.u32()?;
+        let mut manifest =
+            Self { number: from.u64()?, history: from.bytes16()?, name: from.text()?, ..Self::default() };
+        (manifest.partition_us, manifest.time_to_live_us) = (from.i64()?, from.i64()?);
+        (manifest.next_sequence, manifest.next_file) = (from.u64()?, from.u64()?);
+        manifest.purged_upto = from.i64()?;
+        manifest.log = LogEntry { id: from.u64()?, proven: from.u64()? };
+        let count = from.count(52)?;
+        manifest.segments = (0..count).map(|_| read_segment(&mut from)).collect::<Result<_>>()?;
+        let count = from.count(24)?;
+        manifest.rollups = (0..count).map(|_| read_rollup(&mut from)).collect::<Result<_>>()?;
+        let count = from.count(17)?;
+        manifest.outcomes = (0..count).map(|_| read_outcome(&mut from)).collect::<Result<_>>()?;
+        let count = from.count(29)?;
+        manifest.transactions = (0..count).map(|_| read_transaction(&mut from)).collect::<Result<_>>()?;
+        from.finish()?;
+        if manifest.partition_us <= 0 {
+            return Err(from.corrupt("a partition width that is not positive"));
+        }
+        Ok(manifest)
+    }
+
+    /// The segments that no rolled-up filter covers.
+    pub(crate) fn uncovered(&self) -> Vec<SegmentEntry> {
+        let covered = |id: u64| self.rollups.iter().any(|rollup| rollup.segments.contains(&id));
+        self.segments.iter().filter(|segment| !covered(segment.id)).copied().collect()
+    }
+}
+
+fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {
+    Ok(SegmentEntry {
+        id: from.u64()?,
+        sum: from.u32()?,
+        entries: from.u64()?,
+        open: from.u64()?,
+        bytes: from.u64()?,
+        min_started_at: from.i64()?,
+        max_started_at: from.i64()?,
+    })
+}
+
+fn read_rollup(from: &mut Reader) -> Result<RollupEntry> {
+    let mut rollup = RollupEntry { id: from.u64()?, sum: from.u32()?, entries: from.u64()?, segments: Vec::new() };
+    let count = from.count(8)?;
+    rollup.segments = (0..count).map(|_| from.u64()).collect::<Result<_>>()?;
+    Ok(rollup)
+}
+
+fn read_outcome(from: &mut Reader) -> Result<OutcomeEntry> {
+    let (claim, started_at, outcome) = (from.u64()?, from.i64()?, Outcome::from_u8(from.u8()?));
+    let outcome = outcome.ok_or_else(|| from.corrupt("an unknown outcome of a claim"))?;
+    Ok(OutcomeEntry { claim, started_at, outcome })
+}
+
+fn read_transaction(from: &mut Reader) -> Result<TransactionEntry> {
+    let transaction = Transaction { application: from.text()?, batch: from.i64()? };
+    let (claim, started_at, outcome) = (from.u64()?, from.i64()?, from.u8()?);
+    if outcome > Outcome::Completed as u8 {
+        return Err(from.corrupt("an unknown outcome of a transaction"));
+    }
+    Ok(TransactionEntry { transaction, claim, started_at, outcome: Outcome::from_u8(outcome) })
+}

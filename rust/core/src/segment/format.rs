@@ -1,0 +1,213 @@
+//! The layout of a segment file (docs/format.md, "Segment"): a header page, sections, page checksums.
+
+use std::path::Path;
+
+use crate::bytes::{Reader, Writer};
+use crate::key::Key;
+use crate::pages::{PAGE, header_page, header_sum};
+use crate::{Error, Result};
+
+pub(crate) const MAGIC: [u8; 8] = *b"DHSEGMNT";
+pub(crate) const VERSION: u32 = 1;
+
+/// Bits of a segment's own filter an id; its answers are asked only after the rolled-up filter's.
+pub(crate) const FILTER_BITS: u32 = 10;
+/// Entries a directory bucket holds on average.
+pub(crate) const BUCKET: u64 = 32;
+/// Most entries of one segment, so that writing one needs bounded memory.
+pub(crate) const MOST_ENTRIES: usize = 4 << 20;
+
+/// What a stamp says of its entry, as far as this file knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub(crate) enum Mark {
+    /// Follows the outcome of its claim.
+    Open = 0,
+    /// The claim was released for this key.
+    Released = 1,
+    /// Completed.
+    Completed = 2,
+}
+
+impl Mark {
+    pub(crate) fn from_u8(value: u8) -> Option<Self> {
+        [Self::Open, Self::Released, Self::Completed].into_iter().find(|mark| *mark as u8 == value)
+    }
+}
+
+/// Who began an entry, when, and how it ended. Many entries share one stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Stamp {
+    /// Sequence number of the claim; 0 for entries whose claim no longer matters.
+    pub(crate) claim: u64,
+    /// Microseconds since 1970, UTC.
+    pub(crate) started_at: i64,
+    pub(crate) mark: Mark,
+}
+
+/// Bytes of a stamp on disk.
+pub(crate) const STAMP_BYTES: usize = 24;
+
+/// A section's place in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+/// The sections, in file order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Part {
+    UuidKeys,
+    UuidDirectory,
+    UuidStamps,
+    TextKeys,
+    TextDirectory,
+    TextStamps,
+    TextOffsets,
+    TextHeap,
+    Stamps,
+    Filter,
+}
+
+pub(crate) const PARTS: usize = 10;
+
+/// The header page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Header {
+    pub(crate) id: u64,
+    pub(crate) history: [u8; 16],
+    pub(crate) min_started_at: i64,
+    pub(crate) max_started_at: i64,
+    pub(crate) uuids: u64,
+    pub(crate) texts: u64,
+    pub(crate) stamps: u32,
+    /// Entries that are open in this file.
+    pub(crate) open: u64,
+    pub(crate) stamp_bits: u8,
+    pub(crate) uuid_directory_bits: u8,
+    pub(crate) text_directory_bits: u8,
+    pub(crate) filter_blocks: u64,
+    pub(crate) sections: [Section; PARTS],
+    pub(crate) pages: u64,
+    pub(crate) sums_crc: u32,
+}
+
+impl Header {
+    pub(crate) fn section(&self, part: Part) -> Section {
+        self.sections[part as usize]
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        self.uuids + self.texts
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.raw(&MAGIC).u32(VERSION).u32(PAGE as u32).u64(self.id).raw(&self.history);
+        out.i64(self.min_started_at).i64(self.max_started_at).u64(self.uuids).u64(self.texts).u64(self.open);
+        out.u32(self.stamps).u8(self.stamp_bits).u8(self.uuid_directory_bits).u8(self.text_directory_bits).u8(0);
+        out.u64(self.filter_blocks).u64(self.pages).u32(self.sums_crc).u32(0);
+        for section in &self.sections {
+            out.u64(section.offset).u64(section.length);
+        }
+        header_page(out.finish())
+    }
+
+    pub(crate) fn decode(page: &[u8], path: &Path) -> Result<Self> {
+        let mut from = Reader::new(page, path);
+        from.preamble(MAGIC, VERSION)?;
+        if page.len() != PAGE || crc32c::crc32c(&page[..PAGE - 4]) != header_sum(page) {
+            return Err(Error::corrupt(path, 0, "the header does not match its checksum"));
+        }
+        from.u32()?;
+        let mut header = Self { id: from.u64()?, history: from.bytes16()?, ..Self::default() };
+        (header.min_started_at, header.max_started_at) = (from.i64()?, from.i64()?);
+        (header.uuids, header.texts, header.open) = (from.u64()?, from.u64()?, from.u64()?);
+        (header.stamps, header.stamp_bits) = (from.u32()?, from.u8()?);
+        (header.uuid_directory_bits, header.text_directory_bits) = (from.u8()?, from.u8()?);
+        from.u8()?;
+        (header.filter_blocks, header.pages, header.sums_crc) = (from.u64()?, from.u64()?, from.u32()?);
+        from.u32()?;
+        for section in &mut header.sections {
+            *section = Section { offset: from.u64()?, length: from.u64()? };
+        }
+        header.check(path)?;
+        Ok(header)
+    }
+
+    /// The sizes must fit each other and the file, so that look-ups need no further checks of them.
+    fn check(&self, path: &Path) -> Result<()> {
+        let bad = |what: &str| Err(Error::corrupt(path, 0, format!("the header contradicts itself: {what}")));
+        let most = self.pages.saturating_mul(PAGE as u64);
+        let fits = |section: &Section| section.offset.checked_add(section.length).is_some_and(|end| end <= most);
+        if !self.sections.iter().all(fits) {
+            return bad("a section reaches past the end");
+        }
+        if self.stamp_bits > 32 || self.uuid_directory_bits > 32 || self.text_directory_bits > 32 {
+            return bad("a width of more than 32 bits");
+        }
+        if self.sections != Layout::of(self).sections {
+            return bad("the sections do not stand where their sizes put them");
+        }
+        Ok(())
+    }
+}
+
+/// Where each section goes, from the counts alone.
+pub(crate) struct Layout {
+    pub(crate) sections: [Section; PARTS],
+    pub(crate) pages: u64,
+}
+
+impl Layout {
+    pub(crate) fn of(header: &Header) -> Self {
+        let directory = |bits: u8| ((1u64 << bits) + 1) * 4;
+        let packed = |count: u64| (count * u64::from(header.stamp_bits)).div_ceil(8) + 8;
+        let heap = header.sections[Part::TextHeap as usize].length;
+        let lengths = [
+            header.uuids.saturating_mul(key_bytes(header.uuid_directory_bits) as u64),
+            directory(header.uuid_directory_bits),
+            packed(header.uuids.min(1 << 48)),
+            header.texts.saturating_mul(key_bytes(header.text_directory_bits) as u64),
+            directory(header.text_directory_bits),
+            packed(header.texts.min(1 << 48)),
+            header.texts.saturating_add(1).saturating_mul(8),
+            heap,
+            u64::from(header.stamps) * STAMP_BYTES as u64,
+            header.filter_blocks.saturating_mul(32),
+        ];
+        let mut at = PAGE as u64;
+        let mut sections = [Section::default(); PARTS];
+        for (index, (section, length)) in sections.iter_mut().zip(lengths).enumerate() {
+            // The filter starts on a page, so that a block's page follows from its number.
+            let alignment = if index == Part::Filter as usize { PAGE as u64 } else { 64 };
+            *section = Section { offset: at.next_multiple_of(alignment), length };
+            at = section.offset.saturating_add(length).min(1 << 60);
+        }
+        Self { sections, pages: at.div_ceil(PAGE as u64) }
+    }
+}
+
+/// Bits of the directory for `count` entries.
+pub(crate) fn directory_bits(count: u64) -> u8 {
+    (count / BUCKET).checked_ilog2().unwrap_or(0) as u8
+}
+
+/// Bytes of a key in its section: whole bytes that the directory's bucket implies are left out.
+pub(crate) fn key_bytes(bits: u8) -> usize {
+    16 - usize::from(bits / 8)
+}
+
+/// A key as 16 bytes in key order (big-endian), of which a section keeps the last ones.
+#[inline]
+pub(crate) fn ordered_bytes(key: Key) -> [u8; 16] {
+    ((u128::from(key.hi) << 64) | u128::from(key.lo)).to_be_bytes()
+}
+
+/// The bucket of a key whose upper half is `hi`.
+#[inline]
+pub(crate) fn bucket_of(hi: u64, bits: u8) -> usize {
+    if bits == 0 { 0 } else { (hi >> (64 - bits)) as usize }
+}

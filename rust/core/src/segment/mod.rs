@@ -1,0 +1,272 @@
+//! Immutable, sorted files of entries of one time partition.
+
+pub(crate) mod format;
+pub(crate) mod merge;
+pub(crate) mod run;
+mod sort;
+pub(crate) mod writer;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use format::{Header, Mark, Part, STAMP_BYTES, Stamp, bucket_of, key_bytes, ordered_bytes};
+
+use crate::filter;
+use crate::io::FileSystem;
+use crate::key::{Form, Key};
+use crate::pages::{PAGE, Pages, header_sum};
+use crate::{Error, Result};
+
+/// An open segment.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    header: Header,
+    /// The header page's checksum, by which the manifest knows this very file.
+    sum: u32,
+    pages: Pages,
+    filter: Region,
+}
+
+/// The keys that are looked for, as columns.
+pub(crate) struct Wanted<'a> {
+    pub(crate) keys: &'a [Key],
+    pub(crate) forms: &'a [Form],
+    /// The text of a row whose form is text.
+    pub(crate) text: &'a (dyn Fn(u32) -> &'a [u8] + Sync),
+}
+
+/// Filter pages, counted from where the filter starts.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    offset: u64,
+    length: u64,
+}
+
+/// Pages of a filter within its file.
+pub(crate) struct FilterPages<'a> {
+    pub(crate) pages: &'a Pages,
+    pub(crate) first: u64,
+}
+
+impl filter::Pages for FilterPages<'_> {
+    #[inline]
+    fn is_verified(&self, page: u64) -> bool {
+        self.pages.is_verified(self.first + page)
+    }
+
+    fn verify(&self, page: u64) -> Result<()> {
+        self.pages.verify(self.first + page)
+    }
+}
+
+/// Ask a filter about `rows`, or about all rows; those it may contain go to `survivors`.
+pub(crate) fn probe(
+    pages: &Pages,
+    offset: u64,
+    length: u64,
+    wanted: &Wanted,
+    rows: Option<&[u32]>,
+    survivors: &mut Vec<u32>,
+) -> Result<()> {
+    let access = FilterPages { pages, first: offset / PAGE as u64 };
+    if let Some(content) = pages.mapped() {
+        let data = &content[offset as usize..(offset + length) as usize];
+        return match rows {
+            None => filter::probe(data, wanted.keys, wanted.forms, 0, &access, survivors),
+            Some(rows) => filter::probe_selected(data, wanted.keys, rows, &access, survivors),
+        };
+    }
+    // Without a mapping: one small read a key.
+    let mut scratch = Vec::new();
+    let blocks = length / filter::BLOCK_BYTES as u64;
+    let mut ask = |row: u32| -> Result<()> {
+        let key = wanted.keys[row as usize];
+        let at = offset + filter::block_of(key, blocks) * filter::BLOCK_BYTES as u64;
+        let block = pages.bytes(at, filter::BLOCK_BYTES, &mut scratch)?;
+        if block.first_chunk().is_some_and(|block| filter::contains_block(block, key)) {
+            survivors.push(row);
+        }
+        Ok(())
+    };
+    match rows {
+        Some(rows) => rows.iter().try_for_each(|row| ask(*row)),
+        None => (0..wanted.keys.len() as u32)
+            .filter(|row| matches!(wanted.forms[*row as usize], Form::Uuid | Form::Text))
+            .try_for_each(ask),
+    }
+}
+
+impl Segment {
+    pub(crate) fn open(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Arc<Self>> {
+        let file = system.open(path, false).map_err(Error::io("open", path))?;
+        let mut page = vec![0; PAGE];
+        let length = file.len().map_err(Error::io("look at", path))?;
+        if length < PAGE as u64 {
+            return Err(Error::corrupt(path, length, "shorter than a header"));
+        }
+        file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
+        let header = Header::decode(&page, path)?;
+        if header.history != history {
+            return Err(Error::corrupt(path, 24, "this segment belongs to another history"));
+        }
+        let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
+        let section = header.section(Part::Filter);
+        let filter = Region { offset: section.offset, length: section.length };
+        Ok(Arc::new(Self { sum: header_sum(&page), header, pages, filter }))
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub(crate) fn sum(&self) -> u32 {
+        self.sum
+    }
+
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.pages.file_bytes()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.pages.path()
+    }
+
+    pub(crate) fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.pages.verify_all(progress)
+    }
+
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages.count()
+    }
+
+    /// Those of `rows` (or of all) that this segment's filter does not rule out.
+    pub(crate) fn may_contain(&self, wanted: &Wanted, rows: Option<&[u32]>, survivors: &mut Vec<u32>) -> Result<()> {
+        probe(&self.pages, self.filter.offset, self.filter.length, wanted, rows, survivors)
+    }
+
+    /// Look `rows` up exactly; `hit` hears each entry found.
+    pub(crate) fn find(&self, wanted: &Wanted, rows: &[u32], hit: &mut dyn FnMut(u32, Stamp)) -> Result<()> {
+        let mut scratch = Vec::new();
+        for row in rows {
+            let key = wanted.keys[*row as usize];
+            match wanted.forms[*row as usize] {
+                Form::Uuid => self.find_uuid(key, &mut scratch, &mut |stamp| hit(*row, stamp))?,
+                Form::Text => self.find_text(key, (wanted.text)(*row), &mut scratch, &mut |stamp| hit(*row, stamp))?,
+                Form::Absent | Form::TooLong => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn find_uuid(&self, key: Key, scratch: &mut Vec<u8>, hit: &mut dyn FnMut(Stamp)) -> Result<()> {
+        let parts = [Part::UuidKeys, Part::UuidDirectory];
+        let places = self.places(parts, self.header.uuid_directory_bits, self.header.uuids, key, scratch)?;
+        for place in places {
+            hit(self.stamp_at(Part::UuidStamps, place, scratch)?);
+        }
+        Ok(())
+    }
+
+    fn find_text(&self, key: Key, text: &[u8], scratch: &mut Vec<u8>, hit: &mut dyn FnMut(Stamp)) -> Result<()> {
+        let parts = [Part::TextKeys, Part::TextDirectory];
+        let places = self.places(parts, self.header.text_directory_bits, self.header.texts, key, scratch)?;
+        for place in places {
+            if self.text_at(place, scratch)? == text {
+                hit(self.stamp_at(Part::TextStamps, place, scratch)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where `key` stands: from the directory to its bucket, by interpolation into it, then along equal keys.
+    fn places(&self, parts: [Part; 2], bits: u8, count: u64, key: Key, scratch: &mut Vec<u8>) -> Result<Range<u64>> {
+        let Range { start, end } = self.bucket(parts[1], count, bucket_of(key.hi, bits), scratch)?;
+        let width = key_bytes(bits);
+        let keys = self.slice(parts[0], start * width as u64, (end - start) as usize * width, scratch)?;
+        let (from, to) = equal_range(keys, key, bits);
+        Ok(start + from as u64..start + to as u64)
+    }
+
+    /// The places of a bucket's keys.
+    fn bucket(&self, directory: Part, count: u64, bucket: usize, scratch: &mut Vec<u8>) -> Result<Range<u64>> {
+        let pair = self.slice(directory, bucket as u64 * 4, 8, scratch)?;
+        let start = u64::from(u32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]));
+        let end = u64::from(u32::from_le_bytes([pair[4], pair[5], pair[6], pair[7]]));
+        if start > end || end > count {
+            let offset = self.header.section(directory).offset;
+            return Err(Error::corrupt(self.path(), offset, "the directory points past the keys"));
+        }
+        Ok(start..end)
+    }
+
+    fn slice<'a>(&'a self, part: Part, offset: u64, length: usize, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let section = self.header.section(part);
+        if offset + length as u64 > section.length {
+            return Err(Error::corrupt(self.path(), section.offset, "an index points past its section"));
+        }
+        self.pages.bytes(section.offset + offset, length, scratch)
+    }
+
+    /// The stamp of the entry at `place`.
+    pub(crate) fn stamp_at(&self, part: Part, place: u64, scratch: &mut Vec<u8>) -> Result<Stamp> {
+        let bits = self.header.stamp_bits;
+        let number = if bits == 0 {
+            0
+        } else {
+            let at = place * u64::from(bits);
+            let bytes = self.slice(part, at >> 3, 8, scratch)?;
+            let word = bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
+            (word >> (at & 7)) & ((1u64 << bits) - 1)
+        };
+        let bytes = self.slice(Part::Stamps, number * STAMP_BYTES as u64, STAMP_BYTES, scratch)?;
+        let field = |at: usize| bytes[at..].first_chunk::<8>().map_or(0, |field| u64::from_le_bytes(*field));
+        let Some(mark) = Mark::from_u8(bytes[16]) else {
+            return Err(Error::corrupt(
+                self.path(),
+                self.header.section(Part::Stamps).offset,
+                "a stamp with an unknown mark",
+            ));
+        };
+        Ok(Stamp { claim: field(0), started_at: field(8) as i64, mark })
+    }
+
+    /// The text of the text entry at `place`.
+    pub(crate) fn text_at<'a>(&'a self, place: u64, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let pair = self.slice(Part::TextOffsets, place * 8, 16, scratch)?;
+        let field = |at: usize| pair[at..].first_chunk::<8>().map_or(0, |field| u64::from_le_bytes(*field));
+        let (start, end) = (field(0), field(8));
+        if start > end || end - start > u64::from(u16::MAX) || end > self.header.section(Part::TextHeap).length {
+            return Err(Error::corrupt(
+                self.path(),
+                self.header.section(Part::TextOffsets).offset,
+                "a text reaches past its section",
+            ));
+        }
+        self.slice(Part::TextHeap, start, (end - start) as usize, scratch)
+    }
+}
+
+/// The range of entries equal to `key` in a bucket's sorted keys. Keys are uniform, so a first guess by proportion
+/// lands within a cache line or two; the search from there is exact whatever the keys are.
+fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
+    let width = key_bytes(bits);
+    let wanted = ordered_bytes(key);
+    let wanted = &wanted[16 - width..];
+    let count = keys.len() / width;
+    let at = |index: usize| &keys[index * width..(index + 1) * width];
+    let within = key.hi.checked_shl(u32::from(bits)).unwrap_or(0);
+    let guess = ((u128::from(within) * count as u128) >> 64) as usize;
+    let mut from = guess.min(count);
+    while from > 0 && at(from - 1) >= wanted {
+        from -= 1;
+    }
+    while from < count && at(from) < wanted {
+        from += 1;
+    }
+    let mut to = from;
+    while to < count && at(to) == wanted {
+        to += 1;
+    }
+    (from, to)
+}

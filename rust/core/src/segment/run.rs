@@ -1,0 +1,119 @@
+//! Entries on their way into a segment, in memory and in any order.
+
+use hashbrown::HashMap;
+
+use super::format::{Mark, Stamp};
+use crate::key::Key;
+
+/// An entry whose key is a packed UUID.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UuidEntry {
+    pub(crate) key: Key,
+    /// Index into the run's stamps.
+    pub(crate) stamp: u32,
+}
+
+/// An entry whose key is text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TextEntry {
+    pub(crate) key: Key,
+    pub(crate) stamp: u32,
+    /// Length of the text in the run's heap.
+    pub(crate) length: u32,
+    /// Where it starts there.
+    pub(crate) start: u64,
+}
+
+/// Entries of one time partition.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) uuids: Vec<UuidEntry>,
+    pub(crate) texts: Vec<TextEntry>,
+    pub(crate) heap: Vec<u8>,
+    pub(crate) stamps: Stamps,
+}
+
+impl Run {
+    pub(crate) fn len(&self) -> usize {
+        self.uuids.len() + self.texts.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn push_uuid(&mut self, key: Key, stamp: Stamp) {
+        let stamp = self.stamps.index(stamp);
+        self.uuids.push(UuidEntry { key, stamp });
+    }
+
+    pub(crate) fn push_text(&mut self, key: Key, text: &[u8], stamp: Stamp) {
+        let stamp = self.stamps.index(stamp);
+        let start = self.heap.len() as u64;
+        self.heap.extend_from_slice(text);
+        self.texts.push(TextEntry { key, stamp, length: text.len() as u32, start });
+    }
+
+    pub(crate) fn text(&self, entry: &TextEntry) -> &[u8] {
+        &self.heap[entry.start as usize..entry.start as usize + entry.length as usize]
+    }
+}
+
+/// The distinct stamps of a run, numbered as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Stamps {
+    list: Vec<Stamp>,
+    numbers: HashMap<Stamp, u32, std::hash::RandomState>,
+    last: Option<(Stamp, u32)>,
+}
+
+impl Stamps {
+    /// The number of `stamp`; a completed entry no longer needs its claim, so that many share one stamp.
+    pub(crate) fn index(&mut self, mut stamp: Stamp) -> u32 {
+        if stamp.mark == Mark::Completed {
+            stamp.claim = 0;
+        }
+        if let Some((last, number)) = self.last
+            && last == stamp
+        {
+            return number;
+        }
+        let next = self.list.len() as u32;
+        let number = *self.numbers.entry(stamp).or_insert(next);
+        if number == next {
+            self.list.push(stamp);
+        }
+        self.last = Some((stamp, number));
+        number
+    }
+
+    pub(crate) fn list(&self) -> &[Stamp] {
+        &self.list
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Stamp {
+        self.list[number as usize]
+    }
+
+    /// Put other stamps in place of the present ones; `numbers[old]` is the new number.
+    pub(crate) fn replace(&mut self, list: Vec<Stamp>) {
+        self.numbers.clear();
+        self.last = None;
+        self.list = list;
+    }
+}
+
+impl Run {
+    /// A copy of the entries whose keys lie in part `part` of `parts` equal parts of the key range.
+    pub(crate) fn take_range(&self, part: u64, parts: u64) -> Self {
+        let is_within = |key: Key| (u128::from(key.hi) * u128::from(parts)) >> 64 == u128::from(part);
+        let mut taken = Self::default();
+        for entry in self.uuids.iter().filter(|entry| is_within(entry.key)) {
+            taken.push_uuid(entry.key, self.stamps.get(entry.stamp));
+        }
+        for entry in self.texts.iter().filter(|entry| is_within(entry.key)) {
+            taken.push_text(entry.key, self.text(entry), self.stamps.get(entry.stamp));
+        }
+        taken
+    }
+}
