@@ -79,7 +79,8 @@ def classify(
         numbered = df.toDF(*(f"c{n}" for n in range(len(df.columns))))
         return numbered.mapInArrow(judge.rows(df.columns, found), schema)
     returned = StructType([StructField(name, StringType()) for name in VERDICT_COLUMNS])
-    verdict = compat.columnar_udf(judge.columns(list(found)), returned)
+    taken_columns = StructType([df.schema[there] for there in found.values()])
+    verdict = compat.columnar_udf(judge.columns(list(found)), taken_columns, returned)
     inner = "__dochistory_verdict"
     judged = df.withColumn(inner, verdict(*(df[f"`{there}`"] for there in found.values())))
     names = zip(VERDICT_COLUMNS, appended, strict=True)
