@@ -7,7 +7,6 @@
 use crate::key::{Form, Key};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use std::thread;
 
 /// A row whose key stands in an earlier row of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,87 +18,26 @@ pub struct Copy {
 }
 
 /// Whether the texts of two rows are equal; asked only when their keys are.
-pub type SameText<'a> = &'a (dyn Fn(u32, u32) -> bool + Sync);
+pub type SameText<'a> = &'a dyn Fn(u32, u32) -> bool;
 
-/// Rows that are sorted out together.
-const GROUP: usize = 256;
+/// Rows that are sorted out together: as many as a word has bits.
+const GROUP: usize = 64;
 
-/// Below this, a second thread costs more than it saves.
-const ROWS_PER_THREAD: usize = 1 << 16;
-
-/// Bits of the first bitmap for each row, and of the second for each key that may repeat.
+/// Bits of the first bitmap for each row: few enough to stay in a cache.
 const BITS_PER_ROW: usize = 16;
-const BITS_PER_SUSPECT: usize = 32;
+
+/// Bits of the second bitmap for each key that may repeat.
+const BITS_PER_SUSPECT: usize = 64;
 
 /// The most that a bitmap grows to; beyond, more rows are compared exactly.
 const MAX_BITS: usize = 1 << 31;
 
 /// All copies in a batch, sorted by row. UUIDs are equal when their keys are, texts when `same_text` says so as well, and a
 /// UUID never equals a text. Rows without a usable key are no copies.
-pub fn copies(keys: &[Key], forms: &[Form], same_text: SameText<'_>, threads: usize) -> Vec<Copy> {
-    let batch = Batch { keys, forms, same_text };
-    let parts = threads.min(keys.len() / ROWS_PER_THREAD).clamp(1, 64);
-    if parts == 1 {
-        return batch.copies(Everything);
-    }
-    let mut all = thread::scope(|scope| {
-        let part = |number| Part { number, parts: parts as u64 };
-        let others: Vec<_> = (1..parts as u64).map(|number| scope.spawn(move || batch.copies(part(number)))).collect();
-        let mut all = batch.copies(part(0));
-        for other in others {
-            match other.join() {
-                Ok(copies) => all.extend(copies),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        all
-    });
-    all.sort_unstable();
-    all
-}
-
-/// Which keys one thread looks at. Copies share a key, so they meet in one thread.
-trait Share: std::marker::Copy {
-    /// How many such shares make the whole.
-    fn parts(self) -> usize;
-    /// Whether a key belongs to this share.
-    fn takes(self, key: Key) -> bool;
-}
-
-/// The only share there is.
-#[derive(Clone, Copy)]
-struct Everything;
-
-impl Share for Everything {
-    #[inline]
-    fn parts(self) -> usize {
-        1
-    }
-
-    #[inline]
-    fn takes(self, _: Key) -> bool {
-        true
-    }
-}
-
-/// One of several shares.
-#[derive(Clone, Copy)]
-struct Part {
-    number: u64,
-    parts: u64,
-}
-
-impl Share for Part {
-    #[inline]
-    fn parts(self) -> usize {
-        self.parts as usize
-    }
-
-    #[inline]
-    fn takes(self, key: Key) -> bool {
-        // Bits that neither bitmap uses.
-        ((key.lo >> 40) * self.parts) >> 24 == self.number
-    }
+///
+/// It asks no history, so it can run beside the look-up.
+pub fn copies(keys: &[Key], forms: &[Form], same_text: SameText<'_>) -> Vec<Copy> {
+    Batch { keys, forms, same_text }.copies()
 }
 
 /// A set of hashes, one bit each, that is sometimes wrong about what it holds and never about what it does not.
@@ -120,13 +58,14 @@ impl Bitmap {
         ((bit / 64) as usize, (bit % 64) as u32)
     }
 
+    /// Whether a hash may be there.
     #[inline]
     fn holds(&self, hash: u64) -> bool {
         let (word, bit) = self.place(hash);
         self.words[word] >> bit & 1 == 1
     }
 
-    /// Adds a hash; whether its bit was set before.
+    /// Adds a hash; whether it may have been there before.
     #[inline]
     fn add(&mut self, hash: u64) -> bool {
         let (word, bit) = self.place(hash);
@@ -134,6 +73,32 @@ impl Bitmap {
         self.words[word] = before | 1 << bit;
         before >> bit & 1 == 1
     }
+}
+
+/// Which rows of a group are usable, as bits.
+#[inline]
+fn usable_in(forms: &[Form]) -> u64 {
+    // Nearly always all are, and whether all are takes one comparison for many forms.
+    if forms.len() == GROUP && forms.iter().fold(true, |all, form| all & form.is_usable()) {
+        return u64::MAX;
+    }
+    bits(forms.iter().map(|form| form.is_usable()))
+}
+
+/// Up to 64 answers as bits, the first in the lowest.
+#[inline]
+fn bits(answers: impl Iterator<Item = bool>) -> u64 {
+    (0..u64::BITS).zip(answers).fold(0, |bits, (place, answer)| bits | u64::from(answer) << place)
+}
+
+/// The places of the bits that are set, in order.
+#[inline]
+fn places(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (place < GROUP).then_some(place)
+    })
 }
 
 /// The columns of the batch.
@@ -145,9 +110,9 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    fn copies(self, share: impl Share) -> Vec<Copy> {
-        let mut seen = Bitmap::new(self.keys.len() / share.parts(), BITS_PER_ROW);
-        let suspects = self.rows_where(share, |key| seen.add(key.lo));
+    fn copies(self) -> Vec<Copy> {
+        let mut seen = Bitmap::new(self.keys.len(), BITS_PER_ROW);
+        let suspects = self.rows_where(|key| seen.add(key.lo));
         if suspects.is_empty() {
             return Vec::new();
         }
@@ -156,28 +121,22 @@ impl Batch<'_> {
         for row in suspects {
             suspected.add(self.keys[row as usize].hi);
         }
-        self.exactly(&self.rows_where(share, |key| suspected.holds(key.hi)))
+        self.exactly(&self.rows_where(|key| suspected.holds(key.hi)))
     }
 
-    /// The rows of a share that pass a test, in order. The rows themselves decide nothing about the next instruction.
+    /// The usable rows that pass a test, in order. A group's answers are gathered as bits, so that no row's answer
+    /// has to be awaited before the next row's question.
     #[inline]
-    fn rows_where(&self, share: impl Share, mut test: impl FnMut(Key) -> bool) -> Vec<u32> {
+    fn rows_where(&self, mut test: impl FnMut(Key) -> bool) -> Vec<u32> {
         let mut rows = Vec::new();
         for (group, (keys, forms)) in self.keys.chunks(GROUP).zip(self.forms.chunks(GROUP)).enumerate() {
-            let first = (group * GROUP) as u32;
-            let mut mine = [0_u32; GROUP];
-            let mut count = 0;
-            for ((row, key), form) in (0..).zip(keys).zip(forms) {
-                mine[count] = row;
-                count += usize::from(form.is_usable() & share.takes(*key));
-            }
-            let mut passed = [0_u32; GROUP];
-            let mut passes = 0;
-            for &row in &mine[..count] {
-                passed[passes] = first + row;
-                passes += usize::from(test(keys[row as usize]));
-            }
-            rows.extend_from_slice(&passed[..passes]);
+            let usable = usable_in(forms);
+            let passed = if usable == u64::MAX {
+                bits(keys.iter().map(|key| test(*key)))
+            } else {
+                places(usable).fold(0, |passed, place| passed | u64::from(test(keys[place])) << place)
+            };
+            rows.extend(places(passed).map(|place| (group * GROUP + place) as u32));
         }
         rows
     }

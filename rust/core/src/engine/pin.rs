@@ -6,8 +6,8 @@ use crate::history::History;
 impl History {
     /// Pin the present state of a trigger's history, so that any process that opens the history with the snapshot's name gives
     /// the same verdicts until it is unpinned.
-    pub fn pin(&self, trigger: &str, now_us: i64) -> Result<String> {
-        self.space(trigger)?.pin(now_us)
+    pub fn pin(&self, trigger: &str) -> Result<String> {
+        self.space(trigger)?.pin()
     }
 
     /// Let a pinned state go, so that its files can be purged.
