@@ -112,12 +112,8 @@ def test_documents_without_a_key_are_no_copies_of_each_other(history: dh.History
 
 def test_copies_meet_across_the_chunks_of_a_table(history: dh.History) -> None:
     table = pa.Table.from_batches([documents(["a", "b"]), documents(["b", "a"])])
-    assert statuses(history.classify(table, trigger(processing_mode="serial"))) == [
-        "NEW",
-        "NEW",
-        "DUPLICATE",
-        "DUPLICATE",
-    ]
+    verdicts = history.classify(table, trigger(processing_mode="serial"))
+    assert statuses(verdicts) == ["NEW", "NEW", "DUPLICATE", "DUPLICATE"]
 
 
 def test_copies_meet_across_the_columns_of_the_key_chain(history: dh.History) -> None:

@@ -10,7 +10,7 @@ import dochistory as dh
 import pyarrow as pa
 import pytest
 
-from tests.support import T0, column, documents, entries, rules, statuses, trigger
+from tests.support import T0, column, documents, entries, rules, status_of, statuses, trigger
 
 Resolve = Callable[[pa.RecordBatch], Any]
 
@@ -218,9 +218,6 @@ def test_a_keyless_document_it_calls_new_is_processed_but_not_recorded(history: 
 
 def test_it_may_use_the_history_itself(begun: dh.History) -> None:
     def resolve(batch: pa.RecordBatch) -> list[str]:
-        return [
-            "DUPLICATE" if one == "DUPLICATE" else "NEW"
-            for one in column(begun.classify(documents(["c"]), trigger()), "status")
-        ] * batch.num_rows
+        return [str(one) for one in status_of(begun, ["c"])] * batch.num_rows
 
     assert statuses(resolved(begun, resolve)) == ["DUPLICATE"] * 3
