@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import dochistory as dh
 import pyarrow as pa
+
+import dochistory as dh
 
 T0 = datetime(2024, 3, 10, 12, 0, 0, tzinfo=UTC)
 """A fixed clock for tests that pass `now`."""

@@ -211,7 +211,7 @@ def _ask(resolver: Resolver | None, undecided: list[Undecided]) -> list[Any]:
         return []
     try:
         return list(resolver(undecided))
-    except Exception as failure:
+    except Exception as failure:  # noqa: BLE001 - whatever a resolver raises is an answer
         return [failure] * len(undecided)
 
 

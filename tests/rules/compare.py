@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import dochistory as dh
 import pyarrow as pa
 
+import dochistory as dh
 from tests.reference import trigger_rules as reference
 
 

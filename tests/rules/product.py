@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import dochistory as dh
 import pyarrow as pa
 
+import dochistory as dh
 from tests.reference import trigger_rules as reference
 from tests.reference.trigger_rules import Kind
 from tests.support import trigger

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import dochistory as dh
 import pytest
 
+import dochistory as dh
 from tests.reference import trigger_rules as reference
 from tests.reference.trigger_rules import Kind
 from tests.rules.compare import compare, engine_answers, engine_trigger, reference_answers

@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-import dochistory as dh
 import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
+import dochistory as dh
 from tests.support import column, documents, entries, fresh_ids, rules, status_of, statuses, trigger
 
 A = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"

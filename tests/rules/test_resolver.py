@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import Any
 
-import dochistory as dh
 import pyarrow as pa
 import pytest
 
+import dochistory as dh
 from tests.support import T0, column, documents, entries, rules, status_of, statuses, trigger
 
 Resolve = Callable[[pa.RecordBatch], Any]

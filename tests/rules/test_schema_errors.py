@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import dochistory as dh
 import pyarrow as pa
 import pytest
 
+import dochistory as dh
 from tests.support import documents, entries, trigger
 
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import dochistory as dh
 import pytest
 
+import dochistory as dh
 from tests.support import IN_DOUBT, NEW, REJECT, SUSPEND, documents, entries, outcomes, rules, trigger
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-import dochistory as dh
 import pyarrow as pa
 import pytest
 
+import dochistory as dh
 from tests.support import T0, column, documents, entries, rules, status_of, statuses, trigger
 
 
@@ -217,8 +217,12 @@ def test_one_document_at_a_time(history: dh.History) -> None:
 
 def test_a_failed_service_has_ended_too(history: dh.History) -> None:
     claim = history.begin(documents(["a"]), trigger())
+
+    def service() -> None:
+        raise RuntimeError("no such customer")
+
     try:
-        raise RuntimeError("the service failed")
+        service()
     except RuntimeError:
         claim.complete()
     assert column(history.classify(documents(["a"]), trigger()), "action") == ["DISCARD"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import dochistory as dh
 import pytest
 
+import dochistory as dh
 from tests.support import T0, documents, entries, fresh_ids, status_of, statuses, trigger
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-import dochistory as dh
 import pytest
 
+import dochistory as dh
 from tests.support import T0, documents, entries, status_of, trigger
 
 TICK = timedelta(microseconds=1)
@@ -143,11 +144,9 @@ def test_purges_reach_over_many_days_of_entries(history: dh.History) -> None:
     assert sorted(int(row["key"].split()[1]) for row in entries(history, monthly)) == list(range(11, 40))
 
 
-def test_a_purge_gives_the_disk_back(history: dh.History, directory: object) -> None:
-    from pathlib import Path
-
+def test_a_purge_gives_the_disk_back(history: dh.History, directory: Path) -> None:
     def used() -> int:
-        return sum(one.stat().st_size for one in Path(str(directory)).rglob("*") if one.is_file())
+        return sum(one.stat().st_size for one in directory.rglob("*") if one.is_file())
 
     history.begin(documents([f"order {row}" for row in range(50_000)]), HOURLY, now=T0).complete()
     before = used()
@@ -163,4 +162,4 @@ def test_without_a_clock_of_the_caller_the_time_is_now(history: dh.History) -> N
 
 def test_a_clock_without_a_time_zone_is_refused(history: dh.History) -> None:
     with pytest.raises((dh.ConfigError, ValueError, TypeError)):
-        history.classify(documents(["a"]), trigger(), now=datetime(2024, 3, 10))
+        history.classify(documents(["a"]), trigger(), now=T0.replace(tzinfo=None))

@@ -1,16 +1,13 @@
-"""Fixtures and markers of the whole suite."""
+"""Fixtures of the tests that work on one new history."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import dochistory as dh
 import pytest
 
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "crash: kills writer processes on purpose")
+import dochistory as dh
 
 
 @pytest.fixture
