@@ -2,6 +2,8 @@
 #![deny(unsafe_code)]
 
 pub mod columns;
+pub mod delivery;
 pub mod error;
+pub mod mapper;
 
 pub use error::{Error, Result};
