@@ -18,6 +18,7 @@ mod arrivals;
 mod codec;
 mod columns;
 mod decision;
+mod end_of_poll;
 mod group;
 mod header;
 mod held;

@@ -1,4 +1,4 @@
-//! One poll of one stream: its messages in the order of arrival, then the end of the poll (rules 9 to 12).
+//! One poll of one stream: its messages in the order of arrival, rules 1 to 8.
 
 use super::arrivals::{EARLIER, Front, Shelf, Source};
 use super::decision::{Match, Position, Reason, decide};
@@ -62,10 +62,7 @@ impl Workspace {
             volatile,
             outputs,
             rank: 0,
-            news: false,
-            stale: false,
-            current: false,
-            overlap_upto: 0,
+            seen: Seen::default(),
         };
         // What is held can be due without an arrival: after the range in doubt was settled.
         pass.release();
@@ -77,25 +74,32 @@ impl Workspace {
     }
 }
 
-struct Pass<'p> {
-    given: &'p Given<'p>,
-    shelf: &'p mut Shelf,
+pub(super) struct Pass<'p> {
+    pub(super) given: &'p Given<'p>,
+    pub(super) shelf: &'p mut Shelf,
     parts: &'p mut Vec<Source>,
     /// Parts that were buffered in earlier polls; they come before `parts`.
     earlier_parts: u64,
     /// A crash left open what is applied: hold everything until that is settled.
-    blocked: bool,
-    durable: ReceiverState,
-    volatile: Volatile,
-    outputs: &'p mut Outputs,
+    pub(super) blocked: bool,
+    pub(super) durable: ReceiverState,
+    pub(super) volatile: Volatile,
+    pub(super) outputs: &'p mut Outputs,
     rank: u32,
+    pub(super) seen: Seen,
+}
+
+/// What the end of the poll needs to know of the arrivals.
+#[derive(Default)]
+pub(super) struct Seen {
     /// A message came that is neither stale nor there already.
-    news: bool,
-    stale: bool,
+    pub(super) news: bool,
+    /// A stale message came.
+    pub(super) stale: bool,
     /// A message came that is not stale.
-    current: bool,
+    pub(super) current: bool,
     /// The furthest end of a message that overlaps what is applied.
-    overlap_upto: u64,
+    pub(super) overlap_upto: u64,
 }
 
 impl Pass<'_> {
@@ -110,12 +114,12 @@ impl Pass<'_> {
             found = self.decide(&header, place);
         }
         if found == Match::Stale {
-            self.stale = true;
+            self.seen.stale = true;
         } else {
-            self.current = true;
+            self.seen.current = true;
             // A joined epoch still wants a second witness: if it was a damaged number, repeating the request heals it.
             self.volatile.outstanding &= found == Match::Future || adopted;
-            self.news |= matches!(found, Match::Future | Match::Hold | Match::Part | Match::Apply);
+            self.seen.news |= matches!(found, Match::Future | Match::Hold | Match::Part | Match::Apply);
         }
         let reason = match found {
             Match::Stale => Reason::Stale,
@@ -126,7 +130,7 @@ impl Pass<'_> {
             }
             Match::AlreadyApplied => Reason::AlreadyApplied,
             Match::Overlap => {
-                self.overlap_upto = self.overlap_upto.max(cur);
+                self.seen.overlap_upto = self.seen.overlap_upto.max(cur);
                 Reason::Overlap
             }
             Match::AlreadyKept => Reason::AlreadyKept,
@@ -210,7 +214,7 @@ impl Pass<'_> {
                 Front::Passed(message, source) => {
                     let overlaps = message.cur > self.durable.log_received;
                     if overlaps {
-                        self.overlap_upto = self.overlap_upto.max(message.cur);
+                        self.seen.overlap_upto = self.seen.overlap_upto.max(message.cur);
                     }
                     let reason = if overlaps { Reason::HeldOverlap } else { Reason::HeldCovered };
                     forget(self.outputs, self.given.stream, message, source, reason);
@@ -227,7 +231,7 @@ impl Pass<'_> {
     }
 
     /// Drops what is held and buffered.
-    fn drop_kept(&mut self) {
+    pub(super) fn drop_kept(&mut self) {
         let (outputs, stream, prev) = (&mut *self.outputs, self.given.stream, self.durable.log_received);
         for part in 0..self.volatile.next {
             let source = part.checked_sub(self.earlier_parts).map_or(EARLIER, |place| self.parts[place as usize]);
@@ -247,59 +251,10 @@ impl Pass<'_> {
         self.earlier_parts = 0;
         self.volatile.next = 0;
     }
-
-    /// Rules 9 to 12; a request to send, if any.
-    fn end(&mut self) -> Option<(u64, u64)> {
-        let go_back = !self.blocked && self.is_out_of_patience();
-        if go_back {
-            self.durable.rereceive_count = self.durable.rereceive_count.saturating_add(1);
-            self.drop_kept();
-            self.volatile.outstanding = true;
-        }
-        let (outputs, stream) = (&mut *self.outputs, self.given.stream);
-        self.volatile.held =
-            self.shelf.finish(self.given.options.held_limit, self.given.arrivals, |message, source| {
-                forget(outputs, stream, message, source, Reason::HeldOverLimit);
-            });
-        let repeat = self.request_went_unheard(go_back);
-        (go_back || repeat).then_some((self.durable.rereceive_count, self.durable.log_received))
-    }
-
-    fn is_out_of_patience(&mut self) -> bool {
-        let options = self.given.options;
-        if self.overlap_upto > self.durable.log_received {
-            return true;
-        }
-        if self.shelf.is_empty() && !self.volatile.future {
-            self.volatile.patience = None;
-            return false;
-        }
-        let patience = match self.volatile.patience {
-            None => options.patience,
-            Some(_) if self.news && options.reset_patience => options.patience,
-            Some(left) => left.saturating_sub(1),
-        };
-        self.volatile.patience = Some(patience);
-        patience == 0 || options.batch_mode
-    }
-
-    /// Rule 12: counts the polls that brought stale messages only.
-    fn request_went_unheard(&mut self, just_requested: bool) -> bool {
-        if just_requested || self.current || !self.volatile.outstanding {
-            self.volatile.stale_polls = 0;
-        } else if self.stale {
-            self.volatile.stale_polls += 1;
-        }
-        let unheard = self.volatile.stale_polls > self.given.options.patience;
-        if unheard {
-            self.volatile.stale_polls = 0;
-        }
-        unheard
-    }
 }
 
 /// A kept message is kept no longer, and not applied.
-fn forget(outputs: &mut Outputs, stream: u32, message: Message, source: Source, reason: Reason) {
+pub(super) fn forget(outputs: &mut Outputs, stream: u32, message: Message, source: Source, reason: Reason) {
     if source == EARLIER {
         outputs.dropped.push(Dropped { stream, prev: message.prev, seq: message.seq });
     } else {
