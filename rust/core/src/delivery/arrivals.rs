@@ -158,25 +158,29 @@ impl Shelf {
         mut dropped: impl FnMut(Message, Source),
     ) -> Runs {
         let mut runs = std::mem::take(&mut self.runs);
-        let mut fresh: Vec<&Arrival> = Vec::with_capacity(self.live);
-        if self.live > 0 {
-            let holders = self.holder[self.cursor..].iter().filter(|&&at| at != NOBODY);
-            fresh.extend(holders.map(|&at| &arrivals[at as usize]));
-        }
         let mut earlier = runs.len();
-        while fresh.len() + earlier > limit {
-            let run_is_higher = match (runs.last(), fresh.last()) {
-                (Some(run), Some(arrival)) => run.key() > arrival.message().key(),
-                (run, _) => run.is_some(),
-            };
-            if run_is_higher {
-                runs.pop_last().into_iter().for_each(|message| dropped(message, EARLIER));
-                earlier -= 1;
-            } else {
-                fresh.pop().into_iter().for_each(|arrival| dropped(arrival.message(), arrival.row));
+        let mut slots = if self.live == 0 { &[][..] } else { &self.holder[self.cursor..] };
+        while self.live + earlier > limit {
+            while let Some((&NOBODY, before)) = slots.split_last() {
+                slots = before;
+            }
+            let fresh = slots.split_last().map(|(&at, before)| (&arrivals[at as usize], before));
+            match (runs.last(), fresh) {
+                (run, Some((arrival, before))) if run.is_none_or(|run| run.key() < arrival.message().key()) => {
+                    dropped(arrival.message(), arrival.row);
+                    (slots, self.live) = (before, self.live - 1);
+                }
+                (Some(run), _) => {
+                    dropped(run, EARLIER);
+                    runs.pop_last();
+                    earlier -= 1;
+                }
+                (None, _) => break,
             }
         }
-        runs.add(fresh.into_iter().map(Arrival::message).collect());
+        let mut fresh = Vec::with_capacity(self.live);
+        fresh.extend(slots.iter().filter(|&&at| at != NOBODY).map(|&at| arrivals[at as usize].message()));
+        runs.add(fresh);
         runs
     }
 }
