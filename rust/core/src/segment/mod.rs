@@ -159,7 +159,7 @@ impl Segment {
                 match wanted.forms[*row as usize] {
                     Form::Uuid => self.find_uuid(key, &mut scratch, &mut |stamp| hit(*row, stamp))?,
                     Form::Text => {
-                        self.find_text(key, (wanted.text)(*row), &mut scratch, &mut |stamp| hit(*row, stamp))?
+                        self.find_text(key, (wanted.text)(*row), &mut scratch, &mut |stamp| hit(*row, stamp))?;
                     }
                     Form::Absent | Form::TooLong => {}
                 }
