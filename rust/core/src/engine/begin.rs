@@ -104,7 +104,7 @@ impl History {
                 Attempt::Done(begun) => return Ok(*begun),
                 Attempt::Ask(asked) => {
                     let Some(resolver) = call.resolver.as_mut() else { break };
-                    let reply = checked_reply(resolver.resolve(Ask { rows: &asked }), asked.len());
+                    let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
                     let mut messages: HashMap<usize, String> = reply.messages.into_iter().collect();
                     for (place, (asked, answer)) in asked.into_iter().zip(reply.answers).enumerate() {
                         work.answers.insert(asked.row, (asked, answer, messages.remove(&place)));

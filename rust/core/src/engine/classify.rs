@@ -64,7 +64,7 @@ impl History {
         let mut messages = Vec::new();
         if let Some(resolver) = call.resolver.as_mut().filter(|_| !decided.undecided.is_empty()) {
             let asked = questions(&decided, &looked.found.processing);
-            let reply = checked_reply(resolver.resolve(Ask { rows: &asked }), asked.len());
+            let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
             decided.resolve(&settings, &copies, &reply.answers)?;
             messages = reply.messages.into_iter().map(|(place, text)| (asked[place].row, text)).collect();
         }
