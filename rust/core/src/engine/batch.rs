@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::batch::{Copy, copies};
+use crate::batch::{Copy, copies_among};
 use crate::columns::{CountColumn, Documents, FlagColumn, Id, IdColumn};
 use crate::key::{Codec, Form, Key, identify};
 use crate::rules::KeyClass;
@@ -19,6 +19,8 @@ pub(crate) struct Batch {
     pub(crate) forms: Vec<Form>,
     /// Which id column each row's key comes from.
     pub(crate) sources: Vec<u8>,
+    /// Rows whose key may stand in an earlier row.
+    pub(super) suspects: Vec<u32>,
 }
 
 /// Some rows of a batch, for one thread.
@@ -51,7 +53,12 @@ impl Batch {
     pub(crate) fn new(documents: &Documents) -> Result<Self> {
         check_lengths(documents)?;
         let rows = documents.rows;
-        Ok(Self { keys: vec![Key::default(); rows], forms: vec![Form::Absent; rows], sources: vec![u8::MAX; rows] })
+        Ok(Self {
+            keys: vec![Key::default(); rows],
+            forms: vec![Form::Absent; rows],
+            sources: vec![u8::MAX; rows],
+            suspects: Vec::new(),
+        })
     }
 
     /// A batch with all its keys.
@@ -86,9 +93,10 @@ impl Batch {
         self.forms.iter().map(class).collect()
     }
 
+    /// The later rows of each key.
     pub(crate) fn copies(&self, documents: &Documents) -> Vec<Copy> {
         let text = |row: u32| self.text(documents, row);
-        copies(&self.keys, &self.forms, &|a, b| text(a) == text(b))
+        copies_among(&self.keys, &self.forms, &|a, b| text(a) == text(b), &self.suspects)
     }
 
     /// The text of a row's key; empty for rows without one.
