@@ -134,8 +134,7 @@ impl KeySpace {
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
         let mut merge = Merge::new(group, MOST_ENTRIES);
-        // Only outcomes of the manifest: those of the log may not be durable yet.
-        let outcomes = self.read(|view| Ok(view.map_or(HashMap::new(), View::outcomes)))?;
+        let outcomes = self.read(|view| view.map_or(Ok(HashMap::new()), View::foldable))?;
         let first = self.reserve(merge.parts())?;
         let mut written: Vec<(SegmentEntry, PathBuf)> = Vec::new();
         for id in first.. {
@@ -253,8 +252,23 @@ impl View {
         manifest
     }
 
-    fn outcomes(&self) -> HashMap<u64, Outcome> {
-        self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect()
+    /// The outcomes that may be folded into entries: only those of the manifest, as those of the log may not be durable yet;
+    /// and none of a claim of which single keys were released, as what says so may stand elsewhere.
+    fn foldable(&self) -> Result<HashMap<u64, Outcome>> {
+        let mut outcomes: HashMap<u64, Outcome> =
+            self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect();
+        if outcomes.is_empty() {
+            return Ok(outcomes);
+        }
+        let of_log = self.tail.entries().map(|(_, _, stamp)| stamp);
+        let mut released: Vec<u64> =
+            of_log.filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim).collect();
+        for segment in &self.segments {
+            released
+                .extend(segment.stamps()?.iter().filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim));
+        }
+        outcomes.retain(|claim, _| !released.contains(claim));
+        Ok(outcomes)
     }
 
     /// Groups of segments that are worth putting together: each of one time partition.

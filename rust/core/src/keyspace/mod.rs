@@ -32,6 +32,9 @@ use crate::{Error, Result};
 /// More entries than this in the log, and they are put into a segment.
 const MOST_IN_LOG: usize = 768 << 10;
 
+/// A batch of so many new keys goes into segments at once: as a frame it would be written twice.
+const LARGE_BATCH: usize = 128 << 10;
+
 /// What a new key space needs to know of its trigger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpaceSettings {
@@ -211,6 +214,9 @@ impl KeySpace {
 
     /// In our turn: append `processing` for a batch; answers the new claim and its keys.
     pub(crate) fn begin(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
+        if beginning.keys.len() >= LARGE_BATCH {
+            return self.begin_in_segments(beginning);
+        }
         let Beginning { keys, transaction, started_at } = beginning;
         self.append(|sequence| Frame {
             kind: Kind::Begin,
