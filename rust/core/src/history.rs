@@ -142,11 +142,23 @@ impl History {
         let directory = self.path.join(TRIGGERS).join(directory_name(trigger));
         let mut space = KeySpace::new(self.env.clone(), directory, trigger);
         if let Some(snapshot) = &self.snapshot {
-            space.use_pin(snapshot)?;
+            space.use_pin(self.pin_in(snapshot, trigger)?)?;
         }
         let space = Arc::new(space);
         spaces.insert(trigger.to_owned(), space.clone());
         Ok(space)
+    }
+
+    /// The pin of a trigger in a snapshot. What a snapshot does not speak of must not pass for empty.
+    fn pin_in<'a>(&self, snapshot: &'a str, trigger: &str) -> Result<&'a str> {
+        match pin_of(snapshot, &directory_name(trigger)) {
+            Some(pin) => Ok(pin),
+            None if snapshot.split(',').next() == Some(PIN_OF_ALL) => Ok(crate::keyspace::EMPTY_PIN),
+            None => {
+                let reason = format!("the snapshot {snapshot:?} does not hold trigger {trigger:?}");
+                Err(Error::Open { path: self.path.clone(), reason })
+            }
+        }
     }
 
     /// The triggers that have entries, or had some, by name.
@@ -162,6 +174,14 @@ impl History {
         triggers.sort();
         Ok(triggers)
     }
+}
+
+/// What a snapshot of all triggers begins with; pins of single ones follow, each after a comma.
+pub(crate) const PIN_OF_ALL: &str = "all";
+
+/// The pin of the key space in `directory`, in a snapshot.
+pub(crate) fn pin_of<'a>(snapshot: &'a str, directory: &str) -> Option<&'a str> {
+    snapshot.split(',').find_map(|part| part.strip_prefix(directory)?.strip_prefix('='))
 }
 
 fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result<()> {
@@ -205,7 +225,7 @@ fn read_identity(system: &dyn FileSystem, file: &Path) -> Result<Identity> {
 
 /// A directory's name for a trigger: what of its name is harmless, for people, and a hash of all of it. No name leaves the
 /// directory, whatever it holds; the manifest holds the name itself.
-fn directory_name(trigger: &str) -> String {
+pub(crate) fn directory_name(trigger: &str) -> String {
     let harmless = |letter: char| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' };
     let readable: String = trigger.chars().take(40).map(harmless).collect();
     format!("{readable}-{:032x}", xxhash_rust::xxh3::xxh3_128(trigger.as_bytes()))

@@ -20,6 +20,7 @@ pub use inspect::SpaceStatistics;
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
 pub use maintain::{Maintained, Progress, Purged};
+pub(crate) use pin::EMPTY as EMPTY_PIN;
 use sync::GroupSync;
 use turn::Turn;
 use view::{Environment, View};

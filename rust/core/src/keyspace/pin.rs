@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 const PREFIX: &str = "pin-";
 /// What a key space that does not exist yet is pinned as.
-const EMPTY: &str = "empty";
+pub(crate) const EMPTY: &str = "empty";
 /// Pins older than this were left behind by processes that died.
 const MOST_AGE_US: i64 = 7 * 24 * 3600 * 1_000_000;
 
