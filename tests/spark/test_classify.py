@@ -165,6 +165,20 @@ def test_a_resolver_settles_in_the_workers_what_is_in_doubt(documents: "DataFram
     assert found == {one: "R10>S1" if one.endswith("7") else "R10>S2" for one in PROCESSING}
 
 
+@both
+def test_counts_may_be_absent_here_and_there(spark: "SparkSession", history: Path, how: How) -> None:
+    counted = spark.createDataFrame(
+        [("a", 0, True), ("b", None, None), ("c", 2, True)], "uuid string, redelivery_count int, guaranteed boolean"
+    )
+    df = dh.spark.classify(counted.coalesce(1), history, dh.Trigger("counts", detect_duplicates=True), how)
+
+    assert {row.uuid: (row.rule, row.status) for row in df.collect()} == {
+        "a": ("R12", "NEW"),
+        "b": ("R16", "NEW"),
+        "c": ("R14", "IN_DOUBT"),
+    }
+
+
 def test_an_open_history_serves_as_well_as_its_path(documents: "DataFrame", history: Path) -> None:
     with dh.open(history) as opened:
         df = dh.spark.classify(documents, opened, orders())

@@ -152,6 +152,28 @@ def test_after_a_failure_an_idempotent_service_may_run_the_batch_again(
     assert in_status(history_path, "processing") == set()
 
 
+def test_a_rerun_leaves_out_what_the_service_had_completed_by_itself(stream: Stream, history_path: Path) -> None:
+    stream.add(["a", "b", "c"])
+    stream.add(["d"])
+    runs: list[list[str]] = []
+
+    def service(new: pa.Table, batch: Any) -> None:
+        runs.append(new["uuid"].to_pylist())
+        if len(runs) == 1:
+            batch.claim.complete(rows=[0])
+            raise ValueError("the service broke")
+
+    handle = handler(history_path, service, on_replay="rerun")
+    with pytest.raises(StreamingQueryException, match="the service broke"):
+        stream.run(handle)
+    stream.run(handle)
+    stream.forget_commit(1)
+    stream.run(handle)
+
+    assert runs == [["a", "b", "c"], ["b", "c"], ["d"]]
+    assert in_status(history_path, "completed") == {"a", "b", "c", "d"}
+
+
 def test_rerun_is_for_the_batch_that_began_a_document_and_no_other(
     stream: Stream, history_path: Path, service: Service
 ) -> None:

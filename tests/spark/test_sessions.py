@@ -77,7 +77,7 @@ def test_the_packaged_java_runs_without_the_option_it_cannot_take(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     found = java.find()
-    command = [found.home / "bin" / "java", "-a b", "--add-modules=jdk.incubator.vector", "c"]
+    command = [str(found.home / "bin" / "java"), "-a b", "--add-modules=jdk.incubator.vector", "c"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     assert found.version == 25

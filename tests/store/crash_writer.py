@@ -29,10 +29,12 @@ def say(word: str, number: int) -> None:
 def main(directory: str, first: int) -> None:
     """Works until it is killed. A third of the batches complete, a third are released, the rest stay begun."""
     with dh.open(directory) as history:
+        orders = trigger(history_time_to_live="1 day")
+        history.begin(documents([]), orders).complete()  # so that what is imported late is there before the clock runs
         say("open", 0)
         for number in itertools.count(first):
             say("offer", number)
-            claim = history.begin(documents(ids_of(number)), trigger(history_time_to_live="1 day"))
+            claim = history.begin(documents(ids_of(number)), orders)
             say("begun", number)
             if number % 3 == 0:
                 say("completing", number)

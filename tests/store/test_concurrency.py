@@ -212,17 +212,20 @@ def test_whoever_waits_too_long_for_a_turn_is_told_who_holds_it(directory: Path)
 
 
 def _stop_until_locked(pid: int, history: dh.History) -> dh.LockedError:
-    """Stops the holder again and again until it is caught holding its turn."""
+    """Stops the holder again and again until it is caught with its turn, and its name written down."""
+    caught: dh.LockedError | None = None
     for attempt in range(300):
         os.kill(pid, signal.SIGSTOP)
         try:
             history.begin(documents([f"attempt {attempt}"]), trigger())
         except dh.LockedError as refused:
-            return refused
+            caught = refused
+            if str(pid) in str(refused):
+                return refused
         finally:
             os.kill(pid, signal.SIGCONT)
         time.sleep(0.005 + attempt % 7 * 0.003)
-    pytest.fail("the holder was never caught with its turn")
+    pytest.fail(f"the holder was never named: {caught}")
 
 
 def test_classifying_waits_for_nobody(directory: Path) -> None:

@@ -62,13 +62,16 @@ def write_and_kill(directory: Path, first: int, chance: random.Random) -> str:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert writer.stdout is not None
-    opened = writer.stdout.readline()
-    time.sleep(chance.uniform(0, 0.08))
-    still_working = writer.poll() is None
-    writer.kill()
-    output, complaints = writer.communicate()
-    assert still_working, complaints
+    with writer:
+        assert writer.stdout is not None
+        assert writer.stderr is not None
+        opened = writer.stdout.readline()
+        time.sleep(chance.uniform(0, 0.08))
+        still_working = writer.poll() is None
+        writer.kill()
+        # Not `communicate`: it would pass over what `readline` has taken in already.
+        output = writer.stdout.read()
+        assert still_working, writer.stderr.read()
     return opened + output
 
 
@@ -87,7 +90,7 @@ def check(history: dh.History, journal: Journal) -> None:
 def test_nothing_acknowledged_is_forgotten_when_the_writer_is_killed(directory: Path) -> None:
     chance = random.Random()
     journal = Journal()
-    never_offered = fresh_ids(100)
+    never_offered = [*fresh_ids(100), *(f"crash {number} {BATCH}" for number in range(100))]
     dh.open(directory, create=True).close()
     with dh.open(directory, read_only=True) as lasting_reader:
         for kill in range(KILLS):

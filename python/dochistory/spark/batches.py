@@ -51,6 +51,12 @@ class Batch:
         """The verdict of every row: `status`, `action`, `acknowledge`, `rule`, `key`, `message`."""
         return self.claim.verdicts
 
+    def rows(self, action: str) -> list[int]:
+        """The numbers of the rows whose verdict asks for this action (PROCESS, DISCARD, LOG, SUSPEND, REJECT)."""
+        asked = pc.equal(self.verdicts["action"].cast(pa.string()), action)
+        found: list[int] = pc.indices_nonzero(asked.fill_null(False)).to_pylist()
+        return found
+
 
 class ExactlyOnce:
     """The function for `foreachBatch` that `exactly_once` makes; calling it handles one batch."""
@@ -112,13 +118,16 @@ class ExactlyOnce:
             except dh.RolledBack:
                 batch.claim.release()
                 raise
-        batch.claim.complete()
-        suspended = pc.sum(pc.equal(batch.verdicts["action"].cast(pa.string()), "SUSPEND")).as_py() or 0
-        if suspended:
-            raise SuspendedError(
-                f"[DH-SUSPENDED] {suspended} of the {len(batch.documents)} documents of batch {batch.id} cannot be "
-                f"decided now; trigger {self._trigger.name} is suspended until the batch is delivered again"
-            )
+        suspended = len(batch.rows("SUSPEND"))
+        if not suspended:
+            batch.claim.complete()
+            return
+        # By row: the batch as a whole has not ended, and must not count as a batch that has when it comes again.
+        batch.claim.complete(rows=batch.rows("PROCESS"))
+        raise SuspendedError(
+            f"[DH-SUSPENDED] {suspended} of the {len(batch.documents)} documents of batch {batch.id} cannot be "
+            f"decided now; trigger {self._trigger.name} is suspended until the batch is delivered again"
+        )
 
     def _handed(self, frame: "DataFrame", new: pa.Table) -> Any:
         return new if self._documents == "arrow" else compat.frame_of(frame.sparkSession, new, frame.schema)

@@ -37,7 +37,7 @@ def classify(
     """Every row of `df` with its verdict by the history as it is now.
 
     The history is pinned when this is called: whatever is added to it later, the returned DataFrame's verdicts stay the
-    same, in every action, retry and branch of a plan. Nothing is written. Each row is judged by the history alone, so
+    same, in every action, retry and branch of a plan. Nothing is recorded. Each row is judged by the history alone, so
     copies of an id within `df` all get the first one's verdict: which row comes first is nothing that Spark keeps.
     (`exactly_once` decides about copies, when it begins a batch.)
 
@@ -68,7 +68,7 @@ def classify(
         raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} is there already: rename it or give a prefix")
     found = columns_of(trigger, df.columns, columns)
     judge = _Judge(
-        Snapshot.of(history),
+        Snapshot.of(history, trigger),
         # Copies are judged alone, so that a verdict does not depend on how Spark cuts rows into Arrow batches.
         {**settings_of(trigger), "in_batch": "new"},
         now or dt.datetime.now(dt.UTC),
@@ -79,7 +79,8 @@ def classify(
         numbered = df.toDF(*(f"c{n}" for n in range(len(df.columns))))
         return numbered.mapInArrow(judge.rows(df.columns, found), schema)
     returned = StructType([StructField(name, StringType()) for name in VERDICT_COLUMNS])
-    verdict = compat.columnar_udf(judge.columns(list(found)), returned)
+    taken_columns = StructType([df.schema[there] for there in found.values()])
+    verdict = compat.columnar_udf(judge.columns(list(found)), taken_columns, returned)
     inner = "__dochistory_verdict"
     judged = df.withColumn(inner, verdict(*(df[f"`{there}`"] for there in found.values())))
     names = zip(VERDICT_COLUMNS, appended, strict=True)

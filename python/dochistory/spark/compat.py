@@ -1,45 +1,55 @@
 """Everything that differs from one Spark to the next, in one place. Nothing else asks for a version."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-__all__ = ["collect_arrow", "columnar_udf", "frame_of", "from_arrow_schema", "query_id"]
+_functions: Any = F  # which of them there are depends on the version
 
 ArrowFunction = Callable[[Sequence[pa.Array]], pa.StructArray]
 """Columns in, one struct column of the same length out."""
 
 
-def columnar_udf(function: ArrowFunction, returns: StructType) -> Callable[..., Column]:
-    """Make `function` a scalar function of Spark over its argument columns.
+def columnar_udf(function: ArrowFunction, takes: StructType, returns: StructType) -> Callable[..., Column]:
+    """Make `function` a scalar function of Spark over argument columns of these types.
 
     Where Spark has `arrow_udf` (4.1 and later) the columns go to and fro as Arrow; else through pandas.
     """
-    if hasattr(F, "arrow_udf"):
+    made: Callable[..., Column]
+    if hasattr(_functions, "arrow_udf"):
 
         def arrow(*columns: pa.Array) -> pa.Array:
             return function(columns)
 
-        return F.arrow_udf(arrow, returns)
+        made = _functions.arrow_udf(arrow, returns)
+        return made
 
-    import pandas as pd
+    import pandas as pd  # here, because later Sparks do without
 
-    def pandas(*columns: pd.Series) -> pd.DataFrame:  # type: ignore[type-arg] - Spark reads these hints
-        struct = function([pa.Array.from_pandas(one) for one in columns])
-        return pa.RecordBatch.from_struct_array(struct).to_pandas()
+    types = to_arrow_schema(takes).types
 
-    return F.pandas_udf(pandas, returns)
+    # Spark reads these hints.
+    def pandas(*columns: pd.Series) -> pd.DataFrame:
+        # In pandas, integers with a null among them are floats.
+        arrays = [pa.Array.from_pandas(one).cast(type_) for one, type_ in zip(columns, types, strict=True)]
+        frame: pd.DataFrame = pa.RecordBatch.from_struct_array(function(arrays)).to_pandas()
+        return frame
+
+    made = _functions.pandas_udf(pandas, returns)
+    return made
 
 
 def collect_arrow(frame: DataFrame) -> pa.Table:
     """All rows of the DataFrame on the driver, evaluated once, in Spark's order."""
-    if hasattr(frame, "toArrow"):  # Spark 4.0
-        return frame.toArrow()
-    return pa.Table.from_batches(frame._collect_as_arrow(), to_arrow_schema(frame.schema))  # noqa: SLF001
+    any_frame: Any = frame
+    if hasattr(any_frame, "toArrow"):  # Spark 4.0
+        return any_frame.toArrow()
+    return pa.Table.from_batches(any_frame._collect_as_arrow(), to_arrow_schema(frame.schema))  # noqa: SLF001
 
 
 def frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import dochistory as dh
 
 if TYPE_CHECKING:
-    from dochistory import History
+    from dochistory import History, Trigger
 
 _MOST_OPEN = 8
 
@@ -22,18 +22,19 @@ _open: "OrderedDict[tuple[int, Snapshot], History]" = OrderedDict()
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One state of a history, to be read by any process that sees its directory."""
+    """One state of a trigger's history, to be read by any process that sees its directory."""
 
     path: str
     token: str
 
     @classmethod
-    def of(cls, history: "History | str | os.PathLike[str]") -> "Snapshot":
-        """Pin what the history holds now."""
+    def of(cls, history: "History | str | os.PathLike[str]", trigger: "Trigger") -> "Snapshot":
+        """Pin what the history holds of this trigger now."""
         if isinstance(history, str | os.PathLike):
-            with dh.open(history, read_only=True) as opened:
-                return cls.of(opened)
-        return cls(str(Path(history.path).absolute()), history.pin())
+            # Not read-only: pinning seals the log, so that workers read files that no longer change.
+            with dh.open(history) as opened:
+                return cls.of(opened, trigger)
+        return cls(str(Path(history.path).absolute()), history.pin(trigger))
 
     def open(self) -> "History":
         """The handle of this process, which stays open for the tasks to come."""

@@ -150,15 +150,12 @@ impl History {
     }
 
     /// The pin of a trigger in a snapshot. What a snapshot does not speak of must not pass for empty.
-    fn pin_in<'a>(&self, snapshot: &'a str, trigger: &str) -> Result<&'a str> {
-        match pin_of(snapshot, &directory_name(trigger)) {
-            Some(pin) => Ok(pin),
-            None if snapshot.split(',').next() == Some(PIN_OF_ALL) => Ok(crate::keyspace::EMPTY_PIN),
-            None => {
-                let reason = format!("the snapshot {snapshot:?} does not hold trigger {trigger:?}");
-                Err(Error::Open { path: self.path.clone(), reason })
-            }
-        }
+    pub(crate) fn pin_in<'a>(&self, snapshot: &'a str, trigger: &str) -> Result<&'a str> {
+        let pin = snapshot.strip_prefix(&directory_name(trigger)).and_then(|rest| rest.strip_prefix('='));
+        pin.ok_or_else(|| {
+            let reason = format!("the snapshot {snapshot:?} is not one of trigger {trigger:?}");
+            Error::Open { path: self.path.clone(), reason }
+        })
     }
 
     /// The triggers that have entries, or had some, by name.
@@ -176,12 +173,9 @@ impl History {
     }
 }
 
-/// What a snapshot of all triggers begins with; pins of single ones follow, each after a comma.
-pub(crate) const PIN_OF_ALL: &str = "all";
-
-/// The pin of the key space in `directory`, in a snapshot.
-pub(crate) fn pin_of<'a>(snapshot: &'a str, directory: &str) -> Option<&'a str> {
-    snapshot.split(',').find_map(|part| part.strip_prefix(directory)?.strip_prefix('='))
+/// The name of a snapshot: whose it is, and the pin that keeps it.
+pub(crate) fn snapshot_of(trigger: &str, pin: &str) -> String {
+    format!("{}={pin}", directory_name(trigger))
 }
 
 fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result<()> {
@@ -225,7 +219,7 @@ fn read_identity(system: &dyn FileSystem, file: &Path) -> Result<Identity> {
 
 /// A directory's name for a trigger: what of its name is harmless, for people, and a hash of all of it. No name leaves the
 /// directory, whatever it holds; the manifest holds the name itself.
-pub(crate) fn directory_name(trigger: &str) -> String {
+fn directory_name(trigger: &str) -> String {
     let harmless = |letter: char| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' };
     let readable: String = trigger.chars().take(40).map(harmless).collect();
     format!("{readable}-{:032x}", xxhash_rust::xxh3::xxh3_128(trigger.as_bytes()))
@@ -254,6 +248,17 @@ mod tests {
         let found = History::open(&path, &OpenOptions { create: true, ..OpenOptions::default() }).unwrap();
         assert_eq!(made.id(), found.id());
         assert!(found.triggers().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_snapshot_of_one_trigger_says_nothing_of_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = OpenOptions { create: true, ..OpenOptions::default() };
+        let snapshot = History::open(directory.path(), &options).unwrap().pin("orders").unwrap();
+        let options = OpenOptions { snapshot: Some(snapshot), ..OpenOptions::default() };
+        let pinned = History::open(directory.path(), &options).unwrap();
+        assert!(pinned.space("orders").is_ok());
+        assert!(matches!(pinned.space("invoices"), Err(Error::Open { .. })));
     }
 
     #[test]

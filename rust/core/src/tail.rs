@@ -192,8 +192,8 @@ impl Tail {
         })
     }
 
-    /// Look every usable row up; `hit` hears each entry found.
-    pub(crate) fn find(&self, wanted: &Wanted, hit: &mut dyn FnMut(u32, Stamp)) {
+    /// Look every usable row up; `hit` hears each entry found, with rows counted from `first_row`.
+    pub(crate) fn find(&self, wanted: &Wanted, first_row: u32, hit: &mut dyn FnMut(u32, Stamp)) {
         if self.entries.is_empty() {
             return;
         }
@@ -204,7 +204,7 @@ impl Tail {
                 Form::Absent | Form::TooLong => continue,
             };
             for at in self.chain(*key, text) {
-                hit(row as u32, self.stamp(&self.entries[at as usize]));
+                hit(first_row + row as u32, self.stamp(&self.entries[at as usize]));
             }
         }
     }

@@ -460,33 +460,30 @@ impl History {
         Ok(figures)
     }
 
-    /// Pin the present state: whoever opens the history with `snapshot=` and the text that this answers sees this state, in any
-    /// process, until `unpin`.
+    /// Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text that this answers sees this
+    /// state, in any process, until `unpin`. Forgotten pins are let go after a week.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name; every trigger, if absent.
+    ///     trigger: the trigger, or its name. The snapshot speaks of no other.
     ///
     /// Raises:
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     ReadOnlyError: the history was opened for reading.
-    #[pyo3(signature = (trigger = None))]
-    fn pin(&self, py: Python<'_>, trigger: Option<TriggerOrName<'_>>) -> Outcome<String> {
+    fn pin(&self, py: Python<'_>, trigger: TriggerOrName<'_>) -> Outcome<String> {
         let history = self.handle.get()?;
-        let name = trigger.as_ref().map(TriggerOrName::name);
-        let now_us = clock::now_us(None)?;
-        Ok(py.detach(|| match name {
-            Some(name) => history.pin(name, now_us),
-            None => history.pin_all(now_us),
-        })?)
+        let name = trigger.name();
+        Ok(py.detach(|| history.pin(name))?)
     }
 
     /// Let a pinned state go, so that a purge can remove its files. Again changes nothing.
     ///
     /// Args:
+    ///     trigger: the trigger, or its name.
     ///     snapshot: what `pin` answered.
-    fn unpin(&self, py: Python<'_>, snapshot: &str) -> Outcome<()> {
+    fn unpin(&self, py: Python<'_>, trigger: TriggerOrName<'_>, snapshot: &str) -> Outcome<()> {
         let history = self.handle.get()?;
-        Ok(py.detach(|| history.unpin(snapshot))?)
+        let name = trigger.name();
+        Ok(py.detach(|| history.unpin(name, snapshot))?)
     }
 
     /// Close it; again changes nothing. What is under way in other threads comes to its end.

@@ -28,9 +28,9 @@ fn expected(ids: &[Option<String>]) -> Vec<Copy> {
     copies
 }
 
-fn found(codec: &Codec, ids: &[Option<String>], threads: usize) -> Vec<Copy> {
+fn found(codec: &Codec, ids: &[Option<String>]) -> Vec<Copy> {
     let (keys, forms) = identified(codec, ids);
-    copies(&keys, &forms, &|a, b| ids[a as usize] == ids[b as usize], threads)
+    copies(&keys, &forms, &|a, b| ids[a as usize] == ids[b as usize])
 }
 
 fn uuid(number: u32) -> String {
@@ -49,30 +49,28 @@ fn id() -> impl Strategy<Value = Option<String>> {
 proptest! {
     #[test]
     fn copies_are_the_rows_whose_id_stands_above(ids in prop::collection::vec(id(), 0..700)) {
-        prop_assert_eq!(found(&Codec::new(&[1; 32]), &ids, 1), expected(&ids));
+        prop_assert_eq!(found(&Codec::new(&[1; 32]), &ids), expected(&ids));
     }
 
     #[test]
     fn texts_that_share_a_key_are_no_copies(ids in prop::collection::vec(id(), 0..300)) {
-        prop_assert_eq!(found(&Codec::colliding_for_tests(&[1; 32]), &ids, 1), expected(&ids));
+        prop_assert_eq!(found(&Codec::colliding_for_tests(&[1; 32]), &ids), expected(&ids));
     }
 }
 
 #[test]
-fn any_number_of_threads_finds_the_same_copies() {
+fn copies_are_found_in_a_large_batch() {
     let ids: Vec<_> = (0..300_000_u32).map(|row| Some(uuid(if row % 37 == 0 { row / 2 } else { row }))).collect();
     let want = expected(&ids);
     assert!(want.len() > 3_000);
-    for threads in [0, 1, 2, 3, 100] {
-        assert_eq!(found(&Codec::new(&[1; 32]), &ids, threads), want, "{threads} threads");
-    }
+    assert_eq!(found(&Codec::new(&[1; 32]), &ids), want);
 }
 
 #[test]
 fn a_batch_of_one_repeated_id_is_one_document_and_its_copies() {
     let ids = vec![Some(uuid(7)); 1000];
     let want: Vec<_> = (1..1000).map(|row| Copy { row, first: 0 }).collect();
-    assert_eq!(found(&Codec::new(&[1; 32]), &ids, 1), want);
+    assert_eq!(found(&Codec::new(&[1; 32]), &ids), want);
 }
 
 #[test]
@@ -80,17 +78,17 @@ fn a_uuid_and_a_text_of_one_key_are_not_copies() {
     let keys = [Key { hi: 1, lo: 2 }; 4];
     let forms = [Form::Uuid, Form::Text, Form::Uuid, Form::Text];
     let want = [Copy { row: 2, first: 0 }, Copy { row: 3, first: 1 }];
-    assert_eq!(copies(&keys, &forms, &|_, _| true, 1), want);
+    assert_eq!(copies(&keys, &forms, &|_, _| true), want);
 }
 
 #[test]
 fn rows_without_a_usable_key_are_not_copies() {
     let keys = [Key::default(); 4];
     let forms = [Form::Absent, Form::TooLong, Form::Absent, Form::TooLong];
-    assert_eq!(copies(&keys, &forms, &|_, _| true, 1), []);
+    assert_eq!(copies(&keys, &forms, &|_, _| true), []);
 }
 
 #[test]
 fn an_empty_batch_has_no_copies() {
-    assert_eq!(copies(&[], &[], &|_, _| true, 4), []);
+    assert_eq!(copies(&[], &[], &|_, _| true), []);
 }

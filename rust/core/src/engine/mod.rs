@@ -5,6 +5,8 @@ mod begin;
 mod claim;
 mod classify;
 mod inspect;
+mod load;
+mod look;
 mod pin;
 mod resolver;
 
@@ -12,6 +14,7 @@ pub use begin::{Begun, OnReplay, Replay};
 pub use claim::Claim;
 pub use classify::Verdicts;
 pub use inspect::{Entries, EntryBatch, EntryStatus, SpaceStatistics};
+pub use load::Load;
 pub use resolver::{Ask, Asked, Reply, Resolver};
 
 /// What one call brings along.

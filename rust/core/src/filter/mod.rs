@@ -5,6 +5,10 @@
 
 mod probe;
 mod simd;
+#[cfg(target_arch = "x86_64")]
+mod simd_avx2;
+#[cfg(target_arch = "aarch64")]
+mod simd_neon;
 
 pub use probe::{Pages, probe, probe_selected};
 

@@ -6,6 +6,10 @@
 mod codec;
 mod identify;
 mod simd;
+#[cfg(target_arch = "x86_64")]
+mod simd_avx2;
+#[cfg(target_arch = "aarch64")]
+mod simd_neon;
 mod text;
 mod uuid;
 

@@ -20,7 +20,6 @@ pub use inspect::SpaceStatistics;
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
 pub use maintain::{Maintained, Progress, Purged};
-pub(crate) use pin::EMPTY as EMPTY_PIN;
 use sync::GroupSync;
 use turn::Turn;
 use view::{Environment, View};
@@ -28,7 +27,6 @@ use view::{Environment, View};
 use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
 use crate::manifest::TransactionEntry;
 use crate::rules::Trigger;
-use crate::segment::Wanted;
 use crate::{Error, Result};
 
 /// More entries than this in the log, and they are put into a segment.
@@ -127,13 +125,13 @@ impl KeySpace {
         change(&mut self.view.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Look a batch up. An answer that rests on frames of the log is given only once they are durable.
-    pub(crate) fn lookup(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
-        let (found, log, position) = self.read(|view| match view {
-            None => Ok((LookedUp::none(wanted.keys.len()), None, 0)),
-            Some(view) => Ok((view.lookup(wanted, expired)?, Some(view.log.clone()), view.tail.position)),
+    /// Look something up in the present state. An answer that rests on frames of the log is given only once they are durable.
+    pub(crate) fn look(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
+        let (found, log) = self.read(|view| {
+            let log = view.map(|view| (view.log.clone(), view.tail.position));
+            Ok((look(view)?, log))
         })?;
-        if let Some(log) = log.filter(|_| found.rests_on_log) {
+        if let Some((log, position)) = log.filter(|_| found.rests_on_log) {
             self.reach(&log, position)?;
         }
         Ok(found)
@@ -207,11 +205,8 @@ impl KeySpace {
     }
 
     /// In our turn: look up without a refresh, as nobody else can write now.
-    pub(crate) fn lookup_in_turn(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
-        match self.present().as_ref() {
-            None => Ok(LookedUp::none(wanted.keys.len())),
-            Some(view) => view.lookup(wanted, expired),
-        }
+    pub(crate) fn look_in_turn(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
+        look(self.present().as_ref())
     }
 
     /// In our turn: append `processing` for a batch; answers the new claim and its keys.
@@ -262,7 +257,7 @@ impl KeySpace {
 
 impl LookedUp {
     /// What an empty history knows.
-    fn none(rows: usize) -> Self {
+    pub(crate) fn none(rows: usize) -> Self {
         Self { states: vec![crate::rules::HistoryState::Absent; rows], ..Self::default() }
     }
 }

@@ -10,14 +10,14 @@ use crate::{Error, Result};
 
 const PREFIX: &str = "pin-";
 /// What a key space that does not exist yet is pinned as.
-pub(crate) const EMPTY: &str = "empty";
+const EMPTY: &str = "empty";
 /// Pins older than this were left behind by processes that died.
 const MOST_AGE_US: i64 = 7 * 24 * 3600 * 1_000_000;
 
 impl KeySpace {
     /// Pin the present state: the log is sealed first, so that only immutable files are read, and the files of this state
     /// stay until [`KeySpace::unpin`]. Answers the pin's name.
-    pub(crate) fn pin(&self, now_us: i64) -> Result<String> {
+    pub(crate) fn pin(&self) -> Result<String> {
         if !self.exists()? {
             return Ok(EMPTY.into());
         }
@@ -27,7 +27,8 @@ impl KeySpace {
                 space.seal(i64::MIN)?;
             }
             let number = space.present().as_ref().map_or(0, |view| view.manifest.number);
-            let name = format!("{PREFIX}{now_us:020}-{:x}-{number}", std::process::id());
+            // Made in our turn, so the clock alone sets pins of one state apart.
+            let name = format!("{PREFIX}{:020}-{:x}-{number}", crate::time::now_us(), std::process::id());
             let (from, to) = (super::view::manifest_path(&space.directory, number), space.directory.join(&name));
             match space.env.system.link(&from, &to) {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}

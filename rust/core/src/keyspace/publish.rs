@@ -70,6 +70,27 @@ impl KeySpace {
         self.publish(&manifest)
     }
 
+    /// In our turn: publish entries as segments of their own. Those that have not ended get a claim number now.
+    pub(crate) fn add(&self, runs: Vec<Run>) -> Result<()> {
+        let Some(mut manifest) = self.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+        // Above the log's numbers too: sequence numbers of the log go on from what its frames say.
+        let claim = self.present().as_ref().map_or(0, |view| view.tail.next_sequence);
+        manifest.next_sequence = manifest.next_sequence.max(claim + 1);
+        for mut run in runs {
+            run.stamps.number_open_claims(claim);
+            writer::settle(&mut run);
+            for part in split(&mut run) {
+                manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
+            }
+        }
+        self.publish(&manifest)
+    }
+
+    /// In our turn: the width of this key space's time partitions.
+    pub(crate) fn partition_us(&self) -> i64 {
+        self.present().as_ref().map_or(i64::MAX, |view| view.manifest.partition_us)
+    }
+
     /// Write a settled run under the next file number; its bytes are durable, its name not yet.
     pub(super) fn write_segment(&self, next_file: &mut u64, run: &Run) -> Result<SegmentEntry> {
         let id = *next_file;
@@ -87,9 +108,12 @@ impl KeySpace {
         if !publish(&*self.env.system, &path, &manifest.encode())? {
             return Err(Error::Fenced { path });
         }
-        self.change(|slot| {
-            *slot = View::load(&self.env, &self.directory, slot.as_ref())?;
-            Ok(())
+        self.change(|slot| match slot {
+            Some(view) => view.advance(&self.env),
+            None => {
+                *slot = View::load(&self.env, &self.directory, None)?;
+                Ok(())
+            }
         })?;
         self.sync.learn(manifest.log.id, manifest.log.proven);
         self.take_away(manifest)

@@ -32,7 +32,7 @@ impl GroupSync {
     pub(crate) fn learn(&self, log: u64, durable: u64) {
         let mut state = self.lock();
         if log > state.log {
-            (state.log, state.durable) = (log, 0);
+            (state.log, state.durable, state.wanted) = (log, 0, 0);
             self.changed.notify_all();
         }
         if log == state.log {
@@ -58,7 +58,12 @@ impl GroupSync {
     /// Return once the log is durable up to `end`. One of the waiting threads syncs for all; answers how far, if it was us.
     pub(crate) fn reach(&self, log: &Log, end: u64) -> Result<Option<u64>> {
         let mut state = self.lock();
-        state.wanted = if state.log == log.id { state.wanted.max(end) } else { end };
+        if log.id > state.log {
+            (state.log, state.durable, state.wanted) = (log.id, 0, 0);
+        }
+        if log.id == state.log {
+            state.wanted = state.wanted.max(end);
+        }
         loop {
             if state.log > log.id || (state.log == log.id && state.durable >= end) {
                 return Ok(None);
@@ -72,7 +77,8 @@ impl GroupSync {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.at_work = true;
-        let target = state.wanted.max(end);
+        // Not a later log's: then this one is history, and the loop above has returned.
+        let target = state.wanted;
         drop(state);
         let synced = log.file.sync().map_err(Error::io("sync", &log.path));
         let mut state = self.lock();
@@ -81,9 +87,6 @@ impl GroupSync {
         if let Err(error) = synced {
             state.failed.get_or_insert_with(|| error.to_string());
             return Err(error);
-        }
-        if state.log < log.id {
-            (state.log, state.durable) = (log.id, 0);
         }
         if state.log == log.id {
             state.durable = state.durable.max(target);

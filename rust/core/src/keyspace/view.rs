@@ -49,7 +49,8 @@ impl Environment {
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
     pub(crate) rollup: Arc<Rollup>,
-    pub(crate) segments: Vec<Arc<Segment>>,
+    /// By their number in the filter's index; none for those that are gone.
+    pub(crate) segments: Vec<Option<Arc<Segment>>>,
 }
 
 /// A consistent state of a key space.
@@ -88,6 +89,15 @@ pub(crate) fn manifest_path(directory: &Path, number: u64) -> PathBuf {
 impl View {
     /// The newest state in `directory`; none if nothing was published there yet.
     pub(crate) fn load(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
+        let mut view = Self::load_files(env, directory, known)?;
+        if let Some(view) = &mut view {
+            view.read_log(env)?;
+        }
+        Ok(view)
+    }
+
+    /// All but the frames of the log.
+    fn load_files(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
         let mut failure = None;
         for _ in 0..TRIES {
             let Some(number) = newest(env, directory)? else { return Ok(None) };
@@ -114,7 +124,6 @@ impl View {
         }
         let mut view = Self::of(env, directory, Manifest::file_name(number), manifest, known)?;
         view.open_files(env, known)?;
-        view.read_log(env)?;
         Ok(view)
     }
 
@@ -174,8 +183,15 @@ impl View {
             if rollup.sum() != entry.sum {
                 return Err(Error::corrupt(&path, 0, "this is not the filter that the manifest names"));
             }
-            let is_covered = |segment: &&Arc<Segment>| entry.segments.contains(&segment.header().id);
-            let segments = self.segments.iter().filter(is_covered).cloned().collect();
+            if rollup.slots() != entry.segments.len() {
+                return Err(Error::corrupt(
+                    &path,
+                    0,
+                    "this filter covers another number of segments than the manifest says",
+                ));
+            }
+            let of_id = |id: &u64| self.segments.iter().find(|segment| segment.header().id == *id).cloned();
+            let segments = entry.segments.iter().map(of_id).collect();
             self.covered.push(Covered { rollup, segments });
         }
         let uncovered = self.manifest.uncovered();
@@ -203,11 +219,17 @@ impl View {
             return self.read_log(env);
         }
         let directory = self.directory.clone();
-        match Self::load(env, &directory, Some(self))? {
-            Some(newer) => *self = newer,
-            None => return Err(env.missing(&directory)),
+        let Some(mut newer) = Self::load_files(env, &directory, Some(self))? else {
+            return Err(env.missing(&directory));
+        };
+        if newer.log.id == self.log.id {
+            // The same log: what was read of it stays true.
+            let next_sequence = newer.tail.next_sequence;
+            newer.tail = std::mem::take(&mut self.tail);
+            newer.tail.next_sequence = newer.tail.next_sequence.max(next_sequence);
         }
-        Ok(())
+        *self = newer;
+        self.read_log(env)
     }
 
     /// Apply the frames that were appended since.

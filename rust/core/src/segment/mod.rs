@@ -16,7 +16,11 @@ use crate::filter;
 use crate::io::FileSystem;
 use crate::key::{Form, Key};
 use crate::pages::{PAGE, Pages, header_sum};
+use crate::prefetch;
 use crate::{Error, Result};
+
+/// Rows whose lines are fetched together.
+const GROUP: usize = 32;
 
 /// An open segment.
 #[derive(Debug)]
@@ -60,41 +64,32 @@ impl filter::Pages for FilterPages<'_> {
     }
 }
 
-/// Ask a filter about `rows`, or about all rows; those it may contain go to `survivors`.
+/// Ask a filter about all rows; those it may contain go to `survivors`, counted from `first_row`.
 pub(crate) fn probe(
     pages: &Pages,
     offset: u64,
     length: u64,
     wanted: &Wanted,
-    rows: Option<&[u32]>,
+    first_row: u32,
     survivors: &mut Vec<u32>,
 ) -> Result<()> {
     let access = FilterPages { pages, first: offset / PAGE as u64 };
     if let Some(content) = pages.mapped() {
         let data = &content[offset as usize..(offset + length) as usize];
-        return match rows {
-            None => filter::probe(data, wanted.keys, wanted.forms, 0, &access, survivors),
-            Some(rows) => filter::probe_selected(data, wanted.keys, rows, &access, survivors),
-        };
+        return filter::probe(data, wanted.keys, wanted.forms, first_row, &access, survivors);
     }
     // Without a mapping: one small read a key.
     let mut scratch = Vec::new();
     let blocks = length / filter::BLOCK_BYTES as u64;
-    let mut ask = |row: u32| -> Result<()> {
-        let key = wanted.keys[row as usize];
-        let at = offset + filter::block_of(key, blocks) * filter::BLOCK_BYTES as u64;
+    let usable = wanted.keys.iter().enumerate().filter(|(row, _)| wanted.forms[*row].is_usable());
+    for (row, key) in usable {
+        let at = offset + filter::block_of(*key, blocks) * filter::BLOCK_BYTES as u64;
         let block = pages.bytes(at, filter::BLOCK_BYTES, &mut scratch)?;
-        if block.first_chunk().is_some_and(|block| filter::contains_block(block, key)) {
-            survivors.push(row);
+        if block.first_chunk().is_some_and(|block| filter::contains_block(block, *key)) {
+            survivors.push(first_row + row as u32);
         }
-        Ok(())
-    };
-    match rows {
-        Some(rows) => rows.iter().try_for_each(|row| ask(*row)),
-        None => (0..wanted.keys.len() as u32)
-            .filter(|row| matches!(wanted.forms[*row as usize], Form::Uuid | Form::Text))
-            .try_for_each(ask),
     }
+    Ok(())
 }
 
 impl Segment {
@@ -140,23 +135,52 @@ impl Segment {
         self.pages.count()
     }
 
-    /// Those of `rows` (or of all) that this segment's filter does not rule out.
-    pub(crate) fn may_contain(&self, wanted: &Wanted, rows: Option<&[u32]>, survivors: &mut Vec<u32>) -> Result<()> {
-        probe(&self.pages, self.filter.offset, self.filter.length, wanted, rows, survivors)
+    /// The rows that this segment's filter does not rule out, counted from `first_row`.
+    pub(crate) fn may_contain(&self, wanted: &Wanted, first_row: u32, survivors: &mut Vec<u32>) -> Result<()> {
+        probe(&self.pages, self.filter.offset, self.filter.length, wanted, first_row, survivors)
     }
 
-    /// Look `rows` up exactly; `hit` hears each entry found.
+    /// Look `rows` up exactly; `hit` hears each entry found. The lines of a group of rows are fetched before the first is read.
     pub(crate) fn find(&self, wanted: &Wanted, rows: &[u32], hit: &mut dyn FnMut(u32, Stamp)) -> Result<()> {
         let mut scratch = Vec::new();
-        for row in rows {
-            let key = wanted.keys[*row as usize];
-            match wanted.forms[*row as usize] {
-                Form::Uuid => self.find_uuid(key, &mut scratch, &mut |stamp| hit(*row, stamp))?,
-                Form::Text => self.find_text(key, (wanted.text)(*row), &mut scratch, &mut |stamp| hit(*row, stamp))?,
-                Form::Absent | Form::TooLong => {}
+        for group in rows.chunks(GROUP) {
+            self.fetch(wanted, group);
+            for row in group {
+                let key = wanted.keys[*row as usize];
+                match wanted.forms[*row as usize] {
+                    Form::Uuid => self.find_uuid(key, &mut scratch, &mut |stamp| hit(*row, stamp))?,
+                    Form::Text => {
+                        self.find_text(key, (wanted.text)(*row), &mut scratch, &mut |stamp| hit(*row, stamp))?;
+                    }
+                    Form::Absent | Form::TooLong => {}
+                }
             }
         }
         Ok(())
+    }
+
+    /// Fetch the lines that looking up these rows will read: of the directory, then of the keys and their stamps.
+    fn fetch(&self, wanted: &Wanted, rows: &[u32]) {
+        let Some(content) = self.pages.mapped() else { return };
+        let parts = |row: u32| match wanted.forms[row as usize] {
+            Form::Text => ([Part::TextKeys, Part::TextDirectory, Part::TextStamps], self.header.text_directory_bits),
+            _ => ([Part::UuidKeys, Part::UuidDirectory, Part::UuidStamps], self.header.uuid_directory_bits),
+        };
+        let place = |part: Part, at: usize| self.header.section(part).offset as usize + at;
+        let entry = |row: u32| place(parts(row).0[1], bucket_of(wanted.keys[row as usize].hi, parts(row).1) * 4);
+        for row in rows {
+            prefetch::line(content, entry(*row));
+        }
+        for row in rows {
+            let ([keys, _, stamps], bits) = parts(*row);
+            // Only a hint: what is read here is checked when it is used.
+            let Some(pair) = content.get(entry(*row)..).and_then(<[u8]>::first_chunk::<8>) else { continue };
+            let start = u32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]) as usize;
+            let end = u32::from_le_bytes([pair[4], pair[5], pair[6], pair[7]]) as usize;
+            let guess = start + guess_within(wanted.keys[*row as usize], bits, end.saturating_sub(start));
+            prefetch::line(content, place(keys, guess.saturating_mul(key_bytes(bits))));
+            prefetch::line(content, place(stamps, guess.saturating_mul(usize::from(self.header.stamp_bits)) / 8));
+        }
     }
 
     fn find_uuid(&self, key: Key, scratch: &mut Vec<u8>, hit: &mut dyn FnMut(Stamp)) -> Result<()> {
@@ -247,17 +271,21 @@ impl Segment {
     }
 }
 
-/// The range of entries equal to `key` in a bucket's sorted keys. Keys are uniform, so a first guess by proportion
-/// lands within a cache line or two; the search from there is exact whatever the keys are.
+/// Where a key stands among the `count` keys of its bucket, by proportion: keys are uniform.
+#[inline]
+fn guess_within(key: Key, bits: u8, count: usize) -> usize {
+    let within = key.hi.checked_shl(u32::from(bits)).unwrap_or(0);
+    ((u128::from(within) * count as u128) >> 64) as usize
+}
+
+/// The range of entries equal to `key` in a bucket's sorted keys. The first guess lands within a cache line or two; the
+/// search from there is exact whatever the keys are.
 fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
     let width = key_bytes(bits);
-    let wanted = ordered_bytes(key);
-    let wanted = &wanted[16 - width..];
     let count = keys.len() / width;
-    let at = |index: usize| &keys[index * width..(index + 1) * width];
-    let within = key.hi.checked_shl(u32::from(bits)).unwrap_or(0);
-    let guess = ((u128::from(within) * count as u128) >> 64) as usize;
-    let mut from = guess.min(count);
+    let wanted = ends(&ordered_bytes(key)[16 - width..]);
+    let at = |index: usize| ends(&keys[index * width..(index + 1) * width]);
+    let mut from = guess_within(key, bits, count).min(count);
     while from > 0 && at(from - 1) >= wanted {
         from -= 1;
     }
@@ -269,4 +297,13 @@ fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
         to += 1;
     }
     (from, to)
+}
+
+/// The first and the last eight bytes of a stored key, which are 12 to 16 bytes: together they are the whole of it, and in
+/// its order, as the bytes that both hold are equal whenever the first ones are.
+#[inline]
+fn ends(key: &[u8]) -> (u64, u64) {
+    let first = key.first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
+    let last = key.last_chunk().map_or(0, |last| u64::from_be_bytes(*last));
+    (first, last)
 }

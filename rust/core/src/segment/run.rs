@@ -95,6 +95,13 @@ impl Stamps {
         self.list[number as usize]
     }
 
+    /// Give all open stamps this claim.
+    pub(crate) fn number_open_claims(&mut self, claim: u64) {
+        self.list.iter_mut().filter(|stamp| stamp.mark == Mark::Open).for_each(|stamp| stamp.claim = claim);
+        self.numbers.clear();
+        self.last = None;
+    }
+
     /// Put other stamps in place of the present ones; `numbers[old]` is the new number.
     pub(crate) fn replace(&mut self, list: Vec<Stamp>) {
         self.numbers.clear();

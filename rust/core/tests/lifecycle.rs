@@ -1,0 +1,235 @@
+//! The life of an entry in the store, from `processing` to the purge.
+
+mod common;
+
+use common::{DAY, Ids, START, begin, open, rules, trigger, uuid, uuids};
+use dochistory_core::Transaction;
+use dochistory_core::engine::{Call, EntryStatus, OnReplay, Replay};
+use dochistory_core::history::History;
+
+#[test]
+fn a_document_is_new_then_in_doubt_then_a_duplicate() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let ids = ["a6e1f5d0-1111-4222-8333-444455556666", "urn:order:17", "A6E1F5D0-1111-4222-8333-444455556666"];
+    assert_eq!(rules(&history, &trigger(), &ids, START), ["R8"; 3]);
+    let begun = begin(&history, &trigger(), &ids, START);
+    assert_eq!(rules(&history, &trigger(), &ids, START), ["R11"; 3]);
+    begun.claim.as_ref().unwrap().complete(Some(&[1])).unwrap();
+    assert_eq!(rules(&history, &trigger(), &ids, START), ["R11", "R9", "R11"]);
+    begun.claim.as_ref().unwrap().release(Some(&[2])).unwrap();
+    assert_eq!(rules(&history, &trigger(), &ids, START), ["R11", "R9", "R8"]);
+    begun.claim.unwrap().complete(None).unwrap();
+    assert_eq!(rules(&history, &trigger(), &ids, START), ["R9", "R9", "R8"]);
+}
+
+#[test]
+fn another_handle_sees_what_was_written_at_once_and_after_reopening() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("h");
+    let (writer, reader) = (open(&path), open(&path));
+    assert_eq!(rules(&reader, &trigger(), &["x"], START), ["R8"]);
+    let claim = begin(&writer, &trigger(), &["x", "y"], START).claim.unwrap();
+    assert_eq!(rules(&reader, &trigger(), &["x", "y", "z"], START), ["R11", "R11", "R8"]);
+    claim.complete(None).unwrap();
+    assert_eq!(rules(&reader, &trigger(), &["x", "y", "z"], START), ["R9", "R9", "R8"]);
+    drop((writer, reader, claim));
+    assert_eq!(rules(&open(&path), &trigger(), &["x", "y", "z"], START), ["R9", "R9", "R8"]);
+}
+
+#[test]
+fn sealing_merging_and_rolling_up_change_no_verdict() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let (trigger, ids) = (trigger(), uuids(0..5_000));
+    let texts: Vec<String> = (0..500).map(|number| format!("urn:text:{number}")).collect();
+    for day in 0..10 {
+        let now = START + day * DAY;
+        let part = &ids[day as usize * 400..(day as usize + 1) * 400];
+        let first = begin(&history, &trigger, part, now).claim.unwrap();
+        first.complete(Some(&(0..100).collect::<Vec<_>>())).unwrap();
+        first.release(Some(&(100..200).collect::<Vec<_>>())).unwrap();
+        begin(&history, &trigger, &texts[day as usize * 50..(day as usize + 1) * 50], now + 1)
+            .claim
+            .unwrap()
+            .complete(None)
+            .unwrap();
+        // A pin seals the log, so that every day has segments of its own.
+        let snapshot = history.pin("orders").unwrap();
+        history.unpin("orders", &snapshot).unwrap();
+        // Ends after its entries were sealed.
+        first.complete(Some(&(200..300).collect::<Vec<_>>())).unwrap();
+    }
+    let now = START + 10 * DAY;
+    let before = (rules(&history, &trigger, &ids, now), rules(&history, &trigger, &texts, now));
+    for (row, rule) in before.0.iter().enumerate() {
+        let expected = match (row < 4_000, row % 400) {
+            (false, _) | (_, 100..200) => "R8",
+            (_, 0..100 | 200..300) => "R9",
+            _ => "R11",
+        };
+        assert_eq!(*rule, expected, "row {row}");
+    }
+    assert!(before.1.iter().all(|rule| *rule == "R9"));
+    let done = history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    assert!(done.merged.0 > done.merged.1 && done.rolled_up > 0, "{done:?}");
+    let after = (rules(&history, &trigger, &ids, now), rules(&history, &trigger, &texts, now));
+    assert_eq!(before, after);
+    let figures = history.statistics("orders").unwrap();
+    assert_eq!((figures.segments_uncovered, figures.filters), (0, 1));
+    history.verify("orders", &mut |_, _| Ok(())).unwrap();
+}
+
+#[test]
+fn a_claim_that_ends_after_its_entries_were_sealed_ends_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("h");
+    let history = open(&path);
+    let (trigger, ids) = (trigger(), uuids(0..100));
+    let completed = begin(&history, &trigger, &ids[..50], START).claim.unwrap();
+    let released = begin(&history, &trigger, &ids[50..], START).claim.unwrap();
+    let seal = |history: &History| {
+        let snapshot = history.pin("orders").unwrap();
+        history.unpin("orders", &snapshot).unwrap();
+    };
+    seal(&history);
+    completed.complete(None).unwrap();
+    released.release(None).unwrap();
+    let expected = [["R9"; 50], ["R8"; 50]].concat();
+    assert_eq!(rules(&history, &trigger, &ids, START), expected);
+    seal(&history);
+    assert_eq!(rules(&history, &trigger, &ids, START), expected);
+    assert_eq!(rules(&open(&path), &trigger, &ids, START), expected);
+    history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    assert_eq!(rules(&history, &trigger, &ids, START), expected);
+}
+
+#[test]
+fn a_purge_drops_what_is_expired_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let trigger = trigger();
+    let at = |day: i64| START + day * DAY;
+    for day in 0..40 {
+        begin(&history, &trigger, &[uuid(day as u64)], at(day)).claim.unwrap().complete(None).unwrap();
+    }
+    let ids = uuids(0..40);
+    let planned = history.purge(&trigger, at(40), true).unwrap();
+    assert_eq!(rules(&history, &trigger, &ids, at(40)), ["R9"; 40]);
+    let purged = history.purge(&trigger, at(40), false).unwrap();
+    assert_eq!(planned, purged);
+    // An entry is expired when now >= start + time to live: days 0 to 10.
+    assert_eq!(purged.entries, 11);
+    assert_eq!(rules(&history, &trigger, &ids, at(40)), [vec!["R8"; 11], vec!["R9"; 29]].concat());
+    assert_eq!(history.purge(&trigger, at(40), false).unwrap().entries, 0);
+}
+
+#[test]
+fn a_completion_after_the_purge_stays_visible_until_the_next_purge() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let trigger = trigger();
+    let claim = begin(&history, &trigger, &["slow"], START).claim.unwrap();
+    history.purge(&trigger, START + 31 * DAY, false).unwrap();
+    assert_eq!(rules(&history, &trigger, &["slow"], START + 31 * DAY), ["R8"]);
+    claim.complete(None).unwrap();
+    assert_eq!(rules(&history, &trigger, &["slow"], START + 31 * DAY), ["R9"]);
+    history.purge(&trigger, START + 31 * DAY, false).unwrap();
+    assert_eq!(rules(&history, &trigger, &["slow"], START + 31 * DAY), ["R8"]);
+}
+
+#[test]
+fn a_pinned_snapshot_gives_the_same_verdicts_whatever_comes_after() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("h");
+    let history = open(&path);
+    let trigger = trigger();
+    begin(&history, &trigger, &["a"], START).claim.unwrap().complete(None).unwrap();
+    let snapshot = history.pin("orders").unwrap();
+    let options = dochistory_core::history::OpenOptions { snapshot: Some(snapshot.clone()), ..Default::default() };
+    let pinned = History::open(&path, &options).unwrap();
+    begin(&history, &trigger, &["b"], START + 1).claim.unwrap().complete(None).unwrap();
+    for day in 1..20 {
+        begin(&history, &trigger, &[uuid(day)], START + day as i64 * DAY).claim.unwrap().complete(None).unwrap();
+        let other = history.pin("orders").unwrap();
+        history.unpin("orders", &other).unwrap();
+    }
+    history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    history.purge(&trigger, START + 35 * DAY, false).unwrap();
+    assert_eq!(rules(&pinned, &trigger, &["a", "b"], START), ["R9", "R8"]);
+    let late = History::open(&path, &options).unwrap();
+    assert_eq!(rules(&late, &trigger, &["a", "b"], START), ["R9", "R8"]);
+    assert_eq!(rules(&history, &trigger, &["a", "b"], START), ["R8", "R8"]);
+    history.unpin("orders", &snapshot).unwrap();
+    assert!(
+        History::open(&path, &options)
+            .unwrap()
+            .classify(&trigger, &Ids::new(&["a"]).documents(), &mut Call::at(START))
+            .is_err()
+    );
+}
+
+#[test]
+fn entries_lists_each_key_once_for_what_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let (trigger, ids) = (trigger(), uuids(0..300));
+    let claim = begin(&history, &trigger, &ids[..200], START).claim.unwrap();
+    begin(&history, &trigger, &["urn:1", "urn:2"], START + 5).claim.unwrap().complete(Some(&[1])).unwrap();
+    let snapshot = history.pin("orders").unwrap();
+    history.unpin("orders", &snapshot).unwrap();
+    claim.complete(Some(&(0..50).collect::<Vec<_>>())).unwrap();
+    claim.release(Some(&(50..60).collect::<Vec<_>>())).unwrap();
+    let list = |status| {
+        let mut entries = history.entries("orders", status).unwrap();
+        let mut keys = Vec::new();
+        while let Some(batch) = entries.next_batch().unwrap() {
+            keys.extend(batch.keys.into_iter().zip(batch.started_at));
+        }
+        keys.sort();
+        keys
+    };
+    let expected = |rows: &[String], time: i64| rows.iter().map(|id| (id.clone(), time)).collect::<Vec<_>>();
+    let mut completed = expected(&ids[..50], START);
+    completed.push(("urn:2".into(), START + 5));
+    completed.sort();
+    assert_eq!(list(Some(EntryStatus::Completed)), completed);
+    let mut processing = expected(&ids[60..200], START);
+    processing.push(("urn:1".into(), START + 5));
+    processing.sort();
+    assert_eq!(list(Some(EntryStatus::Processing)), processing);
+    assert_eq!(list(None).len(), completed.len() + processing.len());
+}
+
+#[test]
+fn a_replayed_batch_is_known_for_what_became_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let trigger = trigger();
+    let batch = |number: i64| Transaction { application: "stream".into(), batch: number };
+    let ids = Ids::new(&["a", "b"]);
+    let start = |number: i64, replay: OnReplay| {
+        history.begin(&trigger, &ids.documents(), &mut Call::at(START + number), Some(&batch(number)), replay)
+    };
+    let rule = |begun: &dochistory_core::engine::Begun| {
+        begun.verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect::<Vec<_>>()
+    };
+    let first = start(1, OnReplay::ByRules).unwrap();
+    assert_eq!((rule(&first), first.replay), (vec!["R8", "R8"], Some(Replay::First)));
+    let doubtful = start(1, OnReplay::ByRules).unwrap();
+    assert_eq!((rule(&doubtful), doubtful.replay), (vec!["R11", "R11"], Some(Replay::Unfinished)));
+    assert!(doubtful.claim.is_none());
+    let again = start(1, OnReplay::Rerun).unwrap();
+    assert_eq!(rule(&again), ["R8", "R8"]);
+    again.claim.unwrap().complete(None).unwrap();
+    let ended = start(1, OnReplay::Rerun).unwrap();
+    assert_eq!((rule(&ended), ended.replay), (vec!["R9", "R9"], Some(Replay::Finished)));
+    history.purge(&trigger, START + 40 * DAY, false).unwrap();
+    assert_eq!(
+        rule(&start(1, OnReplay::ByRules).unwrap()),
+        ["R9", "R9"],
+        "a purge does not make a committed batch run again"
+    );
+    assert!(start(0, OnReplay::ByRules).unwrap_err().to_string().contains("new checkpoint"));
+    assert_eq!(rule(&start(2, OnReplay::ByRules).unwrap()), ["R8", "R8"]);
+}
