@@ -201,10 +201,22 @@ impl KeySpace {
         self.refresh()?;
         let torn = self.present().as_ref().map(|view| view.torn > 0);
         match torn {
-            None => self.found(settings),
-            Some(true) => self.seal(i64::MIN),
-            Some(false) => Ok(()),
+            None => return self.found(settings),
+            Some(true) => self.seal(i64::MIN)?,
+            Some(false) => {}
         }
+        self.remember(settings)
+    }
+
+    /// In our turn: a purge that is not told a time to live goes by the one last used.
+    fn remember(&self, settings: SpaceSettings) -> Result<()> {
+        let known = self.present().as_ref().map(|view| view.manifest.time_to_live_us);
+        if settings.time_to_live_us <= 0 || known == Some(settings.time_to_live_us) {
+            return Ok(());
+        }
+        let Some(mut manifest) = self.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+        manifest.time_to_live_us = settings.time_to_live_us;
+        self.publish(&manifest)
     }
 
     /// In our turn: look up without a refresh, as nobody else can write now.
