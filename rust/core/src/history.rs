@@ -178,9 +178,7 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     let triggers = path.join(TRIGGERS);
     system.create_directory(&triggers).map_err(Error::io("create", &triggers))?;
     let mut random = [0; 48];
-    let source =
-        |error: getrandom::Error| Error::io("read randomness for", path)(std::io::Error::other(error.to_string()));
-    getrandom::fill(&mut random).map_err(source)?;
+    system.fill_random(&mut random).map_err(Error::io("read randomness for", path))?;
     let mut out = Writer::new();
     out.raw(&MAGIC).u32(VERSION).u32(options.shards).raw(&random).i64(crate::time::now_us()).checksum();
     // Whoever comes second takes the first one's identity.
