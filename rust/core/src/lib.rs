@@ -4,6 +4,7 @@
 pub mod batch;
 mod bytes;
 pub mod columns;
+pub mod delivery;
 pub mod engine;
 pub mod error;
 pub mod filter;
@@ -13,7 +14,9 @@ pub mod key;
 mod keyspace;
 mod log;
 mod manifest;
+pub mod mapper;
 mod pages;
+mod prefetch;
 mod rollup;
 pub mod rules;
 mod segment;

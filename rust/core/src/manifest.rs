@@ -64,7 +64,7 @@ pub(crate) struct RollupEntry {
     pub(crate) id: u64,
     pub(crate) sum: u32,
     pub(crate) entries: u64,
-    /// The segments it covers; those that were purged since are listed no more.
+    /// The segments it covers, in the order of its index; 0 stands for one that is gone.
     pub(crate) segments: Vec<u64>,
 }
 

@@ -72,22 +72,24 @@ impl View {
         for covered in &self.covered {
             survivors.clear();
             covered.rollup.may_contain(wanted, &mut survivors)?;
-            for segment in &covered.segments {
-                survivors.retain(|row| findings.states[*row as usize] != HistoryState::Completed);
-                search(segment, wanted, Some(&survivors), &mut findings)?;
+            let candidates = covered.rollup.candidates(wanted, &survivors)?;
+            for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
+                let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
+                let rows: Vec<u32> = group.iter().map(|candidate| candidate.row).collect();
+                segment.find(wanted, &rows, &mut |row, stamp| findings.add(row, stamp))?;
             }
         }
         for segment in &self.uncovered {
-            search(segment, wanted, None, &mut findings)?;
+            search(segment, wanted, &mut findings)?;
         }
         Ok(findings.finish())
     }
 }
 
 /// One segment: its filter, then the keys themselves.
-fn search(segment: &Segment, wanted: &Wanted, rows: Option<&[u32]>, findings: &mut Findings) -> Result<()> {
+fn search(segment: &Segment, wanted: &Wanted, findings: &mut Findings) -> Result<()> {
     let mut candidates = Vec::new();
-    segment.may_contain(wanted, rows, &mut candidates)?;
+    segment.may_contain(wanted, None, &mut candidates)?;
     segment.find(wanted, &candidates, &mut |row, stamp| findings.add(row, stamp))
 }
 

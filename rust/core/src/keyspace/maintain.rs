@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::publish::entry_of;
 use super::turn::Turn;
-use super::view::{View, rollup_path, segment_path};
+use super::view::{Covered, View, rollup_path, segment_path};
 use super::{KeySpace, SpaceSettings};
 use crate::manifest::{Manifest, Outcome, RollupEntry, SegmentEntry};
 use crate::rollup;
@@ -180,7 +180,7 @@ impl KeySpace {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
             space.adopt(&path, &rollup_path(&space.directory, id))?;
             for rollup in &mut manifest.rollups {
-                rollup.segments.retain(|segment| !ids.contains(segment));
+                rollup.segments.iter_mut().filter(|segment| ids.contains(segment)).for_each(|segment| *segment = 0);
             }
             manifest.rollups.push(RollupEntry { id, sum, entries, segments: ids });
             forget_dropped(&mut manifest);
@@ -221,9 +221,9 @@ fn folded(outcomes: &HashMap<u64, Outcome>, mut stamp: Stamp) -> Option<Stamp> {
 fn forget_dropped(manifest: &mut Manifest) {
     let there: Vec<u64> = manifest.segments.iter().map(|entry| entry.id).collect();
     for rollup in &mut manifest.rollups {
-        rollup.segments.retain(|id| there.contains(id));
+        rollup.segments.iter_mut().filter(|id| !there.contains(id)).for_each(|id| *id = 0);
     }
-    manifest.rollups.retain(|rollup| !rollup.segments.is_empty());
+    manifest.rollups.retain(|rollup| rollup.segments.iter().any(|id| *id != 0));
     // An outcome has served once no segment holds open entries of that time.
     let holds_open = |time: i64| {
         let mut segments = manifest.segments.iter().filter(|entry| entry.open > 0);
@@ -286,11 +286,12 @@ impl View {
             return (Vec::new(), 0);
         }
         let mut group = self.uncovered.clone();
-        let mut covered: Vec<_> = self.covered.iter().map(|covered| &covered.segments).collect();
+        let live = |covered: &Covered| covered.segments.iter().flatten().cloned().collect::<Vec<_>>();
+        let mut covered: Vec<_> = self.covered.iter().map(live).collect();
         covered.sort_by_key(|segments| entries_of(segments));
         for segments in covered {
-            if all || entries_of(segments) <= 2 * entries_of(&group) {
-                group.extend(segments.iter().cloned());
+            if all || entries_of(&segments) <= 2 * entries_of(&group) {
+                group.extend(segments);
             }
         }
         let entries = entries_of(&group);

@@ -49,7 +49,8 @@ impl Environment {
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
     pub(crate) rollup: Arc<Rollup>,
-    pub(crate) segments: Vec<Arc<Segment>>,
+    /// By their number in the filter's index; none for those that are gone.
+    pub(crate) segments: Vec<Option<Arc<Segment>>>,
 }
 
 /// A consistent state of a key space.
@@ -182,8 +183,15 @@ impl View {
             if rollup.sum() != entry.sum {
                 return Err(Error::corrupt(&path, 0, "this is not the filter that the manifest names"));
             }
-            let is_covered = |segment: &&Arc<Segment>| entry.segments.contains(&segment.header().id);
-            let segments = self.segments.iter().filter(is_covered).cloned().collect();
+            if rollup.slots() != entry.segments.len() {
+                return Err(Error::corrupt(
+                    &path,
+                    0,
+                    "this filter covers another number of segments than the manifest says",
+                ));
+            }
+            let of_id = |id: &u64| self.segments.iter().find(|segment| segment.header().id == *id).cloned();
+            let segments = entry.segments.iter().map(of_id).collect();
             self.covered.push(Covered { rollup, segments });
         }
         let uncovered = self.manifest.uncovered();

@@ -11,7 +11,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"DHSEGMNT";
 pub(crate) const VERSION: u32 = 1;
 
 /// Bits of a segment's own filter an id; its answers are asked only after the rolled-up filter's.
-pub(crate) const FILTER_BITS: u32 = 10;
+pub(crate) const FILTER_BITS: u32 = 8;
 /// Entries a directory bucket holds on average.
 pub(crate) const BUCKET: u64 = 32;
 /// Most entries of one segment, so that writing one needs bounded memory.

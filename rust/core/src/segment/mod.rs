@@ -16,7 +16,11 @@ use crate::filter;
 use crate::io::FileSystem;
 use crate::key::{Form, Key};
 use crate::pages::{PAGE, Pages, header_sum};
+use crate::prefetch;
 use crate::{Error, Result};
+
+/// Rows whose lines are fetched together.
+const GROUP: usize = 32;
 
 /// An open segment.
 #[derive(Debug)]
@@ -145,18 +149,47 @@ impl Segment {
         probe(&self.pages, self.filter.offset, self.filter.length, wanted, rows, survivors)
     }
 
-    /// Look `rows` up exactly; `hit` hears each entry found.
+    /// Look `rows` up exactly; `hit` hears each entry found. The lines of a group of rows are fetched before the first is read.
     pub(crate) fn find(&self, wanted: &Wanted, rows: &[u32], hit: &mut dyn FnMut(u32, Stamp)) -> Result<()> {
         let mut scratch = Vec::new();
-        for row in rows {
-            let key = wanted.keys[*row as usize];
-            match wanted.forms[*row as usize] {
-                Form::Uuid => self.find_uuid(key, &mut scratch, &mut |stamp| hit(*row, stamp))?,
-                Form::Text => self.find_text(key, (wanted.text)(*row), &mut scratch, &mut |stamp| hit(*row, stamp))?,
-                Form::Absent | Form::TooLong => {}
+        for group in rows.chunks(GROUP) {
+            self.fetch(wanted, group);
+            for row in group {
+                let key = wanted.keys[*row as usize];
+                match wanted.forms[*row as usize] {
+                    Form::Uuid => self.find_uuid(key, &mut scratch, &mut |stamp| hit(*row, stamp))?,
+                    Form::Text => {
+                        self.find_text(key, (wanted.text)(*row), &mut scratch, &mut |stamp| hit(*row, stamp))?;
+                    }
+                    Form::Absent | Form::TooLong => {}
+                }
             }
         }
         Ok(())
+    }
+
+    /// Fetch the lines that looking up these rows will read: of the directory, then of the keys and their stamps.
+    fn fetch(&self, wanted: &Wanted, rows: &[u32]) {
+        let Some(content) = self.pages.mapped() else { return };
+        let parts = |row: u32| match wanted.forms[row as usize] {
+            Form::Text => ([Part::TextKeys, Part::TextDirectory, Part::TextStamps], self.header.text_directory_bits),
+            _ => ([Part::UuidKeys, Part::UuidDirectory, Part::UuidStamps], self.header.uuid_directory_bits),
+        };
+        let place = |part: Part, at: usize| self.header.section(part).offset as usize + at;
+        let entry = |row: u32| place(parts(row).0[1], bucket_of(wanted.keys[row as usize].hi, parts(row).1) * 4);
+        for row in rows {
+            prefetch::line(content, entry(*row));
+        }
+        for row in rows {
+            let ([keys, _, stamps], bits) = parts(*row);
+            // Only a hint: what is read here is checked when it is used.
+            let Some(pair) = content.get(entry(*row)..).and_then(<[u8]>::first_chunk::<8>) else { continue };
+            let start = u32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]) as usize;
+            let end = u32::from_le_bytes([pair[4], pair[5], pair[6], pair[7]]) as usize;
+            let guess = start + guess_within(wanted.keys[*row as usize], bits, end.saturating_sub(start));
+            prefetch::line(content, place(keys, guess.saturating_mul(key_bytes(bits))));
+            prefetch::line(content, place(stamps, guess.saturating_mul(usize::from(self.header.stamp_bits)) / 8));
+        }
     }
 
     fn find_uuid(&self, key: Key, scratch: &mut Vec<u8>, hit: &mut dyn FnMut(Stamp)) -> Result<()> {
@@ -247,21 +280,29 @@ impl Segment {
     }
 }
 
-/// The range of entries equal to `key` in a bucket's sorted keys. Keys are uniform, so a first guess by proportion
-/// lands within a cache line or two; the search from there is exact whatever the keys are.
+/// Where a key stands among the `count` keys of its bucket, by proportion: keys are uniform.
+#[inline]
+fn guess_within(key: Key, bits: u8, count: usize) -> usize {
+    let within = key.hi.checked_shl(u32::from(bits)).unwrap_or(0);
+    ((u128::from(within) * count as u128) >> 64) as usize
+}
+
+/// The range of entries equal to `key` in a bucket's sorted keys. The first guess lands within a cache line or two; the
+/// search from there is exact whatever the keys are.
 fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
     let width = key_bytes(bits);
     let wanted = ordered_bytes(key);
     let wanted = &wanted[16 - width..];
     let count = keys.len() / width;
     let at = |index: usize| &keys[index * width..(index + 1) * width];
-    let within = key.hi.checked_shl(u32::from(bits)).unwrap_or(0);
-    let guess = ((u128::from(within) * count as u128) >> 64) as usize;
-    let mut from = guess.min(count);
-    while from > 0 && at(from - 1) >= wanted {
+    // Nearly always the first eight bytes tell; a key has at least twelve.
+    let front = |key: &[u8]| key.first_chunk().map_or(0, |front| u64::from_be_bytes(*front));
+    let wanted_front = front(wanted);
+    let mut from = guess_within(key, bits, count).min(count);
+    while from > 0 && front(at(from - 1)) >= wanted_front {
         from -= 1;
     }
-    while from < count && at(from) < wanted {
+    while from < count && front(at(from)) <= wanted_front && at(from) < wanted {
         from += 1;
     }
     let mut to = from;

@@ -1,0 +1,94 @@
+# Everything a contributor runs. A fresh machine needs Python 3.11 or later and Rust; the rest is set up in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/stamps
+# maturin installs into the environment that is active.
+export VIRTUAL_ENV := $(abspath $(VENV))
+unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
+
+RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+MATURIN := $(BIN)/maturin
+PYTEST := $(BIN)/python -m pytest
+PYTHON_CODE := python tests tools examples benches
+policy ?= in_doubt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help build demo test test-fast test-rust test-spark test-crash check lint types format bench wheel clean
+
+help: ## what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: $(STAMP)/native ## build the extension and install the package into .venv
+
+demo: $(STAMP)/native $(STAMP)/demo $(STAMP)/java ## 6,046 real mails, a kill, a restart, everything again (policy=in_doubt|rerun)
+	$(BIN)/python examples/demo --policy $(policy)
+
+test: test-fast test-rust test-spark test-crash ## all tests: the quick ones, then Spark, then crashes and long ones
+
+test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, nothing slow
+	$(PYTEST) -m "not spark and not slow and not crash and not benchmark"
+
+test-rust: $(STAMP)/venv ## the engine's own tests
+	cargo test --locked --package dochistory-core
+
+test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
+	$(PYTEST) -m "spark and not slow and not crash and not benchmark"
+
+test-crash: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## killed processes, the demo, anything long
+	$(PYTEST) -m "(slow or crash) and not benchmark"
+
+check: lint types test-fast test-rust ## before a commit: quick tests, formats, lints, types, stubs
+
+lint: $(STAMP)/dev
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check $(wildcard $(PYTHON_CODE))
+	$(BIN)/ruff check $(wildcard $(PYTHON_CODE))
+
+types: $(STAMP)/native $(STAMP)/dev
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest dochistory._native
+
+format: $(STAMP)/dev ## lay out Rust and Python sources
+	cargo fmt --all
+	$(BIN)/ruff check --fix-only --quiet $(wildcard $(PYTHON_CODE))
+	$(BIN)/ruff format $(wildcard $(PYTHON_CODE))
+
+bench: $(STAMP)/native $(STAMP)/bench ## measure, next to the peers
+	$(PYTEST) benches -m benchmark
+
+wheel: $(STAMP)/venv ## one wheel for every Python from 3.11 on, into dist/
+	$(MATURIN) build --release --out dist
+
+clean: ## remove what was built; .venv too
+	rm -rf $(VENV) target out dist
+
+# --- set-up -----------------------------------------------------------------------------------------------------------
+
+$(STAMP)/venv:
+	@command -v cargo >/dev/null || { echo "Rust is needed: there is no cargo on PATH (install rustup, or your system's rust)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1): try make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'maturin>=1.9,<2'
+	@mkdir -p $(STAMP) && touch $@
+
+# What the named extras need, without the package itself. Kept apart from the build: sources change more often.
+$(STAMP)/base $(STAMP)/demo $(STAMP)/dev $(STAMP)/bench: $(STAMP)/%: pyproject.toml tools/requirements.py $(STAMP)/venv
+	$(BIN)/python tools/requirements.py $(filter-out base,$*) > $@.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $@.txt
+	@touch $@
+
+$(STAMP)/native: $(RUST) $(STAMP)/base
+	$(MATURIN) develop --release --quiet
+	@touch $@
+
+# Spark needs a Java: the machine's own, or else one from a package.
+$(STAMP)/java: $(STAMP)/native $(STAMP)/demo
+	$(BIN)/python -m dochistory.spark.java || { \
+	  $(BIN)/python tools/requirements.py jre > $@.txt && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $@.txt && \
+	  $(BIN)/python -m dochistory.spark.java; }
+	@touch $@

@@ -1,0 +1,58 @@
+"""What the demo's processes write down, so that what happened can be counted afterwards."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Run:
+    """One time that Spark handed over a batch."""
+
+    phase: str
+    """`first` or `again` (everything delivered once more)."""
+    batch: int
+    verdicts: Counter[tuple[str, str]]
+    """(rule, status) -> documents."""
+
+    @property
+    def name(self) -> str:
+        """How tables and pictures call it."""
+        return f"{self.batch}" if self.phase == "first" else f"{self.batch}'"
+
+
+def note_runs(work: Path, digests: Iterable[str]) -> None:
+    """The service ran for these mails; durable before anybody can be killed."""
+    with (work / "runs.txt").open("a") as file:
+        file.writelines(f"{digest}\n" for digest in digests)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def note_verdicts(work: Path, phase: str, batch: Any) -> None:
+    """A batch was begun with these verdicts; shown at once as progress."""
+    pairs = zip(batch.verdicts["rule"].to_pylist(), batch.verdicts["status"].to_pylist(), strict=True)
+    counts = Counter(pairs)
+    line = {"phase": phase, "batch": batch.id, "verdicts": [[*pair, n] for pair, n in sorted(counts.items())]}
+    with (work / "verdicts.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    shown = ", ".join(f"{n} {status} by {rule}" for (rule, status), n in sorted(counts.items()))
+    print(f"   batch {batch.id:2d}: {len(batch.documents)} mails: {shown}", flush=True)
+
+
+def records(work: Path) -> list[Run]:
+    """All batches handed over, in order."""
+    lines = map(json.loads, (work / "verdicts.jsonl").read_text().splitlines())
+    return [
+        Run(line["phase"], line["batch"], Counter({(rule, status): n for rule, status, n in line["verdicts"]}))
+        for line in lines
+    ]
+
+
+def runs_of_mails(work: Path) -> Counter[str]:
+    """Digest of a mail -> how often the service ran for it."""
+    return Counter((work / "runs.txt").read_text().splitlines())

@@ -1,0 +1,27 @@
+"""Spark's side of the document history.
+
+Two entrances, which must not be mixed up:
+
+- `classify` *reads*: it adds the verdict to every row of a DataFrame and leaves the history as it was. Spark may run it
+  as often as it likes.
+- `exactly_once` *commits*: it wraps the function that `foreachBatch` is given, so that the function gets every document
+  once, and each batch is begun and completed under its own transaction.
+
+`session` starts a local Spark, with a Java where the machine has none. Nothing here is imported by `import dochistory`.
+"""
+
+from dochistory.spark.batches import Batch, ExactlyOnce, SuspendedError, exactly_once
+from dochistory.spark.classify import VERDICT_COLUMNS, classify
+from dochistory.spark.java import JavaNotFoundError
+from dochistory.spark.sessions import session
+
+__all__ = [
+    "VERDICT_COLUMNS",
+    "Batch",
+    "ExactlyOnce",
+    "JavaNotFoundError",
+    "SuspendedError",
+    "classify",
+    "exactly_once",
+    "session",
+]

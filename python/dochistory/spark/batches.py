@@ -1,0 +1,195 @@
+"""Exactly-once processing in `foreachBatch`.
+
+Spark hands a batch to `foreachBatch` again, with the same number and the same rows, whenever it did not get to note
+that the batch is done. Each batch is therefore a transaction of the history, `(application, batch number)`:
+
+    begin   the verdicts, and `processing` for what is new: durable before the service sees a document
+    service gets what is new
+    complete
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import dochistory as dh
+from dochistory.spark import compat
+from dochistory.spark.settings import columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dochistory import Claim, History, Trigger
+
+Replay = Literal["in_doubt", "resolver", "rerun"]
+
+
+class SuspendedError(RuntimeError):
+    """The trigger is suspended: the batch holds documents that cannot be decided now and must be delivered again."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch, begun: what the service and `on_verdicts` get to see."""
+
+    id: int
+    """Spark's number of the batch."""
+    application: str
+    """The name under which the batch's number is remembered."""
+    documents: pa.Table
+    """All rows of the batch, in order."""
+    claim: "Claim"
+    """The claim on what is new; the service may complete or release rows of it by itself."""
+
+    @property
+    def verdicts(self) -> pa.Table:
+        """The verdict of every row: `status`, `action`, `acknowledge`, `rule`, `key`, `message`."""
+        return self.claim.verdicts
+
+    def rows(self, action: str) -> list[int]:
+        """The numbers of the rows whose verdict asks for this action (PROCESS, DISCARD, LOG, SUSPEND, REJECT)."""
+        asked = pc.equal(self.verdicts["action"].cast(pa.string()), action)
+        found: list[int] = pc.indices_nonzero(asked.fill_null(False)).to_pylist()
+        return found
+
+
+class ExactlyOnce:
+    """The function for `foreachBatch` that `exactly_once` makes; calling it handles one batch."""
+
+    def __init__(
+        self,
+        history: "History | str | os.PathLike[str]",
+        trigger: "Trigger",
+        service: Callable[[Any, Batch], object],
+        *,
+        application: str | None,
+        on_replay: Replay,
+        columns: Mapping[str, str] | None,
+        documents: Literal["spark", "arrow"],
+        on_verdicts: Callable[[Batch], object] | None,
+    ) -> None:
+        self._history = history
+        self._trigger = trigger
+        self._service = service
+        self._application = application
+        self._on_replay: Replay = on_replay
+        self._columns = dict(columns or {})
+        self._documents = documents
+        self._on_verdicts = on_verdicts
+
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        """Handle one batch; returns when its documents are completed.
+
+        Raises:
+            SuspendedError: some documents cannot be decided now; Spark must deliver the batch again.
+            Exception: whatever the service raised.
+        """
+        columns_of(self._trigger, frame.columns, self._columns)
+        application = self._application or compat.query_id(frame.sparkSession)
+        if application is None:
+            raise dh.ConfigError(
+                "[DH-CONFIG] exactly_once needs application=…, a name that outlives restarts: "
+                "outside a stream, and on Spark Connect, there is no query whose id could serve"
+            )
+        # Once, here: every further evaluation of the frame might bring the rows in another order.
+        rows = compat.collect_arrow(frame)
+        with self._opened() as history:
+            claim = history.begin(
+                rows,
+                self._trigger,
+                transaction=(application, int(batch_id)),
+                on_replay=self._on_replay,
+                columns=self._columns or None,
+            )
+            self._run(frame, Batch(int(batch_id), application, rows, claim))
+
+    def _run(self, frame: "DataFrame", batch: Batch) -> None:
+        if self._on_verdicts is not None:
+            self._on_verdicts(batch)
+        new = batch.claim.new
+        if new.num_rows:
+            try:
+                self._service(self._handed(frame, new), batch)
+            except dh.RolledBack:
+                batch.claim.release()
+                raise
+        suspended = len(batch.rows("SUSPEND"))
+        if not suspended:
+            batch.claim.complete()
+            return
+        # By row: the batch as a whole has not ended, and must not count as a batch that has when it comes again.
+        batch.claim.complete(rows=batch.rows("PROCESS"))
+        raise SuspendedError(
+            f"[DH-SUSPENDED] {suspended} of the {len(batch.documents)} documents of batch {batch.id} cannot be "
+            f"decided now; trigger {self._trigger.name} is suspended until the batch is delivered again"
+        )
+
+    def _handed(self, frame: "DataFrame", new: pa.Table) -> Any:
+        return new if self._documents == "arrow" else compat.frame_of(frame.sparkSession, new, frame.schema)
+
+    def _opened(self) -> "AbstractContextManager[History]":
+        """The history of this batch: a path is opened anew, for the batch may be handled in another process."""
+        if isinstance(self._history, str | os.PathLike):
+            return dh.open(self._history, create=True)
+        return nullcontext(self._history)
+
+
+def exactly_once(
+    history: "History | str | os.PathLike[str]",
+    trigger: "Trigger",
+    service: Callable[[Any, Batch], object],
+    *,
+    application: str | None = None,
+    on_replay: Replay = "in_doubt",
+    columns: Mapping[str, str] | None = None,
+    documents: Literal["spark", "arrow"] = "spark",
+    on_verdicts: Callable[[Batch], object] | None = None,
+) -> ExactlyOnce:
+    """A function for `foreachBatch` that hands each document to `service` once.
+
+    ```python
+    stream.writeStream.foreachBatch(exactly_once("orders.history", trigger, service)).option(…).start()
+    ```
+
+    A batch that Spark hands over again runs no completed document again and loses none: what was completed is
+    DUPLICATE; what was begun and not completed is settled by `on_replay`. The rows are collected on the driver.
+
+    Args:
+        history: the history, or its directory, which is created if it is not there.
+        trigger: whose documents they are.
+        service: called as `service(new, batch)` with the documents to process, in order, in the columns they came in.
+            Not called when nothing is new. When it returns, the documents are completed. If it raises `RolledBack`,
+            what it has not completed itself is released, so that it is NEW the next time. After any other exception
+            nobody knows how far it got: its documents stay `processing`. Either way the batch fails and the stream
+            stops.
+        application: the name under which batch numbers are remembered; the streaming query's id, if absent. A name
+            whose numbers go backwards (a new checkpoint under an old name) is an error.
+        on_replay: what becomes of documents that this very batch began and never completed: `in_doubt` (somebody may
+            have processed them: they are logged, not run), `resolver` (ask the trigger's resolver), or `rerun` (process
+            them again: for services that are idempotent by batch number).
+        columns: the trigger's name of a column -> its name in the batch, where they differ.
+        documents: `spark` hands the service a DataFrame, `arrow` a `pyarrow.Table`.
+        on_verdicts: called with every batch once it is begun, before the service: the place to log what is in doubt.
+            It sees a replayed batch again, with that run's verdicts.
+    """
+    for name, value, allowed in (
+        ("on_replay", on_replay, ("in_doubt", "resolver", "rerun")),
+        ("documents", documents, ("spark", "arrow")),
+    ):
+        if value not in allowed:
+            raise dh.ConfigError(f"[DH-CONFIG] {name} is one of {', '.join(allowed)}, not {value!r}")
+    return ExactlyOnce(
+        history,
+        trigger,
+        service,
+        application=application,
+        on_replay=on_replay,
+        columns=columns,
+        documents=documents,
+        on_verdicts=on_verdicts,
+    )

@@ -1,0 +1,67 @@
+"""What a worker needs to know of a trigger, and which columns of a DataFrame a trigger looks at."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import dochistory as dh
+
+if TYPE_CHECKING:
+    from dochistory import Trigger
+
+COLUMNS = {
+    "messaging": ("uuid", "track_id", "event_id", "redelivery_count", "guaranteed"),
+    "jms": ("uuid", "jms_message_id", "delivery_count", "persistent"),
+}
+"""The columns that a trigger of each kind looks at, ids first."""
+
+_IDS = {"uuid", "track_id", "event_id", "jms_message_id"}
+
+_SETTINGS = (
+    "kind",
+    "detect_duplicates",
+    "use_history",
+    "history_time_to_live",
+    "resolver",
+    "processing_mode",
+    "suspend_and_retry_on_error",
+    "suspend_on_failure",
+    "max_delivery_count",
+    "in_batch",
+    "expiry",
+)
+
+
+def settings_of(trigger: "Trigger") -> dict[str, Any]:
+    """The trigger's settings as keyword arguments of `Trigger`; unlike a trigger they travel to other processes."""
+    return {"name": trigger.name, **{name: getattr(trigger, name) for name in _SETTINGS}}
+
+
+def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str] | None) -> dict[str, str]:
+    """Which of the `present` columns the trigger looks at: its own name of the column -> the name it has there.
+
+    Args:
+        trigger: the trigger.
+        present: the names of the columns that there are.
+        renamed: the trigger's name of a column -> the name it has in `present`, where they differ.
+
+    Raises:
+        SchemaError: `renamed` names a column that is not there, or there is no id column at all.
+    """
+    known = COLUMNS[trigger.kind]
+    wanted = {name: name for name in known} | dict(renamed or {})
+    if unknown := set(wanted) - set(known):
+        raise dh.SchemaError(f"[DH-SCHEMA] a {trigger.kind} trigger has no column {_names(unknown)}: {_names(known)}")
+    if missing := {there for there in (renamed or {}).values() if there not in present}:
+        raise dh.SchemaError(f"[DH-SCHEMA] there is no column {_names(missing)} among {_names(present)}")
+    found = {name: there for name, there in wanted.items() if there in present}
+    if not _IDS.intersection(found):
+        ids = [name for name in known if name in _IDS]
+        raise dh.SchemaError(
+            f"[DH-SCHEMA] none of the id columns {_names(ids)} is among {_names(present)}: "
+            "say where the id is, as in columns={'uuid': 'my_id'}"
+        )
+    return found
+
+
+def _names(names: Any) -> str:
+    return ", ".join(sorted(names) if isinstance(names, set) else names)

@@ -1,0 +1,194 @@
+//! Held messages of one stream while a poll runs: the runs of earlier polls and what this poll adds.
+//!
+//! The poll's own messages are sorted once, when the first of them must be held. After that each place in the stream
+//! (prev, seq) is a slot number, so looking whether a place is taken is one array access, and what can be released next is
+//! found by a cursor that only moves forward: no tree, no hash, nothing quadratic however the messages are shuffled.
+
+use super::group::Arrival;
+use super::held::{Message, Runs};
+
+/// Where a kept message came from: a row of this poll, or [`EARLIER`].
+pub(super) type Source = u32;
+/// The message came in an earlier poll.
+pub(super) const EARLIER: Source = u32::MAX;
+const NOBODY: u32 = u32::MAX;
+
+/// What stands at the front of the held messages.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Front {
+    /// The very message that is expected next.
+    Expected(Message, Source),
+    /// A message before it, which will never be expected any more.
+    Passed(Message, Source),
+}
+
+/// See the module. One shelf serves all streams of a poll, one after the other, and keeps its memory.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    pub(super) runs: Runs,
+    /// The first arrival that has a slot; none were held before it.
+    first_place: usize,
+    /// `prev << 32 | seq` of each slot, ascending.
+    keys: Vec<u128>,
+    /// Slot of each arrival from `first_place` on.
+    slot_of: Vec<u32>,
+    /// The arrival that is held in each slot.
+    holder: Vec<u32>,
+    /// Slots that were filled since the shelf was last emptied.
+    filled: Vec<u32>,
+    /// Slots before this one are empty for good.
+    cursor: usize,
+    /// Number of filled slots.
+    live: usize,
+}
+
+fn key(prev: u64, seq: u32) -> u128 {
+    (u128::from(prev) << 32) | u128::from(seq)
+}
+
+impl Shelf {
+    /// Starts with another stream.
+    pub(super) fn reset(&mut self, runs: Runs) {
+        self.runs = runs;
+        self.keys.clear();
+        self.slot_of.clear();
+        self.holder.clear();
+        self.filled.clear();
+        (self.first_place, self.cursor, self.live) = (0, 0, 0);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.live == 0 && self.runs.is_empty()
+    }
+
+    /// The end of what is held in the place of arrival `place`.
+    #[inline]
+    pub(super) fn find(&self, place: usize, arrivals: &[Arrival]) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
+        let slot = place.checked_sub(self.first_place).and_then(|at| self.slot_of.get(at)).copied().unwrap_or(NOBODY);
+        match self.holder.get(slot as usize) {
+            Some(&holder) if holder != NOBODY => Some(arrivals[holder as usize].cur),
+            _ => self.runs.find(arrivals[place].prev, arrivals[place].seq),
+        }
+    }
+
+    /// Holds arrival `place`, which no other message stands in the place of.
+    #[inline]
+    pub(super) fn hold(&mut self, place: usize, arrivals: &[Arrival], log_received: u64) {
+        if self.slot_of.is_empty() {
+            self.lay_out(place, arrivals, log_received);
+        }
+        let slot = self.slot_of[place - self.first_place];
+        self.holder[slot as usize] = place as u32;
+        self.filled.push(slot);
+        self.live += 1;
+    }
+
+    /// Gives a slot to every arrival from `place` on that could still be held: offsets only grow, so none before
+    /// `log_received` can.
+    fn lay_out(&mut self, place: usize, arrivals: &[Arrival], log_received: u64) {
+        self.first_place = place;
+        self.keys.extend(
+            (place..arrivals.len())
+                .filter(|&at| arrivals[at].prev >= log_received)
+                .map(|at| (key(arrivals[at].prev, arrivals[at].seq) << 32) | at as u128),
+        );
+        self.keys.sort_unstable();
+        self.slot_of.resize(arrivals.len() - place, NOBODY);
+        let mut slots = 0;
+        for at in 0..self.keys.len() {
+            let (slot_key, arrival) = (self.keys[at] >> 32, self.keys[at] as u32 as usize);
+            if slots == 0 || self.keys[slots - 1] != slot_key {
+                self.keys[slots] = slot_key;
+                slots += 1;
+            }
+            self.slot_of[arrival - place] = slots as u32 - 1;
+        }
+        self.keys.truncate(slots);
+        self.holder.resize(slots, NOBODY);
+    }
+
+    /// Takes out the front message, if it is expected at (`log_received`, `next`) or lies before that.
+    #[inline]
+    pub(super) fn take(&mut self, log_received: u64, next: u64, arrivals: &[Arrival]) -> Option<Front> {
+        if self.is_empty() {
+            return None;
+        }
+        let expected = key(log_received, u32::try_from(next).ok()?);
+        while self.live > 0 && self.keys.get(self.cursor).is_some_and(|&slot| slot <= expected) {
+            let at = std::mem::replace(&mut self.holder[self.cursor], NOBODY);
+            if at != NOBODY {
+                self.live -= 1;
+                let arrival = &arrivals[at as usize];
+                return Some(front(arrival.message(), arrival.row, expected));
+            }
+            if self.keys[self.cursor] == expected {
+                break;
+            }
+            self.cursor += 1;
+        }
+        let first = self.runs.first().filter(|first| key(first.prev, first.seq) <= expected)?;
+        self.runs.pop_first();
+        Some(front(first, EARLIER, expected))
+    }
+
+    /// Empties the shelf, and tells of every message that was on it. The next expected message may lie before the ones
+    /// seen so far, but not before `log_received`.
+    pub(super) fn clear(&mut self, log_received: u64, arrivals: &[Arrival], mut dropped: impl FnMut(Message, Source)) {
+        for slot in self.filled.drain(..) {
+            let at = std::mem::replace(&mut self.holder[slot as usize], NOBODY);
+            if at != NOBODY {
+                let arrival = &arrivals[at as usize];
+                dropped(arrival.message(), arrival.row);
+            }
+        }
+        self.runs.iter().for_each(|message| dropped(*message, EARLIER));
+        self.runs = Runs::default();
+        self.live = 0;
+        self.cursor = self.keys.partition_point(|&slot| slot < key(log_received, 0));
+    }
+
+    /// Hands over what is held at the end of the poll, at most `limit` messages; the highest go first and are told of.
+    pub(super) fn finish(
+        &mut self,
+        limit: usize,
+        arrivals: &[Arrival],
+        mut dropped: impl FnMut(Message, Source),
+    ) -> Runs {
+        let mut runs = std::mem::take(&mut self.runs);
+        let mut earlier = runs.len();
+        let mut slots = if self.live == 0 { &[][..] } else { &self.holder[self.cursor..] };
+        while self.live + earlier > limit {
+            while let Some((&NOBODY, before)) = slots.split_last() {
+                slots = before;
+            }
+            let fresh = slots.split_last().map(|(&at, before)| (&arrivals[at as usize], before));
+            match (runs.last(), fresh) {
+                (run, Some((arrival, before))) if run.is_none_or(|run| run.key() < arrival.message().key()) => {
+                    dropped(arrival.message(), arrival.row);
+                    (slots, self.live) = (before, self.live - 1);
+                }
+                (Some(run), _) => {
+                    dropped(run, EARLIER);
+                    runs.pop_last();
+                    earlier -= 1;
+                }
+                (None, _) => break,
+            }
+        }
+        let mut fresh = Vec::with_capacity(self.live);
+        fresh.extend(slots.iter().filter(|&&at| at != NOBODY).map(|&at| arrivals[at as usize].message()));
+        runs.add(fresh);
+        runs
+    }
+}
+
+fn front(message: Message, source: Source, expected: u128) -> Front {
+    if key(message.prev, message.seq) == expected {
+        Front::Expected(message, source)
+    } else {
+        Front::Passed(message, source)
+    }
+}

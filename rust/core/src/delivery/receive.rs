@@ -1,0 +1,133 @@
+//! One poll over many streams.
+
+use std::sync::Arc;
+
+use super::columns::HeaderColumns;
+use super::decision::Reason;
+use super::group::{Arrival, Group, group};
+use super::options::Options;
+use super::poll::{Change, NOT_APPLIED, Pending, Poll, Rows, StreamOutcome};
+use super::state::{ReceiverState, Volatile};
+use super::stream::{Given, Outputs, Workspace};
+use super::table::StreamTable;
+use crate::error::{Error, Result};
+
+/// Decides one poll: every message of `columns` in the order of arrival, each stream on its own, then the end of the
+/// poll for each stream that had messages or waits for some. `now` is in microseconds since 1970 UTC.
+///
+/// Nothing changes before [`StreamTable::commit`].
+pub fn receive(table: &StreamTable, columns: &HeaderColumns<'_>, options: &Options, now: i64) -> Result<Poll> {
+    columns.check()?;
+    if options.held_limit == 0 {
+        return Err(Error::Config(
+            "held_limit must be at least 1: the lowest held message shows what is missing".into(),
+        ));
+    }
+    let grouped = group(columns, table);
+    let mut pass = Pass {
+        table,
+        options,
+        now,
+        streams: Vec::with_capacity(grouped.groups.len()),
+        pending: Vec::with_capacity(grouped.groups.len()),
+        changes: Vec::new(),
+        outputs: Outputs {
+            reasons: grouped.reasons,
+            apply_ranks: vec![NOT_APPLIED; columns.streams.len()],
+            released: Vec::new(),
+            dropped: Vec::new(),
+        },
+        workspace: Workspace::default(),
+    };
+    let mut had_messages = vec![false; table.len()];
+    for one in &grouped.groups {
+        if let Some(id) = one.known {
+            had_messages[id as usize] = true;
+        }
+        pass.group(one, columns.names[one.name as usize], &grouped.arrivals[one.start..one.end]);
+    }
+    for id in table.attention().filter(|&id| !had_messages[id as usize]) {
+        pass.known(id, &[]);
+    }
+    Ok(Poll {
+        rows: Rows {
+            reasons: pass.outputs.reasons,
+            transactions: grouped.transactions,
+            apply_ranks: pass.outputs.apply_ranks,
+        },
+        streams: pass.streams,
+        released: pass.outputs.released,
+        dropped: pass.outputs.dropped,
+        changes: pass.changes,
+        pending: pass.pending,
+        version: table.version(),
+    })
+}
+
+struct Pass<'p> {
+    table: &'p StreamTable,
+    options: &'p Options,
+    now: i64,
+    streams: Vec<StreamOutcome>,
+    pending: Vec<Pending>,
+    changes: Vec<Change>,
+    outputs: Outputs,
+    workspace: Workspace,
+}
+
+impl Pass<'_> {
+    fn group(&mut self, group: &Group, name: &str, arrivals: &[Arrival]) {
+        match group.known {
+            Some(id) => self.known(id, arrivals),
+            None if self.options.first_contact => self.first_contact(name, arrivals),
+            // Their reason says so already.
+            None => {}
+        }
+    }
+
+    fn known(&mut self, id: u32, arrivals: &[Arrival]) {
+        let (name, durable, volatile) = self.table.stream(id);
+        let (durable, volatile) = (*durable, volatile.clone());
+        self.stream(Arc::clone(name), Some(id), durable, volatile, arrivals);
+    }
+
+    /// The stream starts at the lowest whole message or first part, in the epoch of that message.
+    fn first_contact(&mut self, name: &str, arrivals: &[Arrival]) {
+        let starts = arrivals.iter().filter(|arrival| arrival.seq == 0);
+        let Some(lowest) = starts.min_by_key(|arrival| (arrival.prev, std::cmp::Reverse(arrival.resend_count))) else {
+            debug_assert!(arrivals.iter().all(|a| self.outputs.reasons[a.row as usize] == Reason::UnknownStream));
+            return;
+        };
+        let durable = ReceiverState { rereceive_count: lowest.resend_count, ..ReceiverState::starting_at(lowest.prev) };
+        self.stream(name.into(), None, durable, Volatile::after_start(&durable), arrivals);
+    }
+
+    fn stream(
+        &mut self,
+        name: Arc<str>,
+        known: Option<u32>,
+        durable: ReceiverState,
+        volatile: Volatile,
+        arrivals: &[Arrival],
+    ) {
+        let stream = self.streams.len() as u32;
+        let given = Given { stream, options: self.options, now: self.now, arrivals };
+        let done = self.workspace.run(&given, durable, volatile, &mut self.outputs);
+        let after = done.durable;
+        if after != durable || known.is_none() {
+            let applying = ReceiverState { applying_upto: after.applying_upto, ..durable };
+            self.changes.push(Change { stream, applying, after });
+        }
+        self.streams.push(StreamOutcome {
+            stream: name,
+            log_received: after.log_received,
+            rereceive_count: after.rereceive_count,
+            confirm: (after.log_received > after.confirm_received).then_some(after.log_received),
+            resend: done.resend,
+            patience: done.volatile.patience,
+            held: done.volatile.held.len() as u64,
+            buffered_parts: done.volatile.next,
+        });
+        self.pending.push(Pending { known, durable: after, volatile: done.volatile });
+    }
+}

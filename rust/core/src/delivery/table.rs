@@ -1,0 +1,139 @@
+//! The streams that a receiver knows, and the commit of a poll.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::poll::Poll;
+use super::state::{ReceiverState, Volatile};
+use crate::error::{Error, Result};
+
+#[derive(Debug)]
+struct Stream {
+    name: Arc<str>,
+    durable: ReceiverState,
+    volatile: Volatile,
+}
+
+/// The receiving state of many streams: the durable rows, and in memory what a crash may take.
+#[derive(Debug, Default)]
+pub struct StreamTable {
+    streams: Vec<Stream>,
+    ids: HashMap<Arc<str>, u32>,
+    /// Streams that the end of a poll concerns even when nothing arrives for them.
+    attention: BTreeSet<u32>,
+    /// Counts the changes, so that a poll that was decided before another one's commit is refused.
+    version: u64,
+}
+
+impl StreamTable {
+    /// A table without streams.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of streams.
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether there is no stream.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Adds a stream with the durable state that was kept of it, or [`ReceiverState::starting_at`].
+    pub fn insert(&mut self, name: &str, durable: ReceiverState) -> Result<()> {
+        if self.ids.contains_key(name) {
+            return Err(Error::State(format!("stream {name:?} is in the table already")));
+        }
+        if durable.confirm_received > durable.log_received || durable.applying_upto < durable.log_received {
+            return Err(Error::State(format!("stream {name:?}: {durable:?} does not keep K <= L <= A")));
+        }
+        self.push(name.into(), durable, Volatile::after_start(&durable));
+        Ok(())
+    }
+
+    /// The state of a stream as of the last commit.
+    pub fn state(&self, name: &str) -> Option<&ReceiverState> {
+        self.find(name).map(|id| &self.streams[id as usize].durable)
+    }
+
+    /// All streams.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &ReceiverState)> {
+        self.streams.iter().map(|stream| (&*stream.name, &stream.durable))
+    }
+
+    /// Says what was applied before a crash: everything up to `log_received`, which lies in the range in doubt. Returns
+    /// the state to make durable. A caller that keeps L in one transaction with its own data passes it here on open.
+    pub fn settle(&mut self, name: &str, log_received: u64) -> Result<ReceiverState> {
+        let id = self.find(name).ok_or_else(|| Error::State(format!("stream {name:?} is not in the table")))?;
+        let durable = &mut self.streams[id as usize].durable;
+        if log_received < durable.log_received || log_received > durable.applying_upto {
+            return Err(Error::State(format!(
+                "stream {name:?}: {log_received} is outside of {}..={}, which may have been applied; if this data or its \
+                 history was restored from a copy, extract the subscription again",
+                durable.log_received, durable.applying_upto
+            )));
+        }
+        (durable.log_received, durable.applying_upto) = (log_received, log_received);
+        let settled = *durable;
+        self.version += 1;
+        self.watch(id);
+        Ok(settled)
+    }
+
+    /// Makes the outcome of a poll the state of the table, once it is durable. Confirmations count as given from here.
+    pub fn commit(&mut self, poll: Poll) -> Result<()> {
+        if poll.version != self.version {
+            return Err(Error::State("the streams have changed since this poll was decided; decide it again".into()));
+        }
+        for (outcome, pending) in poll.streams.into_iter().zip(poll.pending) {
+            let mut durable = pending.durable;
+            durable.confirm_received = outcome.confirm.unwrap_or(durable.confirm_received);
+            match pending.known {
+                None => self.push(outcome.stream, durable, pending.volatile),
+                Some(id) => {
+                    let stream = &mut self.streams[id as usize];
+                    (stream.durable, stream.volatile) = (durable, pending.volatile);
+                    self.watch(id);
+                }
+            }
+        }
+        self.version += 1;
+        Ok(())
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<u32> {
+        self.ids.get(name).copied()
+    }
+
+    pub(super) fn stream(&self, id: u32) -> (&Arc<str>, &ReceiverState, &Volatile) {
+        let stream = &self.streams[id as usize];
+        (&stream.name, &stream.durable, &stream.volatile)
+    }
+
+    pub(super) fn attention(&self) -> impl Iterator<Item = u32> {
+        self.attention.iter().copied()
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn push(&mut self, name: Arc<str>, durable: ReceiverState, volatile: Volatile) {
+        let id = self.streams.len() as u32;
+        self.ids.insert(Arc::clone(&name), id);
+        self.streams.push(Stream { name, durable, volatile });
+        self.version += 1;
+        self.watch(id);
+    }
+
+    fn watch(&mut self, id: u32) {
+        let stream = &self.streams[id as usize];
+        if stream.volatile.needs_attention(&stream.durable) {
+            self.attention.insert(id);
+        } else {
+            self.attention.remove(&id);
+        }
+    }
+}

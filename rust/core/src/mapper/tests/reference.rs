@@ -1,0 +1,135 @@
+//! The rules once more, each row by looking back over all rows before it; and both compared on random batches.
+use super::*;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+struct Fact {
+    id: Option<u8>,
+    qos: Qos,
+    queue: u32,
+    pending: bool,
+    mapped: bool,
+    policy: Policy,
+    attempt: Attempt,
+}
+
+fn any_fact() -> impl Strategy<Value = Fact> {
+    let qos = prop_oneof![1 => Just(Qos::BestEffort), 2 => Just(Qos::ExactlyOnce), 4 => Just(Qos::InOrder)];
+    let policy = prop_oneof![Just(Policy::Error), Just(Policy::Process), Just(Policy::Duplicate)];
+    let attempt = prop_oneof![6 => Just(Attempt::Open), 1 => Just(Attempt::Failed), 1 => Just(Attempt::Unknown)];
+    let flag = || prop::bool::weighted(0.2);
+    (prop::option::weighted(0.95, 0..12_u8), qos, 0..4_u32, flag(), flag(), policy, attempt).prop_map(
+        |(id, qos, queue, pending, mapped, policy, attempt)| Fact { id, qos, queue, pending, mapped, policy, attempt },
+    )
+}
+
+/// Status, action and change of row `at`, from the outcomes of the rows before it.
+type Word = (Status, Action, Change);
+
+fn stopped(rows: &[Fact], words: &[Word], at: usize) -> bool {
+    rows[at].qos == Qos::InOrder
+        && (0..at).any(|row| {
+            rows[row].qos == Qos::InOrder
+                && rows[row].queue == rows[at].queue
+                && matches!(words[row].1, Action::Raise | Action::Hold)
+        })
+}
+
+/// An earlier copy is, or may be, on its way.
+fn on_its_way(rows: &[Fact], words: &[Word], at: usize) -> bool {
+    (0..at).any(|row| {
+        let begun = words[row].1 == Action::Process
+            || words[row].0 == Status::InDoubt
+                && rows[row].attempt == Attempt::Unknown
+                && would_go_out(rows, words, row);
+        rows[row].id == rows[at].id && rows[row].qos != Qos::BestEffort && begun
+    })
+}
+
+fn would_go_out(rows: &[Fact], words: &[Word], at: usize) -> bool {
+    let fact = &rows[at];
+    let free = !fact.mapped && (!fact.pending || fact.policy == Policy::Process);
+    free && !stopped(rows, words, at) && !on_its_way(rows, words, at)
+}
+
+fn going_out(rows: &[Fact], words: &[Word], at: usize) -> Word {
+    let fact = &rows[at];
+    if stopped(rows, words, at) {
+        return (Status::Undecided, Action::Hold, Change::None);
+    }
+    if fact.qos == Qos::BestEffort {
+        return if fact.attempt == Attempt::Open {
+            (Status::NewUnchecked, Action::Process, Change::None)
+        } else {
+            (Status::Failed, Action::Raise, Change::None)
+        };
+    }
+    if fact.id.is_none() || on_its_way(rows, words, at) {
+        return (Status::InDoubt, Action::Raise, Change::None);
+    }
+    if fact.mapped {
+        return (Status::Duplicate, Action::Skip, if fact.pending { Change::RemovePending } else { Change::None });
+    }
+    if fact.pending && fact.policy == Policy::Error {
+        return (Status::InDoubt, Action::Raise, Change::None);
+    }
+    if fact.pending && fact.policy == Policy::Duplicate {
+        return (Status::Duplicate, Action::Skip, Change::WriteMappingRemovePending);
+    }
+    match fact.attempt {
+        Attempt::Failed => (Status::Failed, Action::Raise, Change::RemovePending),
+        Attempt::Unknown => (Status::InDoubt, Action::Raise, Change::None),
+        Attempt::Open if fact.pending => (Status::New, Action::Process, Change::None),
+        Attempt::Open => (Status::New, Action::Process, Change::WritePending),
+    }
+}
+
+fn coming_in(rows: &[Fact], words: &[Word], at: usize) -> Word {
+    let fact = &rows[at];
+    if stopped(rows, words, at) {
+        return (Status::Undecided, Action::Hold, Change::None);
+    }
+    let open = fact.attempt == Attempt::Open;
+    let earlier = (0..at)
+        .any(|row| rows[row].id == fact.id && rows[row].qos != Qos::BestEffort && words[row].1 == Action::Process);
+    match (fact.qos, fact.id) {
+        (Qos::BestEffort, _) if open => (Status::NewUnchecked, Action::Process, Change::None),
+        (Qos::BestEffort, _) => (Status::Failed, Action::Raise, Change::None),
+        (_, None) => (Status::InDoubt, Action::Raise, Change::None),
+        _ if fact.mapped || earlier => (Status::Duplicate, Action::Skip, Change::None),
+        _ if open => (Status::New, Action::Process, Change::None),
+        _ => (Status::Failed, Action::Raise, Change::RollBack),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn the_columnar_rules_say_what_the_naive_ones_say(mut rows in prop::collection::vec(any_fact(), 0..40)) {
+        // The map says the same of every copy of an id.
+        for at in 0..rows.len() {
+            if let Some(first) = rows[..at].iter().position(|row| row.id == rows[at].id) {
+                (rows[at].pending, rows[at].mapped) = (rows[first].pending, rows[first].mapped);
+                rows[at].policy = rows[first].policy;
+            }
+        }
+        let names: Vec<String> = rows.iter().map(|row| row.id.map_or(String::new(), |id| id.to_string())).collect();
+        let batch = Rows::new(&rows.iter().zip(&names).map(|(row, name)| (&**name, row.qos, row.queue)).collect::<Vec<_>>());
+        let attempts: Vec<Attempt> = rows.iter().map(|row| row.attempt).collect();
+        let pending: Vec<bool> = rows.iter().map(|row| row.pending).collect();
+        let mapped: Vec<bool> = rows.iter().map(|row| row.mapped).collect();
+        let policies: Vec<Policy> = rows.iter().map(|row| row.policy).collect();
+        let out = decide_receiver(&ReceiverFacts {
+            batch: batch.batch(Some(&attempts)), pending: &pending, mapped: &mapped, policies: Policies::Rows(&policies),
+        }).unwrap();
+        let into = decide_sender(&SenderFacts { batch: batch.batch(Some(&attempts)), mapped: &mapped }).unwrap();
+        for (rules, naive) in [(out, going_out as fn(&[Fact], &[Word], usize) -> Word), (into, coming_in)] {
+            let mut words = Vec::new();
+            for at in 0..rows.len() {
+                words.push(naive(&rows, &words, at));
+                let found = rules[at].outcome();
+                prop_assert_eq!((found.status, found.action, found.change), words[at], "row {} of {:?}", at, rows);
+            }
+        }
+    }
+}

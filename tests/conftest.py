@@ -1,0 +1,51 @@
+"""Fixtures shared by all tests."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_ENVIRONMENT = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """One local Spark for the whole run: two tasks at a time, each tried up to three times."""
+    for name in [*os.environ]:
+        if name.startswith("SPARK_") or name in SPARK_ENVIRONMENT:
+            del os.environ[name]
+    from dochistory.spark import session
+
+    home = tmp_path_factory.mktemp("spark")
+    running = session(
+        "tests",
+        master="local[2,3]",
+        config={"spark.sql.warehouse.dir": str(home / "warehouse"), "spark.local.dir": str(home / "local")},
+    )
+    previous = sys.unraisablehook
+    sys.unraisablehook = _without_sockets(previous)
+    yield running
+    running.stop()
+    sys.unraisablehook = previous
+
+
+def _without_sockets(previous: Any) -> Any:
+    """PySpark leaves its sockets to the garbage collector, which under `-W error` would count as our fault."""
+
+    def hook(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, ResourceWarning):
+            previous(unraisable)
+
+    return hook
+
+
+@pytest.fixture
+def history_path(tmp_path: Path) -> Path:
+    """Where a test may put its history."""
+    return tmp_path / "test.history"

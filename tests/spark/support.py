@@ -1,0 +1,84 @@
+"""What several Spark tests need: triggers, and streams whose batches are files."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dochistory as dh
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "uuid string, redelivery_count int, payload string"
+
+
+def orders(**settings: Any) -> dh.Trigger:
+    """A trigger that detects duplicates by its history."""
+    return dh.Trigger("orders", **{"detect_duplicates": True, "use_history": True, **settings})
+
+
+def rows(ids: Iterable[str | None], redelivery_count: int = 0) -> pa.Table:
+    """One document per id."""
+    ids = list(ids)
+    return pa.table(
+        {
+            "uuid": pa.array(ids, pa.string()),
+            "redelivery_count": pa.array([redelivery_count] * len(ids), pa.int32()),
+            "payload": pa.array([f"payload of {one}" for one in ids], pa.string()),
+        }
+    )
+
+
+class Stream:
+    """A stream that hands over one batch per file added, and can be made to forget that a batch was done."""
+
+    def __init__(self, spark: "SparkSession", home: Path) -> None:
+        self.spark = spark
+        self.checkpoint = home / "checkpoint"
+        self._input = home / "input"
+        self._input.mkdir(parents=True, exist_ok=True)
+
+    def add(self, ids: Sequence[str | None], redelivery_count: int = 0) -> None:
+        """One more batch."""
+        number = len(list(self._input.glob("*.parquet")))
+        file = self._input / f"{number:04d}.parquet"
+        pq.write_table(rows(ids, redelivery_count), file)
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # the order of the batches
+
+    def run(self, handle: "Callable[[DataFrame, int], None]") -> None:
+        """Handle all batches there are; raises what failed the query."""
+        stream = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(self._input))
+        query = (
+            stream.writeStream.foreachBatch(handle)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def forget_commit(self, batch: int) -> None:
+        """As if Spark had died after the batch's effects and before it noted that the batch was done."""
+        commits = self.checkpoint / "commits"
+        (commits / str(batch)).unlink()
+        (commits / f".{batch}.crc").unlink(missing_ok=True)
+
+
+class Service:
+    """A service that records every document it runs, and can be told to fail once."""
+
+    def __init__(self) -> None:
+        self.runs: list[str | None] = []
+        self.fail_with: BaseException | None = None
+        self.fail_after = 0
+
+    def __call__(self, new: pa.Table, _batch: object) -> None:
+        ids = new["uuid"].to_pylist()
+        if self.fail_with is not None:
+            failure, self.fail_with = self.fail_with, None
+            self.runs += ids[: self.fail_after]
+            raise failure
+        self.runs += ids

@@ -1,0 +1,310 @@
+"""`dochistory.spark.exactly_once`: each document is processed once, however often Spark hands a batch over."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import dochistory as dh
+from tests.spark.support import Service, Stream, orders, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def stream(spark: "SparkSession", tmp_path: Path) -> Stream:
+    return Stream(spark, tmp_path)
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+class Rules:
+    """The rules of each batch, in the order in which they were begun."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, dict[str, int]]] = []
+
+    def __call__(self, batch: Any) -> None:
+        counts: dict[str, int] = {}
+        for rule in batch.verdicts["rule"].to_pylist():
+            counts[rule] = counts.get(rule, 0) + 1
+        self.seen.append((batch.id, counts))
+
+
+def handler(path: Path, service: Any, trigger: dh.Trigger | None = None, **options: Any) -> Any:
+    return dh.spark.exactly_once(path, trigger or orders(), service, **{"documents": "arrow", **options})
+
+
+def in_status(path: Path, status: str) -> set[str]:
+    with dh.open(path, read_only=True) as history:
+        return set(pa.table(history.entries(orders(), status=status))["key"].to_pylist())
+
+
+def test_every_document_is_processed_once_and_completed(stream: Stream, history_path: Path, service: Service) -> None:
+    stream.add(["a", "b", "c"])
+    stream.add(["d", "e"])
+    stream.run(handler(history_path, service))
+
+    assert service.runs == ["a", "b", "c", "d", "e"]
+    assert in_status(history_path, "completed") == {"a", "b", "c", "d", "e"}
+    assert in_status(history_path, "processing") == set()
+
+
+def test_a_replayed_batch_runs_nothing_again(stream: Stream, history_path: Path, service: Service) -> None:
+    stream.add(["a", "b"])
+    stream.add(["c", "d"])
+    rules = Rules()
+    stream.run(handler(history_path, service, on_verdicts=rules))
+    stream.forget_commit(1)
+    stream.add(["e"])
+    stream.run(handler(history_path, service, on_verdicts=rules))
+
+    assert service.runs == ["a", "b", "c", "d", "e"]
+    assert rules.seen == [(0, {"R8": 2}), (1, {"R8": 2}), (1, {"R9": 2}), (2, {"R8": 1})]
+
+
+def test_what_a_broker_delivers_again_is_a_duplicate(stream: Stream, history_path: Path, service: Service) -> None:
+    stream.add(["a", "b"])
+    stream.add(["b", "c", "a"], redelivery_count=1)
+    rules = Rules()
+    stream.run(handler(history_path, service, on_verdicts=rules))
+
+    assert service.runs == ["a", "b", "c"]
+    assert rules.seen == [(0, {"R8": 2}), (1, {"R8": 1, "R9": 2})]
+
+
+def test_another_consumer_of_the_same_history_gets_only_what_is_left(
+    spark: "SparkSession", tmp_path: Path, history_path: Path, service: Service
+) -> None:
+    one, other = Stream(spark, tmp_path / "one"), Stream(spark, tmp_path / "other")
+    one.add(["a", "b"])
+    other.add(["b", "c"])
+    one.run(handler(history_path, service))
+    other.run(handler(history_path, service))
+
+    assert service.runs == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "rule", "status"), [("serial", "R8+batch", "DUPLICATE"), ("concurrent", "R8+batch", "IN_DOUBT")]
+)
+def test_copies_within_a_batch_run_once(
+    stream: Stream, history_path: Path, service: Service, mode: str, rule: str, status: str
+) -> None:
+    stream.add(["a", "b", "a", "a"])
+    found: list[tuple[str, str]] = []
+
+    def note(batch: Any) -> None:
+        found.extend(
+            zip(batch.verdicts["rule"].to_pylist(), batch.verdicts["status"].to_pylist(), strict=True),
+        )
+
+    stream.run(handler(history_path, service, orders(processing_mode=mode), on_verdicts=note))
+
+    assert service.runs == ["a", "b"]
+    assert found == [("R8", "NEW"), ("R8", "NEW"), (rule, status), (rule, status)]
+
+
+def fail_once(stream: Stream, handle: Any, service: Service, failure: BaseException, after: int) -> None:
+    """Let the service fail in its first batch, having run some documents."""
+    service.fail_with, service.fail_after = failure, after
+    with pytest.raises(StreamingQueryException, match=str(failure)):
+        stream.run(handle)
+
+
+def test_after_a_failure_its_documents_are_in_doubt_and_the_others_go_on(
+    stream: Stream, history_path: Path, service: Service
+) -> None:
+    stream.add(["a", "b", "c"])
+    stream.add(["d"])
+    rules = Rules()
+    handle = handler(history_path, service, on_verdicts=rules)
+    fail_once(stream, handle, service, ValueError("the service broke"), after=1)
+    assert in_status(history_path, "processing") == {"a", "b", "c"}
+    stream.run(handle)
+
+    assert service.runs == ["a", "d"]
+    assert rules.seen == [(0, {"R8": 3}), (0, {"R11": 3}), (1, {"R8": 1})]
+    assert in_status(history_path, "processing") == {"a", "b", "c"}  # until a person has looked
+    assert in_status(history_path, "completed") == {"d"}
+
+
+def test_after_a_failure_an_idempotent_service_may_run_the_batch_again(
+    stream: Stream, history_path: Path, service: Service
+) -> None:
+    stream.add(["a", "b", "c"])
+    stream.add(["d"])
+    handle = handler(history_path, service, on_replay="rerun")
+    fail_once(stream, handle, service, ValueError("the service broke"), after=1)
+    stream.run(handle)
+    stream.forget_commit(1)
+    stream.run(handle)
+
+    assert service.runs == ["a", "a", "b", "c", "d"]
+    assert in_status(history_path, "processing") == set()
+
+
+def test_a_rerun_leaves_out_what_the_service_had_completed_by_itself(stream: Stream, history_path: Path) -> None:
+    stream.add(["a", "b", "c"])
+    stream.add(["d"])
+    runs: list[list[str]] = []
+
+    def service(new: pa.Table, batch: Any) -> None:
+        runs.append(new["uuid"].to_pylist())
+        if len(runs) == 1:
+            batch.claim.complete(rows=[0])
+            raise ValueError("the service broke")
+
+    handle = handler(history_path, service, on_replay="rerun")
+    with pytest.raises(StreamingQueryException, match="the service broke"):
+        stream.run(handle)
+    stream.run(handle)
+    stream.forget_commit(1)
+    stream.run(handle)
+
+    assert runs == [["a", "b", "c"], ["b", "c"], ["d"]]
+    assert in_status(history_path, "completed") == {"a", "b", "c", "d"}
+
+
+def test_rerun_is_for_the_batch_that_began_a_document_and_no_other(
+    stream: Stream, history_path: Path, service: Service
+) -> None:
+    with dh.open(history_path, create=True) as history:
+        history.begin(rows(["a"]), orders(), transaction=("somebody else", 0))
+    stream.add(["a", "b"])
+    stream.run(handler(history_path, service, on_replay="rerun"))
+
+    assert service.runs == ["b"]
+    assert in_status(history_path, "processing") == {"a"}
+
+
+def test_after_a_failure_the_resolver_may_settle_each_document(
+    stream: Stream, history_path: Path, service: Service
+) -> None:
+    stream.add(["a", "b", "c"])
+    asked: list[str] = []
+
+    def resolver(batch: pa.RecordBatch) -> list[str]:
+        keys = batch.column("dh_key").to_pylist()
+        asked.extend(keys)
+        return ["DUPLICATE" if key in service.runs else "NEW" for key in keys]
+
+    rules = Rules()
+    handle = handler(history_path, service, orders(resolver=resolver), on_replay="resolver", on_verdicts=rules)
+    fail_once(stream, handle, service, ValueError("the service broke"), after=1)
+    stream.run(handle)
+
+    assert asked == ["a", "b", "c"]
+    assert service.runs == ["a", "b", "c"]
+    assert rules.seen == [(0, {"R8": 3}), (0, {"R10>S2": 1, "R10>S1": 2})]
+
+
+def test_a_rolled_back_batch_is_new_the_next_time(stream: Stream, history_path: Path, service: Service) -> None:
+    stream.add(["a", "b"])
+    rules = Rules()
+    handle = handler(history_path, service, on_verdicts=rules)
+    fail_once(stream, handle, service, dh.RolledBack("undone"), after=0)
+    assert in_status(history_path, "processing") == set()
+    stream.run(handle)
+
+    assert service.runs == ["a", "b"]
+    assert rules.seen == [(0, {"R8": 2}), (0, {"R8": 2})]
+
+
+def test_what_a_service_completed_before_it_rolled_back_stays_completed(stream: Stream, history_path: Path) -> None:
+    stream.add(["a", "b", "c"])
+    runs: list[str] = []
+
+    def service(new: pa.Table, batch: Any) -> None:
+        runs.extend(new["uuid"].to_pylist()[:2])
+        if len(runs) == 2:
+            batch.claim.complete(rows=[0, 1])
+            raise dh.RolledBack("the rest was undone")
+
+    with pytest.raises(StreamingQueryException, match="the rest was undone"):
+        stream.run(handler(history_path, service))
+    stream.run(handler(history_path, service))
+
+    assert runs == ["a", "b", "c"]
+
+
+def test_a_suspended_batch_is_delivered_again_and_loses_nothing(
+    stream: Stream, history_path: Path, service: Service
+) -> None:
+    with dh.open(history_path, create=True) as history:
+        history.begin(rows(["doubtful"]), orders())
+    stream.add(["a", "doubtful", "b"])
+    down = [True]
+
+    def resolver(batch: pa.RecordBatch) -> list[str]:
+        if down.pop() if down else False:
+            raise dh.TransientError("the resolver is down")
+        return ["NEW"] * batch.num_rows
+
+    handle = handler(history_path, service, orders(resolver=resolver))
+    with pytest.raises(StreamingQueryException, match=r"\[DH-SUSPENDED\] 2 of the 3 documents of batch 0"):
+        stream.run(handle)
+    assert service.runs == ["a"]
+    stream.run(handle)
+
+    assert service.runs == ["a", "doubtful", "b"]
+
+
+def test_an_application_whose_batch_numbers_go_backwards_is_refused(
+    spark: "SparkSession", tmp_path: Path, history_path: Path, service: Service
+) -> None:
+    old, new = Stream(spark, tmp_path / "old"), Stream(spark, tmp_path / "new")
+    for ids in (["a"], ["b"], ["c"]):
+        old.add(ids)
+    new.add(["x"])
+    handle = handler(history_path, service, application="orders-loader")
+    old.run(handle)
+
+    with pytest.raises(StreamingQueryException, match=r"DH-TRANSACTION"):
+        new.run(handle)
+    assert service.runs == ["a", "b", "c"]
+
+
+def test_a_service_may_take_a_spark_frame(stream: Stream, history_path: Path) -> None:
+    stream.add(["a", "b"])
+    stream.add(["b", "c"])
+    got: list[tuple[int, list[str], list[str]]] = []
+
+    def service(new: "DataFrame", batch: Any) -> None:
+        taken = new.orderBy("uuid").collect()
+        got.append((batch.id, new.columns, [row.payload for row in taken]))
+
+    stream.run(handler(history_path, service, documents="spark"))
+
+    columns = ["uuid", "redelivery_count", "payload"]
+    assert got == [(0, columns, ["payload of a", "payload of b"]), (1, columns, ["payload of c"])]
+
+
+def test_a_batch_outside_a_stream_needs_a_name_and_a_number(
+    spark: "SparkSession", history_path: Path, service: Service
+) -> None:
+    frame = spark.createDataFrame(rows(["a", "b"]).to_pandas())
+    with pytest.raises(dh.ConfigError, match="needs application="):
+        handler(history_path, service)(frame, 0)
+    with dh.open(history_path, create=True) as history:
+        handle = dh.spark.exactly_once(history, orders(), service, application="backfill", documents="arrow")
+        handle(frame, 0)
+        handle(frame, 0)
+        handle(frame, 1)
+
+    assert service.runs == ["a", "b"]
+
+
+def test_options_that_cannot_be_are_refused(history_path: Path, service: Service) -> None:
+    with pytest.raises(dh.ConfigError, match="on_replay is one of in_doubt, resolver, rerun"):
+        handler(history_path, service, on_replay="again")
+    with pytest.raises(dh.ConfigError, match="documents is one of spark, arrow"):
+        handler(history_path, service, documents="pandas")
