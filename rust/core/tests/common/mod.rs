@@ -6,6 +6,8 @@
 pub mod model;
 #[cfg(feature = "testing")]
 pub mod rig;
+#[cfg(feature = "testing")]
+pub mod workload;
 
 use std::path::Path;
 
