@@ -31,8 +31,17 @@ impl KeySpace {
             return Ok(());
         }
         let keys = FrameKeys::default();
-        self.append(|sequence| Frame { kind, sequence, claim, started_at, durable: 0, transaction: None, keys })
-            .map(drop)
+        self.append(|sequence| Frame {
+            kind,
+            sequence,
+            claim,
+            started_at,
+            replaces: 0,
+            durable: 0,
+            transaction: None,
+            keys,
+        })
+        .map(drop)
     }
 
     /// In our turn: end some keys of one claim.
@@ -44,8 +53,17 @@ impl KeySpace {
             return Ok(());
         }
         let kind = kind_for_keys(outcome);
-        self.append(|sequence| Frame { kind, sequence, claim, started_at, durable: 0, transaction: None, keys })
-            .map(drop)
+        self.append(|sequence| Frame {
+            kind,
+            sequence,
+            claim,
+            started_at,
+            replaces: 0,
+            durable: 0,
+            transaction: None,
+            keys,
+        })
+        .map(drop)
     }
 
     /// In our turn: end keys whatever claim began them. A key that is not known is recorded as completed now; there is
@@ -74,8 +92,16 @@ impl KeySpace {
         let keys = keys.join();
         if keys.len() > 0 {
             let kind = kind_for_keys(outcome);
-            let frame =
-                |sequence| Frame { kind, sequence, claim: 0, started_at: now_us, durable: 0, transaction: None, keys };
+            let frame = |sequence| Frame {
+                kind,
+                sequence,
+                claim: 0,
+                started_at: now_us,
+                replaces: 0,
+                durable: 0,
+                transaction: None,
+                keys,
+            };
             self.append(frame)?;
         }
         Ok(finished)

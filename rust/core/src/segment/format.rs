@@ -148,6 +148,9 @@ impl Header {
         if self.stamp_bits > 32 || self.uuid_directory_bits > 32 || self.text_directory_bits > 32 {
             return bad("a width of more than 32 bits");
         }
+        if self.filter_blocks == 0 {
+            return bad("a filter without blocks");
+        }
         if self.sections != Layout::of(self).sections {
             return bad("the sections do not stand where their sizes put them");
         }
