@@ -29,11 +29,11 @@ use crate::manifest::TransactionEntry;
 use crate::rules::Trigger;
 use crate::{Error, Result};
 
-/// More entries than this in the log, and they are put into a segment.
-const MOST_IN_LOG: usize = 768 << 10;
+/// More entries than this in the log, and they are put into a segment. (Tests meet every path with small batches.)
+const MOST_IN_LOG: usize = if cfg!(feature = "testing") { 150 } else { 768 << 10 };
 
 /// A batch of so many new keys goes into segments at once: as a frame it would be written twice.
-const LARGE_BATCH: usize = 128 << 10;
+const LARGE_BATCH: usize = if cfg!(feature = "testing") { 20 } else { 128 << 10 };
 
 /// What a new key space needs to know of its trigger.
 #[derive(Clone, Copy, Debug)]
