@@ -91,6 +91,11 @@ impl Error {
         }
     }
 
+    /// Whether this leaves open what is in the files: a handle that met it writes no more.
+    pub(crate) fn is_failed_write(&self) -> bool {
+        matches!(self, Self::Io { operation: "write" | "append to" | "sync" | "link", .. })
+    }
+
     pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Io { operation, path, source }

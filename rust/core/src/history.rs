@@ -84,6 +84,10 @@ impl History {
             }
             create(&*system, path, options)?;
         }
+        if !options.read_only && options.snapshot.is_none() {
+            // Whoever made the identity may have died before its name was durable, and nothing may rest on it until then.
+            system.sync_directory(path).map_err(Error::io("sync", path))?;
+        }
         let identity = read_identity(&*system, &file)?;
         let env = Environment {
             system,
@@ -191,16 +195,20 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     }
     let triggers = path.join(TRIGGERS);
     system.create_directory(&triggers).map_err(Error::io("create", &triggers))?;
+    if !system.list(&triggers).map_err(Error::io("list", &triggers))?.is_empty() {
+        let reason = format!("the identity file {IDENTITY} is missing, but there are triggers: restore it from a copy");
+        return Err(Error::Open { path: path.to_path_buf(), reason });
+    }
+    // The directories first: whoever sees the identity may rely on them.
+    system.sync_directory(path).map_err(Error::io("sync", path))?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    system.sync_directory(parent).map_err(Error::io("sync", parent))?;
     let mut random = [0; 48];
-    let source =
-        |error: getrandom::Error| Error::io("read randomness for", path)(std::io::Error::other(error.to_string()));
-    getrandom::fill(&mut random).map_err(source)?;
+    system.fill_random(&mut random).map_err(Error::io("read randomness for", path))?;
     let mut out = Writer::new();
     out.raw(&MAGIC).u32(VERSION).u32(options.shards).raw(&random).i64(crate::time::now_us()).checksum();
     // Whoever comes second takes the first one's identity.
-    publish(system, &path.join(IDENTITY), &out.finish())?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    system.sync_directory(parent).map_err(Error::io("sync", parent))
+    publish(system, &path.join(IDENTITY), &out.finish()).map(drop)
 }
 
 fn read_identity(system: &dyn FileSystem, file: &Path) -> Result<Identity> {

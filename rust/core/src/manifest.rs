@@ -8,6 +8,8 @@ use crate::log::frame::Transaction;
 
 const MAGIC: [u8; 8] = *b"DHMANIFS";
 const VERSION: u32 = 1;
+/// No number of a manifest, a file or an operation reaches this.
+pub(crate) const MOST_NUMBER: u64 = 1 << 62;
 
 /// Everything that makes up a key space at one moment, but for the log's frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -163,6 +165,9 @@ impl Manifest {
         let count = from.count(29)?;
         manifest.transactions = (0..count).map(|_| read_transaction(&mut from)).collect::<Result<_>>()?;
         from.finish()?;
+        if [manifest.number, manifest.next_file, manifest.next_sequence].iter().any(|number| *number >= MOST_NUMBER) {
+            return Err(from.corrupt("a number that no writer reaches"));
+        }
         if manifest.partition_us <= 0 {
             return Err(from.corrupt("a partition width that is not positive"));
         }

@@ -102,9 +102,28 @@ impl Tail {
         index.reserve(frame.keys.len(), |at| entries[*at as usize].key.lo);
         self.each_key(&frame.keys, |tail, key, text, _| tail.push(key, text, claim, Mark::Open));
         if let Some(transaction) = &frame.transaction {
+            let replaced = self.transactions.get(&transaction.application).map(|entry| (entry.claim, entry.started_at));
+            if let Some((claim, started_at)) = replaced.filter(|(claim, _)| *claim == frame.replaces) {
+                self.finish_claim(claim, started_at, Outcome::Released);
+            }
             let (claim, started_at) = (frame.claim, frame.started_at);
-            let entry = TransactionEntry { transaction: transaction.clone(), claim, started_at, outcome: None };
-            self.transactions.insert(transaction.application.clone(), entry);
+            self.know(TransactionEntry { transaction: transaction.clone(), claim, started_at, outcome: None });
+        }
+    }
+
+    /// Remember a transaction, unless a later one of its application is known: a manifest can be ahead of the log's frames.
+    fn know(&mut self, entry: TransactionEntry) {
+        let known = self.transactions.get(&entry.transaction.application);
+        if known.is_none_or(|known| known.claim < entry.claim) {
+            self.transactions.insert(entry.transaction.application.clone(), entry);
+        }
+    }
+
+    /// Go on under a newer manifest of the same log.
+    pub(crate) fn learn(&mut self, manifest: &Manifest) {
+        self.next_sequence = self.next_sequence.max(manifest.next_sequence);
+        for entry in &manifest.transactions {
+            self.know(entry.clone());
         }
     }
 

@@ -254,11 +254,9 @@ impl Work<'_, '_> {
         if keys.len() == 0 && !is_first && reruns.is_none() {
             return Ok(None);
         }
-        if let Some(previous) = reruns {
-            // The new claim takes the place of the old one.
-            locked.finish_claim(previous.claim, previous.started_at, End::Released)?;
-        }
-        let beginning = Beginning { keys, transaction: self.transaction.cloned(), started_at: now_us };
+        // The new claim takes the place of the old one, in one frame: a crash leaves either the one or the other.
+        let replaces = reruns.map_or(0, |previous| previous.claim);
+        let beginning = Beginning { keys, transaction: self.transaction.cloned(), replaces, started_at: now_us };
         let (number, keys) = locked.begin(beginning)?;
         let settings = SpaceSettings::of(self.trigger);
         Ok(Some(Claim { space: space.clone(), settings, number, started_at: now_us, uuid_rows, text_rows, keys }))

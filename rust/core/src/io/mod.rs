@@ -2,6 +2,8 @@
 
 mod disk;
 mod map;
+#[cfg(any(test, feature = "testing"))]
+pub mod simulated;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,14 @@ pub trait FileSystem: Send + Sync + std::fmt::Debug {
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
     /// Whether the name is there.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Bytes that nobody can guess. (Names of temporary files need none: process, clock and a counter set them apart.)
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        getrandom::fill(bytes).map_err(|error| io::Error::other(error.to_string()))
+    }
+    /// Give others time to get on.
+    fn pause(&self, duration: std::time::Duration) {
+        std::thread::sleep(duration);
+    }
 }
 
 /// An open file.

@@ -31,18 +31,39 @@ impl KeySpace {
             return Ok(());
         }
         let keys = FrameKeys::default();
-        self.append(|sequence| Frame { kind, sequence, claim, started_at, durable: 0, transaction: None, keys })
-            .map(drop)
+        self.append(|sequence| Frame {
+            kind,
+            sequence,
+            claim,
+            started_at,
+            replaces: 0,
+            durable: 0,
+            transaction: None,
+            keys,
+        })
+        .map(drop)
     }
 
     /// In our turn: end some keys of one claim.
     pub(crate) fn finish_rows(&self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
-        if keys.len() == 0 {
+        let has_completed =
+            self.present().as_ref().and_then(|view| view.tail.outcome(claim)) == Some(Outcome::Completed);
+        if keys.len() == 0 || has_completed {
+            // Within a claim the state only grows: what has completed is released no more.
             return Ok(());
         }
         let kind = kind_for_keys(outcome);
-        self.append(|sequence| Frame { kind, sequence, claim, started_at, durable: 0, transaction: None, keys })
-            .map(drop)
+        self.append(|sequence| Frame {
+            kind,
+            sequence,
+            claim,
+            started_at,
+            replaces: 0,
+            durable: 0,
+            transaction: None,
+            keys,
+        })
+        .map(drop)
     }
 
     /// In our turn: end keys whatever claim began them. A key that is not known is recorded as completed now; there is
@@ -71,8 +92,16 @@ impl KeySpace {
         let keys = keys.join();
         if keys.len() > 0 {
             let kind = kind_for_keys(outcome);
-            let frame =
-                |sequence| Frame { kind, sequence, claim: 0, started_at: now_us, durable: 0, transaction: None, keys };
+            let frame = |sequence| Frame {
+                kind,
+                sequence,
+                claim: 0,
+                started_at: now_us,
+                replaces: 0,
+                durable: 0,
+                transaction: None,
+                keys,
+            };
             self.append(frame)?;
         }
         Ok(finished)

@@ -41,14 +41,10 @@ struct Findings<'a> {
 
 impl Findings<'_> {
     #[inline]
-    fn add(&mut self, row: u32, mut stamp: Stamp) {
+    fn add(&mut self, row: u32, stamp: Stamp) {
         if stamp.started_at <= self.expired {
             return;
         }
-        let written = stamp.mark;
-        stamp.mark = self.view.tail.effective(stamp);
-        // The outcome of a sealed claim comes from the log.
-        self.rests_on_log |= written != stamp.mark;
         if stamp.mark == Mark::Completed {
             self.states[row as usize] = HistoryState::Completed;
         } else {
@@ -117,17 +113,26 @@ impl View {
 impl Findings<'_> {
     /// A key is completed if any of its claims is; else processing if any claim is neither completed nor released.
     fn finish(mut self) -> LookedUp {
-        self.others.sort_unstable_by_key(|(row, stamp)| (*row, stamp.claim, std::cmp::Reverse(stamp.mark)));
-        // Of each claim only the strongest mark counts, which now stands first.
+        let key_first = |(row, stamp): &(u32, Stamp)| (*row, stamp.claim, std::cmp::Reverse(stamp.mark));
+        self.others.sort_unstable_by_key(key_first);
+        // Of each claim only the strongest mark of this key counts, which now stands first: what was said of the key itself
+        // outweighs what became of its claim as a whole.
         self.others.dedup_by_key(|(row, stamp)| (*row, stamp.claim));
+        for (row, stamp) in &mut self.others {
+            let written = stamp.mark;
+            stamp.mark = self.view.tail.effective(*stamp);
+            // The outcome of a sealed claim may come from the log.
+            self.rests_on_log |= written != stamp.mark;
+            if stamp.mark == Mark::Completed {
+                self.states[*row as usize] = HistoryState::Completed;
+            }
+        }
         let mut processing: Vec<InProgress> = Vec::new();
         for (row, stamp) in self.others {
-            let is_completed = self.states[row as usize] == HistoryState::Completed;
-            if is_completed || stamp.mark != Mark::Open {
-                continue;
+            if stamp.mark == Mark::Open && self.states[row as usize] != HistoryState::Completed {
+                self.states[row as usize] = HistoryState::Processing;
+                processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
             }
-            self.states[row as usize] = HistoryState::Processing;
-            processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
         }
         LookedUp { states: self.states, processing, rests_on_log: self.rests_on_log }
     }

@@ -60,15 +60,20 @@ impl KeySpace {
             let expired = space.present().as_ref().map_or(Purged::default(), |view| view.expired(cutoff));
             let in_log =
                 space.present().as_ref().and_then(|view| view.tail.oldest()).is_some_and(|oldest| oldest <= cutoff);
+            // All of it in one manifest: a purge that breaks off has purged nothing.
+            let purge = |manifest: &mut Manifest| {
+                manifest.purged_upto = manifest.purged_upto.max(cutoff);
+                manifest.time_to_live_us = settings.time_to_live_us;
+                manifest.segments.retain(|entry| entry.max_started_at > cutoff);
+                manifest.outcomes.retain(|entry| entry.started_at > cutoff);
+                forget_dropped(manifest);
+            };
             if in_log {
-                space.seal(cutoff)?;
+                space.seal_with(cutoff, purge)?;
+                return Ok(expired);
             }
-            let Some(mut manifest) = space.present().as_ref().map(View::successor) else { return Ok(expired) };
-            manifest.purged_upto = manifest.purged_upto.max(cutoff);
-            manifest.time_to_live_us = settings.time_to_live_us;
-            manifest.segments.retain(|entry| entry.max_started_at > cutoff);
-            manifest.outcomes.retain(|entry| entry.started_at > cutoff);
-            forget_dropped(&mut manifest);
+            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(expired) };
+            purge(&mut manifest);
             space.publish(&manifest)?;
             Ok(expired)
         })
@@ -90,7 +95,15 @@ impl KeySpace {
         }
         // One at a time; whoever comes second has nothing to do.
         let upkeep = Turn::open(&*self.env.system, &self.directory.join("upkeep"))?;
-        let Ok(_guard) = upkeep.take(std::time::Duration::ZERO) else { return Ok(done) };
+        let _guard = match upkeep.take(std::time::Duration::ZERO) {
+            Err(Error::Locked { .. }) => return Ok(done),
+            other => other?,
+        };
+        self.keep_up(all, progress, &mut done).inspect_err(|error| self.note(error))?;
+        Ok(done)
+    }
+
+    fn keep_up(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
         self.take_away_unfinished()?;
         let groups = self.read(|view| Ok(view.map_or(Vec::new(), |view| view.merge_groups(all))))?;
         let rollup_work = |view: Option<&View>| Ok(view.map_or(0, |view| view.rollup_group(all).1));
@@ -98,7 +111,7 @@ impl KeySpace {
         let mut so_far = 0;
         for group in groups {
             let total = merging + self.read(rollup_work)?;
-            self.merge(&group, &mut done, &mut |entries| {
+            self.merge(&group, done, &mut |entries| {
                 so_far += entries;
                 progress(so_far, total)
             })?;
@@ -111,7 +124,7 @@ impl KeySpace {
             })?;
             done.rolled_up += entries;
         }
-        Ok(done)
+        Ok(())
     }
 
     /// Reserve file numbers, so that no other writer uses them.
@@ -134,8 +147,7 @@ impl KeySpace {
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
         let mut merge = Merge::new(group, MOST_ENTRIES);
-        // Only outcomes of the manifest: those of the log may not be durable yet.
-        let outcomes = self.read(|view| Ok(view.map_or(HashMap::new(), View::outcomes)))?;
+        let outcomes = self.read(|view| view.map_or(Ok(HashMap::new()), View::foldable))?;
         let first = self.reserve(merge.parts())?;
         let mut written: Vec<(SegmentEntry, PathBuf)> = Vec::new();
         for id in first.. {
@@ -253,8 +265,23 @@ impl View {
         manifest
     }
 
-    fn outcomes(&self) -> HashMap<u64, Outcome> {
-        self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect()
+    /// The outcomes that may be folded into entries: only those of the manifest, as those of the log may not be durable yet;
+    /// and none of a claim of which single keys were released, as what says so may stand elsewhere.
+    fn foldable(&self) -> Result<HashMap<u64, Outcome>> {
+        let mut outcomes: HashMap<u64, Outcome> =
+            self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect();
+        if outcomes.is_empty() {
+            return Ok(outcomes);
+        }
+        let of_log = self.tail.entries().map(|(_, _, stamp)| stamp);
+        let mut released: Vec<u64> =
+            of_log.filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim).collect();
+        for segment in &self.segments {
+            released
+                .extend(segment.stamps()?.iter().filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim));
+        }
+        outcomes.retain(|claim, _| !released.contains(claim));
+        Ok(outcomes)
     }
 
     /// Groups of segments that are worth putting together: each of one time partition.

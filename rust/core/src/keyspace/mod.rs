@@ -29,8 +29,11 @@ use crate::manifest::TransactionEntry;
 use crate::rules::Trigger;
 use crate::{Error, Result};
 
-/// More entries than this in the log, and they are put into a segment.
-const MOST_IN_LOG: usize = 768 << 10;
+/// More entries than this in the log, and they are put into a segment. (Tests meet every path with small batches.)
+const MOST_IN_LOG: usize = if cfg!(feature = "testing") { 150 } else { 768 << 10 };
+
+/// A batch of so many new keys goes into segments at once: as a frame it would be written twice.
+const LARGE_BATCH: usize = if cfg!(feature = "testing") { 20 } else { 128 << 10 };
 
 /// What a new key space needs to know of its trigger.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +65,8 @@ pub(crate) struct KeySpace {
 pub(crate) struct Beginning {
     pub(crate) keys: FrameKeys,
     pub(crate) transaction: Option<Transaction>,
+    /// The open claim of the same transaction that this one takes the place of; 0 if none.
+    pub(crate) replaces: u64,
     pub(crate) started_at: i64,
 }
 
@@ -97,14 +102,18 @@ impl KeySpace {
             return Ok(());
         }
         self.change(|slot| {
+            let known = slot.as_ref().map(|view| view.manifest.number);
             match slot {
                 Some(view) => view.advance(&self.env)?,
-                None => {
-                    *slot = View::load(&self.env, &self.directory, None)?;
-                    if slot.is_none() {
-                        self.env.check_present()?;
-                    }
-                }
+                None => *slot = View::load(&self.env, &self.directory, None)?,
+            }
+            let now = slot.as_ref().map(|view| view.manifest.number);
+            if now.is_none() {
+                self.env.check_new(&self.directory)?;
+            } else if now != known {
+                // Whoever published this may have died before its name was durable, and nothing may rest on it until then.
+                let synced = self.env.system.sync_directory(&self.directory);
+                synced.map_err(Error::io("sync", &self.directory)).inspect_err(|_| *slot = None)?;
             }
             if let Some(view) = slot {
                 self.check_name(view)?;
@@ -126,20 +135,35 @@ impl KeySpace {
     }
 
     /// Look something up in the present state. An answer that rests on frames of the log is given only once they are durable.
-    pub(crate) fn look(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
-        let (found, log) = self.read(|view| {
-            let log = view.map(|view| (view.log.clone(), view.tail.position));
-            Ok((look(view)?, log))
-        })?;
-        if let Some((log, position)) = log.filter(|_| found.rests_on_log) {
-            self.reach(&log, position)?;
+    pub(crate) fn look(&self, mut look: impl FnMut(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
+        loop {
+            let (found, log, is_doubtful) = self.read(|view| {
+                let found = look(view)?;
+                let rests_on = view.filter(|_| found.rests_on_log);
+                let is_doubtful = rests_on.is_some_and(|view| !self.is_pinned && view.is_doubtful(&self.env));
+                Ok((found, rests_on.map(|view| (view.log.clone(), view.tail.position)), is_doubtful))
+            })?;
+            let Some((log, position)) = log else { return Ok(found) };
+            if !is_doubtful || self.env.read_only {
+                if is_doubtful && turn::has_failed(&*self.env.system, &self.directory, log.id) {
+                    let reason = "its last sync failed, and no writer has mended it yet";
+                    return Err(Error::io("rely on", &log.path)(std::io::Error::other(reason)));
+                }
+                self.reach(&log, position)?;
+                return Ok(found);
+            }
+            // Taking the turn puts what is doubtful into segments.
+            self.write(self.settings(), |_| Ok(()))?;
         }
-        Ok(found)
     }
 
     /// Make the log durable up to `end`, together with whoever else waits for it.
     fn reach(&self, log: &crate::log::Log, end: u64) -> Result<()> {
-        if let Some(durable) = self.sync.reach(log, end)?
+        let reached = self.sync.reach(log, end).inspect_err(|_| {
+            // If this fails too, writers still find out for themselves.
+            self.turn.get().map(|turn| turn.set_failed(log.id));
+        });
+        if let Some(durable) = reached?
             && let Some(turn) = self.turn.get()
         {
             turn.set_watermark(log.id, durable)?;
@@ -163,6 +187,17 @@ impl KeySpace {
             return Err(Error::ReadOnly(self.directory.clone()));
         }
         self.sync.check()?;
+        self.write_once(settings, operation).inspect_err(|error| self.note(error))
+    }
+
+    /// After a failed write or sync this handle writes no more.
+    fn note(&self, error: &Error) {
+        if error.is_failed_write() {
+            self.sync.fail(error);
+        }
+    }
+
+    fn write_once<T>(&self, settings: SpaceSettings, operation: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let turn = self.turn()?;
         let guard = turn.take(self.env.lock_timeout)?;
         let result = self.prepare(settings).and_then(|()| {
@@ -193,13 +228,14 @@ impl KeySpace {
         Ok(self.turn.get_or_init(|| turn))
     }
 
-    /// In our turn: see the present state, found the key space if it is not there, and close a log that a dead writer left torn.
+    /// In our turn: see the present state, found the key space if it is not there, and end a log that a dead writer left torn or
+    /// that holds frames of others that nothing shows to be durable: what can be read of it is written anew.
     fn prepare(&self, settings: SpaceSettings) -> Result<()> {
         self.refresh()?;
-        let torn = self.present().as_ref().map(|view| view.torn > 0);
-        match torn {
+        let is_over = self.present().as_ref().map(|view| view.torn > 0 || view.is_doubtful(&self.env));
+        match is_over {
             None => return self.found(settings),
-            Some(true) => self.seal(i64::MIN)?,
+            Some(true) => self.seal()?,
             Some(false) => {}
         }
         self.remember(settings)
@@ -223,12 +259,16 @@ impl KeySpace {
 
     /// In our turn: append `processing` for a batch; answers the new claim and its keys.
     pub(crate) fn begin(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
-        let Beginning { keys, transaction, started_at } = beginning;
+        if beginning.keys.len() >= LARGE_BATCH && beginning.replaces == 0 {
+            return self.begin_in_segments(beginning);
+        }
+        let Beginning { keys, transaction, replaces, started_at } = beginning;
         self.append(|sequence| Frame {
             kind: Kind::Begin,
             sequence,
             claim: sequence,
             started_at,
+            replaces,
             durable: 0,
             transaction,
             keys,
@@ -248,11 +288,7 @@ impl KeySpace {
             let bytes = frame.encode(view.log.id, view.tail.position);
             (frame, bytes, view.log.clone(), view.tail.position)
         };
-        if let Err(source) = log.file.write_at(&bytes, position) {
-            let error = Error::io("append to", &log.path)(source);
-            self.sync.fail(&error);
-            return Err(error);
-        }
+        log.file.write_at(&bytes, position).map_err(Error::io("append to", &log.path))?;
         self.change(|slot| {
             if let Some(view) = slot {
                 view.tail.apply(&frame, position + bytes.len() as u64);
@@ -263,7 +299,7 @@ impl KeySpace {
 
     fn seal_if_full(&self) -> Result<()> {
         let entries = self.present().as_ref().map_or(0, |view| view.tail.len());
-        if entries > MOST_IN_LOG { self.seal(i64::MIN) } else { Ok(()) }
+        if entries > MOST_IN_LOG { self.seal() } else { Ok(()) }
     }
 }
 

@@ -24,7 +24,7 @@ impl KeySpace {
         self.write(self.settings(), |space| {
             let is_touched = space.present().as_ref().is_some_and(|view| !view.tail.is_untouched(crate::log::START));
             if is_touched {
-                space.seal(i64::MIN)?;
+                space.seal()?;
             }
             let number = space.present().as_ref().map_or(0, |view| view.manifest.number);
             // Made in our turn, so the clock alone sets pins of one state apart.

@@ -1,11 +1,12 @@
 //! Publishing: data durable first, then the manifest that names it, then the old files' names taken away.
 
 use super::view::{Environment, View, log_path, manifest_path, segment_path};
-use super::{KeySpace, SpaceSettings};
+use super::{Beginning, KeySpace, SpaceSettings};
 use crate::io::publish;
-use crate::log::{Log, START};
-use crate::manifest::{LogEntry, Manifest, SegmentEntry};
-use crate::segment::format::{Header, MOST_ENTRIES};
+use crate::log::frame::FrameKeys;
+use crate::log::{Log, Owner, START};
+use crate::manifest::{LogEntry, Manifest, SegmentEntry, TransactionEntry};
+use crate::segment::format::{Header, MOST_ENTRIES, Mark, Stamp};
 use crate::segment::run::Run;
 use crate::segment::writer;
 use crate::{Error, Result};
@@ -25,7 +26,7 @@ impl KeySpace {
     pub(super) fn found(&self, settings: SpaceSettings) -> Result<()> {
         let parent = self.directory.parent().unwrap_or(&self.directory);
         self.env.system.sync_directory(parent).map_err(Error::io("sync", parent))?;
-        let log = new_log(&self.env, &self.directory, 1)?;
+        let log = self.new_log(1)?;
         let manifest = Manifest {
             number: 1,
             history: self.env.history,
@@ -41,33 +42,61 @@ impl KeySpace {
         self.publish(&manifest)
     }
 
-    /// In our turn: put the log's entries into segments, without those that began at or before `expired`, and start a new log.
-    pub(super) fn seal(&self, expired: i64) -> Result<()> {
-        let result = self.try_seal(expired);
-        if let Err(error) = &result {
-            self.sync.fail(error);
-        }
-        result
+    /// In our turn: put the log's entries into segments and start a new log.
+    pub(super) fn seal(&self) -> Result<()> {
+        self.seal_with(i64::MIN, |_| {})
     }
 
-    fn try_seal(&self, expired: i64) -> Result<()> {
+    /// In our turn: put the log's entries into segments, without those that began at or before `expired`, start a new log, and
+    /// publish this together with another `change`.
+    pub(super) fn seal_with(&self, expired: i64, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut manifest = {
             let view = self.present();
             let Some(view) = view.as_ref() else { return Ok(()) };
             let mut manifest = view.successor();
             let mut runs = view.tail.runs(manifest.partition_us, expired);
             for run in &mut runs {
-                writer::settle(run);
-                for part in split(run) {
-                    manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
-                }
+                self.write_run(&mut manifest, run)?;
             }
             manifest
         };
-        let log = new_log(&self.env, &self.directory, manifest.next_file)?;
+        let log = self.new_log(manifest.next_file)?;
         manifest.next_file += 1;
         manifest.log = LogEntry { id: log.id, proven: START };
+        change(&mut manifest);
         self.publish(&manifest)
+    }
+
+    /// In our turn: write `processing` for a large batch as segments of its own, which one manifest makes part of the history.
+    pub(super) fn begin_in_segments(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
+        let Beginning { keys, transaction, started_at, .. } = beginning;
+        let (mut manifest, claim) = {
+            let view = self.present();
+            let Some(view) = view.as_ref() else { return Err(Error::State("the key space is not there".into())) };
+            (view.same_log_successor(), view.tail.next_sequence)
+        };
+        manifest.next_sequence = claim + 1;
+        if let Some(transaction) = transaction {
+            manifest.transactions.retain(|entry| entry.transaction.application != transaction.application);
+            manifest.transactions.push(TransactionEntry { transaction, claim, started_at, outcome: None });
+        }
+        let mut run = Run::of_keys(&keys, Stamp { claim, started_at, mark: Mark::Open });
+        let result = self.write_run(&mut manifest, &mut run).and_then(|()| self.publish(&manifest));
+        if let Err(error) = result {
+            // Whether the manifest stands is not known.
+            self.sync.fail(&error);
+            return Err(error);
+        }
+        Ok((claim, keys))
+    }
+
+    /// Settle a run and write it as segments that `manifest` will name.
+    fn write_run(&self, manifest: &mut Manifest, run: &mut Run) -> Result<()> {
+        writer::settle(run);
+        for part in split(run) {
+            manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
+        }
+        Ok(())
     }
 
     /// In our turn: publish entries as segments of their own. Those that have not ended get a claim number now.
@@ -78,10 +107,7 @@ impl KeySpace {
         manifest.next_sequence = manifest.next_sequence.max(claim + 1);
         for mut run in runs {
             run.stamps.number_open_claims(claim);
-            writer::settle(&mut run);
-            for part in split(&mut run) {
-                manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
-            }
+            self.write_run(&mut manifest, &mut run)?;
         }
         self.publish(&manifest)
     }
@@ -119,6 +145,12 @@ impl KeySpace {
         self.take_away(manifest)
     }
 
+    fn new_log(&self, id: u64) -> Result<Log> {
+        let path = log_path(&self.directory, id);
+        remove_left_over(&self.env, &path)?;
+        Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name))
+    }
+
     /// Take away the files that this manifest does not name: manifests oldest first, so that readers notice.
     fn take_away(&self, manifest: &Manifest) -> Result<()> {
         let mut names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
@@ -132,6 +164,8 @@ impl KeySpace {
             Some(("segment", id)) => is_unnamed(id, manifest.next_file, has_segment),
             Some(("filter", id)) => is_unnamed(id, manifest.next_file, has_rollup),
             Some(("log", id)) => is_unnamed(id, manifest.next_file, |id| live().any(|manifest| manifest.log.id == id)),
+            // Published in our turn or never: whoever was at it died.
+            Some(("tmp", _)) => true,
             _ => false,
         };
         let (manifests, others): (Vec<_>, Vec<_>) =
@@ -185,12 +219,6 @@ fn remove_left_over(env: &Environment, path: &std::path::Path) -> Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
         _ => Ok(()),
     }
-}
-
-fn new_log(env: &Environment, directory: &std::path::Path, id: u64) -> Result<Log> {
-    let path = log_path(directory, id);
-    remove_left_over(env, &path)?;
-    Log::create(&*env.system, &path, id, env.history)
 }
 
 /// A run in parts of at most [`MOST_ENTRIES`], in key order.

@@ -12,6 +12,8 @@ const HOLDER_AT: u64 = 64;
 const HOLDER_BYTES: usize = 192;
 const WATERMARK_BYTES: usize = 24;
 const MAGIC: [u8; 4] = *b"DHTN";
+/// Where the record of a failed sync stands.
+const FAILED_AT: u64 = 32;
 
 /// The turn file of a key space: its lock, who holds it, and how far the log is durable.
 #[derive(Debug)]
@@ -94,24 +96,42 @@ impl Turn {
     /// Remember that log `log` is durable up to `durable`. Not synced, so after a power loss it may say less than the truth,
     /// never more.
     pub(crate) fn set_watermark(&self, log: u64, durable: u64) -> Result<()> {
+        self.record(0, log, durable)
+    }
+
+    /// Remember that a sync of log `log` failed: readers, who cannot mend it, must not rely on what is beyond the watermark.
+    pub(crate) fn set_failed(&self, log: u64) -> Result<()> {
+        self.record(FAILED_AT, log, 0)
+    }
+
+    fn record(&self, at: u64, log: u64, durable: u64) -> Result<()> {
         let mut bytes = [0; WATERMARK_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&log.to_le_bytes());
         bytes[16..].copy_from_slice(&durable.to_le_bytes());
         let sum = crc32c::crc32c(&bytes[8..]);
         bytes[4..8].copy_from_slice(&sum.to_le_bytes());
-        self.file.write_at(&bytes, 0).map_err(Error::io("write", &self.path))
+        self.file.write_at(&bytes, at).map_err(Error::io("write", &self.path))
     }
 }
 
 /// How far log `log` is known to be durable, by the turn file in `directory`; 0 when it does not say.
 pub(crate) fn watermark(system: &dyn FileSystem, directory: &Path, log: u64) -> u64 {
+    recorded(system, directory, 0, log).unwrap_or(0)
+}
+
+/// Whether a sync of log `log` is known to have failed.
+pub(crate) fn has_failed(system: &dyn FileSystem, directory: &Path, log: u64) -> bool {
+    recorded(system, directory, FAILED_AT, log).is_some()
+}
+
+fn recorded(system: &dyn FileSystem, directory: &Path, at: u64, log: u64) -> Option<u64> {
     let mut bytes = [0; WATERMARK_BYTES];
-    let read = system.open(&directory.join(Turn::FILE_NAME), false).and_then(|file| file.read_at(&mut bytes, 0));
+    let read = system.open(&directory.join(Turn::FILE_NAME), false).and_then(|file| file.read_at(&mut bytes, at));
     let field = |at: usize| bytes[at..].first_chunk().map_or(0, |field| u64::from_le_bytes(*field));
     let sum = bytes[4..].first_chunk().map_or(0, |sum| u32::from_le_bytes(*sum));
     let is_good = read.is_ok() && bytes[..4] == MAGIC && crc32c::crc32c(&bytes[8..]) == sum;
-    if is_good && field(8) == log { field(16) } else { 0 }
+    (is_good && field(8) == log).then(|| field(16))
 }
 
 fn host() -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::turn;
 use crate::io::FileSystem;
-use crate::log::{Frames, Log, Next, START};
+use crate::log::{Frames, Log, Next, Owner, START};
 use crate::manifest::Manifest;
 use crate::rollup::Rollup;
 use crate::segment::Segment;
@@ -14,6 +14,8 @@ use crate::{Error, Result};
 
 /// How often a load starts again when files go away under it, because a writer published meanwhile.
 const TRIES: usize = 100;
+/// So many milliseconds are given to whoever may be syncing the log.
+const WAITS: u32 = 20;
 
 /// What all key spaces of an open history share.
 #[derive(Clone, Debug)]
@@ -33,6 +35,31 @@ impl Environment {
             Ok(()) => Error::corrupt(directory, 0, "all manifests are gone"),
             Err(error) => error,
         }
+    }
+
+    /// A key space without a manifest is a new one, or all its manifests are gone: then other files tell. Nothing but an empty
+    /// first log is made before the first manifest is durable.
+    pub(crate) fn check_new(&self, directory: &Path) -> Result<()> {
+        self.check_present()?;
+        let names = match self.system.list(directory) {
+            Ok(names) => names,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::io("list", directory)(error)),
+        };
+        if names.iter().any(|name| Manifest::number_of(name).is_some()) {
+            return Ok(());
+        }
+        let first = log_path(directory, 1);
+        let is_first = |name: &String| first.ends_with(name);
+        let kinds = ["segment-", "filter-", "pin-", "new-", "log-"];
+        let tells = |name: &String| kinds.iter().any(|kind| name.starts_with(kind)) && !is_first(name);
+        let has_frames = || -> std::io::Result<bool> {
+            Ok(names.iter().any(is_first) && self.system.open(&first, false)?.len()? > START)
+        };
+        if names.iter().any(tells) || has_frames().map_err(Error::io("look at", &first))? {
+            return Err(Error::corrupt(directory, 0, "all manifests are gone"));
+        }
+        Ok(())
     }
 
     /// The history itself must be there: a directory that went away is no empty history.
@@ -150,7 +177,8 @@ impl View {
             Some(known) => known.log.clone(),
             None => {
                 let path = log_path(directory, manifest.log.id);
-                Log::open(&*env.system, &path, manifest.log.id, env.history, !env.read_only)?
+                let owner = Owner::new(env.history, &manifest.name);
+                Log::open(&*env.system, &path, manifest.log.id, owner, !env.read_only)?
             }
         };
         let tail = Tail::new(&manifest, START);
@@ -224,9 +252,8 @@ impl View {
         };
         if newer.log.id == self.log.id {
             // The same log: what was read of it stays true.
-            let next_sequence = newer.tail.next_sequence;
             newer.tail = std::mem::take(&mut self.tail);
-            newer.tail.next_sequence = newer.tail.next_sequence.max(next_sequence);
+            newer.tail.learn(&newer.manifest);
         }
         *self = newer;
         self.read_log(env)
@@ -268,6 +295,22 @@ impl View {
             Next::Frame(..) => self.read_log(env),
             Next::End | Next::Torn => Err(damage),
         }
+    }
+
+    /// Whether frames stood in the log when this process opened it that nothing shows to be durable. Whoever wrote them may
+    /// be at it just now, so wait a little.
+    pub(crate) fn is_doubtful(&self, env: &Environment) -> bool {
+        let end = self.log.inherited.min(self.tail.position);
+        if end <= self.tail.durable {
+            return false;
+        }
+        for _ in 0..WAITS {
+            if turn::watermark(&*env.system, &self.directory, self.log.id) >= end {
+                return false;
+            }
+            env.system.pause(std::time::Duration::from_millis(1));
+        }
+        true
     }
 
     /// How far this view knows the log to be durable.

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::Result;
 use crate::bytes::{Reader, Writer};
 use crate::key::Key;
+use crate::manifest::MOST_NUMBER;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"DHFR");
 /// Bytes of a frame's header.
@@ -77,6 +78,8 @@ pub(crate) struct Frame {
     pub(crate) claim: u64,
     /// When the claim's service began, in microseconds since 1970.
     pub(crate) started_at: i64,
+    /// An open claim of the same transaction that this one takes the place of; 0 if none.
+    pub(crate) replaces: u64,
     /// Up to where the log was durable when the frame was written.
     pub(crate) durable: u64,
     pub(crate) transaction: Option<Transaction>,
@@ -91,6 +94,7 @@ pub(crate) struct FrameHeader {
     sequence: u64,
     claim: u64,
     started_at: i64,
+    replaces: u64,
     pub(crate) durable: u64,
     pub(crate) payload: u64,
     uuids: u32,
@@ -109,7 +113,7 @@ impl Frame {
         out.u32(MAGIC).u8(self.kind as u8).u8(flags).u16(HEADER as u16);
         out.u64(log).u64(position).u64(self.durable).u64(self.sequence).u64(self.claim).i64(self.started_at);
         out.u64(payload.len() as u64).u32(self.keys.uuids.len() as u32).u32(self.keys.texts.len() as u32);
-        out.u32(crc32c::crc32c(&payload)).u32(0).u64(0).u32(0).checksum();
+        out.u32(crc32c::crc32c(&payload)).u32(0).u64(self.replaces).u32(0).checksum();
         out.raw(&payload);
         out.finish()
     }
@@ -159,6 +163,7 @@ impl FrameHeader {
             uuids: u32_at(64)?,
             texts: u32_at(68)?,
             payload_crc: u32_at(72)?,
+            replaces: u64_at(80)?,
         })
     }
 
@@ -172,6 +177,9 @@ impl FrameHeader {
         let Some(kind) = Kind::from_u8(self.kind) else {
             return Err(from.corrupt(format!("a frame of unknown kind {}", self.kind)));
         };
+        if self.sequence >= MOST_NUMBER {
+            return Err(from.corrupt("a sequence number that no writer reaches"));
+        }
         let transaction = if self.flags & HAS_TRANSACTION != 0 {
             let batch = from.i64()?;
             let application = from.text()?;
@@ -181,8 +189,8 @@ impl FrameHeader {
             None
         };
         let keys = self.keys(&mut from)?;
-        let Self { sequence, claim, started_at, durable, .. } = *self;
-        Ok(Frame { kind, sequence, claim, started_at, durable, transaction, keys })
+        let Self { sequence, claim, started_at, replaces, durable, .. } = *self;
+        Ok(Frame { kind, sequence, claim, started_at, replaces, durable, transaction, keys })
     }
 
     fn keys(&self, from: &mut Reader) -> Result<FrameKeys> {

@@ -24,6 +24,22 @@ pub(crate) struct Log {
     pub(crate) id: u64,
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn File>,
+    /// How long it was when this process opened it. Our syncs vouch for what is written later; of what stood there before,
+    /// an earlier sync may have failed, and the system tells only those who had the file open then.
+    pub(crate) inherited: u64,
+}
+
+/// Whose log it is: logs of other triggers, or of other histories, are told apart by this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) history: [u8; 16],
+    trigger: u64,
+}
+
+impl Owner {
+    pub(crate) fn new(history: [u8; 16], trigger: &str) -> Self {
+        Self { history, trigger: xxhash_rust::xxh3::xxh3_64(trigger.as_bytes()) }
+    }
 }
 
 /// What stands at a position of a log.
@@ -39,14 +55,15 @@ pub(crate) enum Next {
 
 impl Log {
     /// Make an empty log; its bytes are durable on return, its name is not.
-    pub(crate) fn create(system: &dyn FileSystem, path: &Path, id: u64, history: [u8; 16]) -> Result<Self> {
+    pub(crate) fn create(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner) -> Result<Self> {
         let mut out = Writer::new();
-        out.raw(&MAGIC).u32(VERSION).u32(0).raw(&history).u64(id).raw(&[0; START as usize - 44]).checksum();
+        out.raw(&MAGIC).u32(VERSION).u32(0).raw(&owner.history).u64(id).u64(owner.trigger);
+        out.raw(&[0; START as usize - 52]).checksum();
         let file = write_new(system, path, &[&out.finish()])?;
-        Ok(Self { id, path: path.to_path_buf(), file })
+        Ok(Self { id, path: path.to_path_buf(), file, inherited: START })
     }
 
-    pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, history: [u8; 16], write: bool) -> Result<Self> {
+    pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, write: bool) -> Result<Self> {
         let file = system.open(path, write).map_err(Error::io("open", path))?;
         let mut bytes = [0; START as usize];
         let length = file.len().map_err(Error::io("look at", path))?;
@@ -58,10 +75,10 @@ impl Log {
         from.preamble(MAGIC, VERSION)?;
         checked(&bytes, path)?;
         from.u32()?;
-        if from.bytes16()? != history || from.u64()? != id {
-            return Err(from.corrupt("this log belongs to another history"));
+        if from.bytes16()? != owner.history || from.u64()? != id || from.u64()? != owner.trigger {
+            return Err(from.corrupt("this log belongs to another history or trigger"));
         }
-        Ok(Self { id, path: path.to_path_buf(), file })
+        Ok(Self { id, path: path.to_path_buf(), file, inherited: length })
     }
 
     pub(crate) fn len(&self) -> Result<u64> {

@@ -232,6 +232,12 @@ impl Segment {
         self.pages.bytes(section.offset + offset, length, scratch)
     }
 
+    /// All stamps of this segment.
+    pub(crate) fn stamps(&self) -> Result<Vec<Stamp>> {
+        let mut scratch = Vec::new();
+        (0..u64::from(self.header.stamps)).map(|number| self.stamp(number, &mut scratch)).collect()
+    }
+
     /// The stamp of the entry at `place`.
     pub(crate) fn stamp_at(&self, part: Part, place: u64, scratch: &mut Vec<u8>) -> Result<Stamp> {
         let bits = self.header.stamp_bits;
@@ -243,6 +249,10 @@ impl Segment {
             let word = bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
             (word >> (at & 7)) & ((1u64 << bits) - 1)
         };
+        self.stamp(number, scratch)
+    }
+
+    fn stamp(&self, number: u64, scratch: &mut Vec<u8>) -> Result<Stamp> {
         let bytes = self.slice(Part::Stamps, number * STAMP_BYTES as u64, STAMP_BYTES, scratch)?;
         let field = |at: usize| bytes[at..].first_chunk::<8>().map_or(0, |field| u64::from_le_bytes(*field));
         let Some(mark) = Mark::from_u8(bytes[16]) else {

@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 
 use super::format::{Mark, Stamp};
 use crate::key::Key;
+use crate::log::frame::FrameKeys;
 
 /// An entry whose key is a packed UUID.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +41,19 @@ impl Run {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Entries of one stamp.
+    pub(crate) fn of_keys(keys: &FrameKeys, stamp: Stamp) -> Self {
+        let mut run = Self { heap: keys.heap.clone(), ..Self::default() };
+        let stamp = run.stamps.index(stamp);
+        run.uuids = keys.uuids.iter().map(|key| UuidEntry { key: *key, stamp }).collect();
+        let mut start = 0;
+        for (key, length) in keys.texts.iter().zip(&keys.lengths) {
+            run.texts.push(TextEntry { key: *key, stamp, length: u32::from(*length), start });
+            start += u64::from(*length);
+        }
+        run
     }
 
     pub(crate) fn push_uuid(&mut self, key: Key, stamp: Stamp) {

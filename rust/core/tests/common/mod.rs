@@ -2,6 +2,13 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs, reason = "a failing helper fails its test")]
 
+#[cfg(feature = "testing")]
+pub mod model;
+#[cfg(feature = "testing")]
+pub mod rig;
+#[cfg(feature = "testing")]
+pub mod workload;
+
 use std::path::Path;
 
 use dochistory_core::columns::{CountColumn, Documents, FlagColumn, IdColumn, Validity};

@@ -1,0 +1,257 @@
+//! Runs steps on a real history and on the models of it, side by side.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use dochistory_core::columns::FlagColumn;
+use dochistory_core::engine::{Call, Claim, OnReplay};
+use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::io::FileSystem;
+use dochistory_core::rules::Trigger;
+use dochistory_core::{Error, Transaction};
+
+use super::model::Model;
+use super::{DAY, Ids, START, trigger};
+
+/// One operation. Days are counted from the start of the test's time.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Begin { slot: usize, ids: Vec<String>, day: i64, batch: Option<i64>, replay: OnReplay },
+    FinishClaim { slot: usize, completed: bool },
+    FinishRows { slot: usize, ids: Vec<String>, completed: bool },
+    FinishKeys { ids: Vec<String>, completed: bool, day: i64 },
+    Load { ids: Vec<String>, day: i64, completed: bool },
+    Seal,
+    Maintain,
+    Purge { day: i64 },
+    Reopen,
+}
+
+/// An operation, and which of the handles does it.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub by: usize,
+    pub op: Op,
+}
+
+pub const APPLICATION: &str = "stream";
+
+/// Handles on one history, and what it may hold: one model for each possible state.
+pub struct Rig {
+    pub path: &'static str,
+    pub systems: Vec<Arc<dyn FileSystem>>,
+    pub histories: Vec<Option<History>>,
+    claims: HashMap<usize, (Claim, Vec<String>)>,
+    /// The ids of each slot's batch.
+    batches: HashMap<usize, Vec<String>>,
+    pub models: Vec<Model>,
+    pub ids: Vec<String>,
+    trigger: Trigger,
+}
+
+fn at(day: i64) -> i64 {
+    START + day * DAY
+}
+
+impl Rig {
+    pub fn new(path: &'static str, systems: Vec<Arc<dyn FileSystem>>, ids: Vec<String>) -> Self {
+        let histories = systems.iter().map(|_| None).collect();
+        let (claims, batches) = (HashMap::new(), HashMap::new());
+        Self { path, systems, histories, claims, batches, models: vec![Model::default()], ids, trigger: trigger() }
+    }
+
+    /// Forget the handles of a process that died.
+    pub fn restart(&mut self, by: usize, system: Arc<dyn FileSystem>) {
+        // A claim belongs to the handle that began it; which one does not matter here.
+        self.claims.clear();
+        self.histories[by] = None;
+        self.systems[by] = system;
+    }
+
+    pub fn history(&mut self, by: usize) -> Result<&History, Error> {
+        if self.histories[by].is_none() {
+            let options = OpenOptions { create: true, ..OpenOptions::default() };
+            self.histories[by] = Some(History::open_on(self.systems[by].clone(), Path::new(self.path), &options)?);
+        }
+        self.histories[by].as_ref().ok_or_else(|| Error::State("not open".into()))
+    }
+
+    /// Compare every verdict with the models, and drop the models that are refuted.
+    pub fn check(&mut self, by: usize) -> Result<(), Error> {
+        let (ids, trigger) = (Ids::new(&self.ids), self.trigger.clone());
+        let history = self.history(by)?;
+        let verdicts = history.classify(&trigger, &ids.documents(), &mut Call::at(at(0)))?;
+        let rules: Vec<_> = verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect();
+        let transactions = history.statistics(&trigger.name)?.transactions;
+        self.retain(&format!("{rules:?} {transactions:?}"), |model, ids| {
+            ids.iter().zip(&rules).all(|(id, rule)| model.rule(id) == *rule) && model.transactions() == transactions
+        });
+        Ok(())
+    }
+
+    fn retain(&mut self, found: &str, is_possible: impl Fn(&Model, &[String]) -> bool) {
+        let models = std::mem::take(&mut self.models);
+        let describe = |model: &Model| {
+            let rules: Vec<_> = self.ids.iter().map(|id| model.rule(id)).collect();
+            format!("{rules:?} {:?}", model.transactions())
+        };
+        let expected: Vec<_> = models.iter().map(describe).collect();
+        self.models = models.into_iter().filter(|model| is_possible(model, &self.ids)).collect();
+        assert!(!self.models.is_empty(), "the store says\n{found}\nbut should say\n{}", expected.join("\nor "));
+        self.models.dedup();
+    }
+
+    /// Do a step. When it fails, the models become those in which it happened and those in which it did not.
+    pub fn step(&mut self, step: &Step) -> Result<(), Error> {
+        let before = self.models.clone();
+        let result = self.perform(step);
+        if result.is_err() {
+            let after = before.iter().cloned().map(|mut model| {
+                self.apply(&mut model, &step.op);
+                model
+            });
+            self.models = before.iter().cloned().chain(after).collect();
+            self.models.dedup();
+        }
+        result
+    }
+
+    fn apply(&self, model: &mut Model, op: &Op) -> Option<Vec<&'static str>> {
+        match op {
+            Op::Begin { slot, ids, day, batch, replay } => {
+                return model.begin(*slot, ids, at(*day), batch.map(|batch| (APPLICATION, batch)), *replay);
+            }
+            Op::FinishClaim { slot, completed } if self.claims.contains_key(slot) => {
+                model.finish_slot(*slot, *completed)
+            }
+            Op::FinishRows { slot, ids, completed } if self.claims.contains_key(slot) => {
+                let claimed = model.claimed(*slot);
+                let ids: Vec<_> = ids.iter().filter(|id| claimed.contains(id)).cloned().collect();
+                model.finish_rows(*slot, &ids, *completed);
+            }
+            Op::FinishClaim { slot, completed } => {
+                let ids = self.batches.get(slot).cloned().unwrap_or_default();
+                model.finish_keys(&ids, *completed, at(0));
+            }
+            Op::FinishRows { ids, completed, .. } => model.finish_keys(ids, *completed, at(0)),
+            Op::FinishKeys { ids, completed, day } => model.finish_keys(ids, *completed, at(*day)),
+            Op::Load { ids, day, completed } => model.load(ids, at(*day), *completed),
+            Op::Purge { day } => model.purge(at(*day) - 30 * DAY),
+            Op::Seal | Op::Maintain | Op::Reopen => {}
+        }
+        None
+    }
+
+    fn perform(&mut self, step: &Step) -> Result<(), Error> {
+        let trigger = self.trigger.clone();
+        match &step.op {
+            Op::Begin { slot, ids, day, batch, replay } => {
+                self.batches.insert(*slot, ids.clone());
+                return self.begin(step, *slot, ids, *day, *batch, *replay);
+            }
+            Op::FinishClaim { slot, completed } => match self.claims.get(slot) {
+                Some((claim, _)) if *completed => claim.complete(None)?,
+                Some((claim, _)) => claim.release(None)?,
+                None => {
+                    let ids = self.batches.get(slot).cloned().unwrap_or_default();
+                    self.finish_keys(step.by, &ids, *completed, 0)?;
+                }
+            },
+            Op::FinishRows { slot, ids, completed } => match self.claims.get(slot) {
+                Some((claim, batch)) => {
+                    let claimed = self.models[0].claimed(*slot);
+                    let wanted = ids.iter().filter(|id| claimed.contains(id));
+                    let row = |id: &String| batch.iter().position(|other| other == id).unwrap() as u32;
+                    let rows: Vec<u32> = wanted.map(row).collect();
+                    if *completed { claim.complete(Some(&rows))? } else { claim.release(Some(&rows))? }
+                }
+                None => self.finish_keys(step.by, ids, *completed, 0)?,
+            },
+            Op::FinishKeys { ids, completed, day } => self.finish_keys(step.by, ids, *completed, *day)?,
+            Op::Load { ids, day, completed } => {
+                let bits = vec![if *completed { 0xff } else { 0 }; ids.len().div_ceil(8)];
+                let validity = dochistory_core::columns::Validity::all();
+                let column = Ids::new(ids);
+                let mut load = self.history(step.by)?.load(&trigger)?;
+                load.push(
+                    &column.documents(),
+                    &vec![at(*day); ids.len()],
+                    FlagColumn::Bits { bits: &bits, offset: 0, validity },
+                )?;
+                load.finish()?;
+            }
+            Op::Seal => {
+                let history = self.history(step.by)?;
+                let snapshot = history.pin(&trigger.name)?;
+                history.unpin(&trigger.name, &snapshot)?;
+            }
+            Op::Maintain => {
+                self.history(step.by)?.maintain(&trigger.name, true, &mut |_, _| Ok(()))?;
+            }
+            Op::Purge { day } => {
+                self.history(step.by)?.purge(&trigger, at(*day), false)?;
+            }
+            Op::Reopen => {
+                self.histories[step.by] = None;
+                self.history(step.by)?;
+            }
+        }
+        let models = std::mem::take(&mut self.models);
+        let apply = |mut model: Model| {
+            self.apply(&mut model, &step.op);
+            model
+        };
+        self.models = models.into_iter().map(apply).collect();
+        Ok(())
+    }
+
+    fn finish_keys(&mut self, by: usize, ids: &[String], completed: bool, day: i64) -> Result<(), Error> {
+        let (column, trigger) = (Ids::new(ids), self.trigger.clone());
+        let history = self.history(by)?;
+        let finish = if completed { History::complete_keys } else { History::release_keys };
+        finish(history, &trigger, &column.documents(), at(day)).map(drop)
+    }
+
+    fn begin(
+        &mut self,
+        step: &Step,
+        slot: usize,
+        ids: &[String],
+        day: i64,
+        batch: Option<i64>,
+        replay: OnReplay,
+    ) -> Result<(), Error> {
+        let (column, trigger) = (Ids::new(ids), self.trigger.clone());
+        let transaction = batch.map(|batch| Transaction { application: APPLICATION.into(), batch });
+        let history = self.history(step.by)?;
+        let begun = history.begin(&trigger, &column.documents(), &mut Call::at(at(day)), transaction.as_ref(), replay);
+        let rules = match begun {
+            Ok(begun) => {
+                if let Some(reason) = begun.verdicts.unavailable {
+                    return Err(Error::State(format!("unavailable: {reason}")));
+                }
+                self.claims.remove(&slot);
+                if let Some(claim) = begun.claim {
+                    self.claims.insert(slot, (claim, ids.to_vec()));
+                }
+                Some(begun.verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect::<Vec<_>>())
+            }
+            Err(Error::Transaction(_)) => None,
+            Err(error) => return Err(error),
+        };
+        self.retain(&format!("{:?} begins as {rules:?}", step.op), |model, _| {
+            let mut model = model.clone();
+            model.begin(slot, ids, at(day), batch.map(|batch| (APPLICATION, batch)), replay) == rules
+        });
+        let models = std::mem::take(&mut self.models);
+        self.models = models
+            .into_iter()
+            .map(|mut model| {
+                model.begin(slot, ids, at(day), batch.map(|batch| (APPLICATION, batch)), replay);
+                model
+            })
+            .collect();
+        Ok(())
+    }
+}

@@ -1,0 +1,337 @@
+//! A closed store on a real disk, damaged in every way one file can be: flipped bytes, every shorter length, missing, taken for
+//! another of its kind. Reopening and classifying gives a typed error or the same verdicts; never another verdict, never a panic.
+//!
+//! Long files are probed in steps; `DOCHISTORY_DAMAGE=all` tries each of their bytes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+
+use common::{DAY, Ids, START, begin, open, trigger, uuids};
+use dochistory_core::engine::{Call, OnReplay};
+use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::rules::Trigger;
+use dochistory_core::{Error, Result};
+
+const TRIGGERS: [&str; 2] = ["orders", "invoices"];
+
+/// The files of a store by their path, as they were when it was closed.
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+fn named(name: &str) -> Trigger {
+    Trigger { name: name.into(), ..trigger() }
+}
+
+fn ids() -> Vec<String> {
+    let texts = (0..30).map(|number| format!("urn:text:{number}"));
+    uuids(0..60).into_iter().chain(texts).collect()
+}
+
+/// A store with segments, a rolled-up filter, outcomes, a transaction, and a log, for each of two triggers.
+fn build(path: &Path) -> Files {
+    let history = open(path);
+    let ids = ids();
+    for (shift, name) in TRIGGERS.into_iter().enumerate() {
+        let trigger = named(name);
+        for day in 0..3 {
+            let first = day as usize * 15 + shift;
+            let claim = begin(&history, &trigger, &ids[first..first + 12], START + day * DAY).claim.unwrap();
+            begin(&history, &trigger, &ids[60 + first / 2..64 + first / 2], START + day * DAY);
+            claim.complete(Some(&[0, 1, 2])).unwrap();
+            let snapshot = history.pin(name).unwrap();
+            history.unpin(name, &snapshot).unwrap();
+            if day == 1 {
+                claim.complete(None).unwrap();
+                history.maintain(name, true, &mut |_, _| Ok(())).unwrap();
+            }
+        }
+        let transaction = dochistory_core::Transaction { application: "stream".into(), batch: 4 };
+        let rows = Ids::new(&ids[48 + shift..54 + shift]);
+        let mut call = Call::at(START + 3 * DAY);
+        let begun =
+            history.begin(&trigger, &rows.documents(), &mut call, Some(&transaction), OnReplay::ByRules).unwrap();
+        begun.claim.unwrap().complete(Some(&[0, 1])).unwrap();
+    }
+    drop(history);
+    let mut files = Files::new();
+    collect(path, &mut files);
+    files
+}
+
+fn collect(directory: &Path, files: &mut Files) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.insert(path.clone(), std::fs::read(&path).unwrap());
+        }
+    }
+}
+
+fn restore(root: &Path, files: &Files) {
+    let mut now = Files::new();
+    collect(root, &mut now);
+    for path in now.keys().filter(|path| !files.contains_key(*path)) {
+        std::fs::remove_file(path).unwrap();
+    }
+    for (path, bytes) in files.iter().filter(|(path, bytes)| now.get(*path) != Some(bytes)) {
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+/// What the store says of all ids of all triggers.
+fn verdicts(path: &Path, read_only: bool) -> Result<Vec<&'static str>> {
+    let history = History::open(path, &OpenOptions { read_only, ..OpenOptions::default() })?;
+    let ids = Ids::new(&ids());
+    let mut rules = Vec::new();
+    for name in TRIGGERS {
+        let verdicts = history.classify(&named(name), &ids.documents(), &mut Call::at(START + 3 * DAY))?;
+        assert_eq!(verdicts.unavailable, None, "damage is not a storage that does not answer");
+        rules.extend(verdicts.outcomes.iter().map(|outcome| outcome.rule()));
+    }
+    Ok(rules)
+}
+
+struct Store {
+    _directory: tempfile::TempDir,
+    root: PathBuf,
+    files: Files,
+    good: Vec<&'static str>,
+    errors: usize,
+}
+
+impl Store {
+    fn new() -> Self {
+        // Damage does not care how durable the disk is, and thousands of syncs take their time.
+        let memory = Path::new("/dev/shm");
+        let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let root = directory.path().join("h");
+        let files = build(&root);
+        let good = verdicts(&root, true).unwrap();
+        assert!(["R8", "R9", "R11"].iter().all(|rule| good.contains(rule)));
+        Self { _directory: directory, root, files, good, errors: 0 }
+    }
+
+    /// Reopen the store, damaged as `what` says. Answers whether the damage was noticed.
+    fn check(&mut self, what: &str, read_only: bool) -> bool {
+        let found = std::panic::catch_unwind(AssertUnwindSafe(|| verdicts(&self.root, read_only)));
+        match found {
+            Err(_) => panic!("{what}: a panic"),
+            Ok(Ok(found)) => assert!(found == self.good, "{what}: other verdicts\n{found:?}\n{:?}", self.good),
+            Ok(Err(Error::Corrupt { .. } | Error::Open { .. })) => {
+                self.errors += 1;
+                return true;
+            }
+            Ok(Err(error)) => panic!("{what}: {error}"),
+        }
+        false
+    }
+
+    fn kind(path: &Path) -> String {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.split('-').next().unwrap().to_owned()
+    }
+}
+
+/// The places of a file to try: all of a short one, the header and a step through the rest of a long one.
+fn places(length: usize) -> Vec<usize> {
+    let all = length <= 1024 || std::env::var("DOCHISTORY_DAMAGE").is_ok_and(|what| what == "all");
+    let is_probed = |at: &usize| all || *at < 256 || at % 29 == 0 || at % 4096 < 4 || at % 4096 >= 4092;
+    (0..length).filter(is_probed).collect()
+}
+
+#[test]
+fn a_flipped_byte_is_noticed_or_changes_nothing() {
+    let mut store = Store::new();
+    for (path, bytes) in store.files.clone() {
+        let kind = Store::kind(&path);
+        let mut noticed = 0;
+        let places = places(bytes.len());
+        for at in &places {
+            let mut damaged = bytes.clone();
+            damaged[*at] ^= 1 << (at % 8);
+            std::fs::write(&path, &damaged).unwrap();
+            noticed += usize::from(store.check(&format!("byte {at} of {}", path.display()), true));
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        match kind.as_str() {
+            "turn" | "upkeep" => assert_eq!(noticed, 0, "{kind} is advisory"),
+            "HISTORY" | "manifest" | "log" => assert_eq!(noticed, places.len(), "{kind} is checked whole"),
+            _ => assert!(noticed > places.len() / 10, "{kind}: {noticed} of {}", places.len()),
+        }
+    }
+    assert_eq!(verdicts(&store.root, true).unwrap(), store.good);
+}
+
+#[test]
+fn a_shortened_or_missing_file_is_noticed_or_changes_nothing() {
+    let mut store = Store::new();
+    for (path, bytes) in store.files.clone() {
+        let is_advisory = ["turn", "upkeep"].contains(&Store::kind(&path).as_str());
+        for length in places(bytes.len()) {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            let noticed = store.check(&format!("{} at {length} bytes", path.display()), true);
+            assert_eq!(noticed, !is_advisory, "{} at {length} bytes", path.display());
+        }
+        std::fs::remove_file(&path).unwrap();
+        for read_only in [true, false] {
+            let noticed = store.check(&format!("{} missing", path.display()), read_only);
+            assert_eq!(noticed, !is_advisory, "{} missing", path.display());
+        }
+        restore(&store.root.clone(), &store.files.clone());
+    }
+    assert_eq!(verdicts(&store.root, true).unwrap(), store.good);
+}
+
+#[test]
+fn an_identity_that_is_gone_is_not_made_anew() {
+    let store = Store::new();
+    std::fs::remove_file(store.root.join("HISTORY")).unwrap();
+    let opened = History::open(&store.root, &OpenOptions { create: true, ..OpenOptions::default() });
+    assert!(opened.unwrap_err().to_string().contains("restore it"));
+}
+
+#[test]
+fn a_file_in_the_place_of_another_is_noticed() {
+    let (mut store, other) = (Store::new(), Store::new());
+    let files = store.files.clone();
+    let pairs = files.iter().flat_map(|one| files.iter().map(move |two| (one, two)));
+    for ((one, a), (two, b)) in pairs.filter(|((one, _), (two, _))| one < two && Store::kind(one) == Store::kind(two)) {
+        std::fs::write(one, b).unwrap();
+        std::fs::write(two, a).unwrap();
+        let noticed = store.check(&format!("{} and {} swapped", one.display(), two.display()), true);
+        assert!(noticed || a == b || ["turn", "upkeep"].contains(&Store::kind(one).as_str()), "{}", one.display());
+        restore(&store.root.clone(), &files);
+    }
+    // The same file of another history.
+    for (path, bytes) in &other.files {
+        let here = store.root.join(path.strip_prefix(&other.root).unwrap());
+        std::fs::write(&here, bytes).unwrap();
+        let noticed = store.check(&format!("{} from another history", here.display()), true);
+        assert!(noticed || ["turn", "upkeep"].contains(&Store::kind(path).as_str()), "{}", here.display());
+        restore(&store.root.clone(), &files);
+    }
+    assert!(store.errors > 10);
+}
+
+/// Change bytes and make every checksum fit again, as somebody who means harm would.
+fn forge(files: &Files, path: &Path, at: usize, value: &[u8]) -> Files {
+    const PAGE: usize = 4096;
+    let mut files = files.clone();
+    let bytes = files.get_mut(path).unwrap();
+    let end = (at + value.len()).min(bytes.len());
+    let old = bytes.clone();
+    bytes[at..end].copy_from_slice(&value[..end - at]);
+    let kind = Store::kind(path);
+    if kind == "segment" || kind == "filter" {
+        let pages = old.len() / (PAGE + 4);
+        let sums: Vec<u8> = std::iter::once(0)
+            .chain(bytes[..pages * PAGE].chunks(PAGE).skip(1).map(crc32c::crc32c))
+            .flat_map(u32::to_le_bytes)
+            .collect();
+        let old_sum = crc32c::crc32c(&old[pages * PAGE..]).to_le_bytes();
+        replace(&mut bytes[..PAGE], old_sum, crc32c::crc32c(&sums).to_le_bytes());
+        bytes[pages * PAGE..].copy_from_slice(&sums);
+        let header = crc32c::crc32c(&bytes[..PAGE - 4]).to_le_bytes();
+        bytes[PAGE - 4..PAGE].copy_from_slice(&header);
+        let old_header: [u8; 4] = old[PAGE - 4..PAGE].try_into().unwrap();
+        for manifest in files.iter_mut().filter(|(path, _)| Store::kind(path) == "manifest").map(|(_, bytes)| bytes) {
+            replace(manifest, old_header, header);
+            close(manifest);
+        }
+    } else if kind == "log" {
+        let start = if at < 64 { 0 } else { frames(&old).into_iter().rfind(|start| *start <= at).unwrap() };
+        if start == 0 {
+            close(&mut bytes[..64]);
+        } else {
+            let payload = u64::from_le_bytes(old[start + 56..start + 64].try_into().unwrap()) as usize;
+            let sum = crc32c::crc32c(&bytes[start + 96..start + 96 + payload]).to_le_bytes();
+            bytes[start + 72..start + 76].copy_from_slice(&sum);
+            close(&mut bytes[start..start + 96]);
+        }
+    } else {
+        close(bytes);
+    }
+    files
+}
+
+/// Where the frames of a log start.
+fn frames(log: &[u8]) -> Vec<usize> {
+    let mut starts = vec![64];
+    while let Some(last) = starts.last().copied().filter(|last| *last < log.len()) {
+        let payload = u64::from_le_bytes(log[last + 56..last + 64].try_into().unwrap());
+        starts.push(last + 96 + payload as usize);
+    }
+    starts.pop();
+    starts
+}
+
+fn replace(bytes: &mut [u8], old: [u8; 4], new: [u8; 4]) {
+    if let Some(at) = bytes.windows(4).position(|window| window == old) {
+        bytes[at..at + 4].copy_from_slice(&new);
+    }
+}
+
+/// Put a checksum at the end.
+fn close(bytes: &mut [u8]) {
+    let (content, sum) = bytes.split_last_chunk_mut::<4>().unwrap();
+    *sum = crc32c::crc32c(content).to_le_bytes();
+}
+
+/// Everything a program can do with a store.
+fn use_all(root: &Path) -> Result<()> {
+    let history = History::open(root, &OpenOptions::default())?;
+    let ids = Ids::new(&ids());
+    for name in TRIGGERS {
+        let trigger = named(name);
+        history.classify(&trigger, &ids.documents(), &mut Call::at(START))?;
+        let mut entries = history.entries(name, None)?;
+        while entries.next_batch()?.is_some() {}
+        history.statistics(name)?;
+        history.verify(name, &mut |_, _| Ok(()))?;
+        history.begin(&trigger, &ids.documents(), &mut Call::at(START + 4 * DAY), None, OnReplay::ByRules)?;
+        history.complete_keys(&trigger, &ids.documents(), START + 4 * DAY)?;
+        let snapshot = history.pin(name)?;
+        history.unpin(name, &snapshot)?;
+        history.maintain(name, true, &mut |_, _| Ok(()))?;
+        history.purge(&trigger, START + 31 * DAY, false)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn forged_files_make_errors_and_never_a_panic() {
+    let store = Store::new();
+    let values: [&[u8]; 8] = [
+        &[0xff; 8],
+        &[0; 8],
+        &[1, 0, 0, 0, 0, 0, 0, 0x80],
+        &[0xff; 4],
+        &[0; 4],
+        &[0xff],
+        &[7],
+        &[0, 0, 0, 0, 1, 0, 0, 0],
+    ];
+    let mut refused = 0;
+    let mut tried = 0;
+    for (path, bytes) in
+        store.files.iter().filter(|(path, _)| !["turn", "upkeep"].contains(&Store::kind(path).as_str()))
+    {
+        let places = (0..bytes.len()).filter(|at| *at < 320 && at % 4 == 0 || at % 389 == 0 || at % 4096 == 64);
+        for (step, at) in places.enumerate() {
+            for value in [values[step % values.len()], values[(step / 3 + at) % values.len()]] {
+                let forged = forge(&store.files, path, at, value);
+                restore(&store.root, &forged);
+                let used = std::panic::catch_unwind(|| use_all(&store.root));
+                assert!(used.is_ok(), "{} with {value:?} at {at}", path.display());
+                refused += usize::from(used.unwrap().is_err());
+                tried += 1;
+            }
+        }
+    }
+    assert!(refused > tried / 20, "{refused} of {tried} refused");
+}
