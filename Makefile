@@ -49,7 +49,7 @@ lint: $(STAMP)/dev
 
 types: $(STAMP)/native $(STAMP)/dev
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest dochistory._native
+	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml dochistory._native
 
 format: $(STAMP)/dev ## lay out Rust and Python sources
 	cargo fmt --all

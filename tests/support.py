@@ -21,7 +21,7 @@ SUSPEND = (None, "SUSPEND", "NO")
 REJECT = (None, "REJECT", "NOW")
 
 
-def trigger(name: str = "orders", kind: str = "messaging", **settings: Any) -> dh.Trigger:
+def trigger(name: str = "orders", kind: Any = "messaging", **settings: Any) -> dh.Trigger:
     """A trigger that detects duplicates by the history, unless told otherwise."""
     return dh.Trigger(name, kind=kind, **{"detect_duplicates": True, "use_history": True, **settings})
 

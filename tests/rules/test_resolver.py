@@ -217,7 +217,7 @@ def test_a_keyless_document_it_calls_new_is_processed_but_not_recorded(history: 
 
 
 def test_it_may_use_the_history_itself(begun: dh.History) -> None:
-    def resolve(batch: pa.RecordBatch) -> list[str]:
+    def resolve(batch: pa.RecordBatch) -> Any:
         return [str(one) for one in status_of(begun, ["c"])] * batch.num_rows
 
     assert statuses(resolved(begun, resolve)) == ["DUPLICATE"] * 3

@@ -83,7 +83,7 @@ def test_a_trigger_needs_a_sensible_name(name: str) -> None:
 
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises((TypeError, dh.ConfigError), match="use_historie"):
-        dh.Trigger("orders", kind="messaging", use_historie=True)
+        dh.Trigger("orders", kind="messaging", use_historie=True)  # type: ignore[call-arg]
 
 
 def test_the_defaults_are_the_documented_ones() -> None:

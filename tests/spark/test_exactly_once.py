@@ -43,7 +43,7 @@ def handler(path: Path, service: Any, trigger: dh.Trigger | None = None, **optio
     return dh.spark.exactly_once(path, trigger or orders(), service, **{"documents": "arrow", **options})
 
 
-def in_status(path: Path, status: str) -> set[str]:
+def in_status(path: Path, status: Any) -> set[str]:
     with dh.open(path, read_only=True) as history:
         return set(pa.table(history.entries(orders(), status=status))["key"].to_pylist())
 

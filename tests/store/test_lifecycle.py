@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -121,7 +122,7 @@ def test_releasing_again_does_not_take_a_later_claim_away(history: dh.History) -
     [["a", "b"], pa.array(["a", "b"]), pa.array(["a", "b"], pa.string_view()), documents(["a", "b"])],
     ids=["list", "array", "views", "documents"],
 )
-def test_documents_end_by_key_from_anywhere(history: dh.History, keys: object) -> None:
+def test_documents_end_by_key_from_anywhere(history: dh.History, keys: Any) -> None:
     history.begin(documents(["a", "b", "c"]), trigger())
     history.complete(keys, trigger())
     assert status_of(history, ["a", "b", "c"]) == ["DUPLICATE", "DUPLICATE", "IN_DOUBT"]

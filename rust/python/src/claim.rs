@@ -77,7 +77,8 @@ impl Claim {
     /// The documents to process: the rows whose action is PROCESS, in the columns they came in. A pyarrow RecordBatch where
     /// one came in, else a Table.
     #[getter]
-    fn new(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
+    #[pyo3(name = "new")]
+    fn documents(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
         let make = || {
             let mut batches = py.detach(|| self.to_process())?;
             let new = match batches.pop() {

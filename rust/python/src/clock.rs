@@ -24,7 +24,7 @@ pub(crate) fn now_us(now: Option<&Bound<'_, PyAny>>) -> Outcome<i64> {
             error.into()
         }
     })?;
-    timedelta_us(&age)?.ok_or_else(|| Failure::config("now is no datetime with a time zone"))
+    timedelta_us("now", &age)?.ok_or_else(|| Failure::config("now is no datetime with a time zone"))
 }
 
 /// A `datetime` with the time zone UTC.
@@ -44,7 +44,7 @@ pub(crate) fn duration_us(setting: &str, value: &Bound<'_, PyAny>) -> Outcome<i6
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(parse_duration_us(setting, text.to_str()?)?);
     }
-    if let Some(duration_us) = timedelta_us(value)? {
+    if let Some(duration_us) = timedelta_us(setting, value)? {
         return Ok(duration_us);
     }
     if !value.is_instance_of::<PyBool>() {
@@ -73,7 +73,7 @@ fn unfit(setting: &str, value: &Bound<'_, PyAny>) -> Failure {
 }
 
 /// The microseconds of a `timedelta`; none if it is something else.
-fn timedelta_us(value: &Bound<'_, PyAny>) -> Outcome<Option<i64>> {
+fn timedelta_us(setting: &str, value: &Bound<'_, PyAny>) -> Outcome<Option<i64>> {
     let py = value.py();
     if !value.is_instance(timedelta_type(py)?)? {
         return Ok(None);
@@ -82,7 +82,9 @@ fn timedelta_us(value: &Bound<'_, PyAny>) -> Outcome<Option<i64>> {
     let (days, seconds) = (part(intern!(py, "days"))?, part(intern!(py, "seconds"))?);
     let micros = part(intern!(py, "microseconds"))?;
     let in_us = days.checked_mul(DAY_SECONDS * SECOND_US).and_then(|us| us.checked_add(seconds * SECOND_US + micros));
-    in_us.map(Some).ok_or_else(|| Failure::config("a timedelta is longer than can be counted in microseconds"))
+    in_us
+        .map(Some)
+        .ok_or_else(|| Failure::config(format!("{setting} is {value}, longer than can be counted in microseconds")))
 }
 
 fn timedelta_type(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {

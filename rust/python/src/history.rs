@@ -3,80 +3,27 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use dochistory_core::history::{DEFAULT_SHARDS, History as Engine, OpenOptions};
-use dochistory_core::key::format_uuid;
-use dochistory_core::{Finished, Transaction};
-use pyo3::intern;
+use dochistory_core::Transaction;
+use dochistory_core::engine::Claim as Claimed;
+use dochistory_core::history::History as Engine;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
-use pyo3_arrow::PyRecordBatchReader;
+use pyo3::types::PyMapping;
 
 use crate::call::{Beginning, Documents, on_replay};
 use crate::claim::Claim;
 use crate::clock;
-use crate::entries::{self, EntryReader};
 use crate::errors::{Failure, Outcome};
-use crate::finish;
 use crate::handle::Handle;
 use crate::input::Input;
 use crate::one::{Document, DocumentClaim};
 use crate::output;
 use crate::trigger::Trigger;
-use crate::upkeep::{self, TriggerOrName};
 use crate::verdicts::verdict_columns;
 
 /// Column names by role, where they differ.
 type Names = HashMap<String, String>;
-
-/// Open the history in a directory.
-///
-/// Args:
-///     path: the directory.
-///     create: make the history if there is none.
-///     read_only: never write, and need no right to write.
-///     lock_timeout: how long to wait for another writer's operation: text ("30 s"), a timedelta, or seconds.
-///     snapshot: what `History.pin` answered: see that state, and never another.
-///     shards: number of key ranges that Spark may divide a new history's work into; a power of two up to 65,536. A history
-///         that exists keeps its own.
-///     auto_maintain: let `begin` put small files together when there are many.
-///
-/// Raises:
-///     OpenError: there is no history and `create` is not set, or the directory holds other files.
-///     CorruptError: the history's identity file is damaged.
-///     StorageError: the operating system refused a file operation.
-///     ConfigError: an argument makes no sense.
-#[pyfunction]
-#[pyo3(
-    signature = (
-        path, create = false, read_only = false, lock_timeout = None, snapshot = None, shards = DEFAULT_SHARDS, *,
-        auto_maintain = true
-    ),
-    text_signature = "(path, create=False, read_only=False, lock_timeout='30 s', snapshot=None, shards=64, *, \
-        auto_maintain=True)"
-)]
-#[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "users give them by name")]
-pub(crate) fn open(
-    py: Python<'_>,
-    path: PathBuf,
-    create: bool,
-    read_only: bool,
-    lock_timeout: Option<&Bound<'_, PyAny>>,
-    snapshot: Option<String>,
-    shards: u32,
-    auto_maintain: bool,
-) -> Outcome<History> {
-    let mut options = OpenOptions { create, read_only, snapshot, shards, ..OpenOptions::default() };
-    if let Some(limit) = lock_timeout {
-        let limit_us = clock::duration_us("lock_timeout", limit)?;
-        let limit_us = u64::try_from(limit_us).map_err(|_| Failure::config("lock_timeout is less than nothing"))?;
-        options.lock_timeout = Duration::from_micros(limit_us);
-    }
-    let history = py.detach(|| Engine::open(&path, &options))?;
-    Ok(History { handle: Arc::new(Handle::new(history, auto_maintain)) })
-}
 
 /// A durable history of the ids of documents. `open` makes it.
 ///
@@ -90,7 +37,7 @@ pub(crate) fn open(
 /// history anew.
 #[pyclass(module = "dochistory", name = "History", frozen)]
 pub(crate) struct History {
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
 }
 
 #[pymethods]
@@ -148,13 +95,13 @@ impl History {
         documents: &Bound<'py, PyAny>,
         trigger: &Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
-        columns: Option<Names>,
+        columns: Option<&Bound<'py, PyMapping>>,
         threads: usize,
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = documents.py();
         let history = self.handle.get()?;
         let input = Input::import(documents)?;
-        let documents = Documents::new(trigger.get(), input, columns.as_ref(), clock::now_us(now)?, threads)?;
+        let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, threads)?;
         let verdicts = py.detach(|| documents.classify(&history))?;
         output::like(py, documents.input.is_batch, verdicts)
     }
@@ -192,7 +139,7 @@ impl History {
         documents: &Bound<'py, PyAny>,
         trigger: &Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
-        columns: Option<Names>,
+        columns: Option<&Bound<'py, PyMapping>>,
         threads: usize,
         transaction: Option<(String, i64)>,
         on_replay: &str,
@@ -204,14 +151,14 @@ impl History {
             transaction: transaction.map(|(application, batch)| Transaction { application, batch }),
         };
         let input = Input::import(documents)?;
-        let documents = Documents::new(trigger.get(), input, columns.as_ref(), clock::now_us(now)?, threads)?;
+        let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, threads)?;
         let (begun, verdict_columns) = py.detach(|| {
             let begun = documents.begin(&history, &how)?;
             let columns = verdict_columns(&begun.verdicts, &documents.columns)?;
             Ok::<_, Failure>((begun, columns))
         })?;
         self.see_to_upkeep(py, &history, trigger.get());
-        let started_at_us = begun.claim.as_ref().map_or(documents.now_us, |claim| claim.started_at());
+        let started_at_us = begun.claim.as_ref().map_or(documents.now_us, Claimed::started_at);
         Ok(Claim {
             handle: self.handle.clone(),
             claimed: begun.claim,
@@ -280,212 +227,6 @@ impl History {
         DocumentClaim::new(self.handle.clone(), &documents.columns, begun)
     }
 
-    /// The services of these documents ended, whoever began them, in this process or another. Durable on return.
-    ///
-    /// A key that nobody began is recorded as completed now.
-    ///
-    /// Args:
-    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text.
-    ///     trigger: whose documents they are.
-    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
-    ///
-    /// Returns:
-    ///     How many keys `changed`, were `already` completed, and were `unknown`.
-    ///
-    /// Raises:
-    ///     SchemaError: the keys are no text and no UUIDs.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
-    ///     FailedError: an earlier write failed.
-    #[pyo3(signature = (keys, trigger, *, now = None))]
-    fn complete<'py>(
-        &self,
-        keys: &Bound<'py, PyAny>,
-        trigger: &Bound<'py, Trigger>,
-        now: Option<&Bound<'py, PyAny>>,
-    ) -> Outcome<Bound<'py, PyDict>> {
-        self.finish(keys, trigger.get(), now, Engine::complete_keys)
-    }
-
-    /// The work of these documents' services was undone for certain: take `processing` away, so that they are NEW when they
-    /// come again. What is completed stays so. Durable on return.
-    ///
-    /// Args:
-    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text.
-    ///     trigger: whose documents they are.
-    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
-    ///
-    /// Returns:
-    ///     How many keys `changed`, were `already` released, and were `unknown`.
-    ///
-    /// Raises:
-    ///     As `complete`.
-    #[pyo3(signature = (keys, trigger, *, now = None))]
-    fn release<'py>(
-        &self,
-        keys: &Bound<'py, PyAny>,
-        trigger: &Bound<'py, Trigger>,
-        now: Option<&Bound<'py, PyAny>>,
-    ) -> Outcome<Bound<'py, PyDict>> {
-        self.finish(keys, trigger.get(), now, Engine::release_keys)
-    }
-
-    /// The entries of a trigger, as a pyarrow RecordBatchReader, in no order; of a key with several open claims, one for each.
-    ///
-    /// Args:
-    ///     trigger: the trigger, or its name.
-    ///     status: `processing` or `completed`; None lists both.
-    ///
-    /// Returns:
-    ///     Columns `trigger`, `status` (dictionary<int8, utf8>), `key` (utf8), `started_at` (timestamp[us, UTC]).
-    #[pyo3(signature = (trigger, status = None))]
-    fn entries<'py>(
-        &self,
-        py: Python<'py>,
-        trigger: TriggerOrName<'py>,
-        status: Option<&str>,
-    ) -> Outcome<Bound<'py, PyAny>> {
-        let history = self.handle.get()?;
-        let status = entries::status(status)?;
-        let name = trigger.name();
-        let found = py.detach(|| history.entries(name, status))?;
-        let reader = EntryReader::new(self.handle.clone(), name, found);
-        Ok(PyRecordBatchReader::new(Box::new(reader)).into_pyarrow(py)?)
-    }
-
-    /// The names of the triggers that have entries, or had some.
-    fn triggers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
-        let history = self.handle.get()?;
-        Ok(py.detach(|| history.triggers())?)
-    }
-
-    /// Drop what expired: entries whose service began a time to live ago, or longer. Drops whole files.
-    ///
-    /// Args:
-    ///     trigger: the trigger, or its name; every trigger, by the time to live it was last used with, if absent.
-    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
-    ///     dry_run: only say what would go.
-    ///
-    /// Returns:
-    ///     For each trigger: `entries`, `bytes`, `segments` (files) that went.
-    ///
-    /// Raises:
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
-    #[pyo3(signature = (trigger = None, now = None, dry_run = false))]
-    fn purge<'py>(
-        &self,
-        py: Python<'py>,
-        trigger: Option<TriggerOrName<'py>>,
-        now: Option<&Bound<'py, PyAny>>,
-        dry_run: bool,
-    ) -> Outcome<Bound<'py, PyDict>> {
-        upkeep::purge(py, &*self.handle.get()?, trigger.as_ref(), clock::now_us(now)?, dry_run)
-    }
-
-    /// Put small files together and roll filters up. `begin` does it by itself when it pays, unless told otherwise.
-    ///
-    /// Args:
-    ///     trigger: the trigger, or its name; every trigger, if absent.
-    ///     all: go as far as it goes, rather than as far as it pays.
-    ///     progress: called with (entries done, entries in all) from time to time; what it raises stops the work, which
-    ///         does no harm.
-    ///
-    /// Returns:
-    ///     For each trigger: `merged` (files before, files after), `rewritten` and `rolled_up` (entries).
-    #[pyo3(signature = (trigger = None, *, all = false, progress = None))]
-    fn maintain<'py>(
-        &self,
-        py: Python<'py>,
-        trigger: Option<TriggerOrName<'py>>,
-        all: bool,
-        progress: Option<&Bound<'py, PyAny>>,
-    ) -> Outcome<Bound<'py, PyDict>> {
-        let history = self.handle.get()?;
-        upkeep::maintain(py, &history, upkeep::names(&history, trigger.as_ref())?, all, progress)
-    }
-
-    /// Check every byte of the history's files.
-    ///
-    /// Args:
-    ///     trigger: the trigger, or its name; every trigger, if absent.
-    ///     progress: called with (bytes done, bytes in all) of a trigger from time to time; what it raises stops the check.
-    ///
-    /// Returns:
-    ///     The number of bytes checked.
-    ///
-    /// Raises:
-    ///     CorruptError: a file is damaged; the text names it and the place.
-    #[pyo3(signature = (trigger = None, *, progress = None))]
-    fn verify(
-        &self,
-        py: Python<'_>,
-        trigger: Option<TriggerOrName<'_>>,
-        progress: Option<&Bound<'_, PyAny>>,
-    ) -> Outcome<u64> {
-        let history = self.handle.get()?;
-        upkeep::verify(py, &history, &upkeep::names(&history, trigger.as_ref())?, progress)
-    }
-
-    /// Figures of the history.
-    ///
-    /// Args:
-    ///     trigger: the trigger, or its name, whose figures alone are wanted.
-    ///
-    /// Returns:
-    ///     Of the history: `path`, `id`, `created_at`, `shards`, and `triggers` (name -> figures). Of a trigger: entries
-    ///     (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`, `log_bytes`, `filter_bytes`), files
-    ///     (`segments`, `segments_uncovered`, `filters`), `manifest` (number of the newest), `oldest_started_at`,
-    ///     `purged_upto`, `partition`, `history_time_to_live`, and `transactions` (application -> last batch, whether it ended).
-    #[pyo3(signature = (trigger = None))]
-    fn stats<'py>(&self, py: Python<'py>, trigger: Option<TriggerOrName<'py>>) -> Outcome<Bound<'py, PyDict>> {
-        let history = self.handle.get()?;
-        let of_trigger = |name: &str| {
-            let found = py.detach(|| history.statistics(name))?;
-            Ok::<_, Failure>(upkeep::statistics(py, found)?)
-        };
-        if let Some(trigger) = trigger {
-            return of_trigger(trigger.name());
-        }
-        let triggers = PyDict::new(py);
-        for name in history.triggers()? {
-            triggers.set_item(&name, of_trigger(&name)?)?;
-        }
-        let figures = PyDict::new(py);
-        figures.set_item("path", history.path())?;
-        figures.set_item("id", String::from_utf8_lossy(&format_uuid(history.id())).as_ref())?;
-        figures.set_item("created_at", clock::datetime(py, history.created_at())?)?;
-        figures.set_item("shards", history.shards())?;
-        figures.set_item("triggers", triggers)?;
-        Ok(figures)
-    }
-
-    /// Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text that this answers sees this
-    /// state, in any process, until `unpin`. Forgotten pins are let go after a week.
-    ///
-    /// Args:
-    ///     trigger: the trigger, or its name. The snapshot speaks of no other.
-    ///
-    /// Raises:
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
-    fn pin(&self, py: Python<'_>, trigger: TriggerOrName<'_>) -> Outcome<String> {
-        let history = self.handle.get()?;
-        let name = trigger.name();
-        Ok(py.detach(|| history.pin(name))?)
-    }
-
-    /// Let a pinned state go, so that a purge can remove its files. Again changes nothing.
-    ///
-    /// Args:
-    ///     trigger: the trigger, or its name.
-    ///     snapshot: what `pin` answered.
-    fn unpin(&self, py: Python<'_>, trigger: TriggerOrName<'_>, snapshot: &str) -> Outcome<()> {
-        let history = self.handle.get()?;
-        let name = trigger.name();
-        Ok(py.detach(|| history.unpin(name, snapshot))?)
-    }
-
     /// Close it; again changes nothing. What is under way in other threads comes to its end.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.handle.close());
@@ -495,8 +236,9 @@ impl History {
         this
     }
 
-    #[pyo3(signature = (*_error))]
-    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, pyo3::types::PyTuple>) {
+    #[pyo3(signature = (kind, error, trace, /))]
+    #[expect(unused_variables, reason = "an error within `with` changes nothing here")]
+    fn __exit__(&self, py: Python<'_>, kind: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>, trace: &Bound<'_, PyAny>) {
         self.close(py);
     }
 
@@ -506,32 +248,13 @@ impl History {
     }
 }
 
-impl History {
-    fn finish<'py>(
-        &self,
-        keys: &Bound<'py, PyAny>,
-        trigger: &Trigger,
-        now: Option<&Bound<'py, PyAny>>,
-        end: fn(
-            &Engine,
-            &dochistory_core::rules::Trigger,
-            &dochistory_core::columns::Documents<'_>,
-            i64,
-        ) -> dochistory_core::Result<Finished>,
-    ) -> Outcome<Bound<'py, PyDict>> {
-        let py = keys.py();
-        let history = self.handle.get()?;
-        let columns = finish::keys(keys, trigger)?;
-        let now_us = clock::now_us(now)?;
-        let Finished { changed, already, unknown } =
-            py.detach(|| end(&history, &trigger.rules, &columns.documents(), now_us))?;
-        let finished = PyDict::new(py);
-        finished.set_item(intern!(py, "changed"), changed)?;
-        finished.set_item(intern!(py, "already"), already)?;
-        finished.set_item(intern!(py, "unknown"), unknown)?;
-        Ok(finished)
-    }
+fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Names>> {
+    let Some(columns) = columns else { return Ok(None) };
+    let pairs = columns.items()?;
+    Ok(Some(pairs.iter().map(|pair| pair.extract()).collect::<PyResult<_>>()?))
+}
 
+impl History {
     /// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the next time.
     fn see_to_upkeep(&self, py: Python<'_>, history: &Engine, trigger: &Trigger) {
         let name = &trigger.rules.name;

@@ -1,6 +1,7 @@
 //! Arrow arrays of ids, lent to the engine without a copy.
 
 use arrow::array::{Array, ArrayRef, AsArray, GenericStringArray, OffsetSizeTrait};
+use arrow::buffer::Buffer;
 use arrow::compute::cast;
 use arrow::datatypes::{
     ArrowDictionaryKeyType, ArrowNativeType, DataType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
@@ -40,7 +41,7 @@ pub(crate) fn lent(array: &ArrayRef) -> Option<IdColumn<'_>> {
         DataType::LargeUtf8 => array.as_string_opt::<i64>().map(large_text),
         DataType::Utf8View => {
             let views = array.as_string_view_opt()?;
-            let buffers = views.data_buffers().iter().map(|buffer| buffer.as_slice()).collect();
+            let buffers = views.data_buffers().iter().map(Buffer::as_slice).collect();
             Some(IdColumn::Utf8View { views: views.views(), buffers, validity: nulls })
         }
         DataType::FixedSizeBinary(UUID_BYTES) => {

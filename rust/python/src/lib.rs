@@ -1,8 +1,12 @@
 //! The extension module `dochistory._native`: Arrow in, Arrow out, errors, the GIL. No rule lives here.
 #![forbid(unsafe_code)]
+#![expect(clippy::doc_markdown, reason = "what stands over Python's classes and methods is read in Python")]
+#![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 
 mod answers;
+mod by_key;
 mod call;
+mod care;
 mod claim;
 mod clock;
 mod columns;
@@ -16,6 +20,7 @@ mod input;
 mod keys;
 mod messages;
 mod one;
+mod open;
 mod output;
 mod resolver;
 mod rows;
@@ -36,9 +41,11 @@ mod _native {
         ReadOnlyError, SchemaError, StateError, StorageError, TransactionError, TransientError,
     };
     #[pymodule_export]
-    use super::history::{History, open};
+    use super::history::History;
     #[pymodule_export]
     use super::one::DocumentClaim;
+    #[pymodule_export]
+    use super::open::open;
     #[pymodule_export]
     use super::trigger::Trigger;
 

@@ -164,14 +164,14 @@ impl Trigger {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let default = Self { rules: rules::Trigger::new(self.rules.name.clone(), self.rules.kind), resolver: None };
         let (settings, defaults) = (self.settings(py)?, default.settings(py)?);
-        let mut shown = format!("Trigger({:?}", self.rules.name);
+        let mut shown = vec![format!("{:?}", self.rules.name)];
         for (setting, value) in settings {
             let is_default = defaults.get_item(&setting)?.is_some_and(|default| default.eq(&value).unwrap_or(false));
             if !is_default || setting.eq("kind")? {
-                shown += &format!(", {setting}={}", value.repr()?);
+                shown.push(format!("{setting}={}", value.repr()?));
             }
         }
-        Ok(shown + ")")
+        Ok(format!("Trigger({})", shown.join(", ")))
     }
 
     fn __eq__(&self, py: Python<'_>, other: &Self) -> PyResult<bool> {

@@ -148,7 +148,7 @@ fn watched<T: Send>(
 }
 
 /// The figures of one trigger.
-pub(crate) fn statistics<'py>(py: Python<'py>, found: SpaceStatistics) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn statistics(py: Python<'_>, found: SpaceStatistics) -> PyResult<Bound<'_, PyDict>> {
     let time = |time_us: Option<i64>| time_us.map(|time_us| clock::datetime(py, time_us)).transpose();
     let transactions = PyDict::new(py);
     for (application, batch, is_finished) in found.transactions {

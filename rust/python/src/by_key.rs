@@ -1,0 +1,119 @@
+//! Entries of a history by themselves: ending documents by their keys, and listing.
+
+use dochistory_core::Finished;
+use dochistory_core::columns::Documents;
+use dochistory_core::history::History as Engine;
+use dochistory_core::rules;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3_arrow::PyRecordBatchReader;
+
+use crate::clock;
+use crate::entries::{self, EntryReader};
+use crate::errors::Outcome;
+use crate::finish;
+use crate::history::History;
+use crate::trigger::Trigger;
+use crate::upkeep::TriggerOrName;
+
+/// How the engine ends keys.
+type End = fn(&Engine, &rules::Trigger, &Documents<'_>, i64) -> dochistory_core::Result<Finished>;
+
+#[pymethods]
+impl History {
+    /// The services of these documents ended, whoever began them, in this process or another. Durable on return.
+    ///
+    /// A key that nobody began is recorded as completed now.
+    ///
+    /// Args:
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text.
+    ///     trigger: whose documents they are.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     How many keys `changed`, were `already` completed, and were `unknown`.
+    ///
+    /// Raises:
+    ///     SchemaError: the keys are no text and no UUIDs.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading.
+    ///     FailedError: an earlier write failed.
+    #[pyo3(signature = (keys, trigger, *, now = None))]
+    fn complete<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        trigger: &Bound<'py, Trigger>,
+        now: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyDict>> {
+        self.finish(keys, trigger.get(), now, Engine::complete_keys)
+    }
+
+    /// The work of these documents' services was undone for certain: take `processing` away, so that they are NEW when they
+    /// come again. What is completed stays so. Durable on return.
+    ///
+    /// Args:
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text.
+    ///     trigger: whose documents they are.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     How many keys `changed`, were `already` released, and were `unknown`.
+    ///
+    /// Raises:
+    ///     As `complete`.
+    #[pyo3(signature = (keys, trigger, *, now = None))]
+    fn release<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        trigger: &Bound<'py, Trigger>,
+        now: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyDict>> {
+        self.finish(keys, trigger.get(), now, Engine::release_keys)
+    }
+
+    /// The entries of a trigger, as a pyarrow RecordBatchReader, in no order; of a key with several open claims, one for each.
+    ///
+    /// Args:
+    ///     trigger: the trigger, or its name.
+    ///     status: `processing` or `completed`; None lists both.
+    ///
+    /// Returns:
+    ///     Columns `trigger`, `status` (dictionary<int8, utf8>), `key` (utf8), `started_at` (timestamp[us, UTC]).
+    #[pyo3(signature = (trigger, status = None))]
+    fn entries<'py>(
+        &self,
+        py: Python<'py>,
+        trigger: TriggerOrName<'py>,
+        status: Option<&str>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let history = self.handle.get()?;
+        let status = entries::status(status)?;
+        let name = trigger.name();
+        let found = py.detach(|| history.entries(name, status))?;
+        let reader = EntryReader::new(self.handle.clone(), name, found);
+        Ok(PyRecordBatchReader::new(Box::new(reader)).into_pyarrow(py)?)
+    }
+}
+
+impl History {
+    fn finish<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        trigger: &Trigger,
+        now: Option<&Bound<'py, PyAny>>,
+        end: End,
+    ) -> Outcome<Bound<'py, PyDict>> {
+        let py = keys.py();
+        let history = self.handle.get()?;
+        let columns = finish::keys(keys, trigger)?;
+        let now_us = clock::now_us(now)?;
+        let Finished { changed, already, unknown } =
+            py.detach(|| end(&history, &trigger.rules, &columns.documents(), now_us))?;
+        let finished = PyDict::new(py);
+        finished.set_item(intern!(py, "changed"), changed)?;
+        finished.set_item(intern!(py, "already"), already)?;
+        finished.set_item(intern!(py, "unknown"), unknown)?;
+        Ok(finished)
+    }
+}

@@ -1,0 +1,146 @@
+//! Looking after a history: what is in it, what expired, whether its files are whole.
+
+use dochistory_core::key::format_uuid;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::clock;
+use crate::errors::{Failure, Outcome};
+use crate::history::History;
+use crate::upkeep::{self, TriggerOrName};
+
+#[pymethods]
+impl History {
+    /// The names of the triggers that have entries, or had some.
+    fn triggers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
+        let history = self.handle.get()?;
+        Ok(py.detach(|| history.triggers())?)
+    }
+
+    /// Drop what expired: entries whose service began a time to live ago, or longer. Drops whole files.
+    ///
+    /// Args:
+    ///     trigger: the trigger, or its name; every trigger, by the time to live it was last used with, if absent.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///     dry_run: only say what would go.
+    ///
+    /// Returns:
+    ///     For each trigger: `entries`, `bytes`, `segments` (files) that went.
+    ///
+    /// Raises:
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading.
+    #[pyo3(signature = (trigger = None, now = None, dry_run = false))]
+    fn purge<'py>(
+        &self,
+        py: Python<'py>,
+        trigger: Option<TriggerOrName<'py>>,
+        now: Option<&Bound<'py, PyAny>>,
+        dry_run: bool,
+    ) -> Outcome<Bound<'py, PyDict>> {
+        upkeep::purge(py, &*self.handle.get()?, trigger.as_ref(), clock::now_us(now)?, dry_run)
+    }
+
+    /// Put small files together and roll filters up. `begin` does it by itself when it pays, unless told otherwise.
+    ///
+    /// Args:
+    ///     trigger: the trigger, or its name; every trigger, if absent.
+    ///     all: go as far as it goes, rather than as far as it pays.
+    ///     progress: called with (entries done, entries in all) from time to time; what it raises stops the work, which
+    ///         does no harm.
+    ///
+    /// Returns:
+    ///     For each trigger: `merged` (files before, files after), `rewritten` and `rolled_up` (entries).
+    #[pyo3(signature = (trigger = None, *, all = false, progress = None))]
+    fn maintain<'py>(
+        &self,
+        py: Python<'py>,
+        trigger: Option<TriggerOrName<'py>>,
+        all: bool,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyDict>> {
+        let history = self.handle.get()?;
+        upkeep::maintain(py, &history, upkeep::names(&history, trigger.as_ref())?, all, progress)
+    }
+
+    /// Check every byte of the history's files.
+    ///
+    /// Args:
+    ///     trigger: the trigger, or its name; every trigger, if absent.
+    ///     progress: called with (bytes done, bytes in all) of a trigger from time to time; what it raises stops the check.
+    ///
+    /// Returns:
+    ///     The number of bytes checked.
+    ///
+    /// Raises:
+    ///     CorruptError: a file is damaged; the text names it and the place.
+    #[pyo3(signature = (trigger = None, *, progress = None))]
+    fn verify(
+        &self,
+        py: Python<'_>,
+        trigger: Option<TriggerOrName<'_>>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome<u64> {
+        let history = self.handle.get()?;
+        upkeep::verify(py, &history, &upkeep::names(&history, trigger.as_ref())?, progress)
+    }
+
+    /// Figures of the history.
+    ///
+    /// Args:
+    ///     trigger: the trigger, or its name, whose figures alone are wanted.
+    ///
+    /// Returns:
+    ///     Of the history: `path`, `id`, `created_at`, `shards`, and `triggers` (name -> figures). Of a trigger: entries
+    ///     (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`, `log_bytes`, `filter_bytes`), files
+    ///     (`segments`, `segments_uncovered`, `filters`), `manifest` (number of the newest), `oldest_started_at`,
+    ///     `purged_upto`, `partition`, `history_time_to_live`, and `transactions` (application -> last batch, whether it ended).
+    #[pyo3(signature = (trigger = None))]
+    fn stats<'py>(&self, py: Python<'py>, trigger: Option<TriggerOrName<'py>>) -> Outcome<Bound<'py, PyDict>> {
+        let history = self.handle.get()?;
+        let of_trigger = |name: &str| {
+            let found = py.detach(|| history.statistics(name))?;
+            Ok::<_, Failure>(upkeep::statistics(py, found)?)
+        };
+        if let Some(trigger) = trigger {
+            return of_trigger(trigger.name());
+        }
+        let triggers = PyDict::new(py);
+        for name in history.triggers()? {
+            triggers.set_item(&name, of_trigger(&name)?)?;
+        }
+        let figures = PyDict::new(py);
+        figures.set_item("path", history.path())?;
+        figures.set_item("id", String::from_utf8_lossy(&format_uuid(history.id())).as_ref())?;
+        figures.set_item("created_at", clock::datetime(py, history.created_at())?)?;
+        figures.set_item("shards", history.shards())?;
+        figures.set_item("triggers", triggers)?;
+        Ok(figures)
+    }
+
+    /// Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text that this answers sees this
+    /// state, in any process, until `unpin`. Forgotten pins are let go after a week.
+    ///
+    /// Args:
+    ///     trigger: the trigger, or its name. The snapshot speaks of no other.
+    ///
+    /// Raises:
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading.
+    fn pin(&self, py: Python<'_>, trigger: TriggerOrName<'_>) -> Outcome<String> {
+        let history = self.handle.get()?;
+        let name = trigger.name();
+        Ok(py.detach(|| history.pin(name))?)
+    }
+
+    /// Let a pinned state go, so that a purge can remove its files. Again changes nothing.
+    ///
+    /// Args:
+    ///     trigger: the trigger, or its name.
+    ///     snapshot: what `pin` answered.
+    fn unpin(&self, py: Python<'_>, trigger: TriggerOrName<'_>, snapshot: &str) -> Outcome<()> {
+        let history = self.handle.get()?;
+        let name = trigger.name();
+        Ok(py.detach(|| history.unpin(name, snapshot))?)
+    }
+}

@@ -1,0 +1,103 @@
+"""A trigger is a value: it never changes, compares by its settings, and travels to other processes."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import math
+import pickle
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import dochistory as dh
+from tests.support import documents, rules, trigger
+
+
+def always_new(batch: pa.RecordBatch) -> list[str]:
+    return ["NEW"] * batch.num_rows
+
+
+FULL = {
+    "kind": "jms",
+    "detect_duplicates": True,
+    "use_history": True,
+    "history_time_to_live": timedelta(days=30, microseconds=1),
+    "resolver": always_new,
+    "processing_mode": "serial",
+    "suspend_and_retry_on_error": False,
+    "suspend_on_failure": True,
+    "max_delivery_count": 7,
+    "in_batch": "new",
+    "expiry": "exact",
+}
+
+
+@pytest.mark.parametrize("settings", [{}, FULL], ids=["defaults", "everything"])
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_it_survives_copying_and_pickling(settings: dict[str, Any], how: Any) -> None:
+    one = dh.Trigger("orders", **settings)
+    other = how(one)
+    assert other == one
+    assert hash(other) == hash(one)
+    assert {name: getattr(other, name) for name in FULL} == {name: getattr(one, name) for name in FULL}
+
+
+def test_it_tells_its_settings() -> None:
+    one: Any = dh.Trigger("orders", **FULL)  # type: ignore[arg-type]
+    assert one.name == "orders"
+    assert {name: getattr(one, name) for name in FULL} == FULL
+
+
+@pytest.mark.parametrize("setting", FULL)
+def test_triggers_differ_by_every_setting(setting: str) -> None:
+    one = dh.Trigger("orders", **{setting: FULL[setting]})  # type: ignore[arg-type]
+    assert one != dh.Trigger("orders")
+    assert one != dh.Trigger("invoices", **{setting: FULL[setting]})  # type: ignore[arg-type]
+
+
+def test_it_is_no_other_kind_of_thing() -> None:
+    assert dh.Trigger("orders") != "orders"
+
+
+def test_it_never_changes() -> None:
+    with pytest.raises(AttributeError):
+        dh.Trigger("orders").use_history = True  # type: ignore[misc]
+
+
+def test_its_representation_makes_it_anew() -> None:
+    one = trigger(history_time_to_live="36 hours", in_batch="duplicate")
+    assert eval(repr(one), {"Trigger": dh.Trigger, "datetime": datetime}) == one
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("2 hours", timedelta(hours=2)),
+        ("PT2H", timedelta(hours=2)),
+        ("1 day 12 hours", timedelta(hours=36)),
+        (timedelta(milliseconds=1.5), timedelta(microseconds=1500)),
+        (90, timedelta(seconds=90)),
+        (0.25, timedelta(milliseconds=250)),
+    ],
+)
+def test_a_time_to_live_may_be_text_a_timedelta_or_seconds(given: Any, meant: timedelta) -> None:
+    assert dh.Trigger("orders", history_time_to_live=given).history_time_to_live == meant
+
+
+@pytest.mark.parametrize(
+    "given", ["soon", "", -1, 0, 0.0, timedelta(0), timedelta.max, math.inf, math.nan, True, [], b"2 hours", 10**30]
+)
+def test_a_time_to_live_that_is_none_is_refused_by_name(given: Any) -> None:
+    with pytest.raises(dh.ConfigError, match="history_time_to_live"):
+        dh.Trigger("orders", history_time_to_live=given)
+
+
+def test_a_resolver_may_be_any_callable(history: dh.History) -> None:
+    class Resolver:
+        def __call__(self, batch: pa.RecordBatch) -> list[str]:
+            return ["DUPLICATE"] * batch.num_rows
+
+    assert rules(history.classify(documents([None]), trigger(resolver=Resolver()))) == ["R3>S2"]
