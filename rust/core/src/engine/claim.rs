@@ -1,6 +1,7 @@
 //! A claim: documents of one batch that were begun together, and how they end.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::columns::Documents;
 use crate::history::History;
@@ -24,6 +25,8 @@ pub struct Claim {
     pub(super) uuid_rows: Vec<u32>,
     pub(super) text_rows: Vec<u32>,
     pub(super) keys: FrameKeys,
+    /// Rows that were released one by one: they stay so when the rest ends.
+    pub(super) released: Mutex<BTreeSet<u32>>,
 }
 
 impl Claim {
@@ -64,10 +67,20 @@ impl Claim {
             Some(keys) => space.finish_rows(self.number, self.started_at, end, keys),
             // After a purge of its partition nothing is left that a claim's outcome could speak of: name the keys.
             None if space.is_purged(self.started_at) => {
-                space.finish_rows(self.number, self.started_at, end, self.keys.clone())
+                space.finish_claim(self.number, self.started_at, end, self.keys_of(&self.kept_rows())?)
             }
-            None => space.finish_claim(self.number, self.started_at, end),
-        })
+            None => space.finish_claim(self.number, self.started_at, end, FrameKeys::default()),
+        })?;
+        if end == End::Released {
+            self.released.lock().unwrap_or_else(PoisonError::into_inner).extend(rows.unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// The rows that were not released one by one.
+    fn kept_rows(&self) -> Vec<u32> {
+        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        self.uuid_rows.iter().chain(&self.text_rows).filter(|row| !released.contains(row)).copied().collect()
     }
 
     /// The keys of some rows, each of which must be claimed.

@@ -20,8 +20,8 @@ pub struct Finished {
 }
 
 impl KeySpace {
-    /// In our turn: end a whole claim, unless it ended the same way before.
-    pub(crate) fn finish_claim(&self, claim: u64, started_at: i64, outcome: Outcome) -> Result<()> {
+    /// In our turn: end a whole claim, unless it ended the same way before; and with it some of its keys by themselves.
+    pub(crate) fn finish_claim(&self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
         let kind = match outcome {
             Outcome::Completed => Kind::CompleteClaim,
             Outcome::Released => Kind::ReleaseClaim,
@@ -30,7 +30,6 @@ impl KeySpace {
         if known == Some(outcome) || known == Some(Outcome::Completed) {
             return Ok(());
         }
-        let keys = FrameKeys::default();
         self.append(|sequence| Frame {
             kind,
             sequence,

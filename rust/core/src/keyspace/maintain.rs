@@ -65,7 +65,6 @@ impl KeySpace {
                 manifest.purged_upto = manifest.purged_upto.max(cutoff);
                 manifest.time_to_live_us = settings.time_to_live_us;
                 manifest.segments.retain(|entry| entry.max_started_at > cutoff);
-                manifest.outcomes.retain(|entry| entry.started_at > cutoff);
                 forget_dropped(manifest);
             };
             if in_log {
@@ -231,7 +230,7 @@ fn folded(outcomes: &HashMap<u64, Outcome>, mut stamp: Stamp) -> Option<Stamp> {
 }
 
 /// Filters cover only segments that are there, and go when they cover none.
-fn forget_dropped(manifest: &mut Manifest) {
+pub(super) fn forget_dropped(manifest: &mut Manifest) {
     let there: Vec<u64> = manifest.segments.iter().map(|entry| entry.id).collect();
     for rollup in &mut manifest.rollups {
         rollup.segments.iter_mut().filter(|id| !there.contains(id)).for_each(|id| *id = 0);
