@@ -126,7 +126,8 @@ impl Tail {
         }
         let outcome = slot.0;
         for entry in self.transactions.values_mut().filter(|entry| entry.claim == claim) {
-            entry.outcome = Some(outcome);
+            // The entry may remember a completion that no outcome is kept of any more.
+            entry.outcome = entry.outcome.max(Some(outcome));
         }
     }
 

@@ -229,8 +229,8 @@ impl Work<'_, '_> {
         let beginning = Beginning { keys, transaction: self.transaction.cloned(), replaces, started_at: now_us };
         let (number, keys) = locked.begin(beginning)?;
         let settings = SpaceSettings::of(self.trigger);
-        let (space, released) = (space.clone(), Mutex::default());
-        Ok(Some(Claim { space, settings, number, started_at: now_us, uuid_rows, text_rows, keys, released }))
+        let (space, released, ended) = (space.clone(), Mutex::default(), Mutex::default());
+        Ok(Some(Claim { space, settings, number, started_at: now_us, uuid_rows, text_rows, keys, released, ended }))
     }
 
     /// The keys to write `processing` for, and their rows.

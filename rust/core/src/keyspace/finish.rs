@@ -45,7 +45,10 @@ impl KeySpace {
 
     /// In our turn: end some keys of one claim.
     pub(crate) fn finish_rows(&self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
-        if keys.len() == 0 {
+        // What ended stays ended: a release that comes after the completion of its claim changes nothing.
+        let is_completed =
+            || self.present().as_ref().and_then(|view| view.tail.outcome(claim)) == Some(Outcome::Completed);
+        if keys.len() == 0 || outcome == Outcome::Released && is_completed() {
             return Ok(());
         }
         let kind = kind_for_keys(outcome);

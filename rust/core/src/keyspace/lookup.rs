@@ -36,6 +36,8 @@ struct Findings<'a> {
     states: Vec<HistoryState>,
     /// Open and released entries: they need to be weighed against each other.
     others: Vec<(u32, Stamp)>,
+    /// Rows and claims of entries that are completed because their whole claim is: a release of the key itself outweighs that.
+    ended: Vec<(u32, u64)>,
     rests_on_log: bool,
 }
 
@@ -49,8 +51,10 @@ impl Findings<'_> {
         stamp.mark = self.view.tail.effective(stamp);
         // The outcome of a sealed claim comes from the log.
         self.rests_on_log |= written != stamp.mark;
-        if stamp.mark == Mark::Completed {
+        if written == Mark::Completed {
             self.states[row as usize] = HistoryState::Completed;
+        } else if stamp.mark == Mark::Completed {
+            self.ended.push((row, stamp.claim));
         } else {
             self.others.push((row, stamp));
         }
@@ -61,7 +65,8 @@ impl View {
     /// The states of all rows, without entries that began at or before `expired`.
     pub(crate) fn lookup(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
         let states = vec![HistoryState::Absent; wanted.keys.len()];
-        let mut findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log: false };
+        let mut findings =
+            Findings { view: self, expired, states, others: Vec::new(), ended: Vec::new(), rests_on_log: false };
         let mut touched = false;
         self.tail.find(wanted, &mut |row, stamp| {
             touched = true;
@@ -99,6 +104,12 @@ impl Findings<'_> {
         self.others.sort_unstable_by_key(|(row, stamp)| (*row, stamp.claim, std::cmp::Reverse(stamp.mark)));
         // Of each claim only the strongest mark counts, which now stands first.
         self.others.dedup_by_key(|(row, stamp)| (*row, stamp.claim));
+        for (row, claim) in std::mem::take(&mut self.ended) {
+            let place = self.others.binary_search_by_key(&(row, claim), |(row, stamp)| (*row, stamp.claim));
+            if !place.is_ok_and(|at| self.others[at].1.mark == Mark::Released) {
+                self.states[row as usize] = HistoryState::Completed;
+            }
+        }
         let mut processing: Vec<InProgress> = Vec::new();
         for (row, stamp) in self.others {
             let is_completed = self.states[row as usize] == HistoryState::Completed;

@@ -147,12 +147,17 @@ impl KeySpace {
     ) -> Result<()> {
         let mut merge = Merge::new(group, MOST_ENTRIES);
         // Only outcomes of the manifest: those of the log may not be durable yet.
-        let outcomes = self.read(|view| Ok(view.map_or(HashMap::new(), View::outcomes)))?;
+        let outcomes = self.read(|view| Ok(view.map_or(HashMap::new(), |view| view.outcomes_for(group))))?;
         let first = self.reserve(merge.parts())?;
         let mut written: Vec<(SegmentEntry, PathBuf)> = Vec::new();
         for id in first.. {
-            let Some(mut run) = merge.next(|stamp| folded(&outcomes, stamp))? else { break };
+            let Some(mut run) = merge.next(Some)? else { break };
             progress(run.len() as u64)?;
+            if run.stamps.list().iter().any(|stamp| stamp.mark == Mark::Released) {
+                // A key that was released for itself stays so when the rest of its claim completed: weigh first, then fold.
+                writer::settle(&mut run);
+            }
+            run.translate(|stamp| folded(&outcomes, stamp));
             if run.is_empty() {
                 continue;
             }
@@ -265,8 +270,17 @@ impl View {
         manifest
     }
 
-    fn outcomes(&self) -> HashMap<u64, Outcome> {
-        self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect()
+    /// The outcomes that may be folded into a group: completions only if no other segment can hold a release of one of its keys.
+    fn outcomes_for(&self, group: &[Arc<Segment>]) -> HashMap<u64, Outcome> {
+        let is_within = |segment: &Arc<Segment>| group.iter().any(|other| other.header().id == segment.header().id);
+        let overlaps = |segment: &Arc<Segment>| {
+            let (min, max) = (segment.header().min_started_at, segment.header().max_started_at);
+            group.iter().any(|other| min <= other.header().max_started_at && max >= other.header().min_started_at)
+        };
+        let is_whole = !self.segments.iter().any(|segment| !is_within(segment) && overlaps(segment));
+        let folds = |outcome: Outcome| is_whole || outcome == Outcome::Released;
+        let outcomes = self.manifest.outcomes.iter().filter(|entry| folds(entry.outcome));
+        outcomes.map(|entry| (entry.claim, entry.outcome)).collect()
     }
 
     /// Groups of segments that are worth putting together: each of one time partition.
