@@ -134,6 +134,7 @@ impl History {
 
     /// Give many texts one key, so that tests meet collisions. All handles of a history must do the same.
     #[cfg(any(test, feature = "testing"))]
+    #[must_use]
     pub fn with_colliding_keys(mut self) -> Self {
         self.codec = self.codec.with_collisions();
         self

@@ -19,7 +19,7 @@ const STEPS: usize = 60;
 const BATCH: usize = 100;
 
 fn id(number: u64) -> String {
-    if number % 3 == 0 { uuid(number) } else { format!("urn:document:{number}") }
+    if number.is_multiple_of(3) { uuid(number) } else { format!("urn:document:{number}") }
 }
 
 /// Chooses steps.

@@ -175,7 +175,7 @@ impl Model {
             let mark = if completed { Mark::Completed } else { Mark::Released };
             match rule {
                 "R11" => {
-                    entries.iter_mut().filter(|entry| entry.mark == Mark::Open).for_each(|entry| entry.mark = mark)
+                    entries.iter_mut().filter(|entry| entry.mark == Mark::Open).for_each(|entry| entry.mark = mark);
                 }
                 "R8" if completed => entries.push(Entry { claim: 0, started_at: now, mark }),
                 _ => {}

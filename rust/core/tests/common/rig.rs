@@ -136,7 +136,7 @@ impl Rig {
                 return model.begin(*slot, ids, at(*day), batch.map(|batch| (APPLICATION, batch)), *replay);
             }
             Op::FinishClaim { slot, completed } if self.claims.contains_key(slot) => {
-                model.finish_slot(*slot, *completed)
+                model.finish_slot(*slot, *completed);
             }
             Op::FinishRows { slot, ids, completed } if self.claims.contains_key(slot) => {
                 let claimed = model.claimed(*slot);
