@@ -132,6 +132,14 @@ impl History {
         self.env.read_only
     }
 
+    /// Give many texts one key, so that tests meet collisions. All handles of a history must do the same.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn with_colliding_keys(mut self) -> Self {
+        self.codec = self.codec.with_collisions();
+        self
+    }
+
     /// How ids become keys here.
     pub(crate) fn codec(&self) -> &Codec {
         &self.codec

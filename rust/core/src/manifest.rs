@@ -71,7 +71,7 @@ pub(crate) struct RollupEntry {
 }
 
 /// How a whole claim ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Outcome {
     Released = 1,

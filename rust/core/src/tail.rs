@@ -82,8 +82,14 @@ impl Tail {
     pub(crate) fn apply(&mut self, frame: &Frame, end: u64) {
         match frame.kind {
             Kind::Begin => self.begin(frame),
-            Kind::CompleteClaim => self.finish_claim(frame.claim, frame.started_at, Outcome::Completed),
-            Kind::ReleaseClaim => self.finish_claim(frame.claim, frame.started_at, Outcome::Released),
+            Kind::CompleteClaim => {
+                self.finish_claim(frame.claim, frame.started_at, Outcome::Completed);
+                self.finish_keys(frame, Mark::Completed);
+            }
+            Kind::ReleaseClaim => {
+                self.finish_claim(frame.claim, frame.started_at, Outcome::Released);
+                self.finish_keys(frame, Mark::Released);
+            }
             Kind::CompleteKeys => self.finish_keys(frame, Mark::Completed),
             Kind::ReleaseKeys => self.finish_keys(frame, Mark::Released),
         }
@@ -135,7 +141,8 @@ impl Tail {
         }
         let outcome = slot.0;
         for entry in self.transactions.values_mut().filter(|entry| entry.claim == claim) {
-            entry.outcome = Some(outcome);
+            // The entry may remember a completion that no outcome is kept of any more.
+            entry.outcome = entry.outcome.max(Some(outcome));
         }
     }
 
@@ -263,15 +270,15 @@ impl Tail {
         list
     }
 
-    /// The outcomes that segments still need: those of claims that did not begin in this log, and that were not purged.
-    pub(crate) fn outcomes(&self, purged_upto: i64) -> Vec<OutcomeEntry> {
+    /// The outcomes that segments may need: those of claims that did not begin in this log.
+    pub(crate) fn outcomes(&self) -> Vec<OutcomeEntry> {
         let began_here = |claim: u64, started_at: i64| {
             self.claim_index.get(&(claim, started_at)).is_some_and(|at| self.claims[*at as usize].began_here)
         };
         let mut list: Vec<_> = self
             .outcomes
             .iter()
-            .filter(|(claim, (_, started_at))| !began_here(**claim, *started_at) && *started_at > purged_upto)
+            .filter(|(claim, (_, started_at))| !began_here(**claim, *started_at))
             .map(|(claim, (outcome, started_at))| OutcomeEntry {
                 claim: *claim,
                 started_at: *started_at,

@@ -120,7 +120,7 @@ impl Store {
     fn check(&mut self, what: &str, read_only: bool) -> bool {
         let found = std::panic::catch_unwind(AssertUnwindSafe(|| verdicts(&self.root, read_only)));
         match found {
-            Err(_) => panic!("{what}: a panic"),
+            Err(cause) => panic!("{what}: a panic: {cause:?}"),
             Ok(Ok(found)) => assert!(found == self.good, "{what}: other verdicts\n{found:?}\n{:?}", self.good),
             Ok(Err(Error::Corrupt { .. } | Error::Open { .. })) => {
                 self.errors += 1;
@@ -140,7 +140,7 @@ impl Store {
 /// The places of a file to try: all of a short one, the header and a step through the rest of a long one.
 fn places(length: usize) -> Vec<usize> {
     let all = length <= 1024 || std::env::var("DOCHISTORY_DAMAGE").is_ok_and(|what| what == "all");
-    let is_probed = |at: &usize| all || *at < 256 || at % 29 == 0 || at % 4096 < 4 || at % 4096 >= 4092;
+    let is_probed = |at: &usize| all || *at < 256 || at.is_multiple_of(29) || at % 4096 < 4 || at % 4096 >= 4092;
     (0..length).filter(is_probed).collect()
 }
 

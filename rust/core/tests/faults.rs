@@ -5,12 +5,15 @@
 
 mod common;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use common::rig::{Op, Rig};
 use common::workload::{IDS, ids, workload};
 use common::{Ids, START, trigger};
 use dochistory_core::Error;
+use dochistory_core::engine::{Call, OnReplay};
+use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::simulated::{Fault, Simulated};
 
 /// Play the workload with one fault; answers how many operations each process did.
@@ -56,6 +59,40 @@ fn is_sticky(rig: &mut Rig, by: usize, op: &Op, error: &Error) {
         let next = rig.history(by).unwrap().complete_keys(&trigger(), &key.documents(), START);
         assert!(matches!(next, Err(Error::Failed(_))), "{op:?} by {by}: after {error} came {next:?}");
     }
+}
+
+#[test]
+fn nothing_rests_on_a_frame_whose_sync_failed_until_a_writer_has_written_it_anew() {
+    let mut met = 0;
+    for at in 1..40 {
+        let machine = Simulated::new(at);
+        let open = |process: &Simulated, read_only: bool| {
+            let options = OpenOptions { create: !read_only, read_only, ..OpenOptions::default() };
+            History::open_on(Arc::new(process.clone()), Path::new("/history"), &options).unwrap()
+        };
+        let rule = |history: &History| {
+            let ids = Ids::new(&["urn:1"]);
+            let verdicts = history.classify(&trigger(), &ids.documents(), &mut Call::at(START)).unwrap();
+            (verdicts.outcomes[0].rule(), verdicts.unavailable.is_some())
+        };
+        let failing = machine.process();
+        let history = open(&failing, false);
+        let begin = |id: &str| {
+            let ids = Ids::new(&[id]);
+            history.begin(&trigger(), &ids.documents(), &mut Call::at(START), None, OnReplay::ByRules)
+        };
+        begin("urn:0").unwrap();
+        failing.fail_at(failing.operations() + at, Fault::Broken);
+        let Err(Error::Io { operation: "sync", .. }) = begin("urn:1") else { continue };
+        met += 1;
+        let reader = open(&machine.process(), true);
+        assert!(rule(&reader).1, "a reader cannot mend it: for it the history is not available");
+        assert_eq!(rule(&open(&machine.process(), false)), ("R11", false));
+        assert_eq!(rule(&reader), ("R11", false));
+        machine.lose_power(0);
+        assert_eq!(rule(&open(&machine.process(), false)), ("R11", false));
+    }
+    assert_eq!(met, 1);
 }
 
 fn all(fault: fn(u64) -> Fault) {

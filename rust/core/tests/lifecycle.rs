@@ -139,6 +139,114 @@ fn a_completion_after_the_purge_stays_visible_until_the_next_purge() {
 }
 
 #[test]
+fn a_row_released_after_its_claim_was_sealed_stays_released_when_the_rest_completes() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let trigger = trigger();
+    let seal = |history: &History| {
+        let snapshot = history.pin("orders").unwrap();
+        history.unpin("orders", &snapshot).unwrap();
+    };
+    let expected = ["R8", "R9", "R8"];
+    // Twice, so that the key has releases under two claims.
+    for _ in 0..2 {
+        let claim = begin(&history, &trigger, &["urn:a", "urn:b", &uuid(1)], START).claim.unwrap();
+        seal(&history);
+        claim.release(Some(&[0, 2])).unwrap();
+        seal(&history);
+        claim.complete(None).unwrap();
+        assert_eq!(rules(&history, &trigger, &["urn:a", "urn:b", &uuid(1)], START), expected);
+        seal(&history);
+        assert_eq!(rules(&history, &trigger, &["urn:a", "urn:b", &uuid(1)], START), expected);
+    }
+    let listed = history.entries("orders", None).unwrap().next_batch().unwrap().unwrap();
+    assert_eq!(listed.keys, ["urn:b"]);
+    history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    assert_eq!(rules(&history, &trigger, &["urn:a", "urn:b", &uuid(1)], START), expected);
+}
+
+#[test]
+fn what_is_completed_stays_completed_whatever_is_released_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let trigger = trigger();
+    let batch = dochistory_core::Transaction { application: "stream".into(), batch: 1 };
+    let ids = Ids::new(&["a", "b"]);
+    let begun = history.begin(&trigger, &ids.documents(), &mut Call::at(START), Some(&batch), OnReplay::Rerun).unwrap();
+    let claim = begun.claim.unwrap();
+    claim.complete(None).unwrap();
+    claim.release(Some(&[0])).unwrap();
+    assert_eq!(rules(&history, &trigger, &["a", "b"], START), ["R9", "R9"]);
+    let snapshot = history.pin("orders").unwrap();
+    history.unpin("orders", &snapshot).unwrap();
+    claim.release(None).unwrap();
+    assert_eq!(rules(&history, &trigger, &["a", "b"], START), ["R9", "R9"]);
+    let again = history.begin(&trigger, &ids.documents(), &mut Call::at(START), Some(&batch), OnReplay::Rerun).unwrap();
+    assert_eq!(again.replay, Some(Replay::Finished));
+}
+
+#[test]
+fn a_completion_that_follows_a_release_counts_even_if_the_release_was_sealed() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let trigger = trigger();
+    let claim = begin(&history, &trigger, &["a"], START).claim.unwrap();
+    claim.release(None).unwrap();
+    let snapshot = history.pin("orders").unwrap();
+    history.unpin("orders", &snapshot).unwrap();
+    claim.complete(None).unwrap();
+    assert_eq!(rules(&history, &trigger, &["a"], START), ["R9"]);
+    // Once purged it is not brought back by completing it once more.
+    history.purge(&trigger, START + 40 * DAY, false).unwrap();
+    claim.complete(None).unwrap();
+    assert_eq!(rules(&history, &trigger, &["a"], START), ["R8"]);
+}
+
+#[test]
+fn a_purge_within_a_partition_keeps_the_ends_of_what_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let trigger = trigger();
+    // The early two share a partition, and so a segment, with one that is not expired yet.
+    let completed = begin(&history, &trigger, &["a"], START).claim.unwrap();
+    let released = begin(&history, &trigger, &["b"], START).claim.unwrap();
+    begin(&history, &trigger, &["c"], START + 1_000);
+    let seal = |history: &History| {
+        let snapshot = history.pin("orders").unwrap();
+        history.unpin("orders", &snapshot).unwrap();
+    };
+    seal(&history);
+    completed.complete(None).unwrap();
+    released.release(None).unwrap();
+    seal(&history);
+    begin(&history, &trigger, &["other"], START - 5 * DAY);
+    history.purge(&trigger, START + 500 + 30 * DAY, false).unwrap();
+    assert_eq!(rules(&history, &trigger, &["a", "b", "c", "other"], START), ["R9", "R8", "R11", "R8"]);
+    seal(&history);
+    assert_eq!(rules(&open(&directory.path().join("h")), &trigger, &["a", "b", "c"], START), ["R9", "R8", "R11"]);
+}
+
+#[test]
+fn a_claim_that_ends_after_the_purge_ends_its_transaction_and_leaves_released_rows_new() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let trigger = trigger();
+    let batch = dochistory_core::Transaction { application: "stream".into(), batch: 1 };
+    let ids = Ids::new(&["a", "b"]);
+    let start = |now: i64| {
+        let call = &mut Call::at(now);
+        history.begin(&trigger, &ids.documents(), call, Some(&batch), OnReplay::Rerun).unwrap()
+    };
+    let claim = start(START).claim.unwrap();
+    claim.release(Some(&[1])).unwrap();
+    let late = START + 31 * DAY;
+    history.purge(&trigger, late, false).unwrap();
+    claim.complete(None).unwrap();
+    assert_eq!(rules(&history, &trigger, &["a", "b"], late), ["R9", "R8"]);
+    assert_eq!(start(late).replay, Some(Replay::Finished));
+}
+
+#[test]
 fn a_pinned_snapshot_gives_the_same_verdicts_whatever_comes_after() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("h");

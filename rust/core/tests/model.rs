@@ -1,1 +1,122 @@
+//! Long random lives of a history beside a naive model: after every step both handles give the model's verdicts. Now and then a
+//! process is killed at some change, or the power goes.
+//!
+//! `DOCHISTORY_LIVES` says how many lives; each follows from its number. `DOCHISTORY_LIFE` tells one of them step by step.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod common;
+
+use std::sync::Arc;
+
+use common::rig::{Op, Rig, Step};
+use common::uuid;
+use dochistory_core::engine::OnReplay;
+use dochistory_core::io::simulated::Simulated;
+
+const IDS: u64 = 24;
+const STEPS: usize = 60;
+/// The slot of the one transaction that is under way.
+const BATCH: usize = 100;
+
+fn id(number: u64) -> String {
+    if number.is_multiple_of(3) { uuid(number) } else { format!("urn:document:{number}") }
+}
+
+/// Chooses steps.
+struct Life {
+    /// State of a splitmix64 sequence.
+    random: u64,
+    day: i64,
+    batch: i64,
+}
+
+impl Life {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+
+    fn ids(&mut self) -> Vec<String> {
+        let (first, count) = (self.below(IDS), 1 + self.below(6));
+        (first..first + count).map(|number| id(number % IDS)).collect()
+    }
+
+    fn step(&mut self) -> Step {
+        let by = self.below(2) as usize;
+        let slot = self.below(6) as usize;
+        self.day += i64::from(self.below(4) == 0);
+        // Sometimes a document is late.
+        let day = self.day - self.below(3) as i64;
+        let completed = self.below(3) > 0;
+        let op = match self.below(22) {
+            0..=4 => Op::Begin { slot, ids: self.ids(), day, batch: None, replay: OnReplay::ByRules },
+            5..=7 => {
+                self.batch += self.below(3) as i64 - i64::from(self.below(8) == 0);
+                let replay = if self.below(2) == 0 { OnReplay::Rerun } else { OnReplay::ByRules };
+                Op::Begin { slot: BATCH, ids: self.ids(), day, batch: Some(self.batch), replay }
+            }
+            8..=9 => Op::FinishClaim { slot, completed },
+            10 => Op::FinishClaim { slot: BATCH, completed },
+            11..=13 => Op::FinishRows { slot, ids: self.ids(), completed },
+            14..=15 => Op::FinishKeys { ids: self.ids(), completed, day },
+            16 => Op::Load { ids: self.ids(), day, completed },
+            17..=18 => Op::Seal,
+            19 => Op::Maintain,
+            20 => Op::Purge { day: self.day + self.below(36) as i64 },
+            _ => Op::Reopen,
+        };
+        Step { by, op }
+    }
+}
+
+fn live(seed: u64) {
+    let machine = Simulated::new(seed);
+    let mut life = Life { random: seed, day: 0, batch: 1 };
+    let mut processes = [machine.process(), machine.process()];
+    let systems = processes.iter().map(|process| Arc::new(process.clone()) as _).collect();
+    let mut rig = Rig::new("/history", systems, (0..IDS).map(id).collect());
+    rig.collides = seed % 2 == 1;
+    let mut journal = Vec::new();
+    for _ in 0..STEPS {
+        let step = life.step();
+        if life.below(8) == 0 {
+            let process = &processes[step.by];
+            process.crash_at(process.changes() + 1 + life.below(30));
+        }
+        journal.push(format!("{step:?}"));
+        if std::env::var("DOCHISTORY_LIFE").is_ok() {
+            eprintln!("{step:?}");
+        }
+        let done = rig.step(&step);
+        let mut checked = done.and_then(|()| rig.check(0)).and_then(|()| rig.check(1));
+        while let Err(error) = checked {
+            assert!(processes.iter().any(Simulated::is_dead), "{error} after\n{}", journal.join("\n"));
+            let power = life.below(2) == 0;
+            journal.push(format!("a process died, power lost: {power}"));
+            if power {
+                machine.lose_power(life.below(u64::MAX));
+            }
+            for by in [0, 1] {
+                if processes[by].is_dead() {
+                    processes[by] = machine.process();
+                    rig.restart(by, Arc::new(processes[by].clone()));
+                }
+            }
+            checked = rig.check(0).and_then(|()| rig.check(1));
+        }
+    }
+}
+
+#[test]
+fn a_history_says_what_a_naive_model_says_whatever_happens_to_it() {
+    if let Ok(life) = std::env::var("DOCHISTORY_LIFE") {
+        return live(life.parse().unwrap());
+    }
+    let lives: u64 = std::env::var("DOCHISTORY_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000);
+    let failed: Vec<u64> =
+        (0..lives).filter(|seed| std::panic::catch_unwind(|| live(*seed)).is_err()).take(5).collect();
+    assert!(failed.is_empty(), "lives {failed:?} went wrong");
+}

@@ -1,6 +1,7 @@
 //! Beginning: look-up and `processing` in one atomic step.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 
 use super::batch::Batch;
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
@@ -259,7 +260,8 @@ impl Work<'_, '_> {
         let beginning = Beginning { keys, transaction: self.transaction.cloned(), replaces, started_at: now_us };
         let (number, keys) = locked.begin(beginning)?;
         let settings = SpaceSettings::of(self.trigger);
-        Ok(Some(Claim { space: space.clone(), settings, number, started_at: now_us, uuid_rows, text_rows, keys }))
+        let (space, released, ended) = (space.clone(), Mutex::default(), Mutex::default());
+        Ok(Some(Claim { space, settings, number, started_at: now_us, uuid_rows, text_rows, keys, released, ended }))
     }
 
     /// The keys to write `processing` for, and their rows.

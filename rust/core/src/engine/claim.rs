@@ -1,6 +1,7 @@
 //! A claim: documents of one batch that were begun together, and how they end.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::columns::Documents;
 use crate::history::History;
@@ -24,6 +25,10 @@ pub struct Claim {
     pub(super) uuid_rows: Vec<u32>,
     pub(super) text_rows: Vec<u32>,
     pub(super) keys: FrameKeys,
+    /// Rows that were released one by one: they stay so when the rest ends.
+    pub(super) released: Mutex<BTreeSet<u32>>,
+    /// How the whole of it ended. After a release its entries may be gone, so that an end that follows has to name the keys.
+    pub(super) ended: Mutex<Option<End>>,
 }
 
 impl Claim {
@@ -59,15 +64,32 @@ impl Claim {
     }
 
     fn finish(&self, end: End, rows: Option<&[u32]>) -> Result<()> {
+        let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if rows.is_none() && ended == Some(End::Completed) {
+            return Ok(());
+        }
         let keys = rows.map(|rows| self.keys_of(rows)).transpose()?;
         self.space.write(self.settings, |space| match keys {
             Some(keys) => space.finish_rows(self.number, self.started_at, end, keys),
             // After a purge of its partition nothing is left that a claim's outcome could speak of: name the keys.
-            None if space.is_purged(self.started_at) => {
-                space.finish_rows(self.number, self.started_at, end, self.keys.clone())
+            None if space.is_purged(self.started_at) || ended.is_some() => {
+                space.finish_claim(self.number, self.started_at, end, self.keys_of(&self.kept_rows())?)
             }
-            None => space.finish_claim(self.number, self.started_at, end),
-        })
+            None => space.finish_claim(self.number, self.started_at, end, FrameKeys::default()),
+        })?;
+        if rows.is_none() {
+            *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended.max(Some(end));
+        }
+        if end == End::Released {
+            self.released.lock().unwrap_or_else(PoisonError::into_inner).extend(rows.unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// The rows that were not released one by one.
+    fn kept_rows(&self) -> Vec<u32> {
+        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        self.uuid_rows.iter().chain(&self.text_rows).filter(|row| !released.contains(row)).copied().collect()
     }
 
     /// The keys of some rows, each of which must be claimed.

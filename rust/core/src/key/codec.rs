@@ -56,7 +56,13 @@ impl Codec {
     /// A codec whose texts share four keys, so that tests meet collisions.
     #[cfg(any(test, feature = "testing"))]
     pub fn colliding_for_tests(secret: &[u8; 32]) -> Self {
-        Self { colliding: true, ..Self::new(secret) }
+        Self::new(secret).with_collisions()
+    }
+
+    /// The same codec with texts that share four keys.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn with_collisions(self) -> Self {
+        Self { colliding: true, ..self }
     }
 
     /// The key of a UUID; no two UUIDs share one.

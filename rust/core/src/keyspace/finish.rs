@@ -20,8 +20,8 @@ pub struct Finished {
 }
 
 impl KeySpace {
-    /// In our turn: end a whole claim, unless it ended the same way before.
-    pub(crate) fn finish_claim(&self, claim: u64, started_at: i64, outcome: Outcome) -> Result<()> {
+    /// In our turn: end a whole claim, unless it ended the same way before; and with it some of its keys by themselves.
+    pub(crate) fn finish_claim(&self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
         let kind = match outcome {
             Outcome::Completed => Kind::CompleteClaim,
             Outcome::Released => Kind::ReleaseClaim,
@@ -30,7 +30,6 @@ impl KeySpace {
         if known == Some(outcome) || known == Some(Outcome::Completed) {
             return Ok(());
         }
-        let keys = FrameKeys::default();
         self.append(|sequence| Frame {
             kind,
             sequence,
@@ -46,10 +45,10 @@ impl KeySpace {
 
     /// In our turn: end some keys of one claim.
     pub(crate) fn finish_rows(&self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
-        let has_completed =
-            self.present().as_ref().and_then(|view| view.tail.outcome(claim)) == Some(Outcome::Completed);
-        if keys.len() == 0 || has_completed {
-            // Within a claim the state only grows: what has completed is released no more.
+        // What ended stays ended: a release that comes after the completion of its claim changes nothing.
+        let is_completed =
+            || self.present().as_ref().and_then(|view| view.tail.outcome(claim)) == Some(Outcome::Completed);
+        if keys.len() == 0 || outcome == Outcome::Released && is_completed() {
             return Ok(());
         }
         let kind = kind_for_keys(outcome);

@@ -65,7 +65,6 @@ impl KeySpace {
                 manifest.purged_upto = manifest.purged_upto.max(cutoff);
                 manifest.time_to_live_us = settings.time_to_live_us;
                 manifest.segments.retain(|entry| entry.max_started_at > cutoff);
-                manifest.outcomes.retain(|entry| entry.started_at > cutoff);
                 forget_dropped(manifest);
             };
             if in_log {
@@ -151,8 +150,13 @@ impl KeySpace {
         let first = self.reserve(merge.parts())?;
         let mut written: Vec<(SegmentEntry, PathBuf)> = Vec::new();
         for id in first.. {
-            let Some(mut run) = merge.next(|stamp| folded(&outcomes, stamp))? else { break };
+            let Some(mut run) = merge.next(Some)? else { break };
             progress(run.len() as u64)?;
+            if run.stamps.list().iter().any(|stamp| stamp.mark == Mark::Released) {
+                // A key that was released for itself stays so when the rest of its claim completed: weigh first, then fold.
+                writer::settle(&mut run);
+            }
+            run.translate(|stamp| folded(&outcomes, stamp));
             if run.is_empty() {
                 continue;
             }
@@ -230,7 +234,7 @@ fn folded(outcomes: &HashMap<u64, Outcome>, mut stamp: Stamp) -> Option<Stamp> {
 }
 
 /// Filters cover only segments that are there, and go when they cover none.
-fn forget_dropped(manifest: &mut Manifest) {
+pub(super) fn forget_dropped(manifest: &mut Manifest) {
     let there: Vec<u64> = manifest.segments.iter().map(|entry| entry.id).collect();
     for rollup in &mut manifest.rollups {
         rollup.segments.iter_mut().filter(|id| !there.contains(id)).for_each(|id| *id = 0);

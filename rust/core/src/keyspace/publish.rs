@@ -1,5 +1,6 @@
 //! Publishing: data durable first, then the manifest that names it, then the old files' names taken away.
 
+use super::maintain::forget_dropped;
 use super::view::{Environment, View, log_path, manifest_path, segment_path};
 use super::{Beginning, KeySpace, SpaceSettings};
 use crate::io::publish;
@@ -63,6 +64,7 @@ impl KeySpace {
         let log = self.new_log(manifest.next_file)?;
         manifest.next_file += 1;
         manifest.log = LogEntry { id: log.id, proven: START };
+        forget_dropped(&mut manifest);
         change(&mut manifest);
         self.publish(&manifest)
     }
@@ -194,7 +196,7 @@ impl View {
         let mut manifest = self.manifest.clone();
         manifest.number += 1;
         manifest.next_sequence = self.tail.next_sequence;
-        manifest.outcomes = self.tail.outcomes(manifest.purged_upto);
+        manifest.outcomes = self.tail.outcomes();
         manifest.transactions = self.tail.transactions();
         manifest
     }

@@ -22,13 +22,17 @@ pub(crate) fn settle(run: &mut Run) {
     coarsen(run);
     let Run { uuids, texts, heap, stamps } = run;
     let mark = |number: u32| stamps.get(number);
-    let newest_first = |a: u32, b: u32| {
+    // Completed ones first, which have claim 0; then claim by claim, the strongest mark first.
+    let strongest_first = |a: u32, b: u32| {
         let (a, b) = (mark(a), mark(b));
-        b.mark.cmp(&a.mark).then(b.started_at.cmp(&a.started_at)).then(b.claim.cmp(&a.claim))
+        let completed = |stamp: Stamp| stamp.mark == Mark::Completed;
+        let by_claim = b.claim.cmp(&a.claim).then(b.mark.cmp(&a.mark)).then(b.started_at.cmp(&a.started_at));
+        completed(b).cmp(&completed(a)).then(by_claim)
     };
-    sort::by_key(uuids, |entry| entry.key, |a, b| newest_first(a.stamp, b.stamp));
+    sort::by_key(uuids, |entry| entry.key, |a, b| strongest_first(a.stamp, b.stamp));
     let text = |entry: &TextEntry| &heap[entry.start as usize..entry.start as usize + entry.length as usize];
-    let text_order = |a: &TextEntry, b: &TextEntry| text(a).cmp(text(b)).then_with(|| newest_first(a.stamp, b.stamp));
+    let text_order =
+        |a: &TextEntry, b: &TextEntry| text(a).cmp(text(b)).then_with(|| strongest_first(a.stamp, b.stamp));
     sort::by_key(texts, |entry| entry.key, text_order);
     uuids.dedup_by(|later, kept| later.key == kept.key && says_nothing_new(mark(kept.stamp), mark(later.stamp)));
     texts.dedup_by(|later, kept| {

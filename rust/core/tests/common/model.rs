@@ -25,6 +25,8 @@ struct Claim {
     started_at: i64,
     is_completed: bool,
     is_released: bool,
+    /// Released one by one.
+    released: Vec<String>,
 }
 
 /// One possible state of a trigger's history.
@@ -102,7 +104,10 @@ impl Model {
         for id in &claimed {
             self.keys.entry(id.clone()).or_default().push(Entry { claim, started_at: now, mark: Mark::Open });
         }
-        self.claims.insert(claim, Claim { ids: claimed, started_at: now, is_completed: false, is_released: false });
+        self.claims.insert(
+            claim,
+            Claim { ids: claimed, started_at: now, is_completed: false, is_released: false, released: Vec::new() },
+        );
         self.slots.insert(slot, claim);
         if let Some((name, batch)) = transaction {
             self.transactions.insert(name.to_owned(), (batch, claim));
@@ -119,12 +124,15 @@ impl Model {
     pub fn finish_slot(&mut self, slot: usize, completed: bool) {
         let mark = if completed { Mark::Completed } else { Mark::Released };
         if let Some(claim) = self.slots.get(&slot).copied() {
-            let Claim { started_at, ids, .. } = self.claims[&claim].clone();
-            if self.purged_upto.is_some_and(|purged| started_at <= purged) {
-                self.finish_rows(slot, &ids, completed);
-            } else {
-                self.finish_claim(claim, mark);
+            let Claim { started_at, ids, released, is_completed, is_released } = self.claims[&claim].clone();
+            if is_completed {
+                return;
             }
+            if self.purged_upto.is_some_and(|purged| started_at <= purged) || is_released {
+                let kept: Vec<String> = ids.into_iter().filter(|id| !released.contains(id)).collect();
+                self.finish_rows_of(claim, &kept, mark);
+            }
+            self.finish_claim(claim, mark);
         }
     }
 
@@ -142,6 +150,13 @@ impl Model {
     pub fn finish_rows(&mut self, slot: usize, ids: &[String], completed: bool) {
         let mark = if completed { Mark::Completed } else { Mark::Released };
         let Some(claim) = self.slots.get(&slot).copied() else { return };
+        if let Some(claim) = self.claims.get_mut(&claim).filter(|_| !completed) {
+            claim.released.extend(ids.iter().cloned());
+        }
+        self.finish_rows_of(claim, ids, mark);
+    }
+
+    fn finish_rows_of(&mut self, claim: u64, ids: &[String], mark: Mark) {
         let started_at = self.claims[&claim].started_at;
         for id in ids {
             let entries = self.keys.entry(id.clone()).or_default();
@@ -160,7 +175,7 @@ impl Model {
             let mark = if completed { Mark::Completed } else { Mark::Released };
             match rule {
                 "R11" => {
-                    entries.iter_mut().filter(|entry| entry.mark == Mark::Open).for_each(|entry| entry.mark = mark)
+                    entries.iter_mut().filter(|entry| entry.mark == Mark::Open).for_each(|entry| entry.mark = mark);
                 }
                 "R8" if completed => entries.push(Entry { claim: 0, started_at: now, mark }),
                 _ => {}

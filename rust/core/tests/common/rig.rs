@@ -48,6 +48,8 @@ pub struct Rig {
     pub models: Vec<Model>,
     pub ids: Vec<String>,
     trigger: Trigger,
+    /// Whether many texts share a key.
+    pub collides: bool,
 }
 
 fn at(day: i64) -> i64 {
@@ -58,7 +60,17 @@ impl Rig {
     pub fn new(path: &'static str, systems: Vec<Arc<dyn FileSystem>>, ids: Vec<String>) -> Self {
         let histories = systems.iter().map(|_| None).collect();
         let (claims, batches) = (HashMap::new(), HashMap::new());
-        Self { path, systems, histories, claims, batches, models: vec![Model::default()], ids, trigger: trigger() }
+        Self {
+            path,
+            systems,
+            histories,
+            claims,
+            batches,
+            models: vec![Model::default()],
+            ids,
+            trigger: trigger(),
+            collides: false,
+        }
     }
 
     /// Forget the handles of a process that died.
@@ -72,7 +84,8 @@ impl Rig {
     pub fn history(&mut self, by: usize) -> Result<&History, Error> {
         if self.histories[by].is_none() {
             let options = OpenOptions { create: true, ..OpenOptions::default() };
-            self.histories[by] = Some(History::open_on(self.systems[by].clone(), Path::new(self.path), &options)?);
+            let opened = History::open_on(self.systems[by].clone(), Path::new(self.path), &options)?;
+            self.histories[by] = Some(if self.collides { opened.with_colliding_keys() } else { opened });
         }
         self.histories[by].as_ref().ok_or_else(|| Error::State("not open".into()))
     }
@@ -123,7 +136,7 @@ impl Rig {
                 return model.begin(*slot, ids, at(*day), batch.map(|batch| (APPLICATION, batch)), *replay);
             }
             Op::FinishClaim { slot, completed } if self.claims.contains_key(slot) => {
-                model.finish_slot(*slot, *completed)
+                model.finish_slot(*slot, *completed);
             }
             Op::FinishRows { slot, ids, completed } if self.claims.contains_key(slot) => {
                 let claimed = model.claimed(*slot);

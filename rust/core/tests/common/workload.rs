@@ -6,7 +6,7 @@ use super::rig::{Op, Step};
 use super::uuid;
 
 fn id(number: u64) -> String {
-    if number % 2 == 0 { uuid(number) } else { format!("urn:document:{number}") }
+    if number.is_multiple_of(2) { uuid(number) } else { format!("urn:document:{number}") }
 }
 
 pub fn ids(numbers: impl IntoIterator<Item = u64>) -> Vec<String> {

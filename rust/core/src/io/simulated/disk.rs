@@ -111,7 +111,9 @@ impl World {
     }
 
     pub(super) fn fill_random(&mut self, bytes: &mut [u8]) {
-        bytes.iter_mut().for_each(|byte| *byte = self.random.next() as u8);
+        for byte in bytes {
+            *byte = self.random.next() as u8;
+        }
     }
 
     /// Count an operation; a fault that was planned for it is used up.
