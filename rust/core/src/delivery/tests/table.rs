@@ -164,8 +164,8 @@ fn streams_are_independent_and_a_name_may_stand_twice_in_the_dictionary() {
     let columns =
         HeaderColumns { streams: &[0, 1, 2, NO_STREAM, 3], names: &["s", "t", "s", "unknown"], headers: numbers };
     let poll = receive(&table, &columns, &Options::default(), 0).unwrap();
-    use Decision::{Apply, Corrupt, Hold, Unknown};
-    assert_eq!(decisions(&poll), [Hold, Apply, Apply, Corrupt, Unknown]);
+    let expected = [Decision::Hold, Decision::Apply, Decision::Apply, Decision::Corrupt, Decision::Unknown];
+    assert_eq!(decisions(&poll), expected);
     let ends: Vec<_> = poll.streams.iter().map(|one| (&*one.stream, one.log_received)).collect();
     assert_eq!(ends, [("s", 20), ("t", 7)]);
 }

@@ -73,7 +73,9 @@ impl Receiver {
             return self.table.commit(poll).unwrap();
         };
         if let Some(change) = poll.changes.first() {
-            if !self.joined {
+            if self.joined {
+                self.applied.extend(&transactions);
+            } else {
                 self.durable = change.applying.encode();
                 for one in &transactions {
                     if random.chance(crashes / 2) {
@@ -84,8 +86,6 @@ impl Receiver {
                 if random.chance(crashes) {
                     return self.crash(happened);
                 }
-            } else {
-                self.applied.extend(&transactions);
             }
             self.durable = change.after.encode();
         }
@@ -110,7 +110,7 @@ impl Receiver {
             None => return,
             Some(Answer::Confirm(offset)) => assert!(offset <= durable.log_received, "confirmed before it was durable"),
             Some(Answer::Resend(epoch, from)) => {
-                assert_eq!((epoch, from), (durable.rereceive_count, durable.log_received))
+                assert_eq!((epoch, from), (durable.rereceive_count, durable.log_received));
             }
         }
         if let Some(answer) = answer {

@@ -20,7 +20,7 @@ impl Sender {
 
     /// Some transactions are committed.
     pub(super) fn work(&mut self, random: &mut Random, most: u64) {
-        for _ in 0..1 + random.below(most) {
+        for _ in 0..=random.below(most) {
             self.end += 1 + random.below(50);
             let parts = if random.chance(25) { 2 + random.below(3) as u32 } else { 1 };
             self.log.push(Transaction { end: self.end, parts });
@@ -36,7 +36,7 @@ impl Sender {
         happened: &mut Happened,
         crashes: u64,
     ) {
-        for _ in 0..1 + random.below(5) {
+        for _ in 0..=random.below(5) {
             if !self.state.has_to_send() {
                 return;
             }
