@@ -31,7 +31,7 @@ test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, noth
 	$(PYTEST) -m "not spark and not slow and not crash and not benchmark"
 
 test-rust: $(STAMP)/venv ## the engine's own tests
-	cargo test --locked --package dochistory-core
+	cargo test --locked --package dochistory-core --all-features
 
 test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
 	$(PYTEST) -m "spark and not slow and not crash and not benchmark"
@@ -43,7 +43,7 @@ check: lint types test-fast test-rust ## before a commit: quick tests, formats, 
 
 lint: $(STAMP)/dev
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	$(BIN)/ruff format --check $(wildcard $(PYTHON_CODE))
 	$(BIN)/ruff check $(wildcard $(PYTHON_CODE))
 
@@ -57,7 +57,9 @@ format: $(STAMP)/dev ## lay out Rust and Python sources
 	$(BIN)/ruff format $(wildcard $(PYTHON_CODE))
 
 bench: $(STAMP)/native $(STAMP)/bench ## measure, next to the peers
-	$(PYTEST) benches -m benchmark
+	$(PYTEST) benches -m benchmark -o timeout=0 --benchmark-json=out/pytest-benchmark.json
+	$(BIN)/python -m benches.runner --wait 300
+	$(BIN)/python -m benches.chart
 
 wheel: $(STAMP)/venv ## one wheel for every Python from 3.11 on, into dist/
 	$(MATURIN) build --release --out dist
