@@ -1,7 +1,7 @@
 //! The column `message` of the verdicts: one sentence for the journal, none for what is NEW.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::{ArrayRef, GenericStringArray, OffsetSizeTrait, new_null_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -14,15 +14,23 @@ use crate::ids::fits;
 /// What each outcome says, by its code; empty says nothing.
 type Sentences = Vec<Cow<'static, str>>;
 
+/// Which outcomes say nothing, by their codes.
+static IS_SILENT: LazyLock<[bool; 256]> = LazyLock::new(|| {
+    let mut is_silent = [true; 256];
+    for outcome in Decision::all() {
+        is_silent[usize::from(outcome.as_u8())] = outcome.message().is_none();
+    }
+    is_silent
+});
+
 /// The messages of all rows: the resolver's own, or else what the outcome says.
 pub(crate) fn message_column(verdicts: &Verdicts) -> ArrayRef {
     let outcomes = &verdicts.outcomes;
-    let sentences = sentences(verdicts.unavailable.as_deref());
-    let is_silent: Vec<bool> = sentences.iter().map(|sentence| sentence.is_empty()).collect();
-    let silent = |rows: &[Decision]| rows.iter().fold(true, |all, row| all & is_silent[usize::from(row.as_u8())]);
-    if verdicts.messages.is_empty() && outcomes.chunks(1024).all(silent) {
+    let are_silent = |rows: &[Decision]| rows.iter().fold(true, |all, row| all & IS_SILENT[usize::from(row.as_u8())]);
+    if verdicts.messages.is_empty() && outcomes.chunks(1024).all(are_silent) {
         return new_null_array(&DataType::Utf8, outcomes.len());
     }
+    let sentences = sentences(verdicts.unavailable.as_deref());
     written::<i32>(verdicts, &sentences)
         .or_else(|| written::<i64>(verdicts, &sentences))
         .unwrap_or_else(|| new_null_array(&DataType::Utf8, outcomes.len()))
