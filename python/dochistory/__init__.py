@@ -1,14 +1,69 @@
-"""Exactly-once processing of documents by triggers, on a durable history of their ids."""
+"""Exactly-once processing of documents by triggers, on a durable history of their ids.
+
+```python
+import dochistory as dh
+
+trigger = dh.Trigger("orders", detect_duplicates=True, use_history=True, history_time_to_live="30 days")
+with dh.open("orders.history", create=True) as history:
+    claim = history.begin(documents, trigger)  # verdicts, and `processing` for what is new: durable on return
+    process(claim.new)
+    claim.complete()
+```
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dochistory._native import *  # noqa: F403
-from dochistory._native import open_ as open  # noqa: A004
-from dochistory.errors import RolledBack as RolledBack
+from dochistory._native import (
+    Claim,
+    ConfigError,
+    CorruptError,
+    DocHistoryError,
+    DocumentClaim,
+    FailedError,
+    FencedError,
+    ForkedError,
+    History,
+    LockedError,
+    OpenError,
+    ReadOnlyError,
+    SchemaError,
+    StateError,
+    StorageError,
+    TransactionError,
+    TransientError,
+    Trigger,
+    __version__,
+    open,  # noqa: A004 - always said as dochistory.open
+)
+from dochistory.errors import RolledBack
 
 if TYPE_CHECKING:
     from dochistory import spark as spark
+
+__all__ = [
+    "Claim",
+    "ConfigError",
+    "CorruptError",
+    "DocHistoryError",
+    "DocumentClaim",
+    "FailedError",
+    "FencedError",
+    "ForkedError",
+    "History",
+    "LockedError",
+    "OpenError",
+    "ReadOnlyError",
+    "RolledBack",
+    "SchemaError",
+    "StateError",
+    "StorageError",
+    "TransactionError",
+    "TransientError",
+    "Trigger",
+    "__version__",
+    "open",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -75,9 +75,10 @@ def test_a_setting_that_makes_no_sense_is_refused_by_name(settings: dict[str, An
     assert next(iter(settings)) in str(refused.value)
 
 
-def test_a_trigger_needs_a_name() -> None:
-    with pytest.raises(dh.ConfigError):
-        dh.Trigger("", kind="messaging")
+@pytest.mark.parametrize("name", ["", "x" * 256, "nul\0"], ids=["empty", "long", "nul"])
+def test_a_trigger_needs_a_sensible_name(name: str) -> None:
+    with pytest.raises(dh.ConfigError, match="name"):
+        dh.Trigger(name, kind="messaging")
 
 
 def test_an_unknown_setting_is_refused() -> None:

@@ -149,7 +149,7 @@ def test_two_triggers_never_meet(history: dh.History) -> None:
     assert entries(history, invoices) == []
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", "..\\x", "Größe", "a b", "A", "x" * 200, "con", "nul\0"])
+@pytest.mark.parametrize("name", ["a/b", "..", "..\\x", "Größe", "a b", "A", "x" * 200, "con"])
 def test_triggers_may_have_any_name(history: dh.History, name: str) -> None:
     history.begin(documents(["k"]), trigger("a")).complete()
     history.begin(documents(["k"]), trigger(name)).complete()

@@ -5,6 +5,7 @@ snapshot is immutable, so a handle that was opened for it once is right for as l
 """
 
 import os
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
 
 _MOST_OPEN = 8
 
+# Well below the age at which upkeep takes forgotten pins away.
+_PIN_AGE_SECONDS = 24 * 3600.0
+
 _open: "OrderedDict[tuple[int, Snapshot], History]" = OrderedDict()
+
+# Which state of a history was pinned, as what, and when: nobody can tell when a plan is dead, so a state is pinned once.
+_pinned: "dict[tuple[str, str], tuple[int, Snapshot, float]]" = {}
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,15 @@ class Snapshot:
             # Not read-only: pinning seals the log, so that workers read files that no longer change.
             with dh.open(history) as opened:
                 return cls.of(opened, trigger)
-        return cls(str(Path(history.path).absolute()), history.pin(trigger))
+        path = str(Path(history.path).absolute())
+        known = _pinned.get((path, trigger.name))
+        stats = history.stats(trigger)
+        is_current = known is not None and stats["log_entries"] == 0 and stats["manifest"] == known[0]
+        if known is not None and is_current and time.monotonic() - known[2] < _PIN_AGE_SECONDS:
+            return known[1]
+        snapshot = cls(path, history.pin(trigger))
+        _pinned[path, trigger.name] = (history.stats(trigger)["manifest"], snapshot, time.monotonic())
+        return snapshot
 
     def open(self) -> "History":
         """The handle of this process, which stays open for the tasks to come."""

@@ -154,11 +154,20 @@ impl History {
         let directory = self.path.join(TRIGGERS).join(directory_name(trigger));
         let mut space = KeySpace::new(self.env.clone(), directory, trigger);
         if let Some(snapshot) = &self.snapshot {
-            space.use_pin(snapshot)?;
+            space.use_pin(self.pin_in(snapshot, trigger)?)?;
         }
         let space = Arc::new(space);
         spaces.insert(trigger.to_owned(), space.clone());
         Ok(space)
+    }
+
+    /// The pin of a trigger in a snapshot. What a snapshot does not speak of must not pass for empty.
+    pub(crate) fn pin_in<'a>(&self, snapshot: &'a str, trigger: &str) -> Result<&'a str> {
+        let pin = snapshot.strip_prefix(&directory_name(trigger)).and_then(|rest| rest.strip_prefix('='));
+        pin.ok_or_else(|| {
+            let reason = format!("the snapshot {snapshot:?} is not one of trigger {trigger:?}");
+            Error::Open { path: self.path.clone(), reason }
+        })
     }
 
     /// The triggers that have entries, or had some, by name.
@@ -174,6 +183,11 @@ impl History {
         triggers.sort();
         Ok(triggers)
     }
+}
+
+/// The name of a snapshot: whose it is, and the pin that keeps it.
+pub(crate) fn snapshot_of(trigger: &str, pin: &str) -> String {
+    format!("{}={pin}", directory_name(trigger))
 }
 
 fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result<()> {
@@ -250,6 +264,17 @@ mod tests {
         let found = History::open(&path, &OpenOptions { create: true, ..OpenOptions::default() }).unwrap();
         assert_eq!(made.id(), found.id());
         assert!(found.triggers().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_snapshot_of_one_trigger_says_nothing_of_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = OpenOptions { create: true, ..OpenOptions::default() };
+        let snapshot = History::open(directory.path(), &options).unwrap().pin("orders").unwrap();
+        let options = OpenOptions { snapshot: Some(snapshot), ..OpenOptions::default() };
+        let pinned = History::open(directory.path(), &options).unwrap();
+        assert!(pinned.space("orders").is_ok());
+        assert!(matches!(pinned.space("invoices"), Err(Error::Open { .. })));
     }
 
     #[test]

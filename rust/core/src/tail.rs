@@ -113,8 +113,23 @@ impl Tail {
                 self.finish_claim(claim, started_at, Outcome::Released);
             }
             let (claim, started_at) = (frame.claim, frame.started_at);
-            let entry = TransactionEntry { transaction: transaction.clone(), claim, started_at, outcome: None };
-            self.transactions.insert(transaction.application.clone(), entry);
+            self.know(TransactionEntry { transaction: transaction.clone(), claim, started_at, outcome: None });
+        }
+    }
+
+    /// Remember a transaction, unless a later one of its application is known: a manifest can be ahead of the log's frames.
+    fn know(&mut self, entry: TransactionEntry) {
+        let known = self.transactions.get(&entry.transaction.application);
+        if known.is_none_or(|known| known.claim < entry.claim) {
+            self.transactions.insert(entry.transaction.application.clone(), entry);
+        }
+    }
+
+    /// Go on under a newer manifest of the same log.
+    pub(crate) fn learn(&mut self, manifest: &Manifest) {
+        self.next_sequence = self.next_sequence.max(manifest.next_sequence);
+        for entry in &manifest.transactions {
+            self.know(entry.clone());
         }
     }
 
@@ -203,8 +218,8 @@ impl Tail {
         })
     }
 
-    /// Look every usable row up; `hit` hears each entry found.
-    pub(crate) fn find(&self, wanted: &Wanted, hit: &mut dyn FnMut(u32, Stamp)) {
+    /// Look every usable row up; `hit` hears each entry found, with rows counted from `first_row`.
+    pub(crate) fn find(&self, wanted: &Wanted, first_row: u32, hit: &mut dyn FnMut(u32, Stamp)) {
         if self.entries.is_empty() {
             return;
         }
@@ -215,7 +230,7 @@ impl Tail {
                 Form::Absent | Form::TooLong => continue,
             };
             for at in self.chain(*key, text) {
-                hit(row as u32, self.stamp(&self.entries[at as usize]));
+                hit(first_row + row as u32, self.stamp(&self.entries[at as usize]));
             }
         }
     }

@@ -341,3 +341,34 @@ fn a_replayed_batch_is_known_for_what_became_of_it() {
     assert!(start(0, OnReplay::ByRules).unwrap_err().to_string().contains("new checkpoint"));
     assert_eq!(rule(&start(2, OnReplay::ByRules).unwrap()), ["R8", "R8"]);
 }
+
+#[test]
+fn a_batch_that_goes_straight_into_segments_is_like_any_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("h");
+    let history = open(&path);
+    let (trigger, ids) = (trigger(), uuids(0..140_000));
+    let column = Ids::new(&ids);
+    let batch = |number: i64| Transaction { application: "stream".into(), batch: number };
+    let start = |history: &History, number: i64| {
+        history
+            .begin(&trigger, &column.documents(), &mut Call::at(START), Some(&batch(number)), OnReplay::ByRules)
+            .unwrap()
+    };
+    begin(&history, &trigger, &["small"], START).claim.unwrap().complete(None).unwrap();
+    let large = start(&history, 7);
+    assert!(large.verdicts.outcomes.iter().all(|outcome| outcome.rule() == "R8"));
+    assert!(history.statistics("orders").unwrap().segments >= 1);
+    let other = open(&path);
+    assert_eq!(rules(&other, &trigger, &ids[..3], START), ["R11"; 3]);
+    assert_eq!(start(&other, 7).replay, Some(Replay::Unfinished));
+    let claim = large.claim.unwrap();
+    claim.release(Some(&[2])).unwrap();
+    claim.complete(None).unwrap();
+    drop((history, other));
+    let again = open(&path);
+    assert_eq!(rules(&again, &trigger, &["small", &ids[0], &ids[1], &ids[2]], START), ["R9", "R9", "R9", "R8"]);
+    assert_eq!(start(&again, 7).replay, Some(Replay::Finished));
+    again.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    assert_eq!(rules(&again, &trigger, &["small", &ids[0], &ids[1], &ids[2]], START), ["R9", "R9", "R9", "R8"]);
+}

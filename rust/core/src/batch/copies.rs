@@ -4,6 +4,9 @@
 //! is set already *may* be a copy. The keys of those few rows make a second, smaller bitmap; whoever meets it (a copy, the
 //! first of its key, or a chance hit) is compared exactly.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::key::{Form, Key};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -37,41 +40,105 @@ const MAX_BITS: usize = 1 << 31;
 ///
 /// It asks no history, so it can run beside the look-up.
 pub fn copies(keys: &[Key], forms: &[Form], same_text: SameText<'_>) -> Vec<Copy> {
-    Batch { keys, forms, same_text }.copies()
+    let sieve = Sieve::new(keys.len(), false);
+    let mut suspects = Vec::new();
+    sieve.see(keys, forms, 0, &mut suspects);
+    copies_among(keys, forms, same_text, &suspects)
+}
+
+/// The copies in a batch whose rows a [`Sieve`] has seen: `suspects` are the rows it named.
+pub fn copies_among(keys: &[Key], forms: &[Form], same_text: SameText<'_>, suspects: &[u32]) -> Vec<Copy> {
+    if suspects.is_empty() {
+        return Vec::new();
+    }
+    let suspected = Bitmap::new(suspects.len(), BITS_PER_SUSPECT);
+    for row in suspects {
+        suspected.add(keys[*row as usize].hi);
+    }
+    let mut candidates = Vec::new();
+    rows_where(keys, forms, 0, |key| suspected.holds(key.hi), &mut candidates);
+    Batch { keys, forms, same_text }.exactly(&candidates)
+}
+
+/// The first pass: names the rows whose hash was there before. Chunks may be seen in any order and by several threads; of
+/// the rows of one key all but one are named, whichever comes first.
+#[derive(Debug)]
+pub struct Sieve {
+    seen: Bitmap,
+    is_shared: bool,
+}
+
+impl Sieve {
+    /// For a batch of so many rows; `is_shared` if several threads will see parts of it.
+    pub fn new(rows: usize, is_shared: bool) -> Self {
+        Self { seen: Bitmap::new(rows, BITS_PER_ROW), is_shared }
+    }
+
+    /// See a chunk whose first row is `first_row` of the batch.
+    pub fn see(&self, keys: &[Key], forms: &[Form], first_row: u32, suspects: &mut Vec<u32>) {
+        if self.is_shared {
+            rows_where(keys, forms, first_row, |key| self.seen.add_shared(key.lo), suspects);
+        } else {
+            rows_where(keys, forms, first_row, |key| self.seen.add(key.lo), suspects);
+        }
+    }
 }
 
 /// A set of hashes, one bit each, that is sometimes wrong about what it holds and never about what it does not.
+#[derive(Debug)]
 struct Bitmap {
-    words: Vec<u64>,
+    words: Vec<AtomicU64>,
     mask: u64,
 }
 
 impl Bitmap {
     fn new(entries: usize, bits_per_entry: usize) -> Self {
         let bits = entries.saturating_mul(bits_per_entry).clamp(64, MAX_BITS).next_power_of_two();
-        Self { words: vec![0; bits / 64], mask: bits as u64 - 1 }
+        Self { words: std::iter::repeat_with(AtomicU64::default).take(bits / 64).collect(), mask: bits as u64 - 1 }
     }
 
     #[inline]
-    fn place(&self, hash: u64) -> (usize, u32) {
+    fn place(&self, hash: u64) -> (&AtomicU64, u32) {
         let bit = hash & self.mask;
-        ((bit / 64) as usize, (bit % 64) as u32)
+        (&self.words[(bit / 64) as usize], (bit % 64) as u32)
     }
 
     /// Whether a hash may be there.
     #[inline]
     fn holds(&self, hash: u64) -> bool {
         let (word, bit) = self.place(hash);
-        self.words[word] >> bit & 1 == 1
+        word.load(Relaxed) >> bit & 1 == 1
     }
 
-    /// Adds a hash; whether it may have been there before.
+    /// Adds a hash; whether it may have been there before. For one thread: a load and a store, no locked instruction.
     #[inline]
-    fn add(&mut self, hash: u64) -> bool {
+    fn add(&self, hash: u64) -> bool {
         let (word, bit) = self.place(hash);
-        let before = self.words[word];
-        self.words[word] = before | 1 << bit;
+        let before = word.load(Relaxed);
+        word.store(before | 1 << bit, Relaxed);
         before >> bit & 1 == 1
+    }
+
+    /// As [`Bitmap::add`], for several threads at once.
+    #[inline]
+    fn add_shared(&self, hash: u64) -> bool {
+        let (word, bit) = self.place(hash);
+        word.fetch_or(1 << bit, Relaxed) >> bit & 1 == 1
+    }
+}
+
+/// The usable rows that pass a test, in order. A group's answers are gathered as bits, so that no row's answer has to be
+/// awaited before the next row's question.
+#[inline]
+fn rows_where(keys: &[Key], forms: &[Form], first_row: u32, mut test: impl FnMut(Key) -> bool, rows: &mut Vec<u32>) {
+    for (group, (keys, forms)) in keys.chunks(GROUP).zip(forms.chunks(GROUP)).enumerate() {
+        let usable = usable_in(forms);
+        let passed = if usable == u64::MAX {
+            bits(keys.iter().map(|key| test(*key)))
+        } else {
+            places(usable).fold(0, |passed, place| passed | u64::from(test(keys[place])) << place)
+        };
+        rows.extend(places(passed).map(|place| first_row + (group * GROUP + place) as u32));
     }
 }
 
@@ -110,37 +177,6 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    fn copies(self) -> Vec<Copy> {
-        let mut seen = Bitmap::new(self.keys.len(), BITS_PER_ROW);
-        let suspects = self.rows_where(|key| seen.add(key.lo));
-        if suspects.is_empty() {
-            return Vec::new();
-        }
-        drop(seen);
-        let mut suspected = Bitmap::new(suspects.len(), BITS_PER_SUSPECT);
-        for row in suspects {
-            suspected.add(self.keys[row as usize].hi);
-        }
-        self.exactly(&self.rows_where(|key| suspected.holds(key.hi)))
-    }
-
-    /// The usable rows that pass a test, in order. A group's answers are gathered as bits, so that no row's answer
-    /// has to be awaited before the next row's question.
-    #[inline]
-    fn rows_where(&self, mut test: impl FnMut(Key) -> bool) -> Vec<u32> {
-        let mut rows = Vec::new();
-        for (group, (keys, forms)) in self.keys.chunks(GROUP).zip(self.forms.chunks(GROUP)).enumerate() {
-            let usable = usable_in(forms);
-            let passed = if usable == u64::MAX {
-                bits(keys.iter().map(|key| test(*key)))
-            } else {
-                places(usable).fold(0, |passed, place| passed | u64::from(test(keys[place])) << place)
-            };
-            rows.extend(places(passed).map(|place| (group * GROUP + place) as u32));
-        }
-        rows
-    }
-
     /// The copies among candidates, which hold the first row of each key that repeats.
     fn exactly(&self, candidates: &[u32]) -> Vec<Copy> {
         let mut firsts = HashTable::with_capacity(candidates.len());

@@ -2,4 +2,4 @@
 
 mod copies;
 
-pub use copies::{Copy, SameText, copies};
+pub use copies::{Copy, SameText, Sieve, copies, copies_among};

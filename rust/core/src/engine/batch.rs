@@ -1,6 +1,8 @@
 //! A batch of documents after identification: its keys, forms and copies.
 
-use crate::batch::{Copy, copies};
+use std::ops::Range;
+
+use crate::batch::{Copy, copies_among};
 use crate::columns::{CountColumn, Documents, FlagColumn, Id, IdColumn};
 use crate::key::{Codec, Form, Key, identify};
 use crate::rules::KeyClass;
@@ -17,39 +19,69 @@ pub(crate) struct Batch {
     pub(crate) forms: Vec<Form>,
     /// Which id column each row's key comes from.
     pub(crate) sources: Vec<u8>,
+    /// Rows whose key may stand in an earlier row.
+    pub(super) suspects: Vec<u32>,
+}
+
+/// Some rows of a batch, for one thread.
+pub(super) struct Part<'a> {
+    pub(super) rows: Range<usize>,
+    pub(super) keys: &'a mut [Key],
+    pub(super) forms: &'a mut [Form],
+    pub(super) sources: &'a mut [u8],
+}
+
+/// The text of a row in the column that its key comes from; empty if that is no text.
+#[inline]
+pub(super) fn text_of<'a>(documents: &Documents<'a>, source: u8, row: usize) -> &'a [u8] {
+    let column: Option<&IdColumn<'a>> = documents.ids.get(usize::from(source));
+    match column.map(|column| column.get(row)) {
+        Some(Id::Text(text)) => text,
+        _ => &[],
+    }
 }
 
 /// A row range for each thread.
-pub(crate) fn row_ranges(rows: usize, threads: usize) -> Vec<std::ops::Range<usize>> {
+fn row_ranges(rows: usize, threads: usize) -> Vec<Range<usize>> {
     let parts = threads.clamp(1, rows.div_ceil(ROWS_PER_THREAD).max(1));
     let size = rows.div_ceil(parts).max(1);
     (0..parts).map(|part| (part * size).min(rows)..((part + 1) * size).min(rows)).collect()
 }
 
 impl Batch {
-    pub(crate) fn identify(codec: &Codec, documents: &Documents, threads: usize) -> Result<Self> {
+    /// Room for the keys of a batch whose columns are of one length.
+    pub(crate) fn new(documents: &Documents) -> Result<Self> {
         check_lengths(documents)?;
         let rows = documents.rows;
-        let mut batch =
-            Self { keys: vec![Key::default(); rows], forms: vec![Form::Absent; rows], sources: vec![u8::MAX; rows] };
-        let ids = &documents.ids[..];
-        let ranges = row_ranges(rows, threads);
-        if ranges.len() == 1 {
-            identify(codec, ids, 0..rows, &mut batch.keys, &mut batch.forms, &mut batch.sources);
-            return Ok(batch);
+        Ok(Self {
+            keys: vec![Key::default(); rows],
+            forms: vec![Form::Absent; rows],
+            sources: vec![u8::MAX; rows],
+            suspects: Vec::new(),
+        })
+    }
+
+    /// A batch with all its keys.
+    pub(crate) fn identify(codec: &Codec, documents: &Documents) -> Result<Self> {
+        let mut batch = Self::new(documents)?;
+        for part in batch.parts(1) {
+            part.identify(codec, documents);
         }
-        std::thread::scope(|scope| {
-            let (mut keys, mut forms, mut sources) =
-                (&mut batch.keys[..], &mut batch.forms[..], &mut batch.sources[..]);
-            for range in ranges {
-                let (key_part, key_rest) = keys.split_at_mut(range.len());
-                let (form_part, form_rest) = forms.split_at_mut(range.len());
-                let (source_part, source_rest) = sources.split_at_mut(range.len());
-                (keys, forms, sources) = (key_rest, form_rest, source_rest);
-                scope.spawn(move || identify(codec, ids, range, key_part, form_part, source_part));
-            }
-        });
         Ok(batch)
+    }
+
+    /// The batch in parts of rows, one for each thread.
+    pub(super) fn parts(&mut self, threads: usize) -> Vec<Part<'_>> {
+        let (mut keys, mut forms, mut sources) = (&mut self.keys[..], &mut self.forms[..], &mut self.sources[..]);
+        let mut parts = Vec::new();
+        for range in row_ranges(keys.len(), threads) {
+            let (key_part, form_part, source_part);
+            (key_part, keys) = keys.split_at_mut(range.len());
+            (form_part, forms) = forms.split_at_mut(range.len());
+            (source_part, sources) = sources.split_at_mut(range.len());
+            parts.push(Part { rows: range, keys: key_part, forms: form_part, sources: source_part });
+        }
+        parts
     }
 
     pub(crate) fn key_classes(&self) -> Vec<KeyClass> {
@@ -61,31 +93,28 @@ impl Batch {
         self.forms.iter().map(class).collect()
     }
 
+    /// The later rows of each key.
     pub(crate) fn copies(&self, documents: &Documents) -> Vec<Copy> {
         let text = |row: u32| self.text(documents, row);
-        copies(&self.keys, &self.forms, &|a, b| text(a) == text(b))
+        copies_among(&self.keys, &self.forms, &|a, b| text(a) == text(b), &self.suspects)
     }
 
     /// The text of a row's key; empty for rows without one.
     #[inline]
     pub(crate) fn text<'a>(&self, documents: &Documents<'a>, row: u32) -> &'a [u8] {
-        let column: Option<&IdColumn<'a>> = documents.ids.get(usize::from(self.sources[row as usize]));
-        match column.map(|column| column.get(row as usize)) {
-            Some(Id::Text(text)) => text,
-            _ => &[],
-        }
+        text_of(documents, self.sources[row as usize], row as usize)
     }
 
-    /// Run `work` with the keys of `range` as they are looked for; rows count from the range's start.
-    pub(crate) fn wanted<T>(
-        &self,
-        documents: &Documents<'_>,
-        range: std::ops::Range<usize>,
-        work: impl FnOnce(&Wanted) -> T,
-    ) -> T {
-        let first = range.start as u32;
-        let text = |row: u32| self.text(documents, first + row);
-        work(&Wanted { keys: &self.keys[range.clone()], forms: &self.forms[range], text: &text })
+    /// Run `work` with the keys as they are looked for.
+    pub(crate) fn wanted<T>(&self, documents: &Documents<'_>, work: impl FnOnce(&Wanted) -> T) -> T {
+        let text = |row: u32| self.text(documents, row);
+        work(&Wanted { keys: &self.keys, forms: &self.forms, text: &text })
+    }
+}
+
+impl Part<'_> {
+    pub(super) fn identify(self, codec: &Codec, documents: &Documents) {
+        identify(codec, &documents.ids, self.rows, self.keys, self.forms, self.sources);
     }
 }
 

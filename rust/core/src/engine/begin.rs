@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use super::batch::Batch;
-use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, look_up_by, questions};
+use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
+use super::look::Look;
 use super::resolver::{Ask, Asked};
 use super::{Call, Claim};
 use crate::batch::Copy;
 use crate::columns::Documents;
 use crate::history::History;
-use crate::key::Form;
-use crate::keyspace::{Beginning, KeySpace, SpaceSettings};
+use crate::key::{Codec, Form};
+use crate::keyspace::view::View;
+use crate::keyspace::{Beginning, KeySpace, LookedUp, SpaceSettings};
 use crate::log::frame::{FrameKeys, Transaction};
 use crate::manifest::{Outcome as End, TransactionEntry};
 use crate::rules::HistoryState;
@@ -81,21 +83,29 @@ impl History {
         on_replay: OnReplay,
     ) -> Result<Begun> {
         trigger.validate()?;
-        let batch = Batch::identify(self.codec(), documents, call.threads)?;
         let settings = trigger.settings(call.resolver.is_some());
         if !settings.needs_history() {
             let verdicts = self.classify(trigger, documents, call)?;
             return Ok(Begun { verdicts, claim: None, replay: None });
         }
         let space = self.space(&trigger.name)?;
-        let mut work =
-            Work { trigger, settings, batch: &batch, documents, transaction, on_replay, answers: HashMap::new() };
+        let mut work = Work {
+            codec: self.codec(),
+            trigger,
+            settings,
+            batch: Batch::new(documents)?,
+            is_identified: false,
+            documents,
+            transaction,
+            on_replay,
+            answers: HashMap::new(),
+        };
         for round in 0.. {
             match work.attempt(&space, call.now_us, call.threads, round >= ROUNDS)? {
                 Attempt::Done(begun) => return Ok(*begun),
                 Attempt::Ask(asked) => {
                     let Some(resolver) = call.resolver.as_mut() else { break };
-                    let reply = checked_reply(resolver.resolve(Ask { rows: &asked }), asked.len());
+                    let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
                     let mut messages: HashMap<usize, String> = reply.messages.into_iter().collect();
                     for (place, (asked, answer)) in asked.into_iter().zip(reply.answers).enumerate() {
                         work.answers.insert(asked.row, (asked, answer, messages.remove(&place)));
@@ -108,9 +118,11 @@ impl History {
 }
 
 struct Work<'a, 'd> {
+    codec: &'a Codec,
     trigger: &'a Trigger,
     settings: Settings,
-    batch: &'a Batch,
+    batch: Batch,
+    is_identified: bool,
     documents: &'a Documents<'d>,
     transaction: Option<&'a Transaction>,
     on_replay: OnReplay,
@@ -119,14 +131,18 @@ struct Work<'a, 'd> {
 
 impl Work<'_, '_> {
     /// In one turn: look up, decide, and write if all is decided.
-    fn attempt(&self, space: &std::sync::Arc<KeySpace>, now_us: i64, threads: usize, is_last: bool) -> Result<Attempt> {
+    fn attempt(
+        &mut self,
+        space: &std::sync::Arc<KeySpace>,
+        now_us: i64,
+        threads: usize,
+        is_last: bool,
+    ) -> Result<Attempt> {
         let settings = SpaceSettings::of(self.trigger);
         let mut has_written = false;
         let attempt = space.write(settings, |locked| {
-            let expired = expired(self.trigger, now_us);
-            let look = |wanted: &crate::segment::Wanted| locked.lookup_in_turn(wanted, expired);
-            let mut looked =
-                Looked { found: look_up_by(self.batch, self.documents, threads, &look)?, unavailable: None };
+            let found = locked.look_in_turn(|view| self.look(now_us, threads, view))?;
+            let mut looked = Looked { found, unavailable: None };
             let previous = self.previous(locked)?;
             let replay = self.transaction.map(|_| previous.as_ref().map_or(Replay::First, replay_of));
             self.see_replay(&mut looked, previous.as_ref());
@@ -141,6 +157,7 @@ impl Work<'_, '_> {
         match attempt {
             // Before anything was written, storage that does not answer is a fact for the rules.
             Err(error @ Error::Io { .. }) if !has_written => {
+                self.look(now_us, threads, None)?;
                 let looked = available(Err(error), self.documents.rows)?;
                 match self.decide(&looked, is_last)? {
                     Ok((decided, asked)) => Ok(self.done(decided, &asked, None, None, looked.unavailable)),
@@ -151,10 +168,24 @@ impl Work<'_, '_> {
         }
     }
 
+    /// Look the batch up; the first time it is identified on the way.
+    fn look(&mut self, now_us: i64, threads: usize, view: Option<&View>) -> Result<LookedUp> {
+        let look = Look {
+            codec: self.codec,
+            documents: self.documents,
+            expired: expired(self.trigger, now_us),
+            threads,
+            is_identified: self.is_identified,
+        };
+        let found = look.run(&mut self.batch, view);
+        self.is_identified |= found.is_ok();
+        found
+    }
+
     /// Decide all rows with the answers there are; or the rows to ask about.
     fn decide(&self, looked: &Looked, is_last: bool) -> Result<Judged> {
         let (mut decided, copies): (Decided, Vec<Copy>) =
-            judge(&self.settings, self.batch, self.documents, &looked.found);
+            judge(&self.settings, &self.batch, self.documents, &looked.found);
         let asked = questions(&decided, &looked.found.processing);
         let known = |asked: &Asked| self.answers.get(&asked.row).filter(|(before, ..)| before == asked);
         let open: Vec<Asked> = asked.iter().filter(|asked| known(asked).is_none()).copied().collect();

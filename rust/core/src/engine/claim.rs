@@ -137,10 +137,10 @@ impl History {
 
     fn finish_keys(&self, trigger: &Trigger, documents: &Documents, end: End, now_us: i64) -> Result<Finished> {
         trigger.validate()?;
-        let batch = Batch::identify(self.codec(), documents, 1)?;
+        let batch = Batch::identify(self.codec(), documents)?;
         let space = self.space(&trigger.name)?;
         space.write(SpaceSettings::of(trigger), |space| {
-            batch.wanted(documents, 0..documents.rows, |wanted| space.finish_keys(wanted, end, now_us))
+            batch.wanted(documents, |wanted| space.finish_keys(wanted, end, now_us))
         })
     }
 }

@@ -1,12 +1,13 @@
 //! Classifying: a pure read.
 
-use super::batch::{Batch, row_ranges};
+use super::batch::Batch;
+use super::look::Look;
 use super::resolver::{Ask, Asked};
 use super::{Call, Reply};
 use crate::batch::Copy;
 use crate::columns::Documents;
 use crate::history::History;
-use crate::keyspace::{InProgress, KeySpace, LookedUp};
+use crate::keyspace::{InProgress, LookedUp};
 use crate::rules::HistoryState;
 use crate::rules::{Answer, Decided, Facts, Outcome, Settings, Trigger, decide};
 use crate::{Error, Result};
@@ -41,18 +42,29 @@ impl History {
     pub fn classify(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
         trigger.validate()?;
         let settings = trigger.settings(call.resolver.is_some());
-        let batch = Batch::identify(self.codec(), documents, call.threads)?;
-        let space = self.space(&trigger.name)?;
+        let mut batch = Batch::new(documents)?;
+        let mut look = Look {
+            codec: self.codec(),
+            documents,
+            expired: expired(trigger, call.now_us),
+            threads: call.threads,
+            is_identified: false,
+        };
         let looked = if settings.needs_history() {
-            available(look_up(&space, &batch, documents, expired(trigger, call.now_us), call.threads), documents.rows)?
+            let found = self.space(&trigger.name)?.look(|view| look.run(&mut batch, view));
+            look.is_identified = found.is_ok();
+            available(found, documents.rows)?
         } else {
             Looked::nothing()
         };
+        if !look.is_identified {
+            look.run(&mut batch, None)?;
+        }
         let (mut decided, copies) = judge(&settings, &batch, documents, &looked.found);
         let mut messages = Vec::new();
         if let Some(resolver) = call.resolver.as_mut().filter(|_| !decided.undecided.is_empty()) {
             let asked = questions(&decided, &looked.found.processing);
-            let reply = checked_reply(resolver.resolve(Ask { rows: &asked }), asked.len());
+            let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
             decided.resolve(&settings, &copies, &reply.answers)?;
             messages = reply.messages.into_iter().map(|(place, text)| (asked[place].row, text)).collect();
         }
@@ -87,47 +99,6 @@ pub(super) fn available(result: Result<LookedUp>, rows: usize) -> Result<Looked>
         Err(error @ Error::Io { .. }) => Ok(Looked::unavailable(rows, error.to_string())),
         Err(error) => Err(error),
     }
-}
-
-pub(super) fn look_up(
-    space: &KeySpace,
-    batch: &Batch,
-    documents: &Documents,
-    expired: i64,
-    threads: usize,
-) -> Result<LookedUp> {
-    look_up_by(batch, documents, threads, &|wanted| space.lookup(wanted, expired))
-}
-
-/// Look up by row ranges, one a thread, and put the parts together.
-pub(super) fn look_up_by(
-    batch: &Batch,
-    documents: &Documents,
-    threads: usize,
-    look: &(dyn Fn(&crate::segment::Wanted) -> Result<LookedUp> + Sync),
-) -> Result<LookedUp> {
-    let ranges = row_ranges(documents.rows, threads);
-    if ranges.len() == 1 {
-        return batch.wanted(documents, 0..documents.rows, look);
-    }
-    let parts: Vec<_> = std::thread::scope(|scope| {
-        let start =
-            |range: std::ops::Range<usize>| (range.start, scope.spawn(move || batch.wanted(documents, range, look)));
-        let running: Vec<_> = ranges.into_iter().map(start).collect();
-        let join = |(first, thread): (usize, std::thread::ScopedJoinHandle<Result<LookedUp>>)| {
-            let part = thread.join().map_err(|_| Error::State("a look-up thread failed".into()))?;
-            part.map(|part| (first, part))
-        };
-        running.into_iter().map(join).collect::<Result<_>>()
-    })?;
-    let mut all = LookedUp::default();
-    for (first, part) in parts {
-        all.states.extend(part.states);
-        all.processing
-            .extend(part.processing.into_iter().map(|entry| InProgress { row: entry.row + first as u32, ..entry }));
-        all.rests_on_log |= part.rests_on_log;
-    }
-    Ok(all)
 }
 
 /// Decide all rows; the later copies of a key are found only where they matter.

@@ -46,7 +46,7 @@ impl Load<'_> {
         if started_at.len() != documents.rows {
             return Err(Error::Schema(format!("{} start times for {} rows", started_at.len(), documents.rows)));
         }
-        let batch = Batch::identify(self.history.codec(), documents, 1)?;
+        let batch = Batch::identify(self.history.codec(), documents)?;
         if let Some(row) = batch.forms.iter().position(|form| !form.is_usable()) {
             let what = if batch.forms[row] == Form::TooLong { "a key of more than 96 characters" } else { "no key" };
             return Err(Error::Schema(format!("row {row} has {what}; nothing of this batch was loaded")));

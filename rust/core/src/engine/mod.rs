@@ -6,6 +6,7 @@ mod claim;
 mod classify;
 mod inspect;
 mod load;
+mod look;
 mod pin;
 mod resolver;
 

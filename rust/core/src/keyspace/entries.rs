@@ -114,10 +114,10 @@ fn counting(view: &View, source: usize, chunk: &[Entry]) -> Result<Vec<Entry>> {
     let found = view.lookup(&wanted, i64::MIN)?;
     let mut told = vec![Vec::new(); chunk.len()];
     if source > 0 {
-        view.tail.find(&wanted, &mut |row, stamp| told[row as usize].push(stamp));
+        view.tail.find(&wanted, 0, &mut |row, stamp| told[row as usize].push(stamp));
         for segment in &view.segments[..source - 1] {
             let mut candidates = Vec::new();
-            segment.may_contain(&wanted, None, &mut candidates)?;
+            segment.may_contain(&wanted, 0, &mut candidates)?;
             segment.find(&wanted, &candidates, &mut |row, stamp| told[row as usize].push(stamp))?;
         }
     }

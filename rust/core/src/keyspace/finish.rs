@@ -1,6 +1,6 @@
 //! Ending what was begun: a whole claim, some of its rows, or keys from anywhere.
 
-use super::KeySpace;
+use super::{KeySpace, LookedUp};
 use crate::Result;
 use crate::key::Form;
 use crate::log::frame::{Frame, FrameKeys, Kind};
@@ -68,7 +68,10 @@ impl KeySpace {
     /// In our turn: end keys whatever claim began them. A key that is not known is recorded as completed now; there is
     /// nothing to release of it.
     pub(crate) fn finish_keys(&self, wanted: &Wanted, outcome: Outcome, now_us: i64) -> Result<Finished> {
-        let found = self.lookup_in_turn(wanted, i64::MIN)?;
+        let found = self.look_in_turn(|view| match view {
+            Some(view) => view.lookup(wanted, i64::MIN),
+            None => Ok(LookedUp::none(wanted.keys.len())),
+        })?;
         let mut keys = Parts::default();
         for entry in &found.processing {
             keys.push(wanted, entry.row as usize, (entry.claim, entry.started_at));

@@ -3,8 +3,8 @@
 use super::view::View;
 use crate::Result;
 use crate::rules::HistoryState;
+use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
-use crate::segment::{Segment, Wanted};
 
 /// A key that a claim has begun and not ended, and which claim, since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,88 +36,103 @@ struct Findings<'a> {
     states: Vec<HistoryState>,
     /// Open and released entries: they need to be weighed against each other.
     others: Vec<(u32, Stamp)>,
-    /// Rows and claims of entries that are completed because their whole claim is: a release of the key itself outweighs that.
-    ended: Vec<(u32, u64)>,
     rests_on_log: bool,
 }
 
 impl Findings<'_> {
     #[inline]
-    fn add(&mut self, row: u32, mut stamp: Stamp) {
+    fn add(&mut self, row: u32, stamp: Stamp) {
         if stamp.started_at <= self.expired {
             return;
         }
-        let written = stamp.mark;
-        stamp.mark = self.view.tail.effective(stamp);
-        // The outcome of a sealed claim comes from the log.
-        self.rests_on_log |= written != stamp.mark;
-        if written == Mark::Completed {
+        if stamp.mark == Mark::Completed {
             self.states[row as usize] = HistoryState::Completed;
-        } else if stamp.mark == Mark::Completed {
-            self.ended.push((row, stamp.claim));
         } else {
             self.others.push((row, stamp));
         }
     }
 }
 
+/// What the filters of a view let through of a batch, and what its log holds of it: the first, chunk-wise step.
+#[derive(Debug)]
+pub(crate) struct Sifted {
+    of_covered: Vec<Vec<u32>>,
+    of_uncovered: Vec<Vec<u32>>,
+    of_log: Vec<(u32, Stamp)>,
+}
+
 impl View {
-    /// The states of all rows, without entries that began at or before `expired`.
-    pub(crate) fn lookup(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
+    /// Before the first chunk.
+    pub(crate) fn sifted(&self) -> Sifted {
+        let none = |count: usize| vec![Vec::new(); count];
+        Sifted { of_covered: none(self.covered.len()), of_uncovered: none(self.uncovered.len()), of_log: Vec::new() }
+    }
+
+    /// Sift a chunk whose first row is `first_row` of the batch. Nearly all rows end here, at one cache line each.
+    pub(crate) fn sift(&self, chunk: &Wanted, first_row: u32, sifted: &mut Sifted) -> Result<()> {
+        self.tail.find(chunk, first_row, &mut |row, stamp| sifted.of_log.push((row, stamp)));
+        for (covered, survivors) in self.covered.iter().zip(&mut sifted.of_covered) {
+            covered.rollup.may_contain(chunk, first_row, survivors)?;
+        }
+        for (segment, survivors) in self.uncovered.iter().zip(&mut sifted.of_uncovered) {
+            segment.may_contain(chunk, first_row, survivors)?;
+        }
+        Ok(())
+    }
+
+    /// The second step: look up exactly what was let through. Entries that began at or before `expired` do not count.
+    pub(crate) fn confirm(&self, wanted: &Wanted, sifted: &Sifted, expired: i64) -> Result<LookedUp> {
         let states = vec![HistoryState::Absent; wanted.keys.len()];
-        let mut findings =
-            Findings { view: self, expired, states, others: Vec::new(), ended: Vec::new(), rests_on_log: false };
-        let mut touched = false;
-        self.tail.find(wanted, &mut |row, stamp| {
-            touched = true;
-            findings.add(row, stamp);
-        });
-        findings.rests_on_log |= touched;
-        let mut survivors = Vec::new();
-        for covered in &self.covered {
-            survivors.clear();
-            covered.rollup.may_contain(wanted, &mut survivors)?;
-            let candidates = covered.rollup.candidates(wanted, &survivors)?;
+        let rests_on_log = !sifted.of_log.is_empty();
+        let mut findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log };
+        for (row, stamp) in &sifted.of_log {
+            findings.add(*row, *stamp);
+        }
+        for (covered, survivors) in self.covered.iter().zip(&sifted.of_covered) {
+            let candidates = covered.rollup.candidates(wanted, survivors)?;
             for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
                 let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
                 let rows: Vec<u32> = group.iter().map(|candidate| candidate.row).collect();
                 segment.find(wanted, &rows, &mut |row, stamp| findings.add(row, stamp))?;
             }
         }
-        for segment in &self.uncovered {
-            search(segment, wanted, &mut findings)?;
+        for (segment, survivors) in self.uncovered.iter().zip(&sifted.of_uncovered) {
+            segment.find(wanted, survivors, &mut |row, stamp| findings.add(row, stamp))?;
         }
         Ok(findings.finish())
     }
-}
 
-/// One segment: its filter, then the keys themselves.
-fn search(segment: &Segment, wanted: &Wanted, findings: &mut Findings) -> Result<()> {
-    let mut candidates = Vec::new();
-    segment.may_contain(wanted, None, &mut candidates)?;
-    segment.find(wanted, &candidates, &mut |row, stamp| findings.add(row, stamp))
+    /// Both steps, for a small batch.
+    pub(crate) fn lookup(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
+        let mut sifted = self.sifted();
+        self.sift(wanted, 0, &mut sifted)?;
+        self.confirm(wanted, &sifted, expired)
+    }
 }
 
 impl Findings<'_> {
     /// A key is completed if any of its claims is; else processing if any claim is neither completed nor released.
     fn finish(mut self) -> LookedUp {
-        self.others.sort_unstable_by_key(|(row, stamp)| (*row, stamp.claim, std::cmp::Reverse(stamp.mark)));
-        // Of each claim only the strongest mark counts, which now stands first.
+        let key_first = |(row, stamp): &(u32, Stamp)| (*row, stamp.claim, std::cmp::Reverse(stamp.mark));
+        self.others.sort_unstable_by_key(key_first);
+        // Of each claim only the strongest mark of this key counts, which now stands first: what was said of the key itself
+        // outweighs what became of its claim as a whole.
         self.others.dedup_by_key(|(row, stamp)| (*row, stamp.claim));
-        for (row, claim) in std::mem::take(&mut self.ended) {
-            let place = self.others.binary_search_by_key(&(row, claim), |(row, stamp)| (*row, stamp.claim));
-            if !place.is_ok_and(|at| self.others[at].1.mark == Mark::Released) {
-                self.states[row as usize] = HistoryState::Completed;
+        for (row, stamp) in &mut self.others {
+            let written = stamp.mark;
+            stamp.mark = self.view.tail.effective(*stamp);
+            // The outcome of a sealed claim may come from the log.
+            self.rests_on_log |= written != stamp.mark;
+            if stamp.mark == Mark::Completed {
+                self.states[*row as usize] = HistoryState::Completed;
             }
         }
         let mut processing: Vec<InProgress> = Vec::new();
         for (row, stamp) in self.others {
-            let is_completed = self.states[row as usize] == HistoryState::Completed;
-            if is_completed || stamp.mark != Mark::Open {
-                continue;
+            if stamp.mark == Mark::Open && self.states[row as usize] != HistoryState::Completed {
+                self.states[row as usize] = HistoryState::Processing;
+                processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
             }
-            self.states[row as usize] = HistoryState::Processing;
-            processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
         }
         LookedUp { states: self.states, processing, rests_on_log: self.rests_on_log }
     }

@@ -146,18 +146,12 @@ impl KeySpace {
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
         let mut merge = Merge::new(group, MOST_ENTRIES);
-        // Only outcomes of the manifest: those of the log may not be durable yet.
-        let outcomes = self.read(|view| Ok(view.map_or(HashMap::new(), |view| view.outcomes_for(group))))?;
+        let outcomes = self.read(|view| view.map_or(Ok(HashMap::new()), View::foldable))?;
         let first = self.reserve(merge.parts())?;
         let mut written: Vec<(SegmentEntry, PathBuf)> = Vec::new();
         for id in first.. {
-            let Some(mut run) = merge.next(Some)? else { break };
+            let Some(mut run) = merge.next(|stamp| folded(&outcomes, stamp))? else { break };
             progress(run.len() as u64)?;
-            if run.stamps.list().iter().any(|stamp| stamp.mark == Mark::Released) {
-                // A key that was released for itself stays so when the rest of its claim completed: weigh first, then fold.
-                writer::settle(&mut run);
-            }
-            run.translate(|stamp| folded(&outcomes, stamp));
             if run.is_empty() {
                 continue;
             }
@@ -270,17 +264,23 @@ impl View {
         manifest
     }
 
-    /// The outcomes that may be folded into a group: completions only if no other segment can hold a release of one of its keys.
-    fn outcomes_for(&self, group: &[Arc<Segment>]) -> HashMap<u64, Outcome> {
-        let is_within = |segment: &Arc<Segment>| group.iter().any(|other| other.header().id == segment.header().id);
-        let overlaps = |segment: &Arc<Segment>| {
-            let (min, max) = (segment.header().min_started_at, segment.header().max_started_at);
-            group.iter().any(|other| min <= other.header().max_started_at && max >= other.header().min_started_at)
-        };
-        let is_whole = !self.segments.iter().any(|segment| !is_within(segment) && overlaps(segment));
-        let folds = |outcome: Outcome| is_whole || outcome == Outcome::Released;
-        let outcomes = self.manifest.outcomes.iter().filter(|entry| folds(entry.outcome));
-        outcomes.map(|entry| (entry.claim, entry.outcome)).collect()
+    /// The outcomes that may be folded into entries: only those of the manifest, as those of the log may not be durable yet;
+    /// and none of a claim of which single keys were released, as what says so may stand elsewhere.
+    fn foldable(&self) -> Result<HashMap<u64, Outcome>> {
+        let mut outcomes: HashMap<u64, Outcome> =
+            self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect();
+        if outcomes.is_empty() {
+            return Ok(outcomes);
+        }
+        let of_log = self.tail.entries().map(|(_, _, stamp)| stamp);
+        let mut released: Vec<u64> =
+            of_log.filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim).collect();
+        for segment in &self.segments {
+            released
+                .extend(segment.stamps()?.iter().filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim));
+        }
+        outcomes.retain(|claim, _| !released.contains(claim));
+        Ok(outcomes)
     }
 
     /// Groups of segments that are worth putting together: each of one time partition.

@@ -27,11 +27,13 @@ use view::{Environment, View};
 use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
 use crate::manifest::TransactionEntry;
 use crate::rules::Trigger;
-use crate::segment::Wanted;
 use crate::{Error, Result};
 
-/// More entries than this in the log, and they are put into a segment.
-const MOST_IN_LOG: usize = 768 << 10;
+/// More entries than this in the log, and they are put into a segment. (Tests meet every path with small batches.)
+const MOST_IN_LOG: usize = if cfg!(feature = "testing") { 150 } else { 768 << 10 };
+
+/// A batch of so many new keys goes into segments at once: as a frame it would be written twice.
+const LARGE_BATCH: usize = if cfg!(feature = "testing") { 20 } else { 128 << 10 };
 
 /// What a new key space needs to know of its trigger.
 #[derive(Clone, Copy, Debug)]
@@ -132,16 +134,16 @@ impl KeySpace {
         change(&mut self.view.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Look a batch up. An answer that rests on frames of the log is given only once they are durable.
-    pub(crate) fn lookup(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
+    /// Look something up in the present state. An answer that rests on frames of the log is given only once they are durable.
+    pub(crate) fn look(&self, mut look: impl FnMut(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
         loop {
             let (found, log, is_doubtful) = self.read(|view| {
-                let Some(view) = view else { return Ok((LookedUp::none(wanted.keys.len()), None, false)) };
-                let found = view.lookup(wanted, expired)?;
-                let is_doubtful = found.rests_on_log && !self.is_pinned && view.is_doubtful(&self.env);
-                Ok((found, Some((view.log.clone(), view.tail.position)), is_doubtful))
+                let found = look(view)?;
+                let rests_on = view.filter(|_| found.rests_on_log);
+                let is_doubtful = rests_on.is_some_and(|view| !self.is_pinned && view.is_doubtful(&self.env));
+                Ok((found, rests_on.map(|view| (view.log.clone(), view.tail.position)), is_doubtful))
             })?;
-            let Some((log, position)) = log.filter(|_| found.rests_on_log) else { return Ok(found) };
+            let Some((log, position)) = log else { return Ok(found) };
             if !is_doubtful || self.env.read_only {
                 if is_doubtful && turn::has_failed(&*self.env.system, &self.directory, log.id) {
                     let reason = "its last sync failed, and no writer has mended it yet";
@@ -232,22 +234,34 @@ impl KeySpace {
         self.refresh()?;
         let is_over = self.present().as_ref().map(|view| view.torn > 0 || view.is_doubtful(&self.env));
         match is_over {
-            None => self.found(settings),
-            Some(true) => self.seal(),
-            Some(false) => Ok(()),
+            None => return self.found(settings),
+            Some(true) => self.seal()?,
+            Some(false) => {}
         }
+        self.remember(settings)
+    }
+
+    /// In our turn: a purge that is not told a time to live goes by the one last used.
+    fn remember(&self, settings: SpaceSettings) -> Result<()> {
+        let known = self.present().as_ref().map(|view| view.manifest.time_to_live_us);
+        if settings.time_to_live_us <= 0 || known == Some(settings.time_to_live_us) {
+            return Ok(());
+        }
+        let Some(mut manifest) = self.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+        manifest.time_to_live_us = settings.time_to_live_us;
+        self.publish(&manifest)
     }
 
     /// In our turn: look up without a refresh, as nobody else can write now.
-    pub(crate) fn lookup_in_turn(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
-        match self.present().as_ref() {
-            None => Ok(LookedUp::none(wanted.keys.len())),
-            Some(view) => view.lookup(wanted, expired),
-        }
+    pub(crate) fn look_in_turn(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
+        look(self.present().as_ref())
     }
 
     /// In our turn: append `processing` for a batch; answers the new claim and its keys.
     pub(crate) fn begin(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
+        if beginning.keys.len() >= LARGE_BATCH && beginning.replaces == 0 {
+            return self.begin_in_segments(beginning);
+        }
         let Beginning { keys, transaction, replaces, started_at } = beginning;
         self.append(|sequence| Frame {
             kind: Kind::Begin,
@@ -291,7 +305,7 @@ impl KeySpace {
 
 impl LookedUp {
     /// What an empty history knows.
-    fn none(rows: usize) -> Self {
+    pub(crate) fn none(rows: usize) -> Self {
         Self { states: vec![crate::rules::HistoryState::Absent; rows], ..Self::default() }
     }
 }

@@ -2,11 +2,12 @@
 
 use super::maintain::forget_dropped;
 use super::view::{Environment, View, log_path, manifest_path, segment_path};
-use super::{KeySpace, SpaceSettings};
+use super::{Beginning, KeySpace, SpaceSettings};
 use crate::io::publish;
+use crate::log::frame::FrameKeys;
 use crate::log::{Log, Owner, START};
-use crate::manifest::{LogEntry, Manifest, SegmentEntry};
-use crate::segment::format::{Header, MOST_ENTRIES};
+use crate::manifest::{LogEntry, Manifest, SegmentEntry, TransactionEntry};
+use crate::segment::format::{Header, MOST_ENTRIES, Mark, Stamp};
 use crate::segment::run::Run;
 use crate::segment::writer;
 use crate::{Error, Result};
@@ -56,10 +57,7 @@ impl KeySpace {
             let mut manifest = view.successor();
             let mut runs = view.tail.runs(manifest.partition_us, expired);
             for run in &mut runs {
-                writer::settle(run);
-                for part in split(run) {
-                    manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
-                }
+                self.write_run(&mut manifest, run)?;
             }
             manifest
         };
@@ -71,6 +69,38 @@ impl KeySpace {
         self.publish(&manifest)
     }
 
+    /// In our turn: write `processing` for a large batch as segments of its own, which one manifest makes part of the history.
+    pub(super) fn begin_in_segments(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
+        let Beginning { keys, transaction, started_at, .. } = beginning;
+        let (mut manifest, claim) = {
+            let view = self.present();
+            let Some(view) = view.as_ref() else { return Err(Error::State("the key space is not there".into())) };
+            (view.same_log_successor(), view.tail.next_sequence)
+        };
+        manifest.next_sequence = claim + 1;
+        if let Some(transaction) = transaction {
+            manifest.transactions.retain(|entry| entry.transaction.application != transaction.application);
+            manifest.transactions.push(TransactionEntry { transaction, claim, started_at, outcome: None });
+        }
+        let mut run = Run::of_keys(&keys, Stamp { claim, started_at, mark: Mark::Open });
+        let result = self.write_run(&mut manifest, &mut run).and_then(|()| self.publish(&manifest));
+        if let Err(error) = result {
+            // Whether the manifest stands is not known.
+            self.sync.fail(&error);
+            return Err(error);
+        }
+        Ok((claim, keys))
+    }
+
+    /// Settle a run and write it as segments that `manifest` will name.
+    fn write_run(&self, manifest: &mut Manifest, run: &mut Run) -> Result<()> {
+        writer::settle(run);
+        for part in split(run) {
+            manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
+        }
+        Ok(())
+    }
+
     /// In our turn: publish entries as segments of their own. Those that have not ended get a claim number now.
     pub(crate) fn add(&self, runs: Vec<Run>) -> Result<()> {
         let Some(mut manifest) = self.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
@@ -79,10 +109,7 @@ impl KeySpace {
         manifest.next_sequence = manifest.next_sequence.max(claim + 1);
         for mut run in runs {
             run.stamps.number_open_claims(claim);
-            writer::settle(&mut run);
-            for part in split(&mut run) {
-                manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
-            }
+            self.write_run(&mut manifest, &mut run)?;
         }
         self.publish(&manifest)
     }

@@ -252,9 +252,8 @@ impl View {
         };
         if newer.log.id == self.log.id {
             // The same log: what was read of it stays true.
-            let next_sequence = newer.tail.next_sequence;
             newer.tail = std::mem::take(&mut self.tail);
-            newer.tail.next_sequence = newer.tail.next_sequence.max(next_sequence);
+            newer.tail.learn(&newer.manifest);
         }
         *self = newer;
         self.read_log(env)

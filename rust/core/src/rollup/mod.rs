@@ -160,9 +160,9 @@ impl Rollup {
         self.pages.verify_all(progress)
     }
 
-    /// The rows that the filter does not rule out.
-    pub(crate) fn may_contain(&self, wanted: &Wanted, survivors: &mut Vec<u32>) -> Result<()> {
-        probe(&self.pages, PAGE as u64, self.header.filter_bytes(), wanted, None, survivors)
+    /// The rows that the filter does not rule out, counted from `first_row`.
+    pub(crate) fn may_contain(&self, wanted: &Wanted, first_row: u32, survivors: &mut Vec<u32>) -> Result<()> {
+        probe(&self.pages, PAGE as u64, self.header.filter_bytes(), wanted, first_row, survivors)
     }
 
     /// Which segments to ask about the survivors of the filter, sorted by segment.
@@ -230,9 +230,14 @@ impl Rollup {
         let slot_bits = self.header.slot_bits();
         let tag = tag_of(key, slot_bits);
         let from = found.len();
-        for entry in bytes.as_chunks::<2>().0 {
-            let entry = u16::from_le_bytes(*entry);
-            if entry >> slot_bits == tag {
+        let has_tag = |entry: &[u8; 2]| u16::from_le_bytes(*entry) >> slot_bits == tag;
+        for entries in bytes.as_chunks::<2>().0.chunks(32) {
+            // One comparison for many entries first: hardly any has the tag.
+            if !entries.iter().fold(false, |any, entry| any | has_tag(entry)) {
+                continue;
+            }
+            for entry in entries.iter().filter(|entry| has_tag(entry)) {
+                let entry = u16::from_le_bytes(*entry);
                 let slot = u32::from(entry) & ((1 << slot_bits) - 1);
                 let candidate = Candidate { slot, row };
                 // One look at a segment finds all of a key's entries there.

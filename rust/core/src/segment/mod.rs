@@ -64,41 +64,32 @@ impl filter::Pages for FilterPages<'_> {
     }
 }
 
-/// Ask a filter about `rows`, or about all rows; those it may contain go to `survivors`.
+/// Ask a filter about all rows; those it may contain go to `survivors`, counted from `first_row`.
 pub(crate) fn probe(
     pages: &Pages,
     offset: u64,
     length: u64,
     wanted: &Wanted,
-    rows: Option<&[u32]>,
+    first_row: u32,
     survivors: &mut Vec<u32>,
 ) -> Result<()> {
     let access = FilterPages { pages, first: offset / PAGE as u64 };
     if let Some(content) = pages.mapped() {
         let data = &content[offset as usize..(offset + length) as usize];
-        return match rows {
-            None => filter::probe(data, wanted.keys, wanted.forms, 0, &access, survivors),
-            Some(rows) => filter::probe_selected(data, wanted.keys, rows, &access, survivors),
-        };
+        return filter::probe(data, wanted.keys, wanted.forms, first_row, &access, survivors);
     }
     // Without a mapping: one small read a key.
     let mut scratch = Vec::new();
     let blocks = length / filter::BLOCK_BYTES as u64;
-    let mut ask = |row: u32| -> Result<()> {
-        let key = wanted.keys[row as usize];
-        let at = offset + filter::block_of(key, blocks) * filter::BLOCK_BYTES as u64;
+    let usable = wanted.keys.iter().enumerate().filter(|(row, _)| wanted.forms[*row].is_usable());
+    for (row, key) in usable {
+        let at = offset + filter::block_of(*key, blocks) * filter::BLOCK_BYTES as u64;
         let block = pages.bytes(at, filter::BLOCK_BYTES, &mut scratch)?;
-        if block.first_chunk().is_some_and(|block| filter::contains_block(block, key)) {
-            survivors.push(row);
+        if block.first_chunk().is_some_and(|block| filter::contains_block(block, *key)) {
+            survivors.push(first_row + row as u32);
         }
-        Ok(())
-    };
-    match rows {
-        Some(rows) => rows.iter().try_for_each(|row| ask(*row)),
-        None => (0..wanted.keys.len() as u32)
-            .filter(|row| matches!(wanted.forms[*row as usize], Form::Uuid | Form::Text))
-            .try_for_each(ask),
     }
+    Ok(())
 }
 
 impl Segment {
@@ -144,9 +135,9 @@ impl Segment {
         self.pages.count()
     }
 
-    /// Those of `rows` (or of all) that this segment's filter does not rule out.
-    pub(crate) fn may_contain(&self, wanted: &Wanted, rows: Option<&[u32]>, survivors: &mut Vec<u32>) -> Result<()> {
-        probe(&self.pages, self.filter.offset, self.filter.length, wanted, rows, survivors)
+    /// The rows that this segment's filter does not rule out, counted from `first_row`.
+    pub(crate) fn may_contain(&self, wanted: &Wanted, first_row: u32, survivors: &mut Vec<u32>) -> Result<()> {
+        probe(&self.pages, self.filter.offset, self.filter.length, wanted, first_row, survivors)
     }
 
     /// Look `rows` up exactly; `hit` hears each entry found. The lines of a group of rows are fetched before the first is read.
@@ -241,6 +232,12 @@ impl Segment {
         self.pages.bytes(section.offset + offset, length, scratch)
     }
 
+    /// All stamps of this segment.
+    pub(crate) fn stamps(&self) -> Result<Vec<Stamp>> {
+        let mut scratch = Vec::new();
+        (0..u64::from(self.header.stamps)).map(|number| self.stamp(number, &mut scratch)).collect()
+    }
+
     /// The stamp of the entry at `place`.
     pub(crate) fn stamp_at(&self, part: Part, place: u64, scratch: &mut Vec<u8>) -> Result<Stamp> {
         let bits = self.header.stamp_bits;
@@ -252,6 +249,10 @@ impl Segment {
             let word = bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
             (word >> (at & 7)) & ((1u64 << bits) - 1)
         };
+        self.stamp(number, scratch)
+    }
+
+    fn stamp(&self, number: u64, scratch: &mut Vec<u8>) -> Result<Stamp> {
         let bytes = self.slice(Part::Stamps, number * STAMP_BYTES as u64, STAMP_BYTES, scratch)?;
         let field = |at: usize| bytes[at..].first_chunk::<8>().map_or(0, |field| u64::from_le_bytes(*field));
         let Some(mark) = Mark::from_u8(bytes[16]) else {
@@ -291,18 +292,14 @@ fn guess_within(key: Key, bits: u8, count: usize) -> usize {
 /// search from there is exact whatever the keys are.
 fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
     let width = key_bytes(bits);
-    let wanted = ordered_bytes(key);
-    let wanted = &wanted[16 - width..];
     let count = keys.len() / width;
-    let at = |index: usize| &keys[index * width..(index + 1) * width];
-    // Nearly always the first eight bytes tell; a key has at least twelve.
-    let front = |key: &[u8]| key.first_chunk().map_or(0, |front| u64::from_be_bytes(*front));
-    let wanted_front = front(wanted);
+    let wanted = ends(&ordered_bytes(key)[16 - width..]);
+    let at = |index: usize| ends(&keys[index * width..(index + 1) * width]);
     let mut from = guess_within(key, bits, count).min(count);
-    while from > 0 && front(at(from - 1)) >= wanted_front {
+    while from > 0 && at(from - 1) >= wanted {
         from -= 1;
     }
-    while from < count && front(at(from)) <= wanted_front && at(from) < wanted {
+    while from < count && at(from) < wanted {
         from += 1;
     }
     let mut to = from;
@@ -310,4 +307,13 @@ fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
         to += 1;
     }
     (from, to)
+}
+
+/// The first and the last eight bytes of a stored key, which are 12 to 16 bytes: together they are the whole of it, and in
+/// its order, as the bytes that both hold are equal whenever the first ones are.
+#[inline]
+fn ends(key: &[u8]) -> (u64, u64) {
+    let first = key.first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
+    let last = key.last_chunk().map_or(0, |last| u64::from_be_bytes(*last));
+    (first, last)
 }

@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 
 use super::format::{Mark, Stamp};
 use crate::key::Key;
+use crate::log::frame::FrameKeys;
 
 /// An entry whose key is a packed UUID.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +43,19 @@ impl Run {
         self.len() == 0
     }
 
+    /// Entries of one stamp.
+    pub(crate) fn of_keys(keys: &FrameKeys, stamp: Stamp) -> Self {
+        let mut run = Self { heap: keys.heap.clone(), ..Self::default() };
+        let stamp = run.stamps.index(stamp);
+        run.uuids = keys.uuids.iter().map(|key| UuidEntry { key: *key, stamp }).collect();
+        let mut start = 0;
+        for (key, length) in keys.texts.iter().zip(&keys.lengths) {
+            run.texts.push(TextEntry { key: *key, stamp, length: u32::from(*length), start });
+            start += u64::from(*length);
+        }
+        run
+    }
+
     pub(crate) fn push_uuid(&mut self, key: Key, stamp: Stamp) {
         let stamp = self.stamps.index(stamp);
         self.uuids.push(UuidEntry { key, stamp });
@@ -54,24 +68,9 @@ impl Run {
         self.texts.push(TextEntry { key, stamp, length: text.len() as u32, start });
     }
 
-    /// Put another stamp in the place of each, or drop its entries.
-    pub(crate) fn translate(&mut self, stamp: impl Fn(Stamp) -> Option<Stamp>) {
-        let old = std::mem::take(&mut self.stamps);
-        let numbers: Vec<Option<u32>> =
-            old.list().iter().map(|old| stamp(*old).map(|stamp| self.stamps.index(stamp))).collect();
-        self.uuids.retain_mut(|entry| renumber(&mut entry.stamp, &numbers));
-        self.texts.retain_mut(|entry| renumber(&mut entry.stamp, &numbers));
-    }
-
     pub(crate) fn text(&self, entry: &TextEntry) -> &[u8] {
         &self.heap[entry.start as usize..entry.start as usize + entry.length as usize]
     }
-}
-
-fn renumber(stamp: &mut u32, numbers: &[Option<u32>]) -> bool {
-    let new = numbers[*stamp as usize];
-    *stamp = new.unwrap_or(0);
-    new.is_some()
 }
 
 /// The distinct stamps of a run, numbered as they come.

@@ -1,0 +1,117 @@
+//! Reading what a resolver answered: an Arrow column, a table, or any sequence.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Field};
+use dochistory_core::columns::Id;
+use dochistory_core::engine::Reply;
+use dochistory_core::rules::Answer;
+use pyo3::exceptions::{PyBaseException, PyException};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+use pyo3_arrow::input::AnyArray;
+
+use crate::errors::{Outcome, TransientError};
+use crate::ids;
+use crate::input::joined;
+
+/// The answers for `rows` rows. One that does not fit them is a failure, but no exception.
+pub(crate) fn read(answer: &Bound<'_, PyAny>, rows: usize) -> PyResult<Reply> {
+    if answer.hasattr("__arrow_c_array__")? || answer.hasattr("__arrow_c_stream__")? {
+        return from_arrow(answer, rows).or_else(|failure| unless_interrupt(answer.py(), failure.into(), rows));
+    }
+    let is_one = answer.is_none() || answer.is_instance_of::<PyString>() || answer.is_instance_of::<PyBytes>();
+    match answer.try_iter() {
+        Ok(items) if !is_one => from_items(items, rows),
+        _ => Ok(unfit(rows, &format!("the resolver gave {}, but no column of answers", shown(answer)))),
+    }
+}
+
+/// What an exception says, for the journal.
+pub(crate) fn said(error: &Bound<'_, PyAny>) -> String {
+    let kind = error.get_type().name().map_or_else(|_| "error".to_owned(), |name| name.to_string());
+    match error.str().map(|text| text.to_string_lossy().into_owned()) {
+        Ok(text) if !text.is_empty() => format!("{kind}: {text}"),
+        _ => kind,
+    }
+}
+
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "an object".to_owned(), |name| format!("a {name}"))
+}
+
+fn unless_interrupt(py: Python<'_>, error: PyErr, rows: usize) -> PyResult<Reply> {
+    if error.is_instance_of::<PyException>(py) { Ok(unfit(rows, &said(error.value(py).as_any()))) } else { Err(error) }
+}
+
+/// All rows failed alike.
+fn unfit(rows: usize, text: &str) -> Reply {
+    Reply { answers: vec![Answer::Failed; rows], messages: (0..rows).map(|place| (place, text.to_owned())).collect() }
+}
+
+fn from_items<'py>(items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>, rows: usize) -> PyResult<Reply> {
+    let mut reply = Reply::default();
+    // One more than asked for is enough to see that there are too many.
+    for (place, item) in items.take(rows + 1).enumerate() {
+        let item = item?;
+        let py = item.py();
+        if item.is_instance_of::<PyBaseException>() {
+            let is_transient = item.is_instance(py.get_type::<TransientError>().as_any())?;
+            reply.answers.push(if is_transient { Answer::Transient } else { Answer::Failed });
+            reply.messages.push((place, said(&item)));
+        } else {
+            let text = item.cast::<PyString>().ok().map(|text| text.to_string_lossy().into_owned());
+            reply.answers.push(Answer::parse(text.as_deref()));
+        }
+    }
+    Ok(reply)
+}
+
+fn from_arrow(answer: &Bound<'_, PyAny>, rows: usize) -> Outcome<Reply> {
+    let (field, array) = import(answer)?;
+    let DataType::Struct(fields) = field.data_type() else {
+        return Ok(Reply { answers: parsed(&array), messages: Vec::new() });
+    };
+    let column = |name: &str| {
+        let at = fields.iter().position(|field| field.name() == name)?;
+        array.as_struct_opt().map(|columns| columns.column(at).clone())
+    };
+    let Some(status) = column("status") else {
+        let there: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+        return Ok(unfit(rows, &format!("the resolver gave no column status, but [{}]", there.join(", "))));
+    };
+    let messages = column("message").map_or(Vec::new(), |column| texts(&column));
+    let messages = messages.into_iter().enumerate().filter_map(|(place, text)| Some((place, text?))).collect();
+    Ok(Reply { answers: parsed(&status), messages })
+}
+
+/// One array, whatever number of parts it came in.
+pub(crate) fn import(object: &Bound<'_, PyAny>) -> Outcome<(Field, ArrayRef)> {
+    match object.extract::<AnyArray>()? {
+        AnyArray::Array(array) => {
+            let (array, field) = array.into_inner();
+            Ok((field.as_ref().clone(), array))
+        }
+        AnyArray::Stream(stream) => {
+            let reader = stream.into_reader()?;
+            let field = reader.field().as_ref().clone();
+            let parts = object.py().detach(|| reader.collect::<Result<Vec<_>, _>>())?;
+            let array =
+                if parts.is_empty() { arrow::array::new_empty_array(field.data_type()) } else { joined(&parts)? };
+            Ok((field, array))
+        }
+    }
+}
+
+fn parsed(statuses: &ArrayRef) -> Vec<Answer> {
+    texts(statuses).iter().map(|status| Answer::parse(status.as_deref())).collect()
+}
+
+/// The texts of a column; of a column that holds something else, none.
+fn texts(column: &ArrayRef) -> Vec<Option<String>> {
+    let Some(text) = ids::lent(column) else { return vec![None; column.len()] };
+    let text_of = |row| match text.get(row) {
+        Id::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        Id::Null | Id::Uuid(_) => None,
+    };
+    (0..column.len()).map(text_of).collect()
+}

@@ -1,0 +1,93 @@
+//! One call that judges documents, from Python's arguments to the verdicts' columns.
+
+use std::collections::HashMap;
+
+use arrow::array::RecordBatch;
+use dochistory_core::Transaction;
+use dochistory_core::engine::{Begun, Call, OnReplay, Resolver, Verdicts};
+use dochistory_core::history::History;
+
+use crate::columns::Columns;
+use crate::errors::{Failure, Outcome};
+use crate::input::Input;
+use crate::resolver::Asker;
+use crate::trigger::Trigger;
+use crate::verdicts::verdict_columns;
+
+/// What a call is about.
+pub(crate) struct Documents<'a> {
+    pub(crate) trigger: &'a Trigger,
+    pub(crate) input: Input,
+    pub(crate) columns: Columns,
+    pub(crate) now_us: i64,
+    pub(crate) threads: usize,
+}
+
+/// How a batch is begun.
+pub(crate) struct Beginning {
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) on_replay: OnReplay,
+}
+
+impl<'a> Documents<'a> {
+    pub(crate) fn new(
+        trigger: &'a Trigger,
+        input: Input,
+        renamed: Option<&HashMap<String, String>>,
+        now_us: i64,
+        threads: usize,
+    ) -> Outcome<Self> {
+        if threads == 0 {
+            return Err(Failure::config("threads is 0; allowed is 1 or more"));
+        }
+        let columns = Columns::find(&input, trigger.rules.kind, renamed)?;
+        Ok(Self { trigger, input, columns, now_us, threads })
+    }
+
+    /// The verdicts as columns. To be called without holding Python.
+    pub(crate) fn classify(&self, history: &History) -> Outcome<RecordBatch> {
+        let verdicts: Verdicts =
+            self.ask(|call| history.classify(&self.trigger.rules, &self.columns.documents(), call))?;
+        verdict_columns(&verdicts, &self.columns)
+    }
+
+    /// Begin them. To be called without holding Python.
+    pub(crate) fn begin(&self, history: &History, how: &Beginning) -> Outcome<Begun> {
+        let (rules, documents) = (&self.trigger.rules, self.columns.documents());
+        self.ask(|call| history.begin(rules, &documents, call, how.transaction.as_ref(), how.on_replay))
+    }
+
+    /// Run `work` with the trigger's resolver, if it has one.
+    fn ask<T>(&self, work: impl FnOnce(&mut Call<'_>) -> dochistory_core::Result<T>) -> Outcome<T> {
+        let call = Call { threads: self.threads, ..Call::at(self.now_us) };
+        let Some(resolver) = &self.trigger.resolver else {
+            let mut call = call;
+            return Ok(work(&mut call)?);
+        };
+        let mut asker = Asker {
+            resolver,
+            trigger: &self.trigger.rules.name,
+            input: &self.input,
+            columns: &self.columns,
+            interrupt: None,
+        };
+        let done = work(&mut Call { resolver: Some(&mut asker as &mut dyn Resolver), ..call });
+        done.map_err(|error| asker.or_interrupt(error))
+    }
+}
+
+/// What to do with a batch that was begun before, and whether the trigger can do it.
+pub(crate) fn on_replay(word: &str, trigger: &Trigger) -> Outcome<OnReplay> {
+    match word {
+        "in_doubt" => Ok(OnReplay::ByRules),
+        "resolver" if trigger.resolver.is_some() => Ok(OnReplay::ByRules),
+        "resolver" => {
+            let name = &trigger.rules.name;
+            Err(Failure::config(format!("on_replay is \"resolver\", but trigger {name:?} has no resolver")))
+        }
+        "rerun" => Ok(OnReplay::Rerun),
+        _ => {
+            Err(Failure::config(format!("on_replay is {word:?}; allowed is \"in_doubt\" or \"resolver\" or \"rerun\"")))
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What `begin` hands out: the verdicts, the documents to process, and the right to end them.
+
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::filter_record_batch;
+use dochistory_core::engine::{Claim as Claimed, Replay};
+use dochistory_core::rules::Outcome as Decision;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use crate::clock;
+use crate::errors::{Failure, Outcome};
+use crate::handle::Handle;
+use crate::input::Input;
+use crate::output;
+use crate::rows::row_numbers;
+
+/// Documents that were begun together, and their verdicts. `History.begin` makes it.
+///
+/// What is to be processed is `new`; when the service has ended, in success or failure, say `complete()`; when its work was
+/// undone for certain, say `release()`. Both are durable on return, and change nothing when said again. A document that is
+/// neither completed nor released stays `processing`, and is in doubt when it comes again. A claim may be ended after its
+/// history was closed.
+#[pyclass(module = "dochistory", name = "Claim", frozen)]
+pub(crate) struct Claim {
+    pub(crate) handle: Arc<Handle>,
+    /// None if the history keeps track of none of the documents.
+    pub(crate) claimed: Option<Claimed>,
+    pub(crate) replay: Option<Replay>,
+    pub(crate) started_at_us: i64,
+    pub(crate) decisions: Vec<Decision>,
+    pub(crate) input: Input,
+    pub(crate) verdict_columns: RecordBatch,
+    pub(crate) verdicts: PyOnceLock<Py<PyAny>>,
+    pub(crate) new: PyOnceLock<Py<PyAny>>,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Completed,
+    Released,
+}
+
+#[pymethods]
+impl Claim {
+    /// Number of the claim, unique within its trigger; None if the history keeps track of none of its documents.
+    #[getter]
+    fn id(&self) -> Option<u64> {
+        self.claimed.as_ref().map(Claimed::number)
+    }
+
+    /// When the service began, as a datetime in UTC: the `now` of `begin`.
+    #[getter]
+    fn started_at<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        clock::datetime(py, self.started_at_us)
+    }
+
+    /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`; else None.
+    #[getter]
+    fn replay(&self) -> Option<&'static str> {
+        self.replay.map(|replay| match replay {
+            Replay::First => "first",
+            Replay::Unfinished => "unfinished",
+            Replay::Finished => "finished",
+        })
+    }
+
+    /// The verdict of every row: `status`, `action`, `acknowledge`, `rule`, `key`, `message`; see `History.classify`.
+    #[getter]
+    fn verdicts(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
+        let make = || Ok(output::like(py, self.input.is_batch, self.verdict_columns.clone())?.unbind());
+        self.verdicts.get_or_try_init(py, make).map(|verdicts| verdicts.clone_ref(py))
+    }
+
+    /// The documents to process: the rows whose action is PROCESS, in the columns they came in. A pyarrow RecordBatch where
+    /// one came in, else a Table.
+    #[getter]
+    fn new(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
+        let make = || {
+            let mut batches = py.detach(|| self.to_process())?;
+            let new = match batches.pop() {
+                Some(batch) if self.input.is_batch => output::record_batch(py, batch)?,
+                last => {
+                    batches.extend(last);
+                    output::table(py, self.input.schema.clone(), batches)?
+                }
+            };
+            Ok::<_, Failure>(new.unbind())
+        };
+        self.new.get_or_try_init(py, make).map(|new| new.clone_ref(py))
+    }
+
+    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
+    ///
+    /// Args:
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows, if absent.
+    ///
+    /// Raises:
+    ///     StateError: a row is not one of those to process.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: an earlier write failed.
+    #[pyo3(signature = (rows = None))]
+    fn complete(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
+        self.end(py, End::Completed, rows)
+    }
+
+    /// The services' work was undone for certain: the documents are NEW when they come again. What is completed stays so.
+    ///
+    /// Args:
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows, if absent.
+    ///
+    /// Raises:
+    ///     StateError: a row is not one of those to process.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: an earlier write failed.
+    #[pyo3(signature = (rows = None))]
+    fn release(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
+        self.end(py, End::Released, rows)
+    }
+
+    fn __repr__(&self) -> String {
+        let id = self.id().map_or_else(|| "None".to_owned(), |id| id.to_string());
+        let new = self.decisions.iter().filter(|decision| decision.is_process()).count();
+        format!("<Claim {id}: {new} of {} documents to process>", self.decisions.len())
+    }
+}
+
+impl Claim {
+    fn to_process(&self) -> Outcome<Vec<RecordBatch>> {
+        if self.decisions.iter().all(|decision| decision.is_process()) {
+            return Ok(self.input.batches.clone());
+        }
+        let mut start = 0;
+        let mut of_batch = |batch: &RecordBatch| {
+            let decisions = &self.decisions[start..start + batch.num_rows()];
+            start += batch.num_rows();
+            let is_new = BooleanBuffer::collect_bool(decisions.len(), |row| decisions[row].is_process());
+            Ok(filter_record_batch(batch, &BooleanArray::new(is_new, None))?)
+        };
+        self.input.batches.iter().map(&mut of_batch).collect()
+    }
+
+    fn end(&self, py: Python<'_>, end: End, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
+        self.handle.check_process()?;
+        let rows = rows.map(|rows| self.recorded(rows)).transpose()?;
+        let Some(claimed) = &self.claimed else { return Ok(()) };
+        Ok(py.detach(|| match end {
+            End::Completed => claimed.complete(rows.as_deref()),
+            End::Released => claimed.release(rows.as_deref()),
+        })?)
+    }
+
+    /// Of the rows named, each of which must be one to process, those that the history keeps track of.
+    fn recorded(&self, rows: &Bound<'_, PyAny>) -> Outcome<Vec<u32>> {
+        let mut recorded = Vec::new();
+        for row in row_numbers(rows)? {
+            let at = usize::try_from(row).ok().filter(|at| *at < self.decisions.len());
+            let decision = at.map(|at| self.decisions[at]);
+            match decision.filter(|decision| decision.is_process()) {
+                Some(decision) if decision.writes_processing() => recorded.push(row as u32),
+                Some(_) => {}
+                None => {
+                    let why = decision.map_or("beyond the batch", |decision| decision.action().as_str());
+                    return Err(Failure::state(format!("row {row} is none of the claim's to process: it is {why}")));
+                }
+            }
+        }
+        Ok(recorded)
+    }
+}

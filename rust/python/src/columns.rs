@@ -1,0 +1,158 @@
+//! The columns that a trigger looks at: found by name, checked by type, lent to the engine without a copy.
+
+use std::collections::HashMap;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int8Type, Int16Type, Int32Type, Int64Type};
+use dochistory_core::columns::{CountColumn, Documents, FlagColumn};
+use dochistory_core::rules::Kind;
+
+use crate::errors::{Failure, Outcome};
+use crate::ids::{self, validity};
+use crate::input::Input;
+
+/// What the columns of a kind of trigger are called.
+struct Roles {
+    ids: &'static [&'static str],
+    count: &'static str,
+    eligible: &'static str,
+}
+
+const MESSAGING: Roles =
+    Roles { ids: &["uuid", "track_id", "event_id"], count: "redelivery_count", eligible: "guaranteed" };
+const JMS: Roles = Roles { ids: &["uuid", "jms_message_id"], count: "delivery_count", eligible: "persistent" };
+
+impl Roles {
+    fn of(kind: Kind) -> &'static Self {
+        match kind {
+            Kind::Messaging => &MESSAGING,
+            Kind::Jms => &JMS,
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.ids.iter().copied().chain([self.count, self.eligible])
+    }
+}
+
+/// The columns of one call.
+pub(crate) struct Columns {
+    rows: usize,
+    ids: Vec<ArrayRef>,
+    count: Option<ArrayRef>,
+    eligible: Option<ArrayRef>,
+}
+
+impl Columns {
+    /// Find them in `input`; `renamed` says under which names, where they differ from the trigger's own.
+    pub(crate) fn find(input: &Input, kind: Kind, renamed: Option<&HashMap<String, String>>) -> Outcome<Self> {
+        let roles = Roles::of(kind);
+        if let Some(unknown) = renamed.and_then(|names| names.keys().find(|role| !roles.names().any(|r| r == *role))) {
+            let known: Vec<&str> = roles.names().collect();
+            return Err(Failure::schema(format!(
+                "columns names {unknown:?}; a {kind} trigger looks at {}",
+                known.join(", ")
+            )));
+        }
+        let find = |role: &'static str| find(input, role, renamed);
+        let mut ids = Vec::with_capacity(roles.ids.len());
+        for role in roles.ids {
+            ids.extend(find(role)?.map(|(name, array)| ids::checked(role, name, array)).transpose()?);
+        }
+        if ids.is_empty() {
+            let there: Vec<&str> = input.schema.fields().iter().map(|field| field.name().as_str()).collect();
+            return Err(Failure::schema(format!(
+                "none of the id columns {} is among the columns [{}]: say where the id is, as in columns={{\"uuid\": \"my_id\"}}",
+                roles.ids.join(", "),
+                there.join(", ")
+            )));
+        }
+        let count = find(roles.count)?.map(|(name, array)| count(roles.count, name, array)).transpose()?;
+        let eligible = find(roles.eligible)?.map(|(name, array)| flag(roles.eligible, name, array)).transpose()?;
+        Ok(Self { rows: input.rows, ids, count, eligible })
+    }
+
+    /// One column of ids and nothing else.
+    pub(crate) fn of_keys(keys: ArrayRef) -> Outcome<Self> {
+        let rows = keys.len();
+        Ok(Self { rows, ids: vec![ids::checked("keys", "keys", keys)?], count: None, eligible: None })
+    }
+
+    /// The columns as the engine takes them.
+    pub(crate) fn documents(&self) -> Documents<'_> {
+        Documents {
+            rows: self.rows,
+            ids: self.ids.iter().filter_map(ids::lent).collect(),
+            count: self.count.as_ref().map_or(CountColumn::Absent, lent_count),
+            eligible: self.eligible.as_ref().map_or(FlagColumn::Absent, lent_flag),
+        }
+    }
+
+    /// The id columns, in the order of the key chain.
+    pub(crate) fn ids(&self) -> &[ArrayRef] {
+        &self.ids
+    }
+}
+
+/// A column by its role; an absent one is fine unless it was asked for by name.
+fn find<'a>(
+    input: &'a Input,
+    role: &'static str,
+    renamed: Option<&'a HashMap<String, String>>,
+) -> Outcome<Option<(&'a str, ArrayRef)>> {
+    let asked = renamed.and_then(|names| names.get(role)).map(String::as_str);
+    let name = asked.unwrap_or(role);
+    let mut places = input.schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
+    match (places.next(), places.next()) {
+        (None, _) if asked.is_none() => Ok(None),
+        (None, _) => Err(Failure::schema(format!("columns says that {role} is {name:?}, but there is no such column"))),
+        (Some(_), Some(_)) => Err(Failure::schema(format!("there are several columns {name:?} ({role})"))),
+        (Some((at, _)), None) => Ok(Some((name, input.column(at)?))),
+    }
+}
+
+/// What to say of a column of the wrong type.
+pub(crate) fn wrong_type(role: &str, name: &str, found: &DataType, allowed: &str) -> Failure {
+    let called = if role == name { String::new() } else { format!(" (the trigger's {role})") };
+    Failure::schema(format!("column {name:?}{called} is {found}; allowed is {allowed}"))
+}
+
+fn count(role: &str, name: &str, array: ArrayRef) -> Outcome<ArrayRef> {
+    let wider = match array.data_type() {
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => return Ok(array),
+        DataType::UInt8 => DataType::Int16,
+        DataType::UInt16 => DataType::Int32,
+        DataType::UInt32 | DataType::Null => DataType::Int64,
+        other => return Err(wrong_type(role, name, other, "a signed integer, or an unsigned one of up to 32 bits")),
+    };
+    Ok(cast(&array, &wider)?)
+}
+
+fn flag(role: &str, name: &str, array: ArrayRef) -> Outcome<ArrayRef> {
+    match array.data_type() {
+        DataType::Boolean => Ok(array),
+        DataType::Null => Ok(cast(&array, &DataType::Boolean)?),
+        other => Err(wrong_type(role, name, other, "boolean")),
+    }
+}
+
+fn lent_count(array: &ArrayRef) -> CountColumn<'_> {
+    let nulls = validity(array.as_ref());
+    match array.data_type() {
+        DataType::Int8 => CountColumn::I8(array.as_primitive::<Int8Type>().values(), nulls),
+        DataType::Int16 => CountColumn::I16(array.as_primitive::<Int16Type>().values(), nulls),
+        DataType::Int32 => CountColumn::I32(array.as_primitive::<Int32Type>().values(), nulls),
+        DataType::Int64 => CountColumn::I64(array.as_primitive::<Int64Type>().values(), nulls),
+        _ => CountColumn::Absent,
+    }
+}
+
+fn lent_flag(array: &ArrayRef) -> FlagColumn<'_> {
+    let Some(flags) = array.as_boolean_opt() else { return FlagColumn::Absent };
+    FlagColumn::Bits {
+        bits: flags.values().values(),
+        offset: flags.values().offset(),
+        validity: validity(array.as_ref()),
+    }
+}

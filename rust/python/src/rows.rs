@@ -1,0 +1,25 @@
+//! Row numbers from Python: an Arrow array of integers, or any iterable of them.
+
+use arrow::array::{Array, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use pyo3::prelude::*;
+
+use crate::answers;
+use crate::errors::{Failure, Outcome};
+
+/// The numbers, as they come.
+pub(crate) fn row_numbers(rows: &Bound<'_, PyAny>) -> Outcome<Vec<i64>> {
+    if !rows.hasattr("__arrow_c_array__")? && !rows.hasattr("__arrow_c_stream__")? {
+        return rows.try_iter()?.map(|row| Ok(row?.extract()?)).collect();
+    }
+    let (_, array) = answers::import(rows)?;
+    if !array.data_type().is_integer() && array.data_type() != &DataType::Null {
+        return Err(Failure::schema(format!("rows are {}; allowed are integers", array.data_type())));
+    }
+    let numbers = cast(&array, &DataType::Int64)?;
+    if numbers.null_count() > 0 {
+        return Err(Failure::schema("rows hold a null; allowed are row numbers"));
+    }
+    Ok(numbers.as_primitive::<Int64Type>().values().to_vec())
+}

@@ -1,0 +1,215 @@
+//! The settings of a trigger.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use dochistory_core::rules;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::clock;
+use crate::errors::{Failure, Outcome};
+
+/// The settings of one trigger: whose documents are judged, and how.
+///
+/// Settings are checked here; a trigger never changes, compares by value, and can be pickled if its resolver can.
+///
+/// Args:
+///     name: id of the trigger; a history keeps each trigger's keys apart. 1 to 255 bytes of UTF-8.
+///     kind: `messaging` (redeliveries are counted, from 0) or `jms` (deliveries are counted, from 1).
+///     detect_duplicates: whether documents are judged at all; if not, all are NEW (rule R0).
+///     use_history: whether the document history is asked; if not, the counts decide (R12 to R16).
+///     history_time_to_live: how long an entry counts after its service began: text ("30 days", "PT2H"), a timedelta, or
+///         seconds.
+///     resolver: called with one pyarrow RecordBatch of the documents that are left undecided, at most once a batch (again only for
+///         what others changed while `begin` asked); answers NEW, DUPLICATE or IN_DOUBT for each. See `History.classify`.
+///     processing_mode: `serial` (an earlier row of a batch has ended when a later one begins) or `concurrent`.
+///     suspend_and_retry_on_error: the server's switch: suspend rather than leave documents in doubt when the history or
+///         the resolver is down.
+///     suspend_on_failure: the trigger's own switch for the same; either is enough.
+///     max_delivery_count: a JMS message that was delivered so often is rejected (R2).
+///     in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`; None leaves it to the
+///         processing mode and the resolver.
+///     expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time to live is over).
+///
+/// Raises:
+///     ConfigError: a setting makes no sense.
+#[pyclass(module = "dochistory", name = "Trigger", frozen)]
+pub(crate) struct Trigger {
+    pub(crate) rules: rules::Trigger,
+    pub(crate) resolver: Option<Py<PyAny>>,
+}
+
+#[pymethods]
+impl Trigger {
+    #[new]
+    #[pyo3(
+        signature = (
+            name, *, kind = "messaging", detect_duplicates = false, use_history = false, history_time_to_live = None,
+            resolver = None, processing_mode = "concurrent", suspend_and_retry_on_error = true,
+            suspend_on_failure = false, max_delivery_count = 100, in_batch = None, expiry = "until_purged"
+        ),
+        text_signature = "(name, *, kind='messaging', detect_duplicates=False, use_history=False, \
+            history_time_to_live='2 hours', resolver=None, processing_mode='concurrent', \
+            suspend_and_retry_on_error=True, suspend_on_failure=False, max_delivery_count=100, in_batch=None, \
+            expiry='until_purged')"
+    )]
+    #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "users give them by name")]
+    fn new(
+        name: String,
+        kind: &str,
+        detect_duplicates: bool,
+        use_history: bool,
+        history_time_to_live: Option<Bound<'_, PyAny>>,
+        resolver: Option<Bound<'_, PyAny>>,
+        processing_mode: &str,
+        suspend_and_retry_on_error: bool,
+        suspend_on_failure: bool,
+        max_delivery_count: i64,
+        in_batch: Option<&str>,
+        expiry: &str,
+    ) -> Outcome<Self> {
+        let mut rules = rules::Trigger {
+            detect_duplicates,
+            use_history,
+            processing_mode: processing_mode.parse()?,
+            in_batch: in_batch.map(str::parse).transpose()?,
+            suspend_and_retry_on_error,
+            suspend_on_failure,
+            max_delivery_count,
+            expiry: expiry.parse()?,
+            ..rules::Trigger::new(name, kind.parse()?)
+        };
+        if let Some(time_to_live) = history_time_to_live {
+            rules.history_time_to_live_us = clock::duration_us("history_time_to_live", &time_to_live)?;
+        }
+        rules.validate()?;
+        if let Some(resolver) = resolver.as_ref().filter(|resolver| !resolver.is_callable()) {
+            return Err(Failure::config(format!("resolver is {}; allowed is a callable or None", resolver.repr()?)));
+        }
+        Ok(Self { rules, resolver: resolver.map(Bound::unbind) })
+    }
+
+    /// Id of the trigger.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.rules.name
+    }
+
+    /// Where its documents come from: `messaging` or `jms`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.rules.kind.as_str()
+    }
+
+    /// Whether documents are judged at all.
+    #[getter]
+    fn detect_duplicates(&self) -> bool {
+        self.rules.detect_duplicates
+    }
+
+    /// Whether the document history is asked.
+    #[getter]
+    fn use_history(&self) -> bool {
+        self.rules.use_history
+    }
+
+    /// How long an entry counts after its service began, as a timedelta.
+    #[getter]
+    fn history_time_to_live<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        clock::timedelta(py, self.rules.history_time_to_live_us)
+    }
+
+    /// Who is asked about undecided documents.
+    #[getter]
+    fn resolver(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.resolver.as_ref().map(|resolver| resolver.clone_ref(py))
+    }
+
+    /// `serial` or `concurrent`.
+    #[getter]
+    fn processing_mode(&self) -> &'static str {
+        self.rules.processing_mode.as_str()
+    }
+
+    /// The server's switch for suspending.
+    #[getter]
+    fn suspend_and_retry_on_error(&self) -> bool {
+        self.rules.suspend_and_retry_on_error
+    }
+
+    /// The trigger's own switch for suspending.
+    #[getter]
+    fn suspend_on_failure(&self) -> bool {
+        self.rules.suspend_on_failure
+    }
+
+    /// A JMS message that was delivered so often is rejected.
+    #[getter]
+    fn max_delivery_count(&self) -> i64 {
+        self.rules.max_delivery_count
+    }
+
+    /// What later copies of a new key in one batch are; None leaves it to the processing mode.
+    #[getter]
+    fn in_batch(&self) -> Option<&'static str> {
+        self.rules.in_batch.map(rules::InBatch::as_str)
+    }
+
+    /// `until_purged` or `exact`.
+    #[getter]
+    fn expiry(&self) -> &'static str {
+        self.rules.expiry.as_str()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let default = Self { rules: rules::Trigger::new(self.rules.name.clone(), self.rules.kind), resolver: None };
+        let (settings, defaults) = (self.settings(py)?, default.settings(py)?);
+        let mut shown = format!("Trigger({:?}", self.rules.name);
+        for (setting, value) in settings {
+            let is_default = defaults.get_item(&setting)?.is_some_and(|default| default.eq(&value).unwrap_or(false));
+            if !is_default || setting.eq("kind")? {
+                shown += &format!(", {setting}={}", value.repr()?);
+            }
+        }
+        Ok(shown + ")")
+    }
+
+    fn __eq__(&self, py: Python<'_>, other: &Self) -> PyResult<bool> {
+        let same_resolver = match (&self.resolver, &other.resolver) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.bind(py).eq(other)?,
+            _ => false,
+        };
+        Ok(same_resolver && self.rules == other.rules)
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.rules.name, self.rules.kind, self.rules.history_time_to_live_us).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// How to pickle it: by its settings.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((&str,), Bound<'py, PyDict>)> {
+        Ok(((&self.rules.name,), self.settings(py)?))
+    }
+}
+
+impl Trigger {
+    /// All settings but the name, as keyword arguments.
+    fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let settings = PyDict::new(py);
+        settings.set_item("kind", self.kind())?;
+        settings.set_item("detect_duplicates", self.rules.detect_duplicates)?;
+        settings.set_item("use_history", self.rules.use_history)?;
+        settings.set_item("history_time_to_live", self.history_time_to_live(py)?)?;
+        settings.set_item("resolver", self.resolver(py))?;
+        settings.set_item("processing_mode", self.processing_mode())?;
+        settings.set_item("suspend_and_retry_on_error", self.rules.suspend_and_retry_on_error)?;
+        settings.set_item("suspend_on_failure", self.rules.suspend_on_failure)?;
+        settings.set_item("max_delivery_count", self.rules.max_delivery_count)?;
+        settings.set_item("in_batch", self.in_batch())?;
+        settings.set_item("expiry", self.expiry())?;
+        Ok(settings)
+    }
+}

@@ -1,0 +1,174 @@
+//! Looking after a history: purging, upkeep, verifying, figures.
+
+use std::time::{Duration, Instant};
+
+use dochistory_core::engine::SpaceStatistics;
+use dochistory_core::history::History;
+use dochistory_core::rules::{self, Kind};
+use dochistory_core::{Error, Maintained, Purged};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::clock;
+use crate::errors::{Failure, Outcome};
+use crate::trigger::Trigger;
+
+/// So often a long job looks whether it is to stop.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// A trigger, or the name of one.
+#[derive(FromPyObject)]
+pub(crate) enum TriggerOrName<'py> {
+    #[pyo3(transparent)]
+    Trigger(Bound<'py, Trigger>),
+    #[pyo3(transparent)]
+    Name(String),
+}
+
+impl TriggerOrName<'_> {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Trigger(trigger) => &trigger.get().rules.name,
+            Self::Name(name) => name,
+        }
+    }
+
+    /// The trigger, as far as a purge is concerned: under a name, with the time to live it was last used with.
+    fn for_purge(&self, history: &History) -> Outcome<rules::Trigger> {
+        match self {
+            Self::Trigger(trigger) => Ok(trigger.get().rules.clone()),
+            Self::Name(name) => as_recorded(history, name),
+        }
+    }
+}
+
+fn as_recorded(history: &History, name: &str) -> Outcome<rules::Trigger> {
+    let history_time_to_live_us = history.statistics(name)?.time_to_live_us;
+    Ok(rules::Trigger { history_time_to_live_us, ..rules::Trigger::new(name, Kind::Messaging) })
+}
+
+/// The names of one trigger, or of all that there are.
+pub(crate) fn names(history: &History, trigger: Option<&TriggerOrName<'_>>) -> Outcome<Vec<String>> {
+    match trigger {
+        Some(trigger) => Ok(vec![trigger.name().to_owned()]),
+        None => Ok(history.triggers()?),
+    }
+}
+
+/// Purge one trigger, or all; answers what went from each.
+pub(crate) fn purge<'py>(
+    py: Python<'py>,
+    history: &History,
+    trigger: Option<&TriggerOrName<'_>>,
+    now_us: i64,
+    dry_run: bool,
+) -> Outcome<Bound<'py, PyDict>> {
+    if history.is_read_only() && !dry_run {
+        return Err(Error::ReadOnly(history.path().to_path_buf()).into());
+    }
+    let triggers = match trigger {
+        Some(trigger) => vec![trigger.for_purge(history)?],
+        None => history.triggers()?.iter().map(|name| as_recorded(history, name)).collect::<Outcome<_>>()?,
+    };
+    let purged = PyDict::new(py);
+    // What nobody has written to has no time to live yet, and nothing to purge.
+    for trigger in triggers.iter().filter(|trigger| trigger.history_time_to_live_us > 0) {
+        let Purged { entries, bytes, segments } = py.detach(|| history.purge(trigger, now_us, dry_run))?;
+        let of_trigger = PyDict::new(py);
+        of_trigger.set_item("entries", entries)?;
+        of_trigger.set_item("bytes", bytes)?;
+        of_trigger.set_item("segments", segments)?;
+        purged.set_item(&trigger.name, of_trigger)?;
+    }
+    Ok(purged)
+}
+
+/// Put small files together and roll filters up; answers what was done to each trigger.
+pub(crate) fn maintain<'py>(
+    py: Python<'py>,
+    history: &History,
+    names: Vec<String>,
+    all: bool,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> Outcome<Bound<'py, PyDict>> {
+    let maintained = PyDict::new(py);
+    for name in names {
+        let done = watched(py, progress, |hear| history.maintain(&name, all, hear))?;
+        let Maintained { merged, rewritten, rolled_up } = done;
+        let of_trigger = PyDict::new(py);
+        of_trigger.set_item("merged", merged)?;
+        of_trigger.set_item("rewritten", rewritten)?;
+        of_trigger.set_item("rolled_up", rolled_up)?;
+        maintained.set_item(name, of_trigger)?;
+    }
+    Ok(maintained)
+}
+
+/// Check every byte; answers how many there were.
+pub(crate) fn verify(
+    py: Python<'_>,
+    history: &History,
+    names: &[String],
+    progress: Option<&Bound<'_, PyAny>>,
+) -> Outcome<u64> {
+    let mut bytes = 0;
+    for name in names {
+        bytes += watched(py, progress, |hear| history.verify(name, hear))?;
+    }
+    Ok(bytes)
+}
+
+/// Run a long job without holding Python. Every step is told to `progress`, if there is one; an error that it raises, or an
+/// interrupt from the keyboard, stops the job.
+fn watched<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    job: impl FnOnce(dochistory_core::Progress<'_>) -> dochistory_core::Result<T> + Send,
+) -> Outcome<T> {
+    let progress = progress.map(|progress| progress.clone().unbind());
+    let mut raised = None;
+    let done = py.detach(|| {
+        let mut looked_at = Instant::now();
+        job(&mut |done, total| {
+            if progress.is_none() && looked_at.elapsed() < BETWEEN_LOOKS {
+                return Ok(());
+            }
+            looked_at = Instant::now();
+            let heard = Python::attach(|py| {
+                py.check_signals()?;
+                progress.as_ref().map(|progress| progress.bind(py).call1((done, total))).transpose().map(drop)
+            });
+            heard.map_err(|error| {
+                raised = Some(error);
+                Error::State("it was stopped".into())
+            })
+        })
+    });
+    done.map_err(|error| raised.map_or(Failure::Engine(error), Failure::Python))
+}
+
+/// The figures of one trigger.
+pub(crate) fn statistics<'py>(py: Python<'py>, found: SpaceStatistics) -> PyResult<Bound<'py, PyDict>> {
+    let time = |time_us: Option<i64>| time_us.map(|time_us| clock::datetime(py, time_us)).transpose();
+    let transactions = PyDict::new(py);
+    for (application, batch, is_finished) in found.transactions {
+        transactions.set_item(application, (batch, is_finished))?;
+    }
+    let figures = PyDict::new(py);
+    figures.set_item("segment_entries", found.segment_entries)?;
+    figures.set_item("log_entries", found.log_entries)?;
+    figures.set_item("open_entries", found.open_entries)?;
+    figures.set_item("segment_bytes", found.segment_bytes)?;
+    figures.set_item("log_bytes", found.log_bytes)?;
+    figures.set_item("filter_bytes", found.filter_bytes)?;
+    figures.set_item("segments", found.segments)?;
+    figures.set_item("segments_uncovered", found.segments_uncovered)?;
+    figures.set_item("filters", found.filters)?;
+    figures.set_item("manifest", found.manifest)?;
+    figures.set_item("oldest_started_at", time(found.oldest_started_at)?)?;
+    figures.set_item("purged_upto", time(found.purged_upto)?)?;
+    figures.set_item("partition", clock::timedelta(py, found.partition_us)?)?;
+    figures.set_item("history_time_to_live", clock::timedelta(py, found.time_to_live_us)?)?;
+    figures.set_item("transactions", transactions)?;
+    Ok(figures)
+}
