@@ -108,8 +108,7 @@ impl Tail {
         index.reserve(frame.keys.len(), |at| entries[*at as usize].key.lo);
         self.each_key(&frame.keys, |tail, key, text, _| tail.push(key, text, claim, Mark::Open));
         if let Some(transaction) = &frame.transaction {
-            let replaced = self.transactions.get(&transaction.application).map(|entry| (entry.claim, entry.started_at));
-            if let Some((claim, started_at)) = replaced.filter(|(claim, _)| *claim == frame.replaces) {
+            if let Some((claim, started_at)) = frame.replaces {
                 self.finish_claim(claim, started_at, Outcome::Released);
             }
             let (claim, started_at) = (frame.claim, frame.started_at);

@@ -256,7 +256,7 @@ impl Work<'_, '_> {
             return Ok(None);
         }
         // The new claim takes the place of the old one, in one frame: a crash leaves either the one or the other.
-        let replaces = reruns.map_or(0, |previous| previous.claim);
+        let replaces = reruns.map(|previous| (previous.claim, previous.started_at));
         let beginning = Beginning { keys, transaction: self.transaction.cloned(), replaces, started_at: now_us };
         let (number, keys) = locked.begin(beginning)?;
         let settings = SpaceSettings::of(self.trigger);

@@ -150,13 +150,8 @@ impl KeySpace {
         let first = self.reserve(merge.parts())?;
         let mut written: Vec<(SegmentEntry, PathBuf)> = Vec::new();
         for id in first.. {
-            let Some(mut run) = merge.next(Some)? else { break };
+            let Some(mut run) = merge.next(|stamp| folded(&outcomes, stamp))? else { break };
             progress(run.len() as u64)?;
-            if run.stamps.list().iter().any(|stamp| stamp.mark == Mark::Released) {
-                // A key that was released for itself stays so when the rest of its claim completed: weigh first, then fold.
-                writer::settle(&mut run);
-            }
-            run.translate(|stamp| folded(&outcomes, stamp));
             if run.is_empty() {
                 continue;
             }

@@ -65,8 +65,8 @@ pub(crate) struct KeySpace {
 pub(crate) struct Beginning {
     pub(crate) keys: FrameKeys,
     pub(crate) transaction: Option<Transaction>,
-    /// The open claim of the same transaction that this one takes the place of; 0 if none.
-    pub(crate) replaces: u64,
+    /// The open claim of the same transaction that this one takes the place of, and its start.
+    pub(crate) replaces: Option<(u64, i64)>,
     pub(crate) started_at: i64,
 }
 
@@ -259,7 +259,7 @@ impl KeySpace {
 
     /// In our turn: append `processing` for a batch; answers the new claim and its keys.
     pub(crate) fn begin(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
-        if beginning.keys.len() >= LARGE_BATCH && beginning.replaces == 0 {
+        if beginning.keys.len() >= LARGE_BATCH && beginning.replaces.is_none() {
             return self.begin_in_segments(beginning);
         }
         let Beginning { keys, transaction, replaces, started_at } = beginning;

@@ -78,8 +78,8 @@ pub(crate) struct Frame {
     pub(crate) claim: u64,
     /// When the claim's service began, in microseconds since 1970.
     pub(crate) started_at: i64,
-    /// An open claim of the same transaction that this one takes the place of; 0 if none.
-    pub(crate) replaces: u64,
+    /// An open claim of the same transaction that this one takes the place of, and its start.
+    pub(crate) replaces: Option<(u64, i64)>,
     /// Up to where the log was durable when the frame was written.
     pub(crate) durable: u64,
     pub(crate) transaction: Option<Transaction>,
@@ -113,7 +113,7 @@ impl Frame {
         out.u32(MAGIC).u8(self.kind as u8).u8(flags).u16(HEADER as u16);
         out.u64(log).u64(position).u64(self.durable).u64(self.sequence).u64(self.claim).i64(self.started_at);
         out.u64(payload.len() as u64).u32(self.keys.uuids.len() as u32).u32(self.keys.texts.len() as u32);
-        out.u32(crc32c::crc32c(&payload)).u32(0).u64(self.replaces).u32(0).checksum();
+        out.u32(crc32c::crc32c(&payload)).u32(0).u64(self.replaces.map_or(0, |(claim, _)| claim)).u32(0).checksum();
         out.raw(&payload);
         out.finish()
     }
@@ -121,6 +121,9 @@ impl Frame {
     fn payload(&self) -> Vec<u8> {
         let keys = &self.keys;
         let mut out = Writer::with_capacity(keys.len() * 16 + keys.heap.len() + 64);
+        if let Some((_, started_at)) = self.replaces {
+            out.i64(started_at);
+        }
         if let Some(transaction) = &self.transaction {
             out.i64(transaction.batch).text(&transaction.application).align(8);
         }
@@ -180,6 +183,7 @@ impl FrameHeader {
         if self.sequence >= MOST_NUMBER {
             return Err(from.corrupt("a sequence number that no writer reaches"));
         }
+        let replaces = if self.replaces == 0 { None } else { Some((self.replaces, from.i64()?)) };
         let transaction = if self.flags & HAS_TRANSACTION != 0 {
             let batch = from.i64()?;
             let application = from.text()?;
@@ -189,7 +193,7 @@ impl FrameHeader {
             None
         };
         let keys = self.keys(&mut from)?;
-        let Self { sequence, claim, started_at, replaces, durable, .. } = *self;
+        let Self { sequence, claim, started_at, durable, .. } = *self;
         Ok(Frame { kind, sequence, claim, started_at, replaces, durable, transaction, keys })
     }
 

@@ -68,24 +68,9 @@ impl Run {
         self.texts.push(TextEntry { key, stamp, length: text.len() as u32, start });
     }
 
-    /// Put another stamp in the place of each, or drop its entries.
-    pub(crate) fn translate(&mut self, stamp: impl Fn(Stamp) -> Option<Stamp>) {
-        let old = std::mem::take(&mut self.stamps);
-        let numbers: Vec<Option<u32>> =
-            old.list().iter().map(|old| stamp(*old).map(|stamp| self.stamps.index(stamp))).collect();
-        self.uuids.retain_mut(|entry| renumber(&mut entry.stamp, &numbers));
-        self.texts.retain_mut(|entry| renumber(&mut entry.stamp, &numbers));
-    }
-
     pub(crate) fn text(&self, entry: &TextEntry) -> &[u8] {
         &self.heap[entry.start as usize..entry.start as usize + entry.length as usize]
     }
-}
-
-fn renumber(stamp: &mut u32, numbers: &[Option<u32>]) -> bool {
-    let new = numbers[*stamp as usize];
-    *stamp = new.unwrap_or(0);
-    new.is_some()
 }
 
 /// The distinct stamps of a run, numbered as they come.
