@@ -224,6 +224,15 @@ class History:
         all: bool = False,  # noqa: A002 - a setting's name
         progress: Callable[[int, int], object] | None = None,
     ) -> dict[str, _Maintained]: ...
+    def load(
+        self,
+        documents: _Arrow,
+        trigger: Trigger,
+        *,
+        columns: Mapping[str, str] | None = None,
+        now: dt.datetime | None = None,
+        progress: Callable[[int], object] | None = None,
+    ) -> int: ...
     def verify(
         self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | None = None
     ) -> int: ...

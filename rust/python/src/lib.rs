@@ -18,6 +18,7 @@ mod history;
 mod ids;
 mod input;
 mod keys;
+mod load;
 mod messages;
 mod one;
 mod open;

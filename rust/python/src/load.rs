@@ -1,0 +1,138 @@
+//! Bulk loading: what happened elsewhere, batch by batch, so that a stream of any length fits.
+
+use std::collections::HashMap;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
+use dochistory_core::columns::{FlagColumn, Validity};
+use dochistory_core::engine::Load;
+use pyo3::prelude::*;
+use pyo3_arrow::input::AnyRecordBatch;
+
+use crate::clock;
+use crate::columns::Columns;
+use crate::errors::{Failure, Outcome};
+use crate::history::History;
+use crate::input::Input;
+use crate::trigger::Trigger;
+
+#[pymethods]
+impl History {
+    /// Load entries in bulk: documents that were processed elsewhere, or before there was this history.
+    ///
+    /// Entries are published, durably, some millions at a time. A load that breaks off leaves what it published, and loading
+    /// an entry again changes nothing, so it can simply be started again.
+    ///
+    /// Args:
+    ///     documents: the trigger's id columns, and optionally `started_at` (timestamp; when the service began) and `status`
+    ///         (utf8: `completed` or `processing`, null means completed).
+    ///     trigger: whose documents they are.
+    ///     columns: other names of the trigger's columns, `started_at` and `status`: role -> name.
+    ///     now: `started_at` of entries that have none, a datetime with a time zone; the clock's, if absent.
+    ///     progress: called with the number of entries read so far, after each batch; what it raises stops the load.
+    ///
+    /// Returns:
+    ///     The number of entries loaded.
+    ///
+    /// Raises:
+    ///     SchemaError: a column has the wrong type, or a row has no key or one of more than 96 characters.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading.
+    #[pyo3(signature = (documents, trigger, *, columns = None, now = None, progress = None))]
+    fn load(
+        &self,
+        documents: &Bound<'_, PyAny>,
+        trigger: &Bound<'_, Trigger>,
+        columns: Option<HashMap<String, String>>,
+        now: Option<&Bound<'_, PyAny>>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome<u64> {
+        let py = documents.py();
+        let history = self.handle.get()?;
+        let trigger = trigger.get();
+        let names = Names::of(columns.unwrap_or_default(), clock::now_us(now)?);
+        let mut load = py.detach(|| history.load(&trigger.rules))?;
+        let mut rows = 0;
+        let mut take = |batch: RecordBatch, load: &mut Load<'_>| {
+            rows += batch.num_rows() as u64;
+            py.detach(|| names.push(batch, trigger, load))?;
+            py.check_signals()?;
+            progress.map_or(Ok(()), |progress| progress.call1((rows,)).map(drop))?;
+            Ok::<_, Failure>(())
+        };
+        match documents.extract::<AnyRecordBatch>() {
+            Ok(AnyRecordBatch::Stream(stream)) => {
+                let mut reader = stream.into_reader()?;
+                while let Some(batch) = py.detach(|| reader.next()) {
+                    let batch = batch.map_err(|error| Failure::schema(format!("the documents end early: {error}")))?;
+                    take(batch, &mut load)?;
+                }
+            }
+            _ => {
+                for batch in Input::import(documents)?.batches {
+                    take(batch, &mut load)?;
+                }
+            }
+        }
+        Ok(py.detach(|| load.finish())?)
+    }
+}
+
+/// Where a batch's entries stand.
+struct Names {
+    started_at: String,
+    status: String,
+    /// The names of the trigger's own columns.
+    renamed: HashMap<String, String>,
+    now_us: i64,
+}
+
+impl Names {
+    fn of(mut renamed: HashMap<String, String>, now_us: i64) -> Self {
+        let mut own = |role: &str| renamed.remove(role).unwrap_or_else(|| role.to_owned());
+        let (started_at, status) = (own("started_at"), own("status"));
+        Self { started_at, status, renamed, now_us }
+    }
+
+    fn push(&self, batch: RecordBatch, trigger: &Trigger, load: &mut Load<'_>) -> Outcome<()> {
+        let times = batch.column_by_name(&self.started_at).map(|column| self.times(column)).transpose()?;
+        let completed = batch.column_by_name(&self.status).map(|column| self.completed(column)).transpose()?;
+        let input = Input::from(batch);
+        let columns = Columns::find(&input, trigger.rules.kind, Some(&self.renamed))?;
+        let times = times.unwrap_or_else(|| vec![self.now_us; input.rows]);
+        let flags = completed.as_ref().map_or(FlagColumn::Absent, |flags| FlagColumn::Bits {
+            bits: flags.values().values(),
+            offset: flags.values().offset(),
+            validity: Validity::all(),
+        });
+        Ok(load.push(&columns.documents(), &times, flags)?)
+    }
+
+    fn times(&self, column: &ArrayRef) -> Outcome<Vec<i64>> {
+        let found = column.data_type();
+        if !matches!(found, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64) {
+            let name = &self.started_at;
+            return Err(Failure::schema(format!("column {name:?} is {found}; needed is a timestamp")));
+        }
+        let micros = cast(column, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+        let micros = micros.as_primitive::<TimestampMicrosecondType>();
+        Ok(micros.iter().map(|time| time.unwrap_or(self.now_us)).collect())
+    }
+
+    fn completed(&self, column: &ArrayRef) -> Outcome<BooleanArray> {
+        let name = &self.status;
+        let texts = cast(column, &DataType::Utf8)
+            .map_err(|_| Failure::schema(format!("column {name:?} is {}; needed is utf8", column.data_type())))?;
+        let texts = texts.as_string::<i32>();
+        let flag = |row: usize| match texts.is_valid(row).then(|| texts.value(row)) {
+            None | Some("completed") => Ok(Some(true)),
+            Some("processing") => Ok(Some(false)),
+            Some(other) => {
+                let text = format!("column {name:?} holds {other:?} in row {row}; needed is completed or processing");
+                Err(Failure::schema(text))
+            }
+        };
+        (0..texts.len()).map(flag).collect()
+    }
+}
