@@ -40,7 +40,12 @@ def test_what_was_listed_can_be_loaded_into_another_history(tmp_path: Path) -> N
         claim.complete(rows=[0, 1])
         second.load(first.entries(ORDERS), ORDERS, columns={"uuid": "key"})
 
-        assert second.classify(pa.table({"uuid": list("abcd")}), ORDERS)["rule"].to_pylist() == ["R9", "R9", "R11", "R8"]
+        assert second.classify(pa.table({"uuid": list("abcd")}), ORDERS)["rule"].to_pylist() == [
+            "R9",
+            "R9",
+            "R11",
+            "R8",
+        ]
 
 
 def test_loading_again_changes_nothing(tmp_path: Path) -> None:
