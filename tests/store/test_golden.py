@@ -1,0 +1,63 @@
+"""Stores of every format version stay readable; a newer version is refused by name."""
+
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import dochistory as dh
+from tests.golden import make
+
+ARCHIVES = sorted((Path(make.__file__).parent).glob("v*.tar.gz"))
+EXPECTED = (
+    [(key, "R9") for key in make.COMPLETED + make.IN_LOG]
+    + [(key, "R11") for key in make.PROCESSING]
+    + [(key, "R8") for key in make.RELEASED + make.UNKNOWN]
+)
+
+
+@pytest.fixture(params=ARCHIVES, ids=lambda archive: archive.name)
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A store as an earlier build left it."""
+    with tarfile.open(request.param) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "golden.history"
+
+
+def rules(history: dh.History) -> list[tuple[str, str]]:
+    keys = [key for key, _ in EXPECTED]
+    return list(zip(keys, history.classify(pa.table({"uuid": keys}), make.ORDERS)["rule"].to_pylist(), strict=True))
+
+
+def test_there_is_a_golden_store() -> None:
+    assert ARCHIVES
+
+
+def test_a_golden_store_gives_its_verdicts(golden: Path) -> None:
+    with dh.open(golden, read_only=True) as history:
+        assert rules(history) == EXPECTED
+        assert history.verify() > 0
+
+
+def test_a_golden_store_can_be_written(golden: Path) -> None:
+    with dh.open(golden) as history:
+        history.begin(pa.table({"uuid": make.UNKNOWN}), make.ORDERS, now=make.NOW).complete()
+        history.maintain(all=True)
+        last = dict.fromkeys(make.UNKNOWN, "R9")
+
+        assert rules(history) == [(key, last.get(key, rule)) for key, rule in EXPECTED]
+        with pytest.raises(dh.TransactionError):
+            history.begin(pa.table({"uuid": ["x"]}), make.ORDERS, now=make.NOW, transaction=("stream", 6))
+
+
+@pytest.mark.parametrize("name", ["HISTORY", "manifest-*", "segment-*", "filter-*", "log-*"])
+def test_a_file_of_a_newer_version_is_refused_by_name(golden: Path, name: str) -> None:
+    file = max(golden.rglob(name))
+    content = bytearray(file.read_bytes())
+    content[8:12] = (2).to_bytes(4, "little")
+    file.write_bytes(content)
+
+    refused = pytest.raises(dh.OpenError, match=rf"{file.name}: written in format version 2.*newer dochistory")
+    with refused, dh.open(golden) as history:
+        rules(history)
