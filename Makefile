@@ -18,7 +18,7 @@ policy ?= in_doubt
 .PHONY: help build demo test test-fast test-rust test-spark test-crash check lint types format bench wheel clean
 
 help: ## what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: $(STAMP)/native ## build the extension and install the package into .venv
 
@@ -32,6 +32,11 @@ test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, noth
 
 test-rust: $(STAMP)/venv ## the engine's own tests
 	cargo test --locked --package dochistory-core --all-features
+
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= aarch64-linux-gnu-gcc
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER ?= qemu-aarch64 -L /usr/aarch64-linux-gnu
+test-aarch64: ## the engine's tests for the other processor, emulated (wants qemu-user and a cross gcc)
+	cargo test --locked --package dochistory-core --all-features --target aarch64-unknown-linux-gnu --lib --test lifecycle
 
 test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
 	$(PYTEST) -m "spark and not slow and not crash and not benchmark"
