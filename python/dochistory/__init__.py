@@ -39,7 +39,12 @@ from dochistory._native import (
 from dochistory.errors import RolledBack
 
 if TYPE_CHECKING:
+    from dochistory import brokers as brokers
+    from dochistory import journal as journal
+    from dochistory import metrics as metrics
+    from dochistory import resolvers as resolvers
     from dochistory import spark as spark
+    from dochistory.settings import triggers_from_toml as triggers_from_toml
 
 __all__ = [
     "Claim",
@@ -66,7 +71,13 @@ __all__ = [
 ]
 
 
+_ON_DEMAND = ("brokers", "journal", "metrics", "resolvers", "spark")
+"""Modules that are imported when they are asked for; some need packages of their own."""
+
+
 def __getattr__(name: str) -> Any:
-    if name == "spark":  # only when asked for: it imports PySpark
-        return import_module("dochistory.spark")
+    if name in _ON_DEMAND:
+        return import_module(f"dochistory.{name}")
+    if name == "triggers_from_toml":
+        return import_module("dochistory.settings").triggers_from_toml
     raise AttributeError(f"module 'dochistory' has no attribute {name!r}")

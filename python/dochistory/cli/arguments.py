@@ -1,0 +1,213 @@
+"""What the command line understands."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import dochistory as dh
+from dochistory.cli import backup, completion, demo, doctor, documents, files, upkeep
+from dochistory.cli.context import Context, duration, moment
+from dochistory.cli.failures import CommandError, Exit
+
+Command = Callable[[Context], Exit]
+
+_CODES = """\
+exit status:
+  0  done
+  1  done, and something is wrong: a damaged file, a failed check
+  2  the input makes no sense (options, files, settings, no such history); asked again it fails again
+  3  not now: the history is locked, or the operating system refuses; asked again it may work
+  70 a fault of the program itself; 130 interrupted; 141 the reader of a pipe went away
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Complain."""
+        raise CommandError(f"{message}; see {self.prog} --help", Exit.INPUT, "DH-USAGE")
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    whole = Parser(
+        prog="dochistory",
+        description="Look into a document history, ask it about documents, and look after it.",
+        epilog=_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[_common(top=True)],
+        allow_abbrev=False,
+    )
+    whole.add_argument("--version", action="version", version=f"dochistory {dh.__version__}")
+    commands = whole.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    _classify(commands)
+    _entries(commands)
+    _stats(commands)
+    _upkeep(commands)
+    _others(commands)
+    return whole
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of one run."""
+    options = parser().parse_args(arguments)
+    documents.check_limit(getattr(options, "limit", None))
+    return options
+
+
+def _common(*, top: bool = False) -> argparse.ArgumentParser:
+    """Options that go before the command as well as behind it."""
+    common = argparse.ArgumentParser(add_help=False)
+    default: Any = None if top else argparse.SUPPRESS
+    group = common.add_argument_group("common options")
+    group.add_argument(
+        "--history", metavar="DIR", default=default, help="the history (or $DOCHISTORY_HISTORY, or the settings)"
+    )
+    group.add_argument(
+        "--settings",
+        metavar="FILE",
+        default=default,
+        help="triggers' settings (or $DOCHISTORY_SETTINGS, ./dochistory.toml)",
+    )
+    group.add_argument(
+        "--lock-timeout",
+        metavar="TIME",
+        type=duration,
+        default="30 s" if top else default,
+        help="how long to wait for another writer (30 s)",
+    )
+    off: Any = False if top else argparse.SUPPRESS
+    group.add_argument("--json", action="store_true", default=off, help="one JSON document, for programs")
+    group.add_argument("--debug", action="store_true", default=off, help="show where in the program an error arose")
+    return common
+
+
+def _add(commands: Any, name: str, run: Command, help_: str, more: str = "") -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help_,
+        description=f"{help_[0].upper()}{help_[1:]}. {more}".strip(),
+        parents=[_common()],
+        allow_abbrev=False,
+    )
+    made.set_defaults(run=run)
+    return made
+
+
+def _trigger(command: argparse.ArgumentParser, help_: str = "this trigger only; all, if absent") -> None:
+    command.add_argument("--trigger", metavar="NAME", help=help_)
+
+
+def _classify(commands: Any) -> None:
+    command = _add(
+        commands,
+        "classify",
+        documents.classify,
+        "judge the documents of a file by what the history holds now",
+        "Writes nothing to the history. The whole file is one batch: of the same id twice, the first row is judged "
+        "first. Without --output, prints how many documents got which verdict.",
+    )
+    command.add_argument("file", metavar="FILE", help="Parquet, Arrow IPC, CSV or JSON lines; - is standard input")
+    _trigger(command, "whose documents they are; may be absent if there is one only")
+    command.add_argument(
+        "--output", "-o", metavar="FILE", help="write the documents with their verdicts; - is standard output"
+    )
+    command.add_argument("--format", choices=files.FORMATS, help="format of the output, if its suffix does not say")
+    command.add_argument("--input-format", choices=files.FORMATS, help="format of FILE, if its suffix does not say")
+    command.add_argument(
+        "--verdicts-only", action="store_true", help="write the verdicts without the documents' columns"
+    )
+    command.add_argument("--prefix", default="", help="put before the names of the verdict's columns")
+    command.add_argument(
+        "--column", metavar="NAME=COLUMN", action="append", default=[], help="where an id is: --column uuid=order_id"
+    )
+    command.add_argument("--now", type=moment, metavar="TIME", help="the clock by which entries expire; now, if absent")
+    command.add_argument("--threads", type=_positive, default=1, metavar="N", help="threads for large files (1)")
+    rules = command.add_argument_group(
+        "rules of a trigger that no file of settings describes", "It detects duplicates, by the history."
+    )
+    rules.add_argument("--kind", choices=["messaging", "jms"], help="messaging, if absent")
+    rules.add_argument("--processing-mode", choices=["serial", "concurrent"], help="concurrent, if absent")
+    rules.add_argument("--in-batch", choices=["duplicate", "in_doubt", "new"], help="what later copies in FILE are")
+    rules.add_argument("--expiry", choices=["until_purged", "exact"], help="until_purged, if absent")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is to be a whole number from 1 on")
+    return int(text)
+
+
+def _entries(commands: Any) -> None:
+    shown = _add(commands, "entries", documents.entries, "show the entries of a history")
+    shown.add_argument("--limit", type=int, metavar="N", help="so many at most (50; all with --json)")
+    written = _add(
+        commands, "export", documents.export, "write the entries of a history to a file", "Streams; memory stays small."
+    )
+    written.add_argument("file", metavar="FILE", help="Parquet, Arrow IPC, CSV or JSON lines; - is standard output")
+    written.add_argument("--format", choices=files.FORMATS, help="if the suffix does not say (- is jsonl, then)")
+    for command in (shown, written):
+        _trigger(command)
+        command.add_argument("--status", choices=["processing", "completed"], help="only those; both, if absent")
+        command.add_argument(
+            "--older-than", type=duration, metavar="TIME", help="only what began longer ago: '15 minutes', PT2H"
+        )
+
+
+def _stats(commands: Any) -> None:
+    command = _add(commands, "stats", upkeep.stats, "show figures of a history")
+    _trigger(command)
+    command.add_argument(
+        "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
+    )
+
+
+def _upkeep(commands: Any) -> None:
+    purge = _add(
+        commands,
+        "purge",
+        upkeep.purge,
+        "drop what expired",
+        "By the time to live of the settings, or else the one that the trigger was last used with. Made for cron.",
+    )
+    _trigger(purge)
+    purge.add_argument("--dry-run", action="store_true", help="only say what would go")
+    purge.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
+    maintain = _add(commands, "maintain", upkeep.maintain, "put small files together and roll filters up")
+    _trigger(maintain)
+    maintain.add_argument("--all", action="store_true", help="as far as it goes, rather than as far as it pays")
+    verify = _add(commands, "verify", upkeep.verify, "check every byte of a history")
+    _trigger(verify)
+    copy = _add(
+        commands,
+        "backup",
+        backup.backup,
+        "copy a history and check the copy",
+        "Others may write to the history meanwhile; the copy holds all that was acknowledged before it began. It is a "
+        "history like any other, and can be opened where it lies.",
+    )
+    copy.add_argument("target", metavar="DIR", help="a directory that does not exist yet")
+
+
+def _others(commands: Any) -> None:
+    _add(commands, "doctor", doctor.doctor, "look at versions, Java, settings, permissions and the history")
+    run = _add(commands, "demo", demo.demo, "run the demo of the project's source")
+    run.add_argument(
+        "--policy", choices=["in_doubt", "rerun"], default="in_doubt", help="what a killed batch's documents are"
+    )
+    complete = _add(
+        commands,
+        "completion",
+        _complete,
+        "print a shell's completion",
+        'bash: eval "$(dochistory completion bash)"; zsh: the same with zsh, after compinit; '
+        "fish: dochistory completion fish | source",
+    )
+    complete.add_argument("shell", choices=completion.SHELLS)
+
+
+def _complete(context: Context) -> Exit:
+    sys.stdout.write(completion.script(context.options.shell, parser()))
+    return Exit.DONE

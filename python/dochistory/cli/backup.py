@@ -1,0 +1,101 @@
+"""`dochistory backup`: a copy of a history that others may write to meanwhile, checked before it gets its name."""
+
+import os
+import shutil
+from pathlib import Path
+
+import dochistory as dh
+from dochistory.cli import show
+from dochistory.cli.context import Context
+from dochistory.cli.failures import CommandError, Exit
+
+_ATTEMPTS = 5
+
+# The writers' lock files, other people's snapshots, and files in the making: nothing a copy needs to be opened.
+_LEFT_OUT = ("pin-", "new-", "tmp-", "upkeep")
+
+
+def backup(context: Context) -> Exit:
+    """Copy a history."""
+    source, target = context.history_path, Path(context.options.target)
+    if target.exists() or target.is_symlink():
+        raise CommandError(f"{target}: this is there already: name a directory that is not")
+    if target.resolve().is_relative_to(source.resolve()):
+        raise CommandError(f"{target}: this is within the history itself: name a directory outside of it")
+    if not target.parent.is_dir():
+        raise CommandError(f"{target.parent}: there is no such directory: make it first")
+    draft = target.with_name(f".{target.name}.draft-{os.getpid()}")
+    try:
+        size = _copied(context, source, draft)
+        draft.rename(target)
+        _sync(target.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    if context.json:
+        print(show.as_json({"backup": target, "bytes": size}))
+    else:
+        print(f"{target}: a checked copy of {source}, {show.size(size)}")
+    return Exit.DONE
+
+
+def _copied(context: Context, source: Path, draft: Path) -> int:
+    """Copy until a copy is whole: upkeep and purges may take files away while they are copied."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        shutil.rmtree(draft, ignore_errors=True)
+        with context.open(read_only=True) as history:
+            names = set(history.triggers())
+        try:
+            _copy(source, draft)
+            with dh.open(draft, read_only=True) as copy:
+                _complete(copy, names)
+                with show.progress("checking the copy", quiet=context.json) as progress:
+                    return copy.verify(progress=progress)
+        except (FileNotFoundError, dh.CorruptError, dh.OpenError, dh.StorageError) as error:
+            if attempt == _ATTEMPTS:
+                # Either the source is damaged, which its own check tells, or it never holds still.
+                with context.open(read_only=True) as history:
+                    history.verify()
+                raise CommandError(
+                    f"{source}: no copy of {_ATTEMPTS} was whole, for its files keep changing ({error}): "
+                    "try again while no purge or upkeep runs",
+                    Exit.UNAVAILABLE,
+                    "DH-BACKUP",
+                ) from error
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _complete(copy: dh.History, names: set[str]) -> None:
+    if missing := names - set(copy.triggers()):
+        raise dh.CorruptError(f"[DH-CORRUPT] the copy lacks {', '.join(sorted(missing))}")
+
+
+def _copy(source: Path, draft: Path) -> None:
+    """Copy manifests first: what they name was there when they were copied, and logs only grow."""
+    draft.mkdir()
+    _copy_file(source / "HISTORY", draft / "HISTORY")
+    for space in sorted((source / "triggers").iterdir()) if (source / "triggers").is_dir() else []:
+        into = draft / "triggers" / space.name
+        into.mkdir(parents=True)
+        names = sorted(file.name for file in space.iterdir() if not file.name.startswith(_LEFT_OUT))
+        # The file `turn` tells how far the log is durable: it must not know more than the copy of the log holds.
+        order = sorted(names, key=lambda name: (not name.startswith("manifest-"), name != "turn", name))
+        for name in order:
+            _copy_file(space / name, into / name)
+        _sync(into)
+    if (draft / "triggers").is_dir():
+        _sync(draft / "triggers")
+    _sync(draft)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+    with target.open("rb+") as copy:
+        os.fsync(copy.fileno())
+
+
+def _sync(directory: Path) -> None:
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,137 @@
+"""What a command works with: the file of settings, the history, the triggers that are meant."""
+
+import argparse
+import datetime as dt
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import dochistory as dh
+from dochistory.cli.failures import CommandError
+from dochistory.settings import FILE_NAME, Settings, settings_from_toml
+
+HISTORY_VARIABLE = "DOCHISTORY_HISTORY"
+SETTINGS_VARIABLE = "DOCHISTORY_SETTINGS"
+
+
+@dataclass(frozen=True)
+class Context:
+    """The options of one run, and what follows from them."""
+
+    options: argparse.Namespace
+
+    @property
+    def json(self) -> bool:
+        """Whether the answer is for a program."""
+        return bool(self.options.json)
+
+    @cached_property
+    def settings(self) -> Settings | None:
+        """The file of settings: the one named, or that of the working directory; None if there is none."""
+        named = self.options.settings or os.environ.get(SETTINGS_VARIABLE)
+        if named:
+            return settings_from_toml(named)
+        return settings_from_toml(FILE_NAME) if Path(FILE_NAME).is_file() else None
+
+    @cached_property
+    def history_path(self) -> Path:
+        """The directory of the history.
+
+        Raises:
+            CommandError: nobody says where it is.
+        """
+        named = self.options.history or os.environ.get(HISTORY_VARIABLE)
+        if named:
+            return Path(named)
+        if self.settings and self.settings.history:
+            return self.settings.history
+        raise CommandError(
+            f"which history? name its directory with --history DIR, in {HISTORY_VARIABLE}, "
+            f'or as history = "…" in {FILE_NAME}'
+        )
+
+    def open(self, *, read_only: bool) -> dh.History:
+        """The history, which is there already: no command makes one.
+
+        Raises:
+            CommandError: it is not there.
+        """
+        path = self.history_path
+        if not path.exists():
+            raise CommandError(f"{path}: there is no such directory: name that of a history with --history DIR")
+        if not path.is_dir() or not (path / "HISTORY").exists():
+            raise CommandError(f"{path}: this is no history: name the directory of one, which has a file HISTORY")
+        return dh.open(self.history_path, read_only=read_only, lock_timeout=self.options.lock_timeout)
+
+    def named(self, history: dh.History) -> list[str]:
+        """The names of the triggers that are meant: the one of the option, or all."""
+        there = history.triggers()
+        named = self.options.trigger
+        if named is None:
+            return sorted(there)
+        if named not in there:
+            known = ", ".join(sorted(there)) or "none yet"
+            raise CommandError(f"the history {self.history_path} has no trigger {named!r}; it has {known}")
+        return [named]
+
+    def described(self, name: str) -> dh.Trigger | str:
+        """The trigger as the settings describe it; its mere name where they do not."""
+        if self.settings and name in self.settings.triggers:
+            return self.settings.triggers[name]
+        return name
+
+    def trigger(self, history: dh.History) -> dh.Trigger:
+        """The trigger whose documents are to be judged."""
+        known = dict(self.settings.triggers) if self.settings else {}
+        name = self.options.trigger or _only(list(known) or history.triggers())
+        if name in known:
+            if given := self._rule_options():
+                raise CommandError(
+                    f"{self.settings.path if self.settings else FILE_NAME} says how trigger {name} judges: "
+                    f"change {', '.join(given)} there, not on the command line"
+                )
+            return known[name]
+        # A file of settings that lacks the trigger has rather misspelt its name.
+        if known:
+            raise CommandError(f"the settings describe no trigger {name!r}, but {', '.join(known)}")
+        return dh.Trigger(name, detect_duplicates=True, use_history=True, **self._rule_options())
+
+    def _rule_options(self) -> dict[str, Any]:
+        names = ("kind", "processing_mode", "in_batch", "expiry")
+        return {name: value for name in names if (value := getattr(self.options, name, None)) is not None}
+
+
+def _only(names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    known = f" (there are {', '.join(sorted(names))})" if names else ""
+    raise CommandError(f"whose documents are they? name the trigger with --trigger NAME{known}")
+
+
+def moment(text: str) -> dt.datetime:
+    """A point in time from the command line.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none, or has no time zone.
+    """
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time with a zone, such as 2026-11-21T09:30:00Z")
+    return found
+
+
+def duration(text: str) -> dt.timedelta:
+    """A duration from the command line, in every form that a time to live takes.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    try:
+        return dh.Trigger("any", history_time_to_live=text).history_time_to_live
+    except dh.ConfigError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration, such as '15 minutes' or PT2H") from None

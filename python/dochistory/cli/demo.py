@@ -1,0 +1,27 @@
+"""`dochistory demo`: run the demo, where it is."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import dochistory
+from dochistory.cli.context import Context
+from dochistory.cli.failures import CommandError, Exit
+
+
+def demo(context: Context) -> Exit:
+    """Run the demo of the project's source."""
+    place = next((place for place in _places() if (place / "__main__.py").is_file()), None)
+    if place is None:
+        raise CommandError(
+            "the demo is no part of the installed package: get the project's source and say `make demo` in it, "
+            "or run this in its directory"
+        )
+    command = [sys.executable, str(place), "--policy", context.options.policy]
+    status = subprocess.run(command, check=False).returncode  # noqa: S603 - this very interpreter, a file of ours
+    return Exit.DONE if status == 0 else Exit.FOUND
+
+
+def _places() -> list[Path]:
+    package = Path(dochistory.__file__).resolve().parent
+    return [Path("examples/demo"), package.parent.parent / "examples" / "demo"]

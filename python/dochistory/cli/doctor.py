@@ -1,0 +1,141 @@
+"""`dochistory doctor`: what is installed, what is missing, and whether the history can be used."""
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import dochistory as dh
+from dochistory import metrics
+from dochistory.cli import show
+from dochistory.cli.context import Context
+from dochistory.cli.failures import CommandError, Exit, explained
+
+_OVERDUE = 24 * 3600.0
+_LEAST_FREE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    result: Literal["ok", "note", "wrong"]
+    """`note`: something that only some need is missing; `wrong`: something does not work."""
+    found: str
+
+
+def doctor(context: Context) -> Exit:
+    """Look at everything that dochistory needs."""
+    checks = [*_versions(), *_spark(), *_settings(context), *_store(context)]
+    wrong = sum(check.result == "wrong" for check in checks)
+    if context.json:
+        print(show.as_json({"healthy": not wrong, "checks": [asdict(check) for check in checks]}))
+    else:
+        show.table("", ["check", "result", "found"], [[check.name, check.result, check.found] for check in checks])
+    return Exit.FOUND if wrong else Exit.DONE
+
+
+def _versions() -> Iterator[Check]:
+    yield Check("dochistory", "ok", f"{dh.__version__} in {Path(dh.__file__).parent}")
+    yield Check("Python", "ok", f"{platform.python_version()} in {sys.executable}")
+    yield Check("system", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}")
+    for package in ("pyarrow",):
+        yield Check(package, "ok", version(package))
+    yield _optional("rich", "tables and bars are plain text without it: pip install 'dochistory[cli]'")
+
+
+def _optional(package: str, otherwise: str) -> Check:
+    try:
+        return Check(package, "ok", version(package))
+    except PackageNotFoundError:
+        return Check(package, "note", f"not installed; {otherwise}")
+
+
+def _spark() -> Iterator[Check]:
+    pyspark = _optional("pyspark", "Spark needs it: pip install 'dochistory[spark]'")
+    yield pyspark
+    if pyspark.result != "ok":
+        return
+    yield _optional("pandas", "Spark needs it: pip install 'dochistory[spark]'")
+    if find_spec("pyspark.sql") is None:
+        return
+    # Imported here, for it imports PySpark.
+    from dochistory.spark import java
+
+    try:
+        found = java.find()
+    except java.JavaNotFoundError as error:
+        yield Check("Java", "wrong", str(error))
+    else:
+        yield Check("Java", "ok", f"{found.version} in {found.home}")
+
+
+def _settings(context: Context) -> Iterator[Check]:
+    try:
+        settings = context.settings
+    except dh.ConfigError as error:
+        yield Check("settings", "wrong", str(error))
+        return
+    if settings is None:
+        yield Check("settings", "note", "no dochistory.toml here, and none named; it is not needed")
+        return
+    names = ", ".join(settings.triggers) or "none"
+    yield Check("settings", "ok", f"{settings.path}, triggers: {names}")
+
+
+def _store(context: Context) -> Iterator[Check]:
+    try:
+        path = context.history_path
+    except (CommandError, dh.ConfigError):
+        yield Check("history", "note", "none named: --history DIR has it looked at, too")
+        return
+    try:
+        with context.open(read_only=True) as history:
+            triggers = ", ".join(sorted(history.triggers())) or "none yet"
+            yield Check("history", "ok", f"{path} opens; triggers: {triggers}")
+            figures = metrics.history_metrics(history, in_progress=False)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the doctor was asked about
+        known = explained(error)
+        yield Check("history", "wrong", known.sentence if known else f"{type(error).__name__}: {error}")
+        return
+    yield _permissions(path)
+    yield _free_space(path)
+    overdue = [name for name, one in figures.items() if (one["expired_seconds"] or 0.0) > _OVERDUE]
+    if overdue:
+        yield Check("purge", "wrong", f"overdue by more than a day for {', '.join(overdue)}: run dochistory purge")
+    else:
+        yield Check("purge", "ok", "nothing is overdue by more than a day")
+
+
+def _permissions(path: Path) -> Check:
+    places = [path, *path.rglob("*")]
+    lacking = _first_that(places, lambda place: not os.access(place, os.R_OK | (os.X_OK if place.is_dir() else 0)))
+    if lacking:
+        return Check("permissions", "wrong", f"{lacking} cannot be read by this user")
+    lacking = _first_that(places, lambda place: place.is_dir() and not os.access(place, os.W_OK))
+    if lacking:
+        return Check("permissions", "note", f"{lacking} cannot be written by this user, who can only read the history")
+    owners = {place.stat().st_uid for place in places}
+    if len(owners) > 1:
+        return Check(
+            "permissions", "note", f"the files belong to {len(owners)} users; every writer needs access to all"
+        )
+    return Check("permissions", "ok", "this user can read and write")
+
+
+def _first_that(places: list[Path], holds: Callable[[Path], bool]) -> Path | None:
+    return next((place for place in places if place.exists() and holds(place)), None)
+
+
+def _free_space(path: Path) -> Check:
+    usage = shutil.disk_usage(path)
+    found = f"{show.size(usage.free)} free of {show.size(usage.total)}"
+    # Upkeep writes anew what it puts together before it lets go of the old.
+    return Check("disk", "note" if usage.free < _LEAST_FREE else "ok", found)

@@ -1,0 +1,236 @@
+"""Reading and writing tables: Parquet, Arrow IPC, CSV and JSON lines, by suffix; `-` is standard input or output."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.csv as pc_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.show import as_json
+
+FORMATS = ("parquet", "arrow", "arrows", "csv", "jsonl")
+"""Names of the formats: Parquet, Arrow IPC file, Arrow IPC stream, CSV, JSON lines."""
+
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".arrows": "arrows",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+_PACKED = (".gz", ".zst", ".bz2", ".lz4")
+_MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arrows"), (b"{", "jsonl"))
+
+
+def format_of(name: str, given: str | None) -> str | None:
+    """The format of a file: the one that was given, or what its suffix says; None for `-` without either."""
+    if given is not None or name == "-":
+        return given
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+    while suffixes and suffixes[-1] in _PACKED:
+        suffixes.pop()
+    found = _SUFFIXES.get(suffixes[-1]) if suffixes else None
+    if found is None:
+        raise CommandError(
+            f"{name}: the suffix names no format: use one of {', '.join(_SUFFIXES)}, or say which with --format"
+        )
+    return found
+
+
+def read(name: str, given: str | None, text_columns: Iterable[str]) -> pa.Table:
+    """The table in a file.
+
+    Args:
+        name: the file, or `-`.
+        given: its format; by suffix, if None; for `-`, by its first bytes.
+        text_columns: columns of ids, which are text even where they look like numbers.
+    """
+    format_ = format_of(name, given)
+    try:
+        if name == "-":
+            content = pa.py_buffer(sys.stdin.buffer.read())
+            return _parsed(pa.BufferReader(content), format_ or _sniffed(content), text_columns)
+        # Parquet and Arrow files are read from within, and pack their columns themselves.
+        packing = None if format_ in ("parquet", "arrow") else "detect"
+        with pa.input_stream(name, compression=packing) if packing else pa.OSFile(name) as source:
+            return _parsed(source, format_ or "csv", text_columns)
+    except FileNotFoundError as error:
+        raise CommandError(f"{name}: there is no such file") from error
+    except IsADirectoryError as error:
+        raise CommandError(f"{name}: this is a directory: name a file in it") from error
+    except OSError as error:
+        if isinstance(error, pa.ArrowException) or error.errno is None:
+            raise _unreadable(name, format_, error) from error
+        raise CommandError(f"{name}: {error.strerror or error}", Exit.UNAVAILABLE, "DH-STORAGE") from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise _unreadable(name, format_, error) from error
+
+
+def _unreadable(name: str, format_: str | None, error: Exception) -> CommandError:
+    said = " ".join(str(error).split())
+    shown = "standard input" if name == "-" else name
+    return CommandError(f"{shown}: this cannot be read as {format_ or 'a table'} ({said}): check it, or give --format")
+
+
+def _sniffed(content: pa.Buffer) -> str:
+    start = content.slice(0, min(64, content.size)).to_pybytes().lstrip()
+    if not start:
+        return "jsonl"
+    return next((format_ for magic, format_ in _MAGIC if start.startswith(magic)), "csv")
+
+
+def _parsed(source: Any, format_: str, text_columns: Iterable[str]) -> pa.Table:
+    if format_ == "parquet":
+        return pq.read_table(source)
+    if format_ == "arrow":
+        return pa.ipc.open_file(source).read_all()
+    if format_ == "arrows":
+        return pa.ipc.open_stream(source).read_all()
+    if format_ == "csv":
+        types = dict.fromkeys(text_columns, pa.string())
+        return pc_csv.read_csv(source, convert_options=pc_csv.ConvertOptions(column_types=types))
+    content = source.read()
+    if not content.strip():
+        # No line tells the columns, and no documents are no mistake.
+        return pa.table({name: pa.array([], pa.string()) for name in list(text_columns)[:1]})
+    return _json(content, text_columns)
+
+
+def _json(content: bytes, text_columns: Iterable[str]) -> pa.Table:
+    """JSON lines; ids keep their text, and a column that is given no id is left out."""
+    seen = pa_json.read_json(pa.BufferReader(content))
+    ids = pa.schema([(name, pa.string()) for name in text_columns if name in seen.column_names])
+    changed = any(seen.schema.field(field.name).type != field.type for field in ids)
+    if not changed:
+        return seen
+    # Text that looks like a time would be read as one.
+    options = pa_json.ParseOptions(explicit_schema=ids)
+    return pa_json.read_json(pa.BufferReader(content), parse_options=options)
+
+
+class _Writer(Protocol):
+    def write_batch(self, batch: pa.RecordBatch) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _JsonLines:
+    def __init__(self, out: Any) -> None:
+        self._out = out
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        self._out.write("".join(f"{as_json(row)}\n" for row in batch.to_pylist()).encode())
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+def write(name: str, given: str | None, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    """Write a table; the number of its rows. A file is there whole or not at all.
+
+    Args:
+        name: the file, or `-`.
+        given: its format; by suffix, if None; JSON lines for `-`.
+        schema: the columns; dictionaries are written as their values.
+        batches: the rows.
+    """
+    format_ = format_of(name, given) or "jsonl"
+    plain = pa.schema([pa.field(one.name, _plain_type(one.type), one.nullable) for one in schema])
+    rows = 0
+    try:
+        with _target(name) as out:
+            writer = _writer(out, format_, plain)
+            for batch in batches:
+                for piece in _pieces(batch):
+                    writer.write_batch(piece.cast(plain))
+                    rows += piece.num_rows
+            writer.close()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        said = " ".join(str(error).split())
+        raise CommandError(f"{name}: {format_} cannot hold these columns ({said}): use parquet or arrow") from error
+    return rows
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    step = 16_384  # rows that become Python objects at one time
+    return (batch.slice(start, step) for start in range(0, batch.num_rows, step))
+
+
+def _plain_type(type_: Any) -> Any:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _writer(out: Any, format_: str, schema: pa.Schema) -> _Writer:
+    made: Any
+    if format_ == "parquet":
+        made = pq.ParquetWriter(out, schema, compression="zstd")
+    elif format_ == "arrow":
+        made = pa.ipc.new_file(out, schema)
+    elif format_ == "arrows":
+        made = pa.ipc.new_stream(out, schema)
+    elif format_ == "csv":
+        made = pc_csv.CSVWriter(out, schema)
+    else:
+        made = _JsonLines(out)
+    writer: _Writer = made
+    return writer
+
+
+@contextmanager
+def _target(name: str) -> Iterator[Any]:
+    if name == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(name)
+    # The suffix stays last, for it says how the file is packed.
+    draft = path.with_name(f".dochistory-draft-{path.name}")
+    try:
+        with pa.output_stream(str(draft), compression="detect") as out:
+            yield out
+        draft.replace(path)
+    except FileNotFoundError as error:
+        raise CommandError(f"{path.parent}: there is no such directory: make it first") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def with_columns(table: pa.Table, more: pa.Table, prefix: str) -> pa.Table:
+    """The table with further columns behind its own.
+
+    Raises:
+        CommandError: a column of that name is there already.
+    """
+    names = [prefix + name for name in more.column_names]
+    if taken := [name for name in names if name in table.column_names]:
+        raise CommandError(
+            f"the file has a column {', '.join(taken)} already: give a --prefix for the verdict's columns"
+        )
+    for name, column in zip(names, more.columns, strict=True):
+        table = table.append_column(name, column)
+    return table
+
+
+def renames(given: Sequence[str]) -> dict[str, str]:
+    """`uuid=my_id` and the like as a dictionary."""
+    pairs = {}
+    for one in given:
+        known, equals, there = one.partition("=")
+        if not (known and equals and there):
+            raise CommandError(f"--column {one}: it is to be NAME=COLUMN, as in --column uuid=order_id")
+        pairs[known] = there
+    return pairs
+
+
+__all__ = ["FORMATS", "format_of", "read", "renames", "with_columns", "write"]

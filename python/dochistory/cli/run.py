@@ -1,0 +1,49 @@
+"""Run one command, and turn whatever goes wrong into one sentence and an exit status."""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from dochistory.cli import arguments, show
+from dochistory.cli.context import Context
+from dochistory.cli.failures import CommandError, Exit, explained
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """The program `dochistory`; its exit status."""
+    words = list(sys.argv[1:] if given is None else given)
+    debug = "--debug" in words
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A key that the terminal cannot show is no reason to stop.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        options = arguments.parse(words)
+        status: Exit = options.run(Context(options))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("dochistory: interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has enough; there is nobody to tell, and Python would complain at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.PIPE_CLOSED
+    except Exception as error:
+        if debug:
+            raise
+        return _failed(error, as_json="--json" in words)
+    return status
+
+
+def _failed(error: Exception, *, as_json: bool) -> int:
+    failure = explained(error) or CommandError(
+        f"{type(error).__name__}: {' '.join(str(error).split())}; this was not foreseen: run it again with --debug "
+        "and report what it shows",
+        Exit.UNFORESEEN,
+        "DH-BUG",
+    )
+    if as_json:
+        print(show.as_json({"error": {"code": failure.code, "message": failure.sentence}}), file=sys.stderr)
+    else:
+        print(f"dochistory: {failure.sentence} [{failure.code}]", file=sys.stderr)
+    return failure.status

@@ -1,0 +1,89 @@
+"""The commands that look after a history: `stats`, `purge`, `maintain`, `verify`."""
+
+import datetime as dt
+from typing import Any
+
+from dochistory import metrics
+from dochistory.cli import show
+from dochistory.cli.context import Context
+from dochistory.cli.failures import Exit
+
+
+def stats(context: Context) -> Exit:
+    """Show figures of a history."""
+    with context.open(read_only=True) as history:
+        if context.options.prometheus:
+            print(metrics.prometheus_text(history), end="")
+            return Exit.DONE
+        names = context.named(history)
+        figures: dict[str, Any] = history.stats()
+        figures["triggers"] = {name: figures["triggers"][name] for name in names}
+    if context.json:
+        print(show.as_json(figures))
+        return Exit.DONE
+    print(f"{figures['path']}, made at {show.cell(figures['created_at'])} UTC, {figures['shards']} shards")
+    columns = ["trigger", "entries", "in the log", "bytes", "segments", "filters", "oldest (UTC)", "time to live"]
+    rows = [_row(name, one) for name, one in figures["triggers"].items()]
+    show.table("", columns, rows)
+    return Exit.DONE
+
+
+def _row(name: str, figures: dict[str, Any]) -> list[Any]:
+    total = figures["segment_bytes"] + figures["log_bytes"] + figures["filter_bytes"]
+    return [
+        name,
+        figures["segment_entries"] + figures["log_entries"],
+        figures["log_entries"],
+        show.size(total),
+        figures["segments"],
+        figures["filters"],
+        figures["oldest_started_at"],
+        figures["history_time_to_live"] or None,
+    ]
+
+
+def purge(context: Context) -> Exit:
+    """Drop what expired."""
+    options = context.options
+    now = options.now or dt.datetime.now(dt.UTC)
+    purged: dict[str, Any] = {}
+    with context.open(read_only=options.dry_run) as history:
+        for name in context.named(history):
+            purged.update(history.purge(context.described(name), now=now, dry_run=options.dry_run))
+    if context.json:
+        print(show.as_json({"dry_run": options.dry_run, "now": now, "triggers": purged}))
+        return Exit.DONE
+    title = "what would go" if options.dry_run else "what went"
+    rows = [[name, one["entries"], show.size(one["bytes"]), one["segments"]] for name, one in purged.items()]
+    show.table(title, ["trigger", "entries", "bytes", "files"], rows)
+    return Exit.DONE
+
+
+def maintain(context: Context) -> Exit:
+    """Put small files together and roll filters up."""
+    done: dict[str, Any] = {}
+    with context.open(read_only=False) as history:
+        for name in context.named(history):
+            with show.progress(f"maintaining {show.cell(name)}", quiet=context.json) as progress:
+                done.update(history.maintain(name, all=context.options.all, progress=progress))
+    if context.json:
+        print(show.as_json({"triggers": done}))
+        return Exit.DONE
+    rows = [[name, *one["merged"], one["rewritten"], one["rolled_up"]] for name, one in done.items()]
+    show.table("", ["trigger", "files before", "files after", "entries rewritten", "entries rolled up"], rows)
+    return Exit.DONE
+
+
+def verify(context: Context) -> Exit:
+    """Check every byte of a history."""
+    checked: dict[str, int] = {}
+    with context.open(read_only=True) as history:
+        for name in context.named(history):
+            with show.progress(f"checking {show.cell(name)}", quiet=context.json) as progress:
+                checked[name] = history.verify(name, progress=progress)
+    if context.json:
+        print(show.as_json({"whole": True, "bytes": checked}))
+        return Exit.DONE
+    show.table("", ["trigger", "checked"], [[name, show.size(bytes_)] for name, bytes_ in checked.items()])
+    print(f"every byte is what was written: {show.size(sum(checked.values()))}")
+    return Exit.DONE

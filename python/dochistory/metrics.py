@@ -1,0 +1,190 @@
+"""Figures to watch: what a history holds, and what became of the documents that went through this process.
+
+```python
+from dochistory import metrics
+
+counts = metrics.VerdictCounts()
+claim = history.begin(documents, trigger)
+counts.add(claim.verdicts, trigger)
+page = metrics.prometheus_text(history, counts)    # what an HTTP handler under /metrics answers
+```
+"""
+
+import datetime as dt
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import dochistory as dh
+
+__all__ = ["CONTENT_TYPE", "VerdictCounts", "history_metrics", "prometheus_text"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The `Content-Type` under which `prometheus_text` is to be served."""
+
+
+class VerdictCounts:
+    """Counts verdicts by trigger, status, action and rule, from when it was made or cleared. Safe with threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str, str, str]] = Counter()
+
+    def add(self, verdicts: Any, trigger: dh.Trigger | str) -> None:
+        """Count the verdicts of one batch, as `classify` answered them; each batch once."""
+        name = trigger if isinstance(trigger, str) else trigger.name
+        table = verdicts if isinstance(verdicts, pa.Table) else pa.Table.from_batches([verdicts])
+        columns = ["status", "action", "rule"]
+        plain = pa.table({column: table[column].cast(pa.string()) for column in columns})
+        grouped = plain.group_by(columns).aggregate([([], "count_all")]).to_pylist()
+        with self._lock:
+            for row in grouped:
+                self._counts[name, row["status"] or "", row["action"], row["rule"]] += row["count_all"]
+
+    def clear(self, trigger: dh.Trigger | str | None = None) -> None:
+        """Forget the counts of one trigger, or of all. No entry of a history is touched."""
+        name = trigger.name if isinstance(trigger, dh.Trigger) else trigger
+        with self._lock:
+            kept = {} if name is None else {key: count for key, count in self._counts.items() if key[0] != name}
+            self._counts = Counter(kept)
+
+    def table(self) -> pa.Table:
+        """The counts, with columns `trigger`, `status` (null when suspended or rejected), `action`, `rule`, `count`."""
+        with self._lock:
+            rows = sorted(self._counts.items())
+        names = ("trigger", "status", "action", "rule")
+        columns = {name: pa.array([key[n] or None for key, _ in rows], pa.string()) for n, name in enumerate(names)}
+        return pa.table({**columns, "count": pa.array([count for _, count in rows], pa.int64())})
+
+
+def history_metrics(
+    history: dh.History, *, in_progress: bool = True, now: dt.datetime | None = None
+) -> dict[str, dict[str, Any]]:
+    """What a history holds, by trigger.
+
+    Args:
+        history: the history; one that is open for reading is enough.
+        in_progress: also count what is processing, which reads through all entries: some seconds where there are
+            many millions. If not, `processing` and `oldest_processing_seconds` are None.
+        now: the time that counts as now; the clock's, if absent.
+
+    Returns:
+        For each trigger: `entries` (in segments and log), `bytes`, `segments` and `filters` (files), `log_bytes`,
+        `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the oldest entry; None without one),
+        `expired_seconds` (for how long that entry has been ready for a purge, 0 if it is not), `processing`
+        (entries begun and not ended) and `oldest_processing_seconds`, `transactions` (applications with batches) and
+        `unfinished_transactions`.
+    """
+    moment = now or dt.datetime.now(dt.UTC)
+    return {name: _of(history, name, in_progress, moment) for name in sorted(history.stats()["triggers"])}
+
+
+def _of(history: dh.History, name: str, in_progress: bool, now: dt.datetime) -> dict[str, Any]:
+    figures = history.stats(name)
+    oldest: dt.datetime | None = figures["oldest_started_at"]
+    time_to_live: dt.timedelta | None = figures["history_time_to_live"]
+    age = None if oldest is None else max((now - oldest).total_seconds(), 0.0)
+    lives = None if time_to_live is None else time_to_live.total_seconds()
+    processing, since = _processing(history, name) if in_progress else (None, None)
+    return {
+        "entries": figures["segment_entries"] + figures["log_entries"],
+        "bytes": figures["segment_bytes"] + figures["log_bytes"] + figures["filter_bytes"],
+        "segments": figures["segments"],
+        "filters": figures["filters"],
+        "log_bytes": figures["log_bytes"],
+        "history_time_to_live_seconds": lives,
+        "oldest_entry_seconds": age,
+        "expired_seconds": None if age is None or lives is None else max(age - lives, 0.0),
+        "processing": processing,
+        "oldest_processing_seconds": None if since is None else max((now - since).total_seconds(), 0.0),
+        "transactions": len(figures["transactions"]),
+        "unfinished_transactions": sum(not has_ended for _, has_ended in figures["transactions"].values()),
+    }
+
+
+def _processing(history: dh.History, name: str) -> tuple[int, dt.datetime | None]:
+    """How many entries are processing, and when the first of them began."""
+    count, first = 0, None
+    for batch in history.entries(name, status="processing"):
+        count += batch.num_rows
+        earliest: dt.datetime | None = pc.min(batch["started_at"]).as_py()
+        if earliest is not None and (first is None or earliest < first):
+            first = earliest
+    return count, first
+
+
+@dataclass(frozen=True)
+class _Metric:
+    name: str
+    kind: str
+    help: str
+
+
+_OF_HISTORY = {
+    "entries": _Metric("dochistory_entries", "gauge", "Entries of the history, in segments and log."),
+    "bytes": _Metric("dochistory_bytes", "gauge", "Bytes of the history's files."),
+    "segments": _Metric("dochistory_segments", "gauge", "Segment files."),
+    "filters": _Metric("dochistory_filters", "gauge", "Rolled-up filter files."),
+    "log_bytes": _Metric("dochistory_log_bytes", "gauge", "Bytes of the write-ahead log."),
+    "history_time_to_live_seconds": _Metric(
+        "dochistory_time_to_live_seconds", "gauge", "Time to live of an entry, as last used."
+    ),
+    "oldest_entry_seconds": _Metric("dochistory_oldest_entry_age_seconds", "gauge", "Age of the oldest entry."),
+    "expired_seconds": _Metric(
+        "dochistory_purge_overdue_seconds", "gauge", "For how long the oldest entry has been ready for a purge."
+    ),
+    "processing": _Metric("dochistory_processing", "gauge", "Documents that were begun and have not ended."),
+    "oldest_processing_seconds": _Metric(
+        "dochistory_oldest_processing_age_seconds", "gauge", "Age of the oldest document that has not ended."
+    ),
+    "unfinished_transactions": _Metric(
+        "dochistory_unfinished_transactions", "gauge", "Applications whose last batch was begun and has not ended."
+    ),
+}
+
+_VERDICTS = _Metric("dochistory_verdicts_total", "counter", "Documents judged by this process.")
+
+
+def prometheus_text(
+    history: dh.History | None = None,
+    counts: VerdictCounts | None = None,
+    *,
+    in_progress: bool = True,
+    now: dt.datetime | None = None,
+) -> str:
+    """The figures in the text format that Prometheus reads.
+
+    Args:
+        history: the history whose figures are wanted; every metric has the label `trigger`.
+        counts: what this process counted: `dochistory_verdicts_total`, by trigger, status, action and rule.
+        in_progress: as in `history_metrics`.
+        now: as in `history_metrics`.
+    """
+    lines: list[str] = []
+    figures = {} if history is None else history_metrics(history, in_progress=in_progress, now=now)
+    for name, metric in _OF_HISTORY.items():
+        lines += _samples(metric, (({"trigger": trigger}, one[name]) for trigger, one in figures.items()))
+    if counts is not None:
+        rows = counts.table().to_pylist()
+        lines += _samples(_VERDICTS, ((row, row.pop("count")) for row in rows))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _samples(metric: _Metric, samples: Iterable[tuple[Mapping[str, Any], float | None]]) -> list[str]:
+    lines = [
+        f"{metric.name}{{{','.join(_label(*label) for label in labels.items())}}} {value}"
+        for labels, value in samples
+        if value is not None
+    ]
+    head = [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
+    return head + lines if lines else []
+
+
+def _label(name: str, value: str | None) -> str:
+    escaped = (value or "").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{name}="{escaped}"'

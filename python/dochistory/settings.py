@@ -1,0 +1,236 @@
+"""Triggers' settings in a file, `dochistory.toml`.
+
+```toml
+history = "orders.history"          # optional: the history of these triggers, relative to this file
+
+[defaults]                          # optional: settings of every trigger that does not say otherwise
+suspend_and_retry_on_error = false
+
+[triggers.orders]
+kind = "messaging"
+detect_duplicates = true
+use_history = true
+history_time_to_live = "30 days"
+resolver = "shop.resolvers:orders"  # a function of an installed module; it is imported when the file is read
+```
+
+The settings of a trigger are those of `dochistory.Trigger`, under the same names and with the same defaults. Whatever
+is wrong with a file is a `ConfigError` that begins with the file and the line.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import dochistory as dh
+
+__all__ = ["FILE_NAME", "Settings", "settings_from_toml", "triggers_from_toml"]
+
+FILE_NAME = "dochistory.toml"
+"""The name under which the command line looks for a file of settings."""
+
+_BOOLEAN, _TEXT, _INTEGER, _DURATION = (bool,), (str,), (int,), (str, int, float)
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "kind": _TEXT,
+    "detect_duplicates": _BOOLEAN,
+    "use_history": _BOOLEAN,
+    "history_time_to_live": _DURATION,
+    "resolver": _TEXT,
+    "processing_mode": _TEXT,
+    "suspend_and_retry_on_error": _BOOLEAN,
+    "suspend_on_failure": _BOOLEAN,
+    "max_delivery_count": _INTEGER,
+    "in_batch": _TEXT,
+    "expiry": _TEXT,
+}
+
+_NAMES = {bool: "true or false", str: "text in quotes", int: "a whole number", float: "a number of seconds"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a file of settings says."""
+
+    path: Path
+    """The file."""
+    history: Path | None = None
+    """The directory of the history; None if the file names none."""
+    triggers: Mapping[str, dh.Trigger] = field(default_factory=dict)
+    """The triggers by name, in the order of the file."""
+
+
+def triggers_from_toml(path: str | os.PathLike[str]) -> dict[str, dh.Trigger]:
+    """The triggers that a file describes, by name; the module's text shows such a file.
+
+    Raises:
+        ConfigError: the file is not there or not to be read, is no TOML, or a setting of it makes no sense. The text
+            begins with the file and the line.
+    """
+    return dict(settings_from_toml(path).triggers)
+
+
+def settings_from_toml(path: str | os.PathLike[str]) -> Settings:
+    """All that a file of settings says: its triggers, and where their history is.
+
+    Raises:
+        ConfigError: as `triggers_from_toml`.
+    """
+    file = _File(Path(path))
+    content = file.content
+    file.check_names((), content, {"history", "defaults", "triggers"})
+    history = content.get("history")
+    file.check_type(("history",), history, _TEXT)
+    defaults = file.table(("defaults",))
+    file.check_settings(("defaults",), defaults)
+    triggers = {}
+    for name in file.table(("triggers",)):
+        settings = file.table(("triggers", name))
+        file.check_settings(("triggers", name), settings)
+        triggers[name] = file.trigger(name, defaults, settings)
+    return Settings(file.path, None if history is None else file.path.parent / history, triggers)
+
+
+_Place = tuple[str, ...]
+
+
+class _File:
+    """A file of settings, and where in it something stands."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            # A byte order mark is nothing that TOML allows, and something that editors write.
+            self._text = path.read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise dh.ConfigError(
+                f"[DH-CONFIG] {path}: the file of settings cannot be read: {error.strerror or error}"
+            ) from error
+        except UnicodeDecodeError as error:
+            line = error.object[: error.start].count(b"\n") + 1
+            raise dh.ConfigError(f"[DH-CONFIG] {path}:{line}: this is not UTF-8: save the file as UTF-8") from error
+        try:
+            self.content: dict[str, Any] = tomllib.loads(self._text)
+        except tomllib.TOMLDecodeError as error:
+            raise self._syntax(error) from error
+
+    def _syntax(self, error: Exception) -> dh.ConfigError:
+        said = str(error)
+        at = re.search(r" \(at line (\d+), column (\d+)\)$", said)
+        line = int(at[1]) if at else self._text.count("\n") + 1
+        return dh.ConfigError(f"[DH-CONFIG] {self.path}:{line}: this is no TOML: {said[: at.start()] if at else said}")
+
+    def error(self, place: _Place, sentence: str) -> dh.ConfigError:
+        return dh.ConfigError(f"[DH-CONFIG] {self.path}:{self.line(place)}: {sentence}")
+
+    def line(self, place: _Place) -> int:
+        """The number of the line where the statement begins that sets `place`.
+
+        A statement ends with the first line up to which the file is TOML that has the place; it begins behind the
+        last line before that up to which the file is TOML. That holds for every way that TOML has to write a thing,
+        and takes time only where there is an error to tell.
+        """
+        lines = self._text.split("\n")
+        begins = 1
+        for count in range(1, len(lines) + 1):
+            try:
+                content = tomllib.loads("\n".join(lines[:count]))
+            except tomllib.TOMLDecodeError:
+                continue
+            if _has(content, place):
+                return begins
+            begins = count + 1
+        return 1
+
+    def table(self, place: _Place) -> dict[str, Any]:
+        found: Any = self.content
+        for name in place:
+            found = found.get(name, {})
+        if not isinstance(found, dict):
+            raise self.error(place, f"{'.'.join(place)} is {found!r}: it is to be a table, as in [{'.'.join(place)}]")
+        return found
+
+    def check_names(self, place: _Place, table: Mapping[str, Any], allowed: set[str]) -> None:
+        for name in table:
+            if name not in allowed:
+                raise self.error(
+                    (*place, name), f"there is no setting {name!r}; there are {', '.join(sorted(allowed))}"
+                )
+
+    def check_type(self, place: _Place, value: Any, types: tuple[type, ...]) -> None:
+        # In Python true is a whole number; in a file of settings it is a mistake.
+        if value is None or type(value) in types:
+            return
+        wanted = " or ".join(_NAMES[type_] for type_ in types if not (type_ is int and float in types))
+        raise self.error(place, f"{place[-1]} is {_shown(value)}; it is to be {wanted}")
+
+    def check_settings(self, place: _Place, table: Mapping[str, Any]) -> None:
+        self.check_names(place, table, set(_TYPES))
+        for name, value in table.items():
+            self.check_type((*place, name), value, _TYPES[name])
+
+    def trigger(self, name: str, defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> dh.Trigger:
+        merged = {**defaults, **settings}
+        if "resolver" in merged:
+            place = ("triggers", name, "resolver") if "resolver" in settings else ("defaults", "resolver")
+            merged["resolver"] = self._resolver(place, merged["resolver"])
+        try:
+            return dh.Trigger(name, **merged)
+        except (dh.ConfigError, TypeError, ValueError, OverflowError) as error:
+            raise self.error(self._culprit(name, defaults, settings), _bare(error)) from error
+
+    def _culprit(self, name: str, defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> _Place:
+        """Where the setting stands that a trigger refuses; the trigger itself, if it is none alone."""
+        for table, place in ((settings, ("triggers", name)), (defaults, ("defaults",))):
+            for setting, value in table.items():
+                if setting != "resolver" and not _is_accepted(setting, value):
+                    return (*place, setting)
+        return ("triggers", name)
+
+    def _resolver(self, place: _Place, spelt: str) -> Callable[..., Any]:
+        module, colon, name = spelt.partition(":")
+        if not (module and colon and name):
+            raise self.error(place, f'resolver is "{spelt}"; it is to be "module:function"')
+        try:
+            found: Any = import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        except Exception as error:  # the module is the user's, and may raise anything
+            raise self.error(place, f'resolver "{spelt}" cannot be imported: {error}') from error
+        if not callable(found):
+            raise self.error(place, f'resolver "{spelt}" is a {type(found).__name__}; it is to be a function')
+        made: Callable[..., Any] = found
+        return made
+
+
+def _has(content: Any, place: _Place) -> bool:
+    for name in place:
+        if not isinstance(content, dict) or name not in content:
+            return False
+        content = content[name]
+    return True
+
+
+def _is_accepted(setting: str, value: Any) -> bool:
+    alone: dict[str, Any] = {setting: value}
+    try:
+        dh.Trigger("one", **alone)
+    except (dh.ConfigError, TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _bare(error: Exception) -> str:
+    """What an error says, without the code that another error is going to carry."""
+    return re.sub(r"^\[DH-\w+\] ", "", str(error))

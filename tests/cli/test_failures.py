@@ -1,0 +1,120 @@
+"""Bad input gets one sentence and an exit status, never a traceback."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dochistory as dh
+from tests.cli.conftest import Run
+
+H = "orders.history"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ([], 2, "COMMAND"),
+        (["frobnicate"], 2, "invalid choice"),
+        (["stats", "--frobnicate"], 2, "unrecognized arguments"),
+        (["stats"], 2, "--history DIR"),
+        (["stats", "--history", "nowhere"], 2, "nowhere: there is no such directory"),
+        (["stats", "--history", "."], 2, "this is no history"),
+        (["stats", "--history", H, "--trigger", "order"], 2, "no trigger 'order'; it has orders"),
+        (["stats", "--history", H, "--lock-timeout", "soon"], 2, "'soon' is no duration"),
+        (["entries", "--history", H, "--limit", "-1"], 2, "0 or more"),
+        (["classify", "docs.csv", "--history", H, "--threads", "-1"], 2, "from 1 on"),
+        (["entries", "--history", H, "--status", "lost"], 2, "invalid choice: 'lost'"),
+        (["purge", "--history", H, "--now", "2030-01-01"], 2, "no time with a zone"),
+        (["classify", "none.csv", "--history", H], 2, "none.csv: there is no such file"),
+        (["classify", ".", "--history", H, "--input-format", "csv"], 2, "directory"),
+        (["classify", "data.xlsx", "--history", H], 2, "the suffix names no format"),
+        (["classify", "broken.parquet", "--history", H], 2, "broken.parquet: this cannot be read as parquet"),
+        (["classify", "broken.arrow", "--history", H], 2, "broken.arrow: this cannot be read as arrow"),
+        (["classify", "broken.jsonl", "--history", H], 2, "broken.jsonl: this cannot be read as jsonl"),
+        (["classify", "broken.csv.gz", "--history", H], 2, "broken.csv.gz: this cannot be read as csv"),
+        (["classify", "ragged.csv", "--history", H], 2, "ragged.csv: this cannot be read as csv"),
+        (["classify", "empty.csv", "--history", H], 2, "empty.csv: this cannot be read as csv"),
+        (["classify", "no_id.csv", "--history", H], 2, "uuid"),
+        (["classify", "number.parquet", "--history", H], 2, "uuid"),
+        (["classify", "docs.csv", "--history", H, "--column", "uuid"], 2, "NAME=COLUMN"),
+        (["classify", "docs.csv", "--history", H, "--column", "uuid=nope"], 2, "nope"),
+        (["classify", "docs.csv", "--history", H, "-o", "no/where.csv"], 2, "no: there is no such directory"),
+        (["export", "x.what", "--history", H], 2, "the suffix names no format"),
+        (["backup", ".", "--history", H], 2, "this is there already"),
+        (["backup", f"{H}/copy", "--history", H], 2, "within the history itself"),
+        (["backup", "no/where", "--history", H], 2, "no: there is no such directory"),
+        (["stats", "--settings", "none.toml"], 2, "none.toml: the file of settings cannot be read"),
+        (["stats", "--settings", "bad.toml"], 2, "bad.toml:2: kind is"),
+    ],
+)
+def test_bad_input_gets_one_sentence(run: Run, orders: Path, words: list[str], status: int, said: str) -> None:
+    _bad_files(orders.parent)
+    ran = run(*words)
+    assert ran.status == status
+    assert said in ran.err
+    assert re.fullmatch(r"dochistory: .+ \[DH-[A-Z]+\]\n", ran.err)
+    assert ran.out == ""
+
+
+def _bad_files(directory: Path) -> None:
+    (directory / "data.xlsx").write_bytes(b"PK")
+    for name in ("broken.parquet", "broken.arrow", "broken.jsonl", "broken.csv.gz"):
+        (directory / name).write_bytes(b"nothing of the kind")
+    (directory / "ragged.csv").write_text("uuid,amount\na,1\nb\n")
+    (directory / "empty.csv").write_text("")
+    (directory / "no_id.csv").write_text("amount\n1\n")
+    (directory / "docs.csv").write_text("uuid\na\n")
+    pq.write_table(pa.table({"uuid": [1, 2]}), directory / "number.parquet")
+    (directory / "bad.toml").write_text('[triggers.orders]\nkind = "telepathy"\n')
+
+
+def test_programs_get_errors_as_json(run: Run) -> None:
+    ran = run("stats", "--history", "nowhere", "--json")
+    assert json.loads(ran.err)["error"]["code"] == "DH-INPUT"
+    assert ran.out == ""
+
+
+def test_a_damaged_history_is_found(run: Run, orders: Path) -> None:
+    assert run("verify", "--history", orders).status == 0
+    log = next(orders.glob("triggers/*/log-*"))
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(content)
+    ran = run("verify", "--history", orders)
+    assert (ran.status, "[DH-CORRUPT]" in ran.err) == (1, True)
+
+
+def test_a_locked_history_is_worth_another_try(run: Run, orders: Path) -> None:
+    holder = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); "
+        "sys.stdin.read()"
+    )
+    turn = next(orders.glob("triggers/*/turn"))
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, str(turn)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        ran = run("purge", "--history", orders, "--lock-timeout", "100 ms", "--now", "2099-01-01T00:00:00Z")
+        process.communicate("")
+    assert (ran.status, "[DH-LOCKED]" in ran.err) == (3, True)
+
+
+def test_what_nobody_foresaw_is_a_sentence_too_and_a_traceback_on_demand(
+    run: Run, orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> dh.History:
+        raise RuntimeError("the sky\nfell")
+
+    monkeypatch.setattr(dh, "open", broken)
+    ran = run("stats", "--history", orders)
+    assert ran.status == 70
+    assert "RuntimeError: the sky fell; this was not foreseen" in ran.err
+    with pytest.raises(RuntimeError, match="the sky"):
+        run("stats", "--history", orders, "--debug")

@@ -1,0 +1,180 @@
+"""`dochistory stats`, `purge`, `maintain`, `verify`, `backup` and `doctor`."""
+
+import datetime as dt
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import dochistory as dh
+from tests.cli.conftest import Run
+from tests.support import documents, entries, status_of, trigger
+
+LATER = "2099-01-01T00:00:00Z"
+
+
+def test_stats_show_each_trigger(run: Run, orders: Path) -> None:
+    shown = run("stats", "--history", orders).out.splitlines()
+    assert shown[-1].split()[:3] == ["orders", "3", "3"]
+    assert run("stats", "--history", orders, "--json").json["triggers"]["orders"]["log_entries"] == 3
+    assert 'dochistory_processing{trigger="orders"} 1' in run("stats", "--history", orders, "--prometheus").out
+
+
+def test_the_history_is_found_by_environment_and_settings(
+    run: Run, orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dochistory.toml").write_text('history = "orders.history"\n')
+    assert run("stats").status == 0
+    (tmp_path / "dochistory.toml").unlink()
+    assert run("stats").status == 2
+    monkeypatch.setenv("DOCHISTORY_HISTORY", str(orders))
+    assert run("stats").status == 0
+    assert run("--history", "elsewhere", "stats").status == 2
+    assert run("stats", "--history", "elsewhere").status == 2
+
+
+def test_a_dry_run_purges_nothing_and_a_purge_what_expired(run: Run, orders: Path) -> None:
+    words = ["purge", "--history", orders, "--now", LATER, "--json"]
+    assert run(*words, "--dry-run").json["triggers"]["orders"]["entries"] == 3
+    assert len(run("entries", "--history", orders, "--json").json["entries"]) == 3
+    assert run("purge", "--history", orders, "--json").json["triggers"]["orders"]["entries"] == 0
+    assert run(*words).json["triggers"]["orders"]["entries"] == 3
+    assert run("entries", "--history", orders, "--json").json["entries"] == []
+
+
+@pytest.mark.usefixtures("orders")
+def test_the_settings_time_to_live_wins_at_a_purge(run: Run, tmp_path: Path) -> None:
+    settings = tmp_path / "dochistory.toml"
+    settings.write_text('history = "orders.history"\n[triggers.orders]\nhistory_time_to_live = "40000 days"\n')
+    assert run("purge", "--dry-run", "--now", LATER, "--json").json["triggers"]["orders"]["entries"] == 0
+
+
+def test_maintenance_keeps_every_entry(run: Run, orders: Path) -> None:
+    ran = run("maintain", "--history", orders, "--all", "--json")
+    assert ran.status == 0
+    assert "orders" in ran.json["triggers"]
+    assert run("maintain", "--history", orders).out.split("\n")[1].startswith("orders")
+    assert len(run("entries", "--history", orders, "--json").json["entries"]) == 3
+
+
+def test_a_whole_history_is_verified(run: Run, orders: Path) -> None:
+    assert "every byte is what was written" in run("verify", "--history", orders).out
+    assert run("verify", "--history", orders, "--json").json["whole"] is True
+
+
+def test_a_backup_is_a_history_of_its_own(run: Run, orders: Path, tmp_path: Path) -> None:
+    assert run("backup", "copy.history", "--history", orders).status == 0
+    with dh.open(orders) as history:
+        history.begin(documents(["later"]), trigger())
+    with dh.open(tmp_path / "copy.history") as copy:
+        assert status_of(copy, ["0001", "0003", "later"]) == ["DUPLICATE", "IN_DOUBT", "NEW"]
+        copy.begin(documents(["mine"]), trigger())
+    with dh.open(orders) as history:
+        assert status_of(history, ["mine"]) == ["NEW"]
+    assert not list(tmp_path.glob(".*draft*"))
+
+
+def test_a_history_of_segments_and_pins_is_backed_up(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "large.history"
+    with dh.open(path, create=True) as history:
+        history.begin(documents([f"id-{n}" for n in range(100_000)]), trigger()).complete()
+        history.pin("orders")
+        history.maintain(all=True)
+        history.begin(documents(["another"]), trigger())
+    ran = run("backup", "copy.history", "--history", path, "--json")
+    assert ran.status == 0
+    with dh.open(tmp_path / "copy.history") as copy:
+        assert len(entries(copy, trigger())) == 100_001
+        assert status_of(copy, ["id-77", "another"]) == ["DUPLICATE", "IN_DOUBT"]
+
+
+def test_a_damaged_history_has_no_backup(run: Run, orders: Path, tmp_path: Path) -> None:
+    log = next(orders.glob("triggers/*/log-*"))
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(content)
+    ran = run("backup", "copy.history", "--history", orders)
+    assert (ran.status, "[DH-CORRUPT]" in ran.err) == (1, True)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["orders.history"]
+
+
+def test_the_doctor_finds_everything_well(run: Run, orders: Path) -> None:
+    found = run("doctor", "--history", orders, "--json").json
+    checks = {check["name"]: check for check in found["checks"]}
+    assert {"dochistory", "Python", "pyarrow", "history", "permissions", "disk", "purge"} <= set(checks)
+    assert checks["history"]["found"].endswith("triggers: orders")
+
+
+def test_the_doctor_says_what_is_wrong(run: Run, orders: Path, tmp_path: Path) -> None:
+    (tmp_path / "dochistory.toml").write_text("[triggers.orders]\nkin = 1\n")
+    (orders / "HISTORY").write_bytes(b"scratched")
+    ran = run("doctor", "--history", orders, "--json")
+    assert ran.status == 1
+    wrong = {check["name"]: check["found"] for check in ran.json["checks"] if check["result"] == "wrong"}
+    assert "dochistory.toml:2" in wrong["settings"]
+    assert "HISTORY" in wrong["history"]
+
+
+def test_the_doctor_notices_an_overdue_purge(run: Run, tmp_path: Path) -> None:
+    with dh.open(tmp_path / "old.history", create=True) as history:
+        history.begin(documents(["a"]), trigger(), now=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+    ran = run("doctor", "--history", tmp_path / "old.history", "--json")
+    assert ran.status == 1
+    assert [check["name"] for check in ran.json["checks"] if check["result"] == "wrong"] == ["purge"]
+
+
+def test_tables_are_pretty_on_a_terminal_and_plain_without_rich(
+    run: Run, orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert "┃" in run("entries", "--history", orders).out
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    plain = run("entries", "--history", orders).out
+    assert "┃" not in plain
+    assert "0003" in plain
+
+
+@pytest.mark.parametrize("rich", [True, False], ids=["rich", "plain"])
+def test_long_work_shows_how_far_it_is_on_a_terminal(
+    run: Run, orders: Path, monkeypatch: pytest.MonkeyPatch, rich: bool
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    if not rich:
+        monkeypatch.setitem(sys.modules, "rich.progress", None)
+    ran = run("verify", "--history", orders)
+    assert ran.status == 0
+    assert "checking orders" in ran.err
+    assert rich or "100 %" in ran.err
+    assert run("verify", "--history", orders, "--json").err == ""
+
+
+def test_a_backup_taken_while_others_write_purge_and_merge_is_whole(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "busy.history"
+    with dh.open(path, create=True) as history:
+        history.begin(documents(["before"]), trigger()).complete()
+        stop = threading.Event()
+        writer = threading.Thread(target=busy, args=(history, stop))
+        writer.start()
+        try:
+            for number in range(5):
+                ran = run("backup", f"copy-{number}", "--history", path)
+                assert (ran.status, ran.err) == (0, "")
+        finally:
+            stop.set()
+            writer.join()
+    for number in range(5):
+        with dh.open(tmp_path / f"copy-{number}") as copy:
+            assert status_of(copy, ["before"]) == ["DUPLICATE"]
+
+
+def busy(history: dh.History, stop: threading.Event) -> None:
+    old = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    number = 0
+    while not stop.is_set():
+        number += 1
+        history.begin(documents([f"{number}-{n}" for n in range(2_000)]), trigger()).complete()
+        history.begin(documents([f"old-{number}-{n}" for n in range(2_000)]), trigger(), now=old)
+        history.maintain(all=True)
+        history.purge(trigger())

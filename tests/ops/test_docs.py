@@ -1,0 +1,100 @@
+"""The guides: every snippet of Python runs, and every command of the command line, in the order of the page."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import dochistory as dh
+from dochistory.cli import main
+from tests.support import documents, trigger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ["brokers.md", "cli.md", "operations.md"]
+
+
+def blocks(page: str, language: str) -> Iterator[str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    yield from re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def printed(page: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Run a page's snippets one after the other; the lines that they print."""
+    found = list(blocks(page, "python"))
+    assert found
+    names: dict[str, object] = {"__name__": page}
+    for number, block in enumerate(found, 1):
+        exec(compile(block, f"{page}, snippet {number}", "exec"), names)
+    return capsys.readouterr().out.splitlines()
+
+
+def promised(page: str) -> list[str]:
+    """What comments behind `print` say is printed."""
+    text = "".join(blocks(page, "python"))
+    return [
+        said.split("]: ")[0].rstrip("]") + "]"
+        for said in re.findall(r"^\s*print\(.*\)\s+# (\[.*)$", text, re.MULTILINE)
+    ]
+
+
+@pytest.mark.parametrize("page", ["brokers.md", "operations.md"])
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
+def test_snippets_run_and_print_what_they_say(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = promised(page)
+    assert said
+    assert [line for line in printed(page, capsys) if line.startswith("[")] == said
+
+
+def a_history(capsys: pytest.CaptureFixture[str]) -> None:
+    with dh.open("orders.history", create=True) as history:
+        history.begin(documents(["0001", "0002"]), trigger()).complete(rows=[0])
+    Path("docs.csv").write_text("uuid,amount\n0001,5\n0002,7\n0003,1\n")
+    capsys.readouterr()
+
+
+def test_the_commands_of_the_page_about_them_run(capsys: pytest.CaptureFixture[str]) -> None:
+    a_history(capsys)
+    commands = [
+        line for block in blocks("cli.md", "sh") for line in block.splitlines() if line.startswith("dochistory")
+    ]
+    assert len(commands) >= 10
+    for command in commands:
+        assert main(shlex.split(command, comments=True)[1:]) == 0, command
+    assert Path("judged.parquet").exists()
+    assert capsys.readouterr().err == ""
+
+
+def test_the_program_of_that_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    a_history(capsys)
+    assert printed("cli.md", capsys) == ["2"]
+
+
+@pytest.mark.spark
+def test_snippets_of_spark_run(spark: "SparkSession") -> None:
+    found = [block for page in PAGES for block in blocks(page, "python spark")]
+    assert found
+    df = spark.createDataFrame([("m-1", "3"), ("m-2", None)], "MessageId string, ApproximateReceiveCount string")
+    for block in found:
+        names: dict[str, object] = {"df": df}
+        exec(block, names)
+        assert [row["redelivery_count"] for row in names["counted"].collect()] == [2, -1]  # type: ignore[attr-defined]
+
+
+def test_every_command_has_its_row(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = re.findall(r"^    ([a-z]+) ", capsys.readouterr().out, re.MULTILINE)
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert listed
+    assert [name for name in listed if not re.search(rf"^\| `{name}[ `]", page, re.MULTILINE)] == []

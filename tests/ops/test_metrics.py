@@ -1,0 +1,89 @@
+"""Figures to watch."""
+
+import datetime as dt
+import re
+from pathlib import Path
+
+import pytest
+
+import dochistory as dh
+from dochistory import metrics
+from tests.support import T0, documents, trigger
+
+LATER = T0 + dt.timedelta(hours=3)
+
+
+@pytest.fixture
+def used(history: dh.History) -> dh.History:
+    """A history of two triggers; of `orders`, one of three documents has not ended."""
+    history.begin(documents(["a", "b"]), trigger(), now=T0).complete()
+    history.begin(documents(["c"]), trigger(), now=T0 + dt.timedelta(hours=1), transaction=("app", 1))
+    history.begin(documents(["a"]), trigger("bills", history_time_to_live="30 days"), now=T0).complete()
+    return history
+
+
+def test_what_a_history_holds_is_told_by_trigger(used: dh.History) -> None:
+    figures = metrics.history_metrics(used, now=LATER)
+    assert list(figures) == ["bills", "orders"]
+    orders = figures["orders"]
+    assert (orders["entries"], orders["processing"]) == (3, 1)
+    assert orders["oldest_entry_seconds"] == 3 * 3600
+    assert orders["oldest_processing_seconds"] == 2 * 3600
+    assert orders["history_time_to_live_seconds"] == 2 * 3600
+    assert orders["expired_seconds"] == 3600
+    assert (orders["transactions"], orders["unfinished_transactions"]) == (1, 1)
+    assert (figures["bills"]["expired_seconds"], figures["bills"]["processing"]) == (0, 0)
+    assert figures["bills"]["oldest_processing_seconds"] is None
+
+
+def test_a_look_that_reads_no_entries_leaves_out_what_is_processing(used: dh.History) -> None:
+    figures = metrics.history_metrics(used, in_progress=False)["orders"]
+    assert (figures["processing"], figures["oldest_processing_seconds"]) == (None, None)
+    assert "dochistory_processing" not in metrics.prometheus_text(used, in_progress=False)
+
+
+def test_an_empty_history_has_no_figures(history: dh.History) -> None:
+    assert metrics.history_metrics(history) == {}
+    assert metrics.prometheus_text(history, metrics.VerdictCounts()) == ""
+
+
+@pytest.mark.usefixtures("used")
+def test_reading_is_enough(directory: Path) -> None:
+    with dh.open(directory, read_only=True) as reader:
+        assert metrics.history_metrics(reader)["orders"]["entries"] == 3
+
+
+def test_verdicts_are_counted_and_cleared(used: dh.History) -> None:
+    counts = metrics.VerdictCounts()
+    for _ in range(2):
+        counts.add(used.classify(documents(["a", "c", "n"]), trigger()), trigger())
+    counts.add(used.classify(documents(["a"]), trigger("bills")), "bills")
+    assert counts.table().to_pylist() == [
+        {"trigger": "bills", "status": "DUPLICATE", "action": "DISCARD", "rule": "R9", "count": 1},
+        {"trigger": "orders", "status": "DUPLICATE", "action": "DISCARD", "rule": "R9", "count": 2},
+        {"trigger": "orders", "status": "IN_DOUBT", "action": "LOG", "rule": "R11", "count": 2},
+        {"trigger": "orders", "status": "NEW", "action": "PROCESS", "rule": "R8", "count": 2},
+    ]
+    counts.clear(trigger())
+    assert counts.table()["trigger"].to_pylist() == ["bills"]
+    counts.clear()
+    assert counts.table().num_rows == 0
+
+
+def test_prometheus_can_read_it(used: dh.History) -> None:
+    counts = metrics.VerdictCounts()
+    jms = trigger("jms", kind="jms")
+    counts.add(used.classify(documents(["a"], delivery_count=[100]), jms), 'odd "name"\\\n')
+    text = metrics.prometheus_text(used, counts, now=LATER)
+    assert 'dochistory_oldest_entry_age_seconds{trigger="orders"} 10800.0\n' in text
+    assert r'dochistory_verdicts_total{trigger="odd \"name\"\\\n",status="",action="REJECT",rule="R2"} 1' in text
+    label = r'\w+="(?:[^"\\\n]|\\["\\n])*"'
+    sample = re.compile(rf"\w+\{{{label}(,{label})*\}} -?\d+(\.\d+)?(e[+-]\d+)?")
+    seen: set[str] = set()
+    for line in text.splitlines():
+        if line.startswith("# "):
+            assert re.fullmatch(r"# (HELP|TYPE) dochistory_\w+ .+", line)
+            seen.add(line.split()[2])
+        else:
+            assert sample.fullmatch(line), line
+            assert line.split("{")[0] in seen
