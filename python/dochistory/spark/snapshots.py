@@ -23,7 +23,7 @@ _PIN_AGE_SECONDS = 24 * 3600.0
 
 _open: "OrderedDict[tuple[int, Snapshot], History]" = OrderedDict()
 
-# Which state of a history was pinned, as what, and when: nobody can tell when a plan is dead, so a state is pinned once.
+# Which state of a history was pinned, as what, when. Nobody can tell when a plan is dead, so a state is pinned once.
 _pinned: "dict[tuple[str, str], tuple[int, Snapshot, float]]" = {}
 
 
