@@ -11,6 +11,9 @@ use dochistory_core::rules::Outcome as Decision;
 
 use crate::ids::fits;
 
+/// Rows that are looked at together: most say nothing.
+const TOGETHER: usize = 16;
+
 /// What each outcome says, by its code; empty says nothing.
 type Sentences = Vec<Cow<'static, str>>;
 
@@ -60,18 +63,25 @@ fn written<O: OffsetSizeTrait>(verdicts: &Verdicts, sentences: &Sentences) -> Op
     let mut text = Vec::new();
     offsets.push(O::zero());
     let mut own = verdicts.messages.iter().peekable();
-    for (row, outcome) in verdicts.outcomes.iter().enumerate() {
-        let said = match own.next_if(|(own_row, _)| *own_row as usize == row) {
-            Some((_, own)) => own.as_bytes(),
-            None => sentences[usize::from(outcome.as_u8())].as_bytes(),
-        };
-        if !said.is_empty() {
+    for (chunk, outcomes) in verdicts.outcomes.chunks(TOGETHER).enumerate() {
+        let first = chunk * TOGETHER;
+        let next_own = own.peek().map_or(usize::MAX, |(row, _)| *row as usize);
+        let silent = outcomes.iter().fold(true, |all, outcome| all & IS_SILENT[usize::from(outcome.as_u8())]);
+        if silent && next_own >= first + outcomes.len() {
+            offsets.extend(std::iter::repeat_n(O::usize_as(text.len()), outcomes.len()));
+            continue;
+        }
+        for (row, outcome) in (first..).zip(outcomes) {
+            let said = match own.next_if(|(own_row, _)| *own_row as usize == row) {
+                Some((_, own)) => own.as_bytes(),
+                None => sentences[usize::from(outcome.as_u8())].as_bytes(),
+            };
             if !fits::<O>(text.len() + said.len()) {
                 return None;
             }
             text.extend_from_slice(said);
+            offsets.push(O::usize_as(text.len()));
         }
-        offsets.push(O::usize_as(text.len()));
     }
     let is_said = BooleanBuffer::collect_bool(rows, |row| offsets[row] < offsets[row + 1]);
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::key::{Form, Key};
 
 /// Rows that are fetched together. Enough to keep every line buffer of a core busy; all state stays in the first cache.
-const GROUP: usize = 128;
+const GROUP: usize = 64;
 
 /// Which pages of a filter are known to be what was written.
 pub trait Pages {
@@ -117,17 +117,12 @@ impl<P: Pages> Probe<'_, P> {
             survivors.extend((0..rows.len()).step_by(GROUP).flat_map(|start| usable(rows, start)));
             return Ok(());
         }
+        let mut next = self.fetch(rows, 0, blocks, &fetch)?;
         for start in (0..rows.len()).step_by(GROUP) {
-            let mut places = [0_u32; GROUP];
-            let mut unverified = false;
-            for (place, wanted) in places.iter_mut().zip(rows.group(start)) {
-                let block = block_of(wanted.key, self.blocks);
-                *place = block as u32;
-                fetch(&blocks[block as usize]);
-                unverified |= wanted.usable & !self.pages.is_verified(page_of(block));
-            }
-            if unverified {
-                self.verify(rows, start)?;
+            // The next group's lines are on their way while this one's are tested.
+            let places = next;
+            if start + GROUP < rows.len() {
+                next = self.fetch(rows, start + GROUP, blocks, &fetch)?;
             }
             let mut found = [0_u32; GROUP];
             let mut count = 0;
@@ -138,6 +133,30 @@ impl<P: Pages> Probe<'_, P> {
             survivors.extend_from_slice(&found[..count]);
         }
         Ok(())
+    }
+
+    /// The blocks of a group, whose lines are fetched and whose pages are good.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, as part of its loop")]
+    fn fetch(
+        &self,
+        rows: &impl Rows,
+        start: usize,
+        blocks: &[[u8; BLOCK_BYTES]],
+        fetch: &impl Fn(&[u8; BLOCK_BYTES]),
+    ) -> Result<[u32; GROUP]> {
+        let mut places = [0_u32; GROUP];
+        let mut unverified = false;
+        for (place, wanted) in places.iter_mut().zip(rows.group(start)) {
+            let block = block_of(wanted.key, self.blocks);
+            *place = block as u32;
+            fetch(&blocks[block as usize]);
+            unverified |= wanted.usable & !self.pages.is_verified(page_of(block));
+        }
+        if unverified {
+            self.verify(rows, start)?;
+        }
+        Ok(places)
     }
 
     /// Verifies what a group is about to use; almost never called.

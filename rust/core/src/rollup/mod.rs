@@ -27,6 +27,8 @@ const BITS: u32 = 12;
 const ENTRY_BYTES: u64 = 2;
 /// More segments than this leave too few bits for a tag: then there is no index, and each segment is asked.
 const MOST_SLOTS: usize = 1 << 12;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// Survivors whose lines are fetched together.
 const GROUP: usize = 64;
 
@@ -180,7 +182,11 @@ impl Rollup {
             self.fetch_directory(wanted, group);
             for (range, row) in ranges.iter_mut().zip(group) {
                 *range = self.bucket(wanted.keys[*row as usize], &mut scratch)?;
-                self.fetch(self.header.entries_at() + range.0 * ENTRY_BYTES);
+                let at = self.header.entries_at() + range.0 * ENTRY_BYTES;
+                // A bucket spans one or two lines, rarely three.
+                for line in (0..=range.1 as u64 * ENTRY_BYTES).step_by(LINE) {
+                    self.fetch(at + line);
+                }
             }
             for ((start, count), row) in ranges.iter().zip(group) {
                 self.scan(*start, *count, wanted.keys[*row as usize], *row, &mut scratch, &mut found)?;
