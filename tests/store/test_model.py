@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from datetime import timedelta
@@ -160,7 +161,14 @@ class Lives(RuleBasedStateMachine):
         shutil.rmtree(self.home)
 
 
+# The same lives each time, unless DOCHISTORY_LIVES asks for so many others.
+OTHERS = int(os.environ.get("DOCHISTORY_LIVES", "0"))
+
 TestLives = Lives.TestCase
 TestLives.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=OTHERS or 60,
+    derandomize=not OTHERS,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )

@@ -372,3 +372,34 @@ fn a_batch_that_goes_straight_into_segments_is_like_any_other() {
     again.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
     assert_eq!(rules(&again, &trigger, &["small", &ids[0], &ids[1], &ids[2]], START), ["R9", "R9", "R9", "R8"]);
 }
+
+#[test]
+fn ending_a_key_ends_all_its_open_claims_also_where_another_claim_has_completed() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let mut trigger = trigger();
+    trigger.expiry = dochistory_core::rules::Expiry::Exact;
+    let later = START + 30 * DAY;
+    let first = begin(&history, &trigger, &["a"], START).claim.unwrap();
+    begin(&history, &trigger, &["a"], later).claim.unwrap();
+    first.complete(None).unwrap();
+    assert_eq!(rules(&history, &trigger, &["a"], later), ["R11"], "what has expired does not count");
+    let keys = Ids::new(&["a"]);
+    history.complete_keys(&trigger, &keys.documents(), later).unwrap();
+    assert_eq!(rules(&history, &trigger, &["a"], later), ["R9"]);
+
+    trigger.expiry = dochistory_core::rules::Expiry::UntilPurged;
+    trigger.name = "until purged".into();
+    let first = begin(&history, &trigger, &["a"], START).claim.unwrap();
+    let doubtful = trigger.clone();
+    first.release(None).unwrap();
+    begin(&history, &doubtful, &["a"], later).claim.unwrap();
+    first.complete(Some(&[0])).unwrap();
+    history.complete_keys(&trigger, &keys.documents(), later).unwrap();
+    history.purge(&trigger, later, false).unwrap();
+    assert_eq!(
+        rules(&history, &trigger, &["a"], later),
+        ["R9"],
+        "the purge took the completed claim, not the other's end"
+    );
+}

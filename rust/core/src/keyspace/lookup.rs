@@ -22,7 +22,7 @@ pub struct InProgress {
 pub(crate) struct LookedUp {
     /// One state a row.
     pub(crate) states: Vec<HistoryState>,
-    /// The open claims of the rows in progress, sorted by row, then by claim.
+    /// The open claims, sorted by row, then by claim; also those of a row that another claim completed.
     pub(crate) processing: Vec<InProgress>,
     /// Whether an answer rests on the log rather than on a segment alone.
     pub(crate) rests_on_log: bool,
@@ -129,8 +129,11 @@ impl Findings<'_> {
         }
         let mut processing: Vec<InProgress> = Vec::new();
         for (row, stamp) in self.others {
-            if stamp.mark == Mark::Open && self.states[row as usize] != HistoryState::Completed {
-                self.states[row as usize] = HistoryState::Processing;
+            if stamp.mark == Mark::Open {
+                let state = &mut self.states[row as usize];
+                if *state != HistoryState::Completed {
+                    *state = HistoryState::Processing;
+                }
                 processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
             }
         }

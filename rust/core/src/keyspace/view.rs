@@ -283,6 +283,10 @@ impl View {
         let witness = turn::watermark(&*env.system, &self.directory, self.log.id);
         let proven = self.tail.durable.max(witness);
         if self.torn == 0 {
+            if length < proven && self.log.len()? > length {
+                // It grew between our look at its length and at what is durable of it.
+                return self.read_log(env);
+            }
             if length < proven {
                 let reason = format!("the log ends here, but {proven} bytes of it were durable");
                 return Err(Error::corrupt(&self.log.path, length, reason));

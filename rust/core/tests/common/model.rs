@@ -167,14 +167,14 @@ impl Model {
         }
     }
 
-    /// End ids whatever claim began them.
+    /// End ids whatever claim began them: all of their open claims, also where another claim has completed.
     pub fn finish_keys(&mut self, ids: &[String], completed: bool, now: i64) {
         for id in ids {
             let rule = self.rule(id);
             let entries = self.keys.entry(id.clone()).or_default();
             let mark = if completed { Mark::Completed } else { Mark::Released };
             match rule {
-                "R11" => {
+                "R11" | "R9" => {
                     entries.iter_mut().filter(|entry| entry.mark == Mark::Open).for_each(|entry| entry.mark = mark);
                 }
                 "R8" if completed => entries.push(Entry { claim: 0, started_at: now, mark }),
