@@ -9,7 +9,7 @@ from dochistory.cli import show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import CommandError, Exit
 
-_ATTEMPTS = 5
+_ATTEMPTS = 40
 
 # The writers' lock files, other people's snapshots, and files in the making: nothing a copy needs to be opened.
 _LEFT_OUT = ("pin-", "new-", "tmp-", "upkeep")

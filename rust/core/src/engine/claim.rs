@@ -12,7 +12,6 @@ use crate::rules::Trigger;
 use crate::{Error, Result};
 
 use super::batch::Batch;
-use super::classify::expired;
 
 /// Documents that were begun together: theirs is the turn to be processed.
 #[derive(Debug)]
@@ -141,7 +140,7 @@ impl History {
         let batch = Batch::identify(self.codec(), documents)?;
         let space = self.space(&trigger.name)?;
         space.write(SpaceSettings::of(trigger), |space| {
-            batch.wanted(documents, |wanted| space.finish_keys(wanted, end, now_us, expired(trigger, now_us)))
+            batch.wanted(documents, |wanted| space.finish_keys(wanted, end, now_us))
         })
     }
 }

@@ -67,9 +67,9 @@ impl KeySpace {
 
     /// In our turn: end keys whatever claim began them. A key that is not known is recorded as completed now; there is
     /// nothing to release of it.
-    pub(crate) fn finish_keys(&self, wanted: &Wanted, outcome: Outcome, now_us: i64, expired: i64) -> Result<Finished> {
+    pub(crate) fn finish_keys(&self, wanted: &Wanted, outcome: Outcome, now_us: i64) -> Result<Finished> {
         let found = self.look_in_turn(|view| match view {
-            Some(view) => view.lookup(wanted, expired),
+            Some(view) => view.lookup(wanted, i64::MIN),
             None => Ok(LookedUp::none(wanted.keys.len())),
         })?;
         let mut keys = Parts::default();

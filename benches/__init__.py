@@ -1,0 +1,1 @@
+"""What dochistory costs, beside what else could do its job. `make bench` runs all of it."""

@@ -1,0 +1,71 @@
+"""Build W(1e9, 30) and measure every job on it: `python -m benches.billion`. Takes long, and 50 GB of disk."""
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from benches.machine import machine
+from benches.measure import memory, open_once, run, write_batch
+from benches.peers.own import Own
+from benches.progress import Progress
+from benches.stores import fill
+from benches.table import OWN, listing
+from benches.timing import Sample, seconds_of
+from benches.workload import BATCH_ROWS, Workload
+
+BYTES_AN_ID = 50  # on disk while it is built: segments, and what they are merged into
+RUNS, BUDGET_S = 7, 60.0
+
+
+def measure(peer: Own) -> dict[str, Any]:
+    """Fill the history if it is not there yet, then every job."""
+    path, workload = peer.directory / "history", peer.workload
+    found: dict[str, Any] = {"version": peer.version(), "note": peer.note}
+    if not path.exists():
+        unfinished = peer.directory / "unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        peer.directory.mkdir(parents=True, exist_ok=True)
+        _check_disk(peer.directory, workload)
+        with Progress(f"filling W({workload.n:,}, {workload.p})", workload.n) as progress:
+            found["build"] = Sample.of([seconds_of(lambda: fill(unfinished, workload, progress))]).as_dict()
+        unfinished.rename(path)
+    found["bytes_an_id"] = peer.bytes_on_disk() / workload.n
+    found["open"] = Sample.of([open_once(peer)["seconds"] for _ in range(RUNS)]).as_dict()
+    write_batch(peer, BATCH_ROWS)
+    found |= memory(peer)  # before this process makes batches of its own
+    return found | run(peer, BATCH_ROWS, RUNS, BUDGET_S)
+
+
+def _check_disk(directory: Path, workload: Workload) -> None:
+    needed, free = workload.n * BYTES_AN_ID, shutil.disk_usage(directory).free
+    if free < needed:
+        raise SystemExit(f"{directory} has {free / 1e9:.0f} GB free, and {needed / 1e9:.0f} GB are needed")
+
+
+def main() -> None:
+    """Print every figure, write them to out/billion.json, and keep nothing else unless told to."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--n", type=lambda text: int(float(text)), default=1_000_000_000, help="ids in the history")
+    arguments.add_argument("--p", type=int, default=30, help="day partitions")
+    arguments.add_argument("--directory", type=Path, default=Path("out/bench-billion"))
+    arguments.add_argument("--keep", action="store_true", help="leave the history, with what was measured on it")
+    given = arguments.parse_args()
+    peer = Own(given.directory, Workload(given.n, given.p))
+    result = {
+        "command": f"python -m benches.billion {' '.join(sys.argv[1:])}".strip(),
+        "machine": machine(),
+        "workload": {"n": given.n, "p": given.p, "rows": BATCH_ROWS},
+        "peers": {OWN: measure(peer)},
+        "left_out": {},
+    }
+    Path("out/billion.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(listing(result))
+    if not given.keep:
+        shutil.rmtree(given.directory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Repeated measurements and what is said of them."""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Seconds that one job took, over several runs."""
+
+    median: float
+    least: float
+    most: float
+    runs: int
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> "Sample":
+        """What is said of these runs."""
+        return cls(statistics.median(seconds), min(seconds), max(seconds), len(seconds))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def seconds_of(job: Callable[[], object], times: int = 1) -> float:
+    """What one run takes, garbage collection apart; with `times`, on average over so many runs in a row."""
+    gc.collect()
+    gc.disable()
+    try:
+        started = time.perf_counter()
+        for _ in range(times):
+            job()
+        return (time.perf_counter() - started) / times
+    finally:
+        gc.enable()
+
+
+def repeated(job: Callable[[], object], runs: int, budget_s: float, times: int = 1) -> Sample:
+    """Measure the same job again and again, after a run to warm up; fewer times if the budget does not allow it."""
+    job()
+    return in_turn(lambda _: job, runs, budget_s, times)
+
+
+def in_turn(jobs: Callable[[int], Callable[[], object]], runs: int, budget_s: float, times: int = 1) -> Sample:
+    """Measure `jobs(0)`, `jobs(1)`, …; each is made before its run, and that is not measured."""
+    seconds: list[float] = []
+    while len(seconds) < runs and (len(seconds) < 2 or sum(seconds) * times < budget_s):
+        seconds.append(seconds_of(jobs(len(seconds)), times))
+    return Sample.of(seconds)
