@@ -30,17 +30,7 @@ impl KeySpace {
         if known == Some(outcome) || known == Some(Outcome::Completed) {
             return Ok(());
         }
-        self.append(|sequence| Frame {
-            kind,
-            sequence,
-            claim,
-            started_at,
-            replaces: None,
-            durable: 0,
-            transaction: None,
-            keys,
-        })
-        .map(drop)
+        self.end(kind, claim, started_at, keys)
     }
 
     /// In our turn: end some keys of one claim.
@@ -52,17 +42,7 @@ impl KeySpace {
             return Ok(());
         }
         let kind = kind_for_keys(outcome);
-        self.append(|sequence| Frame {
-            kind,
-            sequence,
-            claim,
-            started_at,
-            replaces: None,
-            durable: 0,
-            transaction: None,
-            keys,
-        })
-        .map(drop)
+        self.end(kind, claim, started_at, keys)
     }
 
     /// In our turn: end keys whatever claim began them. A key that is not known is recorded as completed now; there is
@@ -90,20 +70,16 @@ impl KeySpace {
         }
         let keys = keys.join();
         if keys.len() > 0 {
-            let kind = kind_for_keys(outcome);
-            let frame = |sequence| Frame {
-                kind,
-                sequence,
-                claim: 0,
-                started_at: now_us,
-                replaces: None,
-                durable: 0,
-                transaction: None,
-                keys,
-            };
-            self.append(frame)?;
+            self.end(kind_for_keys(outcome), 0, now_us, keys)?;
         }
         Ok(finished)
+    }
+
+    /// In our turn: append a frame that ends something.
+    fn end(&self, kind: Kind, claim: u64, started_at: i64, keys: FrameKeys) -> Result<()> {
+        let frame =
+            |sequence| Frame { kind, sequence, claim, started_at, replaces: None, durable: 0, transaction: None, keys };
+        self.append(frame).map(drop)
     }
 }
 
