@@ -142,6 +142,24 @@ pub fn copies_among(candidates: &Candidates<'_>, same_text: SameText<'_>) -> Vec
     copies
 }
 
+/// Three bits each, as different as may be: what a tag sets in its word.
+static PATTERNS: [u64; 1024] = patterns();
+
+const fn patterns() -> [u64; 1024] {
+    let (mut patterns, mut at) = ([0; 1024], 0);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    while at < patterns.len() {
+        let mut pattern = 0_u64;
+        while pattern.count_ones() < 3 {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            pattern |= 1 << (state >> 58);
+        }
+        patterns[at] = pattern;
+        at += 1;
+    }
+    patterns
+}
+
 /// How many words a bitmap of so many entries has.
 fn words_for(entries: usize, bits_per_entry: usize) -> usize {
     (entries.saturating_mul(bits_per_entry) / 64).clamp(1, MAX_WORDS).next_power_of_two()
@@ -167,8 +185,7 @@ impl Bitmap {
     #[inline]
     fn bits_of(tag: Tag) -> u64 {
         // The word is chosen by the upper bits.
-        let third = tag.wrapping_mul(0x9e37_79b1) >> 26;
-        1 << (tag & 63) | 1 << ((tag >> 6) & 63) | 1 << third
+        PATTERNS[tag as usize % PATTERNS.len()]
     }
 
     /// Whether a tag may be there.
@@ -189,27 +206,15 @@ impl Bitmap {
     }
 }
 
-/// The usable rows that pass a test, in order. A group's answers are gathered as bits, so that no row's answer has to be
-/// awaited before the next row's question.
+/// The usable rows that pass a test, in order.
 #[inline]
 fn rows_where(tags: &[Tag], first_row: u32, mut test: impl FnMut(Tag) -> bool, rows: &mut Vec<u32>) {
-    for (group, tags) in tags.chunks(GROUP).enumerate() {
-        let mut passed = 0;
-        for (place, tag) in tags.iter().enumerate() {
-            passed |= u64::from(test(*tag) & (*tag != NO_TAG)) << place;
+    for (row, tag) in (first_row..).zip(tags) {
+        // Hardly any passes: a branch that is always foreseen.
+        if test(*tag) && *tag != NO_TAG {
+            rows.push(row);
         }
-        rows.extend(places(passed).map(|place| first_row + (group * GROUP + place) as u32));
     }
-}
-
-/// The places of the bits that are set, in order.
-#[inline]
-fn places(mut bits: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let place = bits.trailing_zeros() as usize;
-        bits &= bits.wrapping_sub(1);
-        (place < GROUP).then_some(place)
-    })
 }
 
 #[cfg(test)]
