@@ -13,10 +13,26 @@ pub(crate) fn by_key<T: Copy + Default>(
         items.sort_unstable_by(order);
         return;
     }
-    let bits = (items.len() / 16).ilog2().min(16);
-    let bucket = |item: &T| (key(item).hi >> (64 - bits)) as usize;
+    let (mut sorted, starts) = in_buckets(items, &key);
+    for pair in starts.windows(2) {
+        sorted[pair[0] as usize..pair[1] as usize].sort_unstable_by(order);
+    }
+    *items = sorted;
+}
+
+/// Put neighbours together: the order of keys, but for a few at a time.
+pub(crate) fn roughly_by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn(&T) -> Key) {
+    if items.len() >= 256 {
+        (*items, _) = in_buckets(items, &key);
+    }
+}
+
+/// The items in buckets of about 16, which follow the order of keys; and where each bucket starts and the last one ends.
+fn in_buckets<T: Copy + Default>(items: &[T], key: &impl Fn(&T) -> Key) -> (Vec<T>, Vec<u32>) {
+    let bits = (items.len() / 16).max(1).ilog2().min(16);
+    let bucket = |item: &T| (key(item).hi >> 1 >> (63 - bits)) as usize;
     let mut starts = vec![0u32; (1 << bits) + 1];
-    for item in items.iter() {
+    for item in items {
         starts[bucket(item) + 1] += 1;
     }
     for index in 1..starts.len() {
@@ -24,13 +40,10 @@ pub(crate) fn by_key<T: Copy + Default>(
     }
     let mut next = starts.clone();
     let mut sorted = vec![T::default(); items.len()];
-    for item in items.iter() {
+    for item in items {
         let slot = &mut next[bucket(item)];
         sorted[*slot as usize] = *item;
         *slot += 1;
     }
-    for pair in starts.windows(2) {
-        sorted[pair[0] as usize..pair[1] as usize].sort_unstable_by(order);
-    }
-    *items = sorted;
+    (sorted, starts)
 }
