@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import dochistory as dh
-from dochistory.cli import backup, completion, demo, doctor, documents, files, upkeep
+from dochistory.cli import backup, completion, demo, doctor, documents, files, load, upkeep
 from dochistory.cli.context import Context, duration, moment
 from dochistory.cli.failures import CommandError, Exit
 
@@ -44,6 +44,7 @@ def parser() -> Parser:
     commands = whole.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     _classify(commands)
     _entries(commands)
+    _load(commands)
     _stats(commands)
     _upkeep(commands)
     _others(commands)
@@ -154,6 +155,45 @@ def _entries(commands: Any) -> None:
         command.add_argument(
             "--older-than", type=duration, metavar="TIME", help="only what began longer ago: '15 minutes', PT2H"
         )
+
+
+def _load(commands: Any) -> None:
+    command = _add(
+        commands,
+        "load",
+        load.load,
+        "put entries of another history into this one, and compare both sides' answers",
+        "Rows have the columns uuid and, if need be, trigger, status (completed or processing) and time (when the "
+        "service began). What is loaded again changes nothing.",
+    )
+    command.add_argument("file", metavar="FILE", nargs="?", help="Parquet, Arrow IPC, CSV or JSON lines")
+    command.add_argument("--input-format", choices=files.FORMATS, help="format of FILE, if its suffix does not say")
+    _trigger(command, "whose entries all rows are; without it, the column trigger says")
+    command.add_argument("--create", action="store_true", help="make the history if it is not there")
+    command.add_argument(
+        "--time-to-live",
+        type=duration,
+        metavar="TIME",
+        help="of triggers that no file of settings describes: '30 days'",
+    )
+    command.add_argument(
+        "--column", metavar="NAME=COLUMN", action="append", default=[], help="where a column is: --column time=created"
+    )
+    command.add_argument(
+        "--status-value",
+        metavar="VALUE=STATUS",
+        action="append",
+        default=[],
+        help="what a status means: --status-value C=completed",
+    )
+    command.add_argument("--time-unit", choices=["s", "ms", "us"], default="ms", help="of times that are numbers (ms)")
+    command.add_argument(
+        "--check", type=_positive, default=10_000, metavar="N", help="ids whose answers are compared afterwards (10000)"
+    )
+    database = command.add_argument_group("rows of a database, instead of FILE")
+    database.add_argument("--driver", metavar="MODULE", help="a DB-API module: psycopg, oracledb, sqlite3")
+    database.add_argument("--connect", metavar="TEXT", help="what its connect() takes: 'host=db dbname=is user=reader'")
+    database.add_argument("--query", metavar="SQL", help="select topic as trigger, id as uuid, status, time from …")
 
 
 def _stats(commands: Any) -> None:
