@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import dochistory as dh
-from dochistory.cli import backup, completion, demo, doctor, documents, files, load, upkeep
+from dochistory.cli import backup, completion, demo, doctor, documents, files, load, report, upkeep
 from dochistory.cli.context import Context, duration, moment
 from dochistory.cli.failures import CommandError, Exit
 
@@ -46,6 +46,7 @@ def parser() -> Parser:
     _entries(commands)
     _load(commands)
     _stats(commands)
+    _report(commands)
     _upkeep(commands)
     _others(commands)
     return whole
@@ -201,6 +202,27 @@ def _stats(commands: Any) -> None:
     _trigger(command)
     command.add_argument(
         "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
+    )
+
+
+def _report(commands: Any) -> None:
+    command = _add(
+        commands,
+        "report",
+        report.report,
+        "write one HTML page about a history",
+        "Verdicts over time, by trigger and rule; documents in doubt with their ages; partitions and sizes; what a "
+        "purge would free. The page needs no network.",
+    )
+    _trigger(command)
+    command.add_argument(
+        "--output", "-o", metavar="FILE", default="report.html", help="report.html, if absent; - prints"
+    )
+    command.add_argument(
+        "--journal", metavar="PATH", help="the journal: a directory of Parquet, or a file of JSON lines"
+    )
+    command.add_argument(
+        "--doubts", type=_positive, default=200, metavar="N", help="documents in doubt to list, for each trigger (200)"
     )
 
 

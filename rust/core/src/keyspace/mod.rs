@@ -16,7 +16,7 @@ use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 pub(crate) use entries::{Entry, EntryCursor};
 pub use finish::Finished;
-pub use inspect::SpaceStatistics;
+pub use inspect::{PartitionStatistics, SpaceStatistics};
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
 pub use maintain::{Maintained, Progress, Purged};
