@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::lock::Lock;
 use super::publish::entry_of;
-use super::turn::Turn;
 use super::view::{Covered, View, rollup_path, segment_path};
 use super::{KeySpace, SpaceSettings};
 use crate::manifest::{Manifest, Outcome, RollupEntry, SegmentEntry};
@@ -93,11 +93,8 @@ impl KeySpace {
             return Ok(done);
         }
         // One at a time; whoever comes second has nothing to do.
-        let upkeep = Turn::open(&*self.env.system, &self.directory.join("upkeep"))?;
-        let _guard = match upkeep.take(std::time::Duration::ZERO) {
-            Err(Error::Locked { .. }) => return Ok(done),
-            other => other?,
-        };
+        let upkeep = Lock::open(&*self.env.system, &self.directory.join("upkeep"))?;
+        let Some(_guard) = upkeep.take(std::time::Duration::ZERO, || {})? else { return Ok(done) };
         self.keep_up(all, progress, &mut done).inspect_err(|error| self.note(error))?;
         Ok(done)
     }
