@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dochistory import brokers as brokers
     from dochistory import journal as journal
     from dochistory import metrics as metrics
+    from dochistory import progress as progress
     from dochistory import resolvers as resolvers
     from dochistory import spark as spark
     from dochistory.settings import triggers_from_toml as triggers_from_toml
@@ -71,7 +72,7 @@ __all__ = [
 ]
 
 
-_ON_DEMAND = ("brokers", "journal", "metrics", "resolvers", "spark")
+_ON_DEMAND = ("brokers", "journal", "metrics", "progress", "resolvers", "spark")
 """Modules that are imported when they are asked for; some need packages of their own."""
 
 

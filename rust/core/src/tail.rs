@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use index::Index;
 
 use crate::key::{Form, Key};
+use crate::keyspace::is_load;
 use crate::log::frame::{Frame, FrameKeys, Kind};
 use crate::manifest::{Manifest, Outcome, OutcomeEntry, TransactionEntry};
 use crate::segment::Wanted;
@@ -141,6 +142,8 @@ impl Tail {
     /// Go on under a newer manifest of the same log.
     pub(crate) fn learn(&mut self, manifest: &Manifest) {
         self.next_sequence = self.next_sequence.max(manifest.next_sequence);
+        // Only manifests speak of loads.
+        self.transactions.retain(|_, entry| !is_load(entry));
         for entry in &manifest.transactions {
             self.know(entry.clone());
         }

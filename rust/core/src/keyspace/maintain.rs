@@ -21,6 +21,8 @@ use crate::{Error, Result};
 
 /// So many segments without a rolled-up filter, and upkeep is due.
 const MOST_UNCOVERED: usize = 6;
+/// So many, and upkeep is overdue.
+const TOO_MANY_UNCOVERED: usize = 32;
 /// So many small segments in the partition that is being written, and they are put together.
 const MOST_SMALL: usize = 4;
 
@@ -81,6 +83,11 @@ impl KeySpace {
     /// Whether upkeep is worth its while.
     pub(crate) fn is_upkeep_due(&self) -> bool {
         self.present().as_ref().is_some_and(|view| view.uncovered.len() > MOST_UNCOVERED)
+    }
+
+    /// Whether so much has piled up that every look-up feels it.
+    pub(crate) fn is_upkeep_overdue(&self) -> bool {
+        self.present().as_ref().is_some_and(|view| view.uncovered.len() > TOO_MANY_UNCOVERED)
     }
 
     /// Put small segments together and roll filters up, as far as it pays; with `all`, as far as it goes.
@@ -197,7 +204,7 @@ impl KeySpace {
     }
 
     /// Give a finished file the name that the next manifest uses.
-    fn adopt(&self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
+    pub(super) fn adopt(&self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
         self.env.system.link(from, to).map_err(Error::io("link", to))?;
         self.env.system.remove(from).map_err(Error::io("remove", from))
     }
@@ -209,6 +216,7 @@ impl KeySpace {
             let path = self.directory.join(name);
             self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
         }
+        self.take_away_unfinished_parts()?;
         super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::time::now_us())
     }
 }

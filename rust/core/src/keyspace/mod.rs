@@ -3,6 +3,7 @@
 mod entries;
 mod finish;
 mod inspect;
+mod loaded;
 mod lock;
 mod lookup;
 mod maintain;
@@ -19,6 +20,7 @@ use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 pub(crate) use entries::{Entry, EntryCursor};
 pub use finish::Finished;
 pub use inspect::SpaceStatistics;
+pub(crate) use loaded::{Fingerprint, LoadedPart, is_load};
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
 pub use maintain::{Maintained, Progress, Purged};

@@ -51,7 +51,7 @@ impl Environment {
         }
         let first = log_path(directory, 1);
         let is_first = |name: &String| first.ends_with(name);
-        let kinds = ["segment-", "filter-", "pin-", "new-", "log-"];
+        let kinds = ["segment-", "filter-", "pin-", "new-", "part-", "log-"];
         let tells = |name: &String| kinds.iter().any(|kind| name.starts_with(kind)) && !is_first(name);
         let has_frames = || -> std::io::Result<bool> {
             Ok(names.iter().any(is_first) && self.system.open(&first, false)?.len()? > START)
