@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from dochistory import journal as journal
     from dochistory import metrics as metrics
     from dochistory import migration as migration
+    from dochistory import progress as progress
     from dochistory import report as report
     from dochistory import resolvers as resolvers
     from dochistory import spark as spark
@@ -73,7 +74,7 @@ __all__ = [
 ]
 
 
-_ON_DEMAND = ("brokers", "journal", "metrics", "migration", "report", "resolvers", "spark")
+_ON_DEMAND = ("brokers", "journal", "metrics", "migration", "progress", "report", "resolvers", "spark")
 """Modules that are imported when they are asked for; some need packages of their own."""
 
 

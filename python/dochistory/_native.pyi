@@ -223,19 +223,19 @@ class History:
         trigger: Trigger | str | None = None,
         *,
         all: bool = False,  # noqa: A002 - a setting's name
-        progress: Callable[[int, int], object] | None = None,
+        progress: Callable[[int, int], object] | bool | None = None,
     ) -> dict[str, _Maintained]: ...
     def load(
         self,
-        documents: _Arrow,
+        documents: _Arrow | Iterable[_Arrow],
         trigger: Trigger,
         *,
         columns: Mapping[str, str] | None = None,
         now: dt.datetime | None = None,
-        progress: Callable[[int], object] | None = None,
+        progress: Callable[[int], object] | bool | None = None,
     ) -> int: ...
     def verify(
-        self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | None = None
+        self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | bool | None = None
     ) -> int: ...
     def stats(self, trigger: Trigger | str | None = None) -> dict[str, Any]: ...
     def pin(self, trigger: Trigger | str) -> str: ...

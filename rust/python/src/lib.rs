@@ -4,6 +4,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 
 mod answers;
+mod background;
 mod by_key;
 mod call;
 mod care;
@@ -23,6 +24,7 @@ mod messages;
 mod one;
 mod open;
 mod output;
+mod progress;
 mod resolver;
 mod rows;
 mod trigger;

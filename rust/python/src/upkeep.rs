@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::clock;
 use crate::errors::{Failure, Outcome};
+use crate::progress::Hearer;
 use crate::trigger::Trigger;
 
 /// So often a long job looks whether it is to stop.
@@ -93,7 +94,10 @@ pub(crate) fn maintain<'py>(
 ) -> Outcome<Bound<'py, PyDict>> {
     let maintained = PyDict::new(py);
     for name in names {
-        let done = watched(py, progress, |hear| history.maintain(&name, all, hear))?;
+        let hearer = Hearer::new(py, progress, &format!("maintaining {name}"), None)?;
+        let done = watched(py, hearer.callable(), |hear| history.maintain(&name, all, hear));
+        hearer.close()?;
+        let done = done?;
         let Maintained { merged, rewritten, rolled_up } = done;
         let of_trigger = PyDict::new(py);
         of_trigger.set_item("merged", merged)?;
@@ -113,7 +117,10 @@ pub(crate) fn verify(
 ) -> Outcome<u64> {
     let mut bytes = 0;
     for name in names {
-        bytes += watched(py, progress, |hear| history.verify(name, hear))?;
+        let hearer = Hearer::new(py, progress, &format!("checking {name}"), None)?;
+        let checked = watched(py, hearer.callable(), |hear| history.verify(name, hear));
+        hearer.close()?;
+        bytes += checked?;
     }
     Ok(bytes)
 }

@@ -101,19 +101,6 @@ impl KeySpace {
         Ok(())
     }
 
-    /// In our turn: publish entries as segments of their own. Those that have not ended get a claim number now.
-    pub(crate) fn add(&self, runs: Vec<Run>) -> Result<()> {
-        let Some(mut manifest) = self.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
-        // Above the log's numbers too: sequence numbers of the log go on from what its frames say.
-        let claim = self.present().as_ref().map_or(0, |view| view.tail.next_sequence);
-        manifest.next_sequence = manifest.next_sequence.max(claim + 1);
-        for mut run in runs {
-            run.stamps.number_open_claims(claim);
-            self.write_run(&mut manifest, &mut run)?;
-        }
-        self.publish(&manifest)
-    }
-
     /// In our turn: the width of this key space's time partitions.
     pub(crate) fn partition_us(&self) -> i64 {
         self.present().as_ref().map_or(i64::MAX, |view| view.manifest.partition_us)
@@ -224,7 +211,7 @@ fn remove_left_over(env: &Environment, path: &std::path::Path) -> Result<()> {
 }
 
 /// A run in parts of at most [`MOST_ENTRIES`], in key order.
-fn split(run: &mut Run) -> Vec<Run> {
+pub(super) fn split(run: &mut Run) -> Vec<Run> {
     if run.len() <= MOST_ENTRIES {
         return vec![std::mem::take(run)];
     }
