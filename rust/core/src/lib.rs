@@ -17,6 +17,7 @@ mod manifest;
 pub mod mapper;
 mod pages;
 mod prefetch;
+pub mod repair;
 mod rollup;
 pub mod rules;
 mod segment;
