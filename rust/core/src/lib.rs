@@ -8,6 +8,8 @@ pub mod delivery;
 pub mod engine;
 pub mod error;
 pub mod filter;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzzing;
 pub mod history;
 pub mod io;
 pub mod key;

@@ -23,6 +23,7 @@ mod messages;
 mod one;
 mod open;
 mod output;
+mod repair;
 mod resolver;
 mod rows;
 mod trigger;
@@ -47,6 +48,8 @@ mod _native {
     use super::one::DocumentClaim;
     #[pymodule_export]
     use super::open::open;
+    #[pymodule_export]
+    use super::repair::repair;
     #[pymodule_export]
     use super::trigger::Trigger;
 

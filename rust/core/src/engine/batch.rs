@@ -52,6 +52,7 @@ impl Batch {
     /// Room for the keys of a batch whose columns are of one length.
     pub(crate) fn new(documents: &Documents) -> Result<Self> {
         check_lengths(documents)?;
+        documents.check()?;
         let rows = documents.rows;
         Ok(Self {
             keys: vec![Key::default(); rows],

@@ -9,7 +9,7 @@ mod pin;
 mod publish;
 pub(crate) mod repair;
 mod sync;
-mod turn;
+pub(crate) mod turn;
 pub(crate) mod view;
 
 use std::path::PathBuf;
