@@ -35,6 +35,7 @@ from dochistory._native import (
     Trigger,
     __version__,
     open,  # noqa: A004 - always said as dochistory.open
+    repair,
 )
 from dochistory.errors import RolledBack
 
@@ -71,6 +72,7 @@ __all__ = [
     "Trigger",
     "__version__",
     "open",
+    "repair",
 ]
 
 

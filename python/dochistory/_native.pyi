@@ -257,3 +257,11 @@ def open(  # noqa: A001 - always said as dochistory.open
     *,
     auto_maintain: bool = True,
 ) -> History: ...
+def repair(
+    path: str | os.PathLike[str],
+    trigger: Trigger | str | None = None,
+    *,
+    apply: bool = False,
+    lock_timeout: _Duration = "30 s",
+    progress: Callable[[int, int], object] | None = None,
+) -> dict[str, Any]: ...

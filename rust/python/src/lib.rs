@@ -25,6 +25,7 @@ mod one;
 mod open;
 mod output;
 mod progress;
+mod repair;
 mod resolver;
 mod rows;
 mod trigger;
@@ -50,6 +51,8 @@ mod _native {
     use super::one::DocumentClaim;
     #[pymodule_export]
     use super::open::open;
+    #[pymodule_export]
+    use super::repair::repair;
     #[pymodule_export]
     use super::trigger::Trigger;
 

@@ -127,7 +127,7 @@ pub(crate) fn verify(
 
 /// Run a long job without holding Python. Every step is told to `progress`, if there is one; an error that it raises, or an
 /// interrupt from the keyboard, stops the job.
-fn watched<T: Send>(
+pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
     job: impl FnOnce(dochistory_core::Progress<'_>) -> dochistory_core::Result<T> + Send,

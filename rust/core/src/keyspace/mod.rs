@@ -9,8 +9,9 @@ mod lookup;
 mod maintain;
 mod pin;
 mod publish;
+pub(crate) mod repair;
 mod sync;
-mod turn;
+pub(crate) mod turn;
 pub(crate) mod view;
 mod waiter;
 
