@@ -124,7 +124,6 @@ pub fn segment(bytes: &[u8]) {
     let Some(system) = machine(&paged(bytes, 96, 104)) else { return };
     if let Ok(segment) = Segment::open(&system, Path::new(FILE), HISTORY) {
         wanted(|wanted| {
-            let rows: Vec<u32> = (0..wanted.keys.len() as u32).collect();
             drop(segment.may_contain(wanted, 0, &mut Vec::new()));
             drop(segment.find(wanted, &rows, &mut |_, _| {}));
         });
@@ -147,9 +146,8 @@ pub fn filter(bytes: &[u8]) {
     let Some(system) = machine(&paged(bytes, 64, 72)) else { return };
     if let Ok(rollup) = Rollup::open(&system, Path::new(FILE), HISTORY) {
         wanted(|wanted| {
-            let rows: Vec<u32> = (0..wanted.keys.len() as u32).collect();
             drop(rollup.may_contain(wanted, 0, &mut Vec::new()));
-            drop(rollup.candidates(wanted, &rows));
+            drop(rollup.candidates(wanted));
         });
         drop(rollup.verify(&mut |_| {}));
     }
@@ -160,13 +158,13 @@ pub fn turn(bytes: &[u8]) {
     let system = Simulated::new(0);
     let (directory, other) = (Path::new("/"), system.process());
     let path = directory.join(Turn::FILE_NAME);
-    let (Ok(turn), Ok(file)) = (Turn::open(&system, &path), system.open(&path, true)) else { return };
-    let Ok(_guard) = turn.take(Duration::ZERO) else { return };
+    let (Ok(turn), Ok(file)) = (Turn::open(&system, directory), system.open(&path, true)) else { return };
+    let Ok(_guard) = turn.take(Duration::ZERO, || ()) else { return };
     if file.write_at(bytes, 0).is_ok() {
         turn::watermark(&system, directory, 7);
         turn::has_failed(&system, directory, 7);
         // Whoever waits is told what stands there of the holder.
-        let waited = Turn::open(&other, &path).and_then(|turn| turn.take(Duration::ZERO).map(drop));
+        let waited = Turn::open(&other, directory).and_then(|turn| turn.take(Duration::ZERO, || ()).map(drop));
         assert!(matches!(waited, Err(crate::Error::Locked { .. })));
     }
 }
