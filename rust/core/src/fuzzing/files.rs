@@ -125,6 +125,7 @@ pub fn segment(bytes: &[u8]) {
     if let Ok(segment) = Segment::open(&system, Path::new(FILE), HISTORY) {
         wanted(|wanted| {
             drop(segment.may_contain(wanted, 0, &mut Vec::new()));
+            let rows: Vec<u32> = (0..wanted.keys.len() as u32).collect();
             drop(segment.find(wanted, &rows, &mut |_, _| {}));
         });
         drop(segment.stamps());
