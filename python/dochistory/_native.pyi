@@ -144,6 +144,7 @@ class Claim:
     def new(self) -> Any: ...
     def complete(self, rows: Iterable[int] | _Arrow | None = None) -> None: ...
     def release(self, rows: Iterable[int] | _Arrow | None = None) -> None: ...
+    def _repr_html_(self) -> str: ...
 
 @final
 class DocumentClaim:
@@ -222,24 +223,25 @@ class History:
         trigger: Trigger | str | None = None,
         *,
         all: bool = False,  # noqa: A002 - a setting's name
-        progress: Callable[[int, int], object] | None = None,
+        progress: Callable[[int, int], object] | bool | None = None,
     ) -> dict[str, _Maintained]: ...
     def load(
         self,
-        documents: _Arrow,
+        documents: _Arrow | Iterable[_Arrow],
         trigger: Trigger,
         *,
         columns: Mapping[str, str] | None = None,
         now: dt.datetime | None = None,
-        progress: Callable[[int], object] | None = None,
+        progress: Callable[[int], object] | bool | None = None,
     ) -> int: ...
     def verify(
-        self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | None = None
+        self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | bool | None = None
     ) -> int: ...
     def stats(self, trigger: Trigger | str | None = None) -> dict[str, Any]: ...
     def pin(self, trigger: Trigger | str) -> str: ...
     def unpin(self, trigger: Trigger | str, snapshot: str) -> None: ...
     def close(self) -> None: ...
+    def _repr_html_(self) -> str: ...
     def __enter__(self) -> History: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -255,3 +257,11 @@ def open(  # noqa: A001 - always said as dochistory.open
     *,
     auto_maintain: bool = True,
 ) -> History: ...
+def repair(
+    path: str | os.PathLike[str],
+    trigger: Trigger | str | None = None,
+    *,
+    apply: bool = False,
+    lock_timeout: _Duration = "30 s",
+    progress: Callable[[int, int], object] | None = None,
+) -> dict[str, Any]: ...

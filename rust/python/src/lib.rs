@@ -4,6 +4,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 
 mod answers;
+mod background;
 mod by_key;
 mod call;
 mod care;
@@ -23,6 +24,8 @@ mod messages;
 mod one;
 mod open;
 mod output;
+mod progress;
+mod repair;
 mod resolver;
 mod rows;
 mod trigger;
@@ -48,6 +51,8 @@ mod _native {
     use super::one::DocumentClaim;
     #[pymodule_export]
     use super::open::open;
+    #[pymodule_export]
+    use super::repair::repair;
     #[pymodule_export]
     use super::trigger::Trigger;
 

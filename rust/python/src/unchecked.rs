@@ -31,7 +31,9 @@ mod tests {
         for keys in [vec![], vec![0, 1, 1, 0], vec![1; 100], vec![2], vec![0, -1], vec![i8::MIN], vec![i8::MAX]] {
             let keys = Int8Array::from(keys);
             match DictionaryArray::<Int8Type>::try_new(keys.clone(), words.clone()) {
-                Ok(column) => assert_eq!(dictionary(keys, words.clone()).ok().map(|c| c.to_data()), Some(column.to_data())),
+                Ok(column) => {
+                    assert_eq!(dictionary(keys, words.clone()).ok().map(|c| c.to_data()), Some(column.to_data()))
+                }
                 Err(_) => assert!(dictionary(keys, words.clone()).is_err()),
             }
         }

@@ -28,6 +28,7 @@ impl Batch {
     /// The keys of a batch whose columns must be of one length.
     pub(crate) fn identify(codec: &Codec, documents: &Documents) -> Result<Self> {
         check_lengths(documents)?;
+        documents.check()?;
         let rows = documents.rows;
         let mut batch =
             Self { keys: vec![Key::default(); rows], forms: vec![Form::Absent; rows], sources: vec![u8::MAX; rows] };

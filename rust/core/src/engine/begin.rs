@@ -131,12 +131,7 @@ struct Work<'a, 'd> {
 
 impl<'a, 'd> Work<'a, 'd> {
     /// In one turn: look up, decide, and write if all is decided.
-    fn attempt(
-        &mut self,
-        space: &std::sync::Arc<KeySpace>,
-        now_us: i64,
-        is_last: bool,
-    ) -> Result<Attempt> {
+    fn attempt(&mut self, space: &std::sync::Arc<KeySpace>, now_us: i64, is_last: bool) -> Result<Attempt> {
         let settings = SpaceSettings::of(self.trigger);
         let mut has_written = false;
         let attempt = space.write(settings, |locked| {

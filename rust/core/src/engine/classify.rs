@@ -64,7 +64,12 @@ impl History {
             decided.resolve(&settings, &copies, &reply.answers)?;
             messages = reply.messages.into_iter().map(|(place, text)| (asked[place].row, text)).collect();
         }
-        Ok(Verdicts { outcomes: decided.outcomes, sources: identities.sources, messages, unavailable: looked.unavailable })
+        Ok(Verdicts {
+            outcomes: decided.outcomes,
+            sources: identities.sources,
+            messages,
+            unavailable: looked.unavailable,
+        })
     }
 }
 

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::batch::{check_lengths, text_of};
 use super::threads::{parts_of, together};
+use crate::Result;
 use crate::batch::{Candidates, Copy, NO_TAG, Suspected, Tag, copies_among, suspects};
 use crate::columns::Documents;
 use crate::key::{Codec, Form, Key, NO_SOURCE, identify};
 use crate::rules::KeyClass;
-use crate::Result;
 
 /// Rows between two wanted ones that are identified along with them rather than skipped.
 const GAP: u32 = 4;

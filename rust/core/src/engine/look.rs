@@ -28,8 +28,7 @@ pub(super) struct Look<'a, 'd> {
 impl Look<'_, '_> {
     /// Identify the batch and look it up in `view`, or in an empty history.
     pub(super) fn run(&self, identities: &mut Identities, view: Option<&View>) -> Result<LookedUp> {
-        let mut found =
-            LookedUp { states: vec![HistoryState::Absent; identities.rows()], ..LookedUp::default() };
+        let mut found = LookedUp { states: vec![HistoryState::Absent; identities.rows()], ..LookedUp::default() };
         let mut states = &mut found.states[..];
         let jobs = identities.parts(self.threads).into_iter().map(|part| {
             let own;

@@ -16,7 +16,7 @@ pub use begin::{Begun, OnReplay, Replay};
 pub use claim::Claim;
 pub use classify::Verdicts;
 pub use inspect::{Entries, EntryBatch, EntryStatus, SpaceStatistics};
-pub use load::Load;
+pub use load::{Load, Loaded};
 pub use resolver::{Ask, Asked, Reply, Resolver};
 
 /// What one call brings along.
