@@ -4,9 +4,9 @@ use super::view::View;
 use crate::Result;
 use crate::key::{Form, Key};
 use crate::rules::HistoryState;
-use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::sort;
+use crate::segment::{Segment, Wanted};
 
 /// So many rows that filters let through are looked up together: enough that neighbours in the order of keys share pages.
 const TOGETHER: usize = 1 << 20;
@@ -81,14 +81,13 @@ struct Sorted {
 impl Sorted {
     /// Take all survivors.
     fn take(survivors: &mut Vec<Survivor>) -> Self {
-        sort::roughly_by_key(survivors, |survivor| survivor.key);
-        let sorted = Self {
+        let mut survivors = std::mem::take(survivors);
+        sort::roughly_by_key(&mut survivors, |survivor| survivor.key);
+        Self {
             rows: survivors.iter().map(|survivor| survivor.row).collect(),
             keys: survivors.iter().map(|survivor| survivor.key).collect(),
             forms: survivors.iter().map(|survivor| survivor.form).collect(),
-        };
-        survivors.clear();
-        sorted
+        }
     }
 }
 
@@ -161,21 +160,25 @@ impl LookUp<'_> {
         let view = findings.view;
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
             let Sorted { rows, keys, forms } = Sorted::take(survivors);
-            let text = |at: u32| text(rows[at as usize]);
-            let wanted = Wanted { keys: &keys, forms: &forms, text: &text };
+            let wanted = Wanted { keys: &keys, forms: &forms, text: &|at| text(rows[at as usize]) };
             let candidates = covered.rollup.candidates(&wanted)?;
             for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
                 let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
-                let places: Vec<u32> = group.iter().map(|candidate| candidate.row).collect();
-                segment.find(&wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))?;
+                let own: Vec<u32> = group.iter().map(|candidate| rows[candidate.row as usize]).collect();
+                let keys: Vec<Key> = group.iter().map(|candidate| candidate.key).collect();
+                let forms: Vec<Form> = group.iter().map(|candidate| forms[candidate.row as usize]).collect();
+                find(
+                    segment,
+                    &Wanted { keys: &keys, forms: &forms, text: &|at| text(own[at as usize]) },
+                    &own,
+                    findings,
+                )?;
             }
         }
         for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
             let Sorted { rows, keys, forms } = Sorted::take(survivors);
-            let text = |at: u32| text(rows[at as usize]);
-            let places: Vec<u32> = (0..rows.len() as u32).collect();
-            let wanted = Wanted { keys: &keys, forms: &forms, text: &text };
-            segment.find(&wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))?;
+            let wanted = Wanted { keys: &keys, forms: &forms, text: &|at| text(rows[at as usize]) };
+            find(segment, &wanted, &rows, findings)?;
         }
         Ok(())
     }
@@ -185,6 +188,12 @@ impl LookUp<'_> {
         self.confirm(text)?;
         Ok(self.findings.finish())
     }
+}
+
+/// Look keys up in a segment; `rows` says which rows of the batch they are.
+fn find(segment: &Segment, wanted: &Wanted, rows: &[u32], findings: &mut Findings) -> Result<()> {
+    let places: Vec<u32> = (0..rows.len() as u32).collect();
+    segment.find(wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))
 }
 
 impl Findings<'_> {
