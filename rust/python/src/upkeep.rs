@@ -7,7 +7,7 @@ use dochistory_core::history::History;
 use dochistory_core::rules::{self, Kind};
 use dochistory_core::{Error, Maintained, Purged};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
 use crate::clock;
 use crate::errors::{Failure, Outcome};
@@ -127,7 +127,7 @@ pub(crate) fn verify(
 
 /// Run a long job without holding Python. Every step is told to `progress`, if there is one; an error that it raises, or an
 /// interrupt from the keyboard, stops the job.
-fn watched<T: Send>(
+pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
     job: impl FnOnce(dochistory_core::Progress<'_>) -> dochistory_core::Result<T> + Send,
@@ -177,5 +177,15 @@ pub(crate) fn statistics(py: Python<'_>, found: SpaceStatistics) -> PyResult<Bou
     figures.set_item("partition", clock::timedelta(py, found.partition_us)?)?;
     figures.set_item("history_time_to_live", clock::timedelta(py, found.time_to_live_us)?)?;
     figures.set_item("transactions", transactions)?;
+    let partitions = PyList::empty(py);
+    for partition in found.partitions {
+        let one = PyDict::new(py);
+        one.set_item("start", clock::datetime(py, partition.start_us)?)?;
+        one.set_item("entries", partition.entries)?;
+        one.set_item("bytes", partition.bytes)?;
+        one.set_item("segments", partition.segments)?;
+        partitions.append(one)?;
+    }
+    figures.set_item("partitions", partitions)?;
     Ok(figures)
 }

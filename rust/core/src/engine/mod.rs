@@ -4,11 +4,13 @@ mod batch;
 mod begin;
 mod claim;
 mod classify;
+mod identities;
 mod inspect;
 mod load;
 mod look;
 mod pin;
 mod resolver;
+mod threads;
 
 pub use begin::{Begun, OnReplay, Replay};
 pub use claim::Claim;

@@ -26,7 +26,7 @@ pub(super) struct Lock {
 
 /// The lock, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Guard<'a> {
+pub(crate) struct Guard<'a> {
     lock: &'a Lock,
     _queue: MutexGuard<'a, ()>,
 }

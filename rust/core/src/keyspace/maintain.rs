@@ -185,7 +185,7 @@ impl KeySpace {
         })
     }
 
-    fn roll_up(&self, group: &[Arc<Segment>], progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    pub(super) fn roll_up(&self, group: &[Arc<Segment>], progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let id = self.reserve(1)?;
         let path = self.directory.join(format!("new-{id:016x}"));
         let sum = rollup::build(&*self.env.system, &path, id, self.env.history, group, progress)?;
@@ -309,7 +309,7 @@ impl View {
 
     /// The segments that the next rolled-up filter should cover, and their entries: those that have none, and with them
     /// filters that are smaller than what comes together, so that there are never more than a few.
-    fn rollup_group(&self, all: bool) -> (Vec<Arc<Segment>>, u64) {
+    pub(super) fn rollup_group(&self, all: bool) -> (Vec<Arc<Segment>>, u64) {
         let entries_of =
             |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.header().entries()).sum::<u64>();
         let least = if all { 1 } else { 2 };

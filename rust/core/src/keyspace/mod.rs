@@ -9,8 +9,9 @@ mod lookup;
 mod maintain;
 mod pin;
 mod publish;
+pub(crate) mod repair;
 mod sync;
-mod turn;
+pub(crate) mod turn;
 pub(crate) mod view;
 mod waiter;
 
@@ -19,7 +20,7 @@ use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 pub(crate) use entries::{Entry, EntryCursor};
 pub use finish::Finished;
-pub use inspect::SpaceStatistics;
+pub use inspect::{PartitionStatistics, SpaceStatistics};
 pub(crate) use loaded::{Fingerprint, LoadedPart, is_load};
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;

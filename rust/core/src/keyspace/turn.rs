@@ -30,7 +30,7 @@ impl Turn {
     }
 
     /// Wait for the turn, for `limit` at most; `meanwhile` is done now and then while there is something to wait for.
-    pub(super) fn take(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<Guard<'_>> {
+    pub(crate) fn take(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<Guard<'_>> {
         let Some(guard) = self.lock.take(limit, meanwhile)? else {
             let (path, waited_ms) = (self.lock.path().to_path_buf(), limit.as_millis() as u64);
             return Err(Error::Locked { path, waited_ms, holder: self.holder() });

@@ -1,6 +1,7 @@
 //! The write-ahead log of a key space: a header and frames, appended and never changed.
 
 pub(crate) mod frame;
+mod salvage;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
