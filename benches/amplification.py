@@ -38,6 +38,9 @@ def begun(history: dh.History, workload: Workload, rows: int) -> int:
         history.begin(documents, TRIGGER, now=workload.day(part.day)).complete()
         if number % UPKEEP_EVERY == UPKEEP_EVERY - 1:
             entries += _gone_through(history, all_of_it=False)
+    history.unpin(
+        TRIGGER, history.pin(TRIGGER)
+    )  # a pin seals the log: what is kept does not depend on when it was last sealed
     return entries + _gone_through(history, all_of_it=True)
 
 
@@ -53,7 +56,9 @@ def _gone_through(history: dh.History, *, all_of_it: bool) -> int:
     return int(done["rewritten"]) + int(done["rolled_up"])
 
 
-def measure(make: Callable[[dh.History, Workload, int], int], path: Path, workload: Workload, rows: int) -> dict[str, float]:
+def measure(
+    make: Callable[[dh.History, Workload, int], int], path: Path, workload: Workload, rows: int
+) -> dict[str, float]:
     """Make a history, and say what it took for each byte of id."""
     shutil.rmtree(path, ignore_errors=True)
     path.parent.mkdir(parents=True, exist_ok=True)

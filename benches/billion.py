@@ -6,12 +6,13 @@ Interrupted while it fills the history, it goes on from there when it is started
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from benches.machine import machine
-from benches.measure import memory, open_once, run, write_batch
+from benches.measure import write_batch
 from benches.peers.own import Own
 from benches.stores import fill
 from benches.table import OWN, listing
@@ -35,10 +36,19 @@ def measure(peer: Own) -> dict[str, Any]:
             found["build"] = Sample.of([seconds_of(lambda: fill(unfinished, workload, bar))]).as_dict()
         unfinished.rename(path)
     found["bytes_an_id"] = peer.bytes_on_disk() / workload.n
-    found["open"] = Sample.of([open_once(peer)["seconds"] for _ in range(RUNS)]).as_dict()
     write_batch(peer, BATCH_ROWS)
-    found |= memory(peer)  # before this process makes batches of its own
-    return found | run(peer, BATCH_ROWS, RUNS, BUDGET_S)
+    found["open"] = Sample.of([_apart(peer, "open")["seconds"] for _ in range(RUNS)]).as_dict()
+    return found | _apart(peer, "memory") | _apart(peer, "run")
+
+
+def _apart(peer: Own, job: str) -> dict[str, Any]:
+    """Do a job in a process of its own: this one has filled the history, and its memory tells nothing any more."""
+    workload = {"n": peer.workload.n, "p": peer.workload.p, "rows": BATCH_ROWS, "runs": RUNS, "budget": BUDGET_S}
+    options = [text for name, value in workload.items() for text in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "benches.measure", OWN, job, "--directory", str(peer.directory), *options]
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
 
 
 def _check_disk(directory: Path, workload: Workload) -> None:

@@ -1,4 +1,4 @@
-"""One of several processes that begin and complete batches of one trigger: `python -m benches.consumer PATH RUN ROWS BATCHES`.
+"""One of several processes on one trigger: `python -m benches.consumer PATH RUN ROWS BATCHES` begins and completes batches.
 
 Of one row it takes documents one at a time.
 """

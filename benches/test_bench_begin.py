@@ -40,7 +40,7 @@ def test_begin_and_complete_a_batch(measure: Measure, scratch: Writer, rows: int
 
 
 def test_one_document_beside_two_syncs(benchmark: Any, scratch: Writer, tmp_disk: Path) -> None:
-    """What a document costs beyond two syncs of the same disk, each measured in turn with the other: the disk's mood changes."""
+    """What a document costs beyond two syncs of the same disk; in turn with them, as the disk's mood changes."""
     ids, alone, whole = iter(REFERENCE.fresh(2 * IN_TURN, run=1000).ids.to_pylist()), list[float](), list[float]()
     with dh.open(scratch(REFERENCE)) as history, (tmp_disk / "log").open("wb", buffering=0) as file:
 
