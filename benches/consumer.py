@@ -1,4 +1,4 @@
-"""One of several processes on one trigger: `python -m benches.consumer PATH RUN ROWS BATCHES` begins and completes batches.
+"""One of several processes on one trigger: `python -m benches.consumer PATH RUN ROWS BATCHES`.
 
 Of one row it takes documents one at a time.
 """
