@@ -127,6 +127,7 @@ fn no_crash_loses_what_was_acknowledged_or_leaves_half_of_what_was_not() {
             scope.spawn(work);
         }
     });
+    eprintln!("figure: crash schedules = {}", done.into_inner());
     let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "{} schedules failed: {failed:?}", failed.len());
 }

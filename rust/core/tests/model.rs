@@ -118,5 +118,6 @@ fn a_history_says_what_a_naive_model_says_whatever_happens_to_it() {
     let lives: u64 = std::env::var("DOCHISTORY_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000);
     let failed: Vec<u64> =
         (0..lives).filter(|seed| std::panic::catch_unwind(|| live(*seed)).is_err()).take(5).collect();
+    eprintln!("figure: random lives = {lives}");
     assert!(failed.is_empty(), "lives {failed:?} went wrong");
 }
