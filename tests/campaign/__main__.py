@@ -1,7 +1,8 @@
 """Run the whole campaign and print its report.
 
-`python -m tests.campaign` takes a quarter of an hour; `--schedules 1000000 --load-seconds 600 --every-byte` is the long one. Every
-stage is a test that `make test` runs too, on a smaller scale; its figures are the lines `figure: NAME = NUMBER` that it prints.
+`python -m tests.campaign` takes a quarter of an hour; `--schedules 1000000 --load-seconds 600 --every-byte` is the
+long one. Every stage is a test that `make test` runs too, on a smaller scale; its figures are the lines
+`figure: NAME = NUMBER` that it prints.
 """
 
 from __future__ import annotations
@@ -50,7 +51,17 @@ class Stage:
 
 def engine(name: str, test: str, **settings: object) -> Stage:
     """One file of the engine's tests, in the release profile: there are many schedules."""
-    command = ["cargo", "test", "--locked", "--release", "--package", "dochistory-core", "--all-features", "--test", test]
+    command = [
+        "cargo",
+        "test",
+        "--locked",
+        "--release",
+        "--package",
+        "dochistory-core",
+        "--all-features",
+        "--test",
+        test,
+    ]
     return Stage(name, [*command, "--", "--nocapture"], {key: str(value) for key, value in settings.items()})
 
 

@@ -79,9 +79,9 @@ def run(directory: Path, seconds: float, threads: int = 8, processes: int = 4) -
         processes: processes.
 
     Returns:
-        `seconds`, `documents` (distinct ids offered), `offered` (documents in all), `claims` (documents that were new to
-        somebody), `duplicates` (documents claimed twice: must be 0), `missing` (claimed by nobody: must be 0), `errors` (must be 0)
-        and `offered_per_second`.
+        `seconds`, `documents` (distinct ids offered), `offered` (documents in all), `claims` (documents that were new
+        to somebody), `duplicates` (documents claimed twice: must be 0), `missing` (claimed by nobody, or not completed:
+        must be 0), `errors` (must be 0) and `offered_per_second`.
     """
     dh.open(directory, create=True).close()
     begun = time.time()

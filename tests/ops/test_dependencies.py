@@ -19,7 +19,15 @@ EXTENSION = {"arrow", "dochistory-core", "pyo3", "pyo3-arrow"}
 @pytest.fixture(scope="module")
 def packages() -> list[dict[str, Any]]:
     """Every Rust package of the lock file that can be built in here, as cargo describes it."""
-    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-gnu"]
+    command = [
+        "cargo",
+        "metadata",
+        "--locked",
+        "--format-version",
+        "1",
+        "--filter-platform",
+        "x86_64-unknown-linux-gnu",
+    ]
     described = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found: list[dict[str, Any]] = json.loads(described)["packages"]
     return found
@@ -29,9 +37,7 @@ def allowed(expression: str, licences: set[str]) -> bool:
     """Whether one may choose only allowed licences: `MIT OR GPL-3.0`, `(MIT OR Apache-2.0) AND Unicode-3.0`."""
     plain = expression.replace("/", " OR ")
     words = re.findall(r"\(|\)|\bAND\b|\bOR\b|[^\s()]+(?: WITH [^\s()]+)?", plain)
-    terms = [
-        {"AND": "and", "OR": "or", "(": "(", ")": ")"}.get(word, str(word in licences)) for word in words
-    ]
+    terms = [{"AND": "and", "OR": "or", "(": "(", ")": ")"}.get(word, str(word in licences)) for word in words]
     return bool(eval(" ".join(terms), {"__builtins__": {}}))
 
 

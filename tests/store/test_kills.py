@@ -52,7 +52,7 @@ def told(reader: subprocess.Popen[bytes], line: str) -> None:
 
 @pytest.mark.crash
 def test_readers_beside_killed_writers_never_miss_what_was_acknowledged(directory: Path) -> None:
-    """Kills two writers in turn, each in the midst of its work; what they said over a pipe is held against every reader."""
+    """Kills writers in the midst of their work; what each said over a pipe is held against every reader."""
     chance = random.Random(KILLS)
     dh.open(directory, create=True).close()
     readers = [start("tests.store.chaos_reader", directory) for _ in range(READERS)]

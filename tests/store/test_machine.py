@@ -1,4 +1,4 @@
-"""What a real machine does to a store: a full disk, a directory that must not be written, one that goes away, an exhausted limit."""
+"""What a real machine does to a store: a full disk, a directory that must not be written, one that goes away."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_on_a_full_disk_nothing_that_was_acknowledged_is_lost(small_disk: Path, directory: Path) -> None:
-    """A real file system where that is allowed, else a limit on the size of files, at which writes fail in the same way."""
+    """A real file system where that is allowed, else a limit on the size of files, which fails writes as well."""
     real = small_disk.is_dir()
     history_path = small_disk / "full.history" if real else directory
     dh.open(history_path, create=True).close()
