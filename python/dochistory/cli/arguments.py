@@ -247,9 +247,9 @@ def _upkeep(commands: Any) -> None:
         "repair",
         repair.repair,
         "say what is damaged and what a repair would drop",
-        "With --yes, repair: what can be read stays, filters are built anew, and every file that goes out of use is kept in a "
-        "directory repaired-<time> within the history. Exit status 1 without --yes if there is damage, with it if not all "
-        "of it could be repaired.",
+        "With --yes, repair: what can be read stays, filters are built anew, and every file that goes out of use is "
+        "kept in a directory repaired-<time> within the history. Exit status 1 without --yes if there is damage, with "
+        "it if not all of it could be repaired.",
     )
     _trigger(mend, "this trigger only; needed where its name is lost")
     mend.add_argument("--yes", action="store_true", help="repair; otherwise nothing is changed")

@@ -73,6 +73,9 @@ def _copy(source: Path, draft: Path) -> None:
     """Copy manifests first: what they name was there when they were copied, and logs only grow."""
     draft.mkdir()
     _copy_file(source / "HISTORY", draft / "HISTORY")
+    # The second copy of the identity; histories made before there was one have none.
+    if (source / "HISTORY.copy").is_file():
+        _copy_file(source / "HISTORY.copy", draft / "HISTORY.copy")
     for space in sorted((source / "triggers").iterdir()) if (source / "triggers").is_dir() else []:
         into = draft / "triggers" / space.name
         into.mkdir(parents=True)
