@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
 
+use crate::arguments;
+use crate::around::Keeper;
 use crate::call::{Beginning, Documents, on_replay};
 use crate::claim::Claim;
 use crate::clock;
@@ -93,10 +95,10 @@ impl History {
     fn classify<'py>(
         &self,
         documents: &Bound<'py, PyAny>,
-        trigger: &Bound<'py, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
         columns: Option<&Bound<'py, PyMapping>>,
-        threads: usize,
+        #[pyo3(from_py_with = arguments::threads)] threads: usize,
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = documents.py();
         let history = self.handle.get()?;
@@ -119,6 +121,8 @@ impl History {
     ///     on_replay: what documents are that this very transaction began and never ended: `in_doubt` (by the rules),
     ///         `resolver` (the same, and the trigger must have a resolver), `rerun` (NEW again: for services that are
     ///         idempotent for each batch).
+    ///     audit: True keeps the documents in doubt, whole, in the history's audit log before this returns; or an audit log
+    ///         of your own (`dochistory.audit`). What fails there is raised, and nothing is claimed.
     ///
     /// Raises:
     ///     SchemaError: a column is missing or has the wrong type.
@@ -131,21 +135,25 @@ impl History {
     ///     StateError: the history is closed.
     ///     ForkedError: it was opened before this process was forked off.
     #[pyo3(signature = (
-        documents, trigger, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt"
+        documents, trigger, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt",
+        audit = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn begin<'py>(
-        &self,
+        this: &Bound<'py, Self>,
         documents: &Bound<'py, PyAny>,
-        trigger: &Bound<'py, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
         columns: Option<&Bound<'py, PyMapping>>,
-        threads: usize,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::threads)] threads: usize,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
-    ) -> Outcome<Claim> {
+        audit: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, Claim>> {
         let py = documents.py();
-        let history = self.handle.get()?;
+        let history = this.get().handle.get()?;
+        let keeper = Keeper::of(this, audit)?;
+        let application = transaction.clone();
         let how = Beginning {
             on_replay: self::on_replay(on_replay, trigger.get())?,
             transaction: transaction.map(|(application, batch)| Transaction { application, batch }),
@@ -157,10 +165,10 @@ impl History {
             let columns = verdict_columns(&begun.verdicts, &documents.columns)?;
             Ok::<_, Failure>((begun, columns))
         })?;
-        self.see_to_upkeep(py, &history, trigger.get());
+        this.get().see_to_upkeep(py, &history, trigger.get());
         let started_at_us = begun.claim.as_ref().map_or(documents.now_us, Claimed::started_at);
-        Ok(Claim {
-            handle: self.handle.clone(),
+        let claim = Claim {
+            handle: this.get().handle.clone(),
             claimed: begun.claim,
             replay: begun.replay,
             started_at_us,
@@ -169,7 +177,12 @@ impl History {
             verdict_columns,
             verdicts: PyOnceLock::new(),
             new: PyOnceLock::new(),
-        })
+        };
+        let claim = Bound::new(py, claim)?;
+        if let Some(keeper) = keeper {
+            keeper.keep(&claim, trigger.as_any(), application, columns)?;
+        }
+        Ok(claim)
     }
 
     /// Begin one document; the same as `begin` with a batch of one.
@@ -196,7 +209,7 @@ impl History {
     fn begin_one(
         &self,
         py: Python<'_>,
-        trigger: &Bound<'_, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
         uuid: Option<String>,
         track_id: Option<String>,
         event_id: Option<String>,

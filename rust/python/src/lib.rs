@@ -4,6 +4,8 @@
 #![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 
 mod answers;
+mod arguments;
+mod around;
 mod by_key;
 mod call;
 mod care;
