@@ -39,6 +39,15 @@ def verdicts_of(verdicts: Any) -> pa.Table:
         raise dh.SchemaError(
             f"[DH-SCHEMA] verdicts have no column {', '.join(missing)}: give what `classify` or `claim.verdicts` answers"
         )
+    return without_views(table)
+
+
+def without_views(table: pa.Table) -> pa.Table:
+    """Columns of views, which Arrow's functions and Parquet's readers know little of, in the plain layout."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    for at, field in enumerate(table.schema):
+        if field.type in plain:
+            table = table.set_column(at, field.name, table.column(at).cast(plain[field.type]))
     return table
 
 

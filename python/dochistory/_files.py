@@ -5,7 +5,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,12 @@ DRAFT = "tmp-"
 """How names of files in the making begin; whatever is left of them after a crash means nothing."""
 
 
-def publish(path: Path, write: Callable[[Path], object]) -> bool:
+def publish(path: Path, content: Any) -> bool:
     """Make a file, durably: whole under its name, or not there.
 
     Args:
         path: its name; the directory is made if it is not there.
-        write: writes it, under another name.
+        content: its bytes.
 
     Returns:
         False if there is a file of that name already, which stays as it is.
@@ -33,7 +33,7 @@ def publish(path: Path, write: Callable[[Path], object]) -> bool:
         make_directory(path.parent)
         draft = path.parent / f"{DRAFT}{os.getpid()}-{uuid.uuid4().hex}"
         try:
-            write(draft)
+            draft.write_bytes(content)
             sync(draft)
             try:
                 os.link(draft, path)

@@ -1,15 +1,16 @@
 """The files of an audit log. Every one is published whole, under a name that was not there, and never changed.
 
-    kept-<number of the first document>-<count>-<batch>.parquet    documents in doubt, whole
-    event-<n>-decided.parquet        what a person decided about some of them
-    event-<n>-resubmission.parquet   which of them are being resubmitted, as transaction n of the history
-    event-<n>-outcome.parquet        how that transaction ended: copied from the history, which alone decides
+    kept-<number of the first document>-<count>-<batch>-<crc>.parquet    documents in doubt, whole
+    event-<n>-decided-<crc>.parquet        what a person decided about some of them
+    event-<n>-resubmission-<crc>.parquet   which of them are being resubmitted, as transaction n of the history
+    event-<n>-outcome-<crc>.parquet        how that transaction ended: copied from the history, which alone decides
 
-Numbers of documents and of events rise. Whoever adds a file holds `lock` meanwhile.
+`crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise. Whoever adds a file holds `lock` meanwhile.
 """
 
 import hashlib
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +34,8 @@ DOCUMENT = "document"
 """The column with the documents as they came: a struct of all their columns."""
 
 _SCHEMAS = {"decided": DECIDED, "resubmission": RESUBMISSION, "outcome": OUTCOME}
-_KEPT = re.compile(r"kept-(\d{16})-(\d{8})-([0-9a-f]{16})\.parquet")
-_EVENT = re.compile(r"event-(\d{16})-(decided|resubmission|outcome)\.parquet")
+_KEPT = re.compile(r"kept-(\d{16})-(\d{8})-([0-9a-f]{16})-([0-9a-f]{8})\.parquet")
+_EVENT = re.compile(r"event-(\d{16})-(decided|resubmission|outcome)-([0-9a-f]{8})\.parquet")
 NO_BATCH = "0" * 16
 
 
@@ -109,9 +110,7 @@ class Store:
         files = self.kept()
         first = files[-1].first + files[-1].count if files else 1
         numbers = pa.array(range(first, first + entries.num_rows), pa.int64())
-        table = entries.add_column(0, NUMBER, numbers)
-        path = self.directory / f"kept-{first:016}-{entries.num_rows:08}-{batch}.parquet"
-        self._write(path, table)
+        self._write(f"kept-{first:016}-{entries.num_rows:08}-{batch}", entries.add_column(0, NUMBER, numbers))
         return first
 
     def next_event(self) -> int:
@@ -120,16 +119,30 @@ class Store:
         return events[-1].number + 1 if events else 1
 
     def add_event(self, number: int, kind: Kind, table: pa.Table) -> None:
-        """Add an event, under the lock. An outcome that is there already says the same."""
-        path = self.directory / f"event-{number:016}-{kind}.parquet"
-        self._write(path, table.cast(_SCHEMAS[kind]))
+        """Add an event, under the lock. One that is there already stays."""
+        if any((event.number, event.kind) == (number, kind) for event in self.events()):
+            return
+        self._write(f"event-{number:016}-{kind}", table.cast(_SCHEMAS[kind]))
 
-    def _write(self, path: Path, table: pa.Table) -> None:
-        def write(draft: Path) -> None:
-            pq.write_table(table, draft, compression="zstd", write_page_checksum=True)
-
-        if not _files.publish(path, write) and "-outcome." not in path.name:
+    def _write(self, name: str, table: pa.Table) -> None:
+        out = pa.BufferOutputStream()
+        pq.write_table(table, out, compression="zstd", write_page_checksum=True)
+        content = out.getvalue()
+        path = self.directory / f"{name}-{zlib.crc32(content):08x}.parquet"
+        if not _files.publish(path, content):
             raise dh.FencedError(f"[DH-FENCED] {path} is there already: the file system's locks do not exclude each other")
+
+    def check(self, path: Path) -> int:
+        """Compare a file with the checksum in its name; answers its bytes.
+
+        Raises:
+            CorruptError: it is damaged.
+        """
+        with _files.storage(path):
+            content = path.read_bytes()
+        if f"{zlib.crc32(content):08x}" != path.stem.rpartition("-")[2]:
+            raise dh.CorruptError(f"[DH-CORRUPT] {path}: its {len(content)} bytes have another checksum than its name says")
+        return len(content)
 
     def read(self, path: Path, columns: list[str] | None = None) -> pa.Table:
         """The content of a file; its checksums are looked at.
