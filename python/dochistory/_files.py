@@ -80,7 +80,9 @@ def content_of(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no JSON: {error}; take the file away to begin anew") from error
+        raise dh.CorruptError(
+            f"[DH-CORRUPT] {path}: this is no JSON: {error}; take the file away to begin anew"
+        ) from error
     if not isinstance(found, dict):
         raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no JSON object; take the file away to begin anew")
     return found

@@ -39,12 +39,9 @@ class VerdictCounts:
         """Count the verdicts of one batch, as `classify` answered them; each batch once."""
         name = trigger if isinstance(trigger, str) else trigger.name
         table = verdicts if isinstance(verdicts, pa.Table) else pa.Table.from_batches([verdicts])
-        columns = ["status", "action", "rule"]
-        plain = pa.table({column: table[column].cast(pa.string()) for column in columns})
-        grouped = plain.group_by(columns).aggregate([([], "count_all")]).to_pylist()
         with self._lock:
-            for row in grouped:
-                self._counts[name, row["status"] or "", row["action"], row["rule"]] += row["count_all"]
+            for (status, action, rule), count in counted(table):
+                self._counts[name, status or "", action, rule] += count
 
     def clear(self, trigger: dh.Trigger | str | None = None) -> None:
         """Forget the counts of one trigger, or of all. No entry of a history is touched."""
@@ -60,6 +57,32 @@ class VerdictCounts:
         names = ("trigger", "status", "action", "rule")
         columns = {name: pa.array([key[n] or None for key, _ in rows], pa.string()) for n, name in enumerate(names)}
         return pa.table({**columns, "count": pa.array([count for _, count in rows], pa.int64())})
+
+
+def counted(verdicts: pa.Table) -> list[tuple[tuple[str | None, str, str], int]]:
+    """How often each status, action and rule stand together, by columns: dictionaries are compared by their codes."""
+    coded = [_coded(verdicts[name]) for name in ("status", "action", "rule")]
+    whole = None
+    for codes, words in coded:
+        whole = codes if whole is None else pc.add(pc.multiply(whole, pa.scalar(len(words), pa.int16())), codes)
+    found = []
+    for one in pc.value_counts(whole).to_pylist():
+        code, parts = one["values"], []
+        for _, words in reversed(coded):
+            code, at = divmod(code, len(words))
+            parts.append(words[at])
+        rule, action, status = parts
+        found.append(((status, action, rule), one["counts"]))
+    return found
+
+
+def _coded(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:
+    """A column of few words as numbers, and what they stand for; the last number is null."""
+    column = column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    column = column.unify_dictionaries()
+    words: list[str | None] = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
+    codes = pa.chunked_array([chunk.indices.cast(pa.int16()) for chunk in column.chunks], pa.int16())
+    return pc.fill_null(codes, len(words)), [*words, None]
 
 
 def history_metrics(

@@ -198,7 +198,11 @@ class AuditLog:
         files = self._store.kept()
         tables = [self._store.read(one.path, ["number", *names]) for one in files]
         bare = pa.schema([store.NUMBER, *_KEPT])
-        kept = pa.concat_tables([table.replace_schema_metadata(None) for table in tables]) if tables else bare.empty_table()
+        kept = (
+            pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
+            if tables
+            else bare.empty_table()
+        )
         return states.with_states(kept, self._changes()).cast(ENTRIES)
 
     def _changes(self) -> pa.Table:
@@ -298,7 +302,13 @@ class AuditLog:
                 self._decide(trigger, mine["number"].to_pylist(), decision, by or _user(), note, now)
 
     def _decide(
-        self, trigger: str, numbers: Numbers, decision: Decision, by: str | None, note: str | None, now: dt.datetime | None
+        self,
+        trigger: str,
+        numbers: Numbers,
+        decision: Decision,
+        by: str | None,
+        note: str | None,
+        now: dt.datetime | None,
     ) -> None:
         chosen = self._chosen(numbers)
         allowed = {"process": ("open", "process", "cut_off"), "duplicate": ("open", "process", "cut_off", "duplicate")}
@@ -374,9 +384,7 @@ class AuditLog:
             turn.give_back()
             raise
 
-    def forget(
-        self, before: dt.datetime, trigger: dh.Trigger | str | None = None, *, dry_run: bool = False
-    ) -> int:
+    def forget(self, before: dt.datetime, trigger: dh.Trigger | str | None = None, *, dry_run: bool = False) -> int:
         """Drop documents that are settled (resubmitted or duplicate) and were kept before a time, in whole files.
 
         Args:
@@ -443,7 +451,9 @@ class AuditLog:
         for file in reversed(self._store.kept()):
             table = self._store.read(file.path, ["trigger"])
             if table["trigger"][0].as_py() == name:
-                return dh.Trigger(**store.trigger_of(name, table.schema.metadata), detect_duplicates=True, use_history=True)
+                return dh.Trigger(
+                    **store.trigger_of(name, table.schema.metadata), detect_duplicates=True, use_history=True
+                )
         return dh.Trigger(name, detect_duplicates=True, use_history=True)
 
 

@@ -25,7 +25,13 @@ class Resubmission:
     """Documents that were taken to be processed after all; `AuditLog.resubmit` makes it."""
 
     def __init__(
-        self, store_: store.Store, turn: _files.Lock, number: int, claim: dh.Claim | None, entries: pa.Table, new: pa.Table
+        self,
+        store_: store.Store,
+        turn: _files.Lock,
+        number: int,
+        claim: dh.Claim | None,
+        entries: pa.Table,
+        new: pa.Table,
     ) -> None:
         self._store = store_
         self._turn = turn

@@ -37,9 +37,7 @@ def outcome(resubmission: pa.Table, state: str) -> pa.Table:
     """The rows of a resubmission that all ended alike; those that were duplicates from the start stay so."""
     size = resubmission.num_rows
     now = pa.scalar(dt.datetime.now(dt.UTC), pa.timestamp("us", "UTC"))
-    return pa.table(
-        {"number": resubmission["number"], "state": pa.repeat(state, size), "time": pa.repeat(now, size)}
-    )
+    return pa.table({"number": resubmission["number"], "state": pa.repeat(state, size), "time": pa.repeat(now, size)})
 
 
 def end_of(number: int, progress: tuple[int, str] | None) -> str:

@@ -130,7 +130,9 @@ class Store:
         content = out.getvalue()
         path = self.directory / f"{name}-{zlib.crc32(content):08x}.parquet"
         if not _files.publish(path, content):
-            raise dh.FencedError(f"[DH-FENCED] {path} is there already: the file system's locks do not exclude each other")
+            raise dh.FencedError(
+                f"[DH-FENCED] {path} is there already: the file system's locks do not exclude each other"
+            )
 
     def check(self, path: Path) -> int:
         """Compare a file with the checksum in its name; answers its bytes.
@@ -141,7 +143,9 @@ class Store:
         with _files.storage(path):
             content = path.read_bytes()
         if f"{zlib.crc32(content):08x}" != path.stem.rpartition("-")[2]:
-            raise dh.CorruptError(f"[DH-CORRUPT] {path}: its {len(content)} bytes have another checksum than its name says")
+            raise dh.CorruptError(
+                f"[DH-CORRUPT] {path}: its {len(content)} bytes have another checksum than its name says"
+            )
         return len(content)
 
     def read(self, path: Path, columns: list[str] | None = None) -> pa.Table:
