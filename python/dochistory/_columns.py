@@ -37,7 +37,7 @@ def verdicts_of(verdicts: Any) -> pa.Table:
     table = table_of(verdicts)
     if missing := [name for name in VERDICTS if name not in table.column_names]:
         raise dh.SchemaError(
-            f"[DH-SCHEMA] verdicts have no column {', '.join(missing)}: give what `classify` or `claim.verdicts` answers"
+            f"[DH-SCHEMA] verdicts have no column {', '.join(missing)}: give what classify or claim.verdicts answers"
         )
     return without_views(table)
 
@@ -60,8 +60,9 @@ def rows_where(column: pa.ChunkedArray, *words: str) -> pa.Array:
     for chunk in column.chunks:
         # Of a dictionary only the words are compared, and of the rows their numbers.
         codes = pc.indices_nonzero(pc.is_in(chunk.dictionary.cast(pa.string()), value_set=wanted))
-        rows = pc.indices_nonzero(pc.is_in(chunk.indices, value_set=codes.cast(chunk.indices.type)))
-        found.append(pc.add(rows.cast(pa.int64()), first))
+        codes = codes.cast(chunk.indices.type)
+        is_one = pc.equal(chunk.indices, codes[0]) if len(codes) == 1 else pc.is_in(chunk.indices, value_set=codes)
+        found.append(pc.add(pc.indices_nonzero(is_one).cast(pa.int64()), first))
         first += len(chunk)
     return pa.concat_arrays(found) if found else pa.array([], pa.int64())
 

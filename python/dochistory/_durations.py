@@ -35,8 +35,9 @@ def utc_now() -> dt.datetime:
 
 
 def state_directory() -> Path:
-    """Where this machine keeps what must not go away together with a history: `$DOCHISTORY_STATE`, else
-    `$XDG_STATE_HOME/dochistory`, else `~/.local/state/dochistory`.
+    """Where this machine keeps what must not go away together with a history.
+
+    It is `$DOCHISTORY_STATE`, else `$XDG_STATE_HOME/dochistory`, else `~/.local/state/dochistory`.
     """
     if named := os.environ.get("DOCHISTORY_STATE"):
         return Path(named)

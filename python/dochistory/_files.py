@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import dochistory as dh
 
@@ -170,7 +170,7 @@ class Lock:
             os.close(file)
         return False
 
-    def __enter__(self) -> "Lock":
+    def __enter__(self) -> Self:
         self.take()
         return self
 

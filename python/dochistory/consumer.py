@@ -17,7 +17,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import dochistory as dh
 from dochistory import _columns, journal
@@ -153,7 +153,7 @@ class Consumer:
         if opened is not None:
             opened.close()
 
-    def __enter__(self) -> "Consumer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

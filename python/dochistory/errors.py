@@ -15,7 +15,7 @@ class RolledBack(Exception):  # noqa: N818 - it reports an outcome, not a fault
 
 
 class SuspendedError(DocHistoryError):
-    """[DH-SUSPENDED] The trigger is suspended: nothing is begun, and what is not acknowledged must be delivered again."""
+    """[DH-SUSPENDED] The trigger is suspended: nothing is begun; what is not acknowledged must be delivered again."""
 
     def __init__(self, message: str, status: "Status | None" = None) -> None:
         super().__init__(message)

@@ -9,10 +9,9 @@ statistics.documents(trigger, status="IN_DOUBT")     # the newest of them
 statistics.clear(trigger)                            # touches no entry of the history
 ```
 
-Counts are exact. `add` writes one line to a file before it returns, so counts survive restarts and killed processes; it does
-not sync, so a power failure may take the last seconds. The list of documents is bounded: the newest of each trigger, and
-of one batch a sample that is spread over it. Several processes may add and clear at once. Nothing here touches entries of
-the history.
+Counts are exact. `add` writes one line to a file before it returns, so counts survive restarts and killed processes; it
+does not sync, so a power failure may take the last seconds. The list of documents is bounded: the newest of each
+trigger, and of one batch a sample that is spread over it. Several processes may add and clear at once.
 """
 
 import datetime as dt

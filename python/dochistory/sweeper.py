@@ -8,9 +8,9 @@ sweeper = dh.Sweeper("orders.history")               # in a stream: a call with 
 sweeper.sweep_if_due()
 ```
 
-`dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand removes what is expired and
-nothing else, and does not move the sweeper's next run. When the sweeper runs next, and the longest run of a service that it
-saw, is kept in the file `sweeper.json` of the history.
+`dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand removes what is expired
+and nothing else, and does not move the sweeper's next run. When the sweeper runs next, and the longest run of a service
+that it saw, is kept in the file `sweeper.json` of the history.
 """
 
 import datetime as dt
@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import dochistory as dh
 from dochistory import _durations, _files
@@ -28,13 +28,13 @@ from dochistory import _durations, _files
 __all__ = ["LOGGER", "Sweeper", "next_purge", "warnings_about"]
 
 LOGGER = "dochistory.sweeper"
-"""The name of the logger that is told of purges (INFO), of lives that are too short (WARNING) and of failures (ERROR)."""
+"""The name of the logger that is told of purges (INFO), lives that are too short (WARNING) and failures (ERROR)."""
 
 _FILE = "sweeper.json"
 
 
 class Sweeper:
-    """Purges a history from time to time. Safe with threads and forks: a forked process has no sweeper until it starts one.
+    """Purges a history from time to time. Safe with threads and forks: a forked process has none until it starts one.
 
     Args:
         history: the history, or its directory, which is then opened for each purge.
@@ -174,7 +174,7 @@ class Sweeper:
         """End `run`; may be called by a signal handler."""
         self._stop.set()
 
-    def __enter__(self) -> "Sweeper":
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(

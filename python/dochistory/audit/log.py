@@ -53,9 +53,9 @@ ENTRIES = pa.schema(
 )
 """The columns of `AuditLog.list`.
 
-`number` names the document; `time` is when it was kept; `trigger`, `key`, `rule` and `message` are its verdict's, `count` its
-redelivery count and `row` its row in the batch; `application` and `batch` the transaction it came in, if any; `state` what
-became of it, `changed_at` since when (null while it is open), `by` and `note` who decided, and why.
+`number` names the document; `time` is when it was kept; `trigger`, `key`, `rule` and `message` are its verdict's, `count`
+its redelivery count and `row` its row in the batch; `application` and `batch` the transaction it came in, if any; `state`
+what became of it, `changed_at` since when (null while it is open), `by` and `note` who decided, and why.
 """
 
 _COUNT = {"messaging": "redelivery_count", "jms": "delivery_count"}
@@ -68,8 +68,8 @@ class AuditLog:
 
     Args:
         history: the history.
-        directory: where the documents are kept; `audit` in the history's own directory, if absent. Where documents are to
-            be kept even while the history's disk is away (rule R7), name a directory on another one.
+        directory: where the documents are kept; `audit` in the history's own directory, if absent. Where they are to be
+            kept even while the history's disk is away (rule R7), name a directory on another one.
         lock_timeout: how long to wait for others, in seconds.
     """
 
@@ -93,15 +93,15 @@ class AuditLog:
         transaction: tuple[str, int] | None = None,
         now: dt.datetime | None = None,
     ) -> Numbers:
-        """Keep the documents of a batch that are in doubt. Durable on return; so acknowledge them after this, not before.
+        """Keep the documents of a batch that are in doubt. Durable on return, so acknowledge them after this.
 
         Args:
             documents: the batch that was judged; all its columns are kept.
             verdicts: what `classify` answered, or `claim.verdicts`.
             trigger: whose documents they are.
             columns: the trigger's name of a column -> its name in `documents`, where they differ.
-            transaction: (application, number of the batch): if the batch comes again, a key of it that is kept already is
-                not kept again.
+            transaction: (application, number of the batch): if the batch comes again, a key of it that is kept already
+                is not kept again.
             now: the time of the entries; the clock's, if absent.
 
         Returns:
@@ -240,7 +240,10 @@ class AuditLog:
         return {**entry[0], "document": self.documents([number]).to_pylist()[0]}
 
     def documents(self, numbers: Iterable[int]) -> pa.Table:
-        """Documents as they came, in the order of their numbers: all columns, null where a document's batch had none of a name.
+        """Documents as they came, in the order of their numbers.
+
+        Returns:
+            All columns that they came in; null where a document's batch had none of that name.
 
         Raises:
             StateError: there is no document of one of these numbers.
@@ -277,8 +280,8 @@ class AuditLog:
     ) -> None:
         """Decide about documents. Durable on return; deciding the same again changes nothing.
 
-        `process` marks them for `resubmit`. `duplicate` says that they were processed after all: their keys are completed
-        in the history, so that they are DUPLICATE when they come again, and they can never be resubmitted.
+        `process` marks them for `resubmit`. `duplicate` says that they were processed after all: their keys are
+        completed in the history, so that they are DUPLICATE when they come again, and they can never be resubmitted.
 
         Args:
             numbers: the documents.
@@ -289,7 +292,8 @@ class AuditLog:
 
         Raises:
             ConfigError: there is no such decision.
-            StateError: a document is not there, is being resubmitted now, or was resubmitted or called a duplicate before.
+            StateError: a document is not there, is being resubmitted now, or was resubmitted or called a duplicate
+                before.
             ReadOnlyError: the history was opened for reading.
         """
         if decision not in ("process", "duplicate"):
@@ -350,9 +354,9 @@ class AuditLog:
         ```
 
         Leaving the block completes; `RolledBack` releases, and the documents are what they were before; after any other
-        exception nobody knows how far the service came: they are `cut_off`, and wait for another decision. Of documents with
-        one key only the first is handed out, and one whose key was completed meanwhile is a `duplicate`: it was processed
-        after all.
+        exception nobody knows how far the service came: they are `cut_off`, and wait for another decision. Of documents
+        with one key only the first is handed out, and one whose key was completed meanwhile is a `duplicate`: it was
+        processed after all.
 
         Args:
             trigger: whose documents; under a name, with the time to live that they were kept with.
@@ -360,8 +364,8 @@ class AuditLog:
             now: the time at which the service begins; the clock's, if absent.
 
         Raises:
-            StateError: a document is not there, of another trigger, cut off (decide first), or was resubmitted or called a
-                duplicate before.
+            StateError: a document is not there, of another trigger, cut off (decide first), or was resubmitted or called
+                a duplicate before.
             LockedError: others are resubmitting documents of this trigger.
             StorageError: the history cannot be reached.
             ReadOnlyError: the history was opened for reading.
@@ -373,9 +377,7 @@ class AuditLog:
         try:
             self._settle(name)
             chosen = self.list(name, "process") if wanted is None else self._chosen(wanted)
-            strangers = chosen.filter(pc.not_equal(chosen["trigger"], name))["number"].to_pylist()
-            if strangers:
-                raise dh.StateError(f"[DH-STATE] {_said(strangers)} of another trigger than {name}")
+            _of_one(chosen, name)
             _only(chosen, ("open", "process"), "be resubmitted")
             documents = self.documents(chosen["number"].to_pylist())
             settings = trigger if isinstance(trigger, dh.Trigger) else self._trigger(name)
@@ -474,6 +476,12 @@ def _only(chosen: pa.Table, allowed: tuple[str, ...], what: str) -> None:
         "duplicate": "is a duplicate, and duplicates are never resubmitted",
     }[state]
     raise dh.StateError(f"[DH-STATE] document {number} cannot {what}: it {why}")
+
+
+def _of_one(chosen: pa.Table, name: str) -> None:
+    strangers = chosen.filter(pc.not_equal(chosen["trigger"], name))["number"].to_pylist()
+    if strangers:
+        raise dh.StateError(f"[DH-STATE] {_said(strangers)} of another trigger than {name}")
 
 
 def _unknown(numbers: Numbers) -> dh.StateError:

@@ -2,7 +2,7 @@
 
 import datetime as dt
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -84,7 +84,7 @@ class Resubmission:
 
     @property
     def entries(self) -> pa.Table:
-        """The log's entries of `documents`, in the same order: `number`, `key`, `rule` and the other columns of `ENTRIES`."""
+        """The log's entries of `documents`, in the same order, with the columns of `ENTRIES`."""
         return self._judged.filter(pc.equal(self._judged["state"], "resubmitted"))
 
     @property
@@ -123,7 +123,7 @@ class Resubmission:
         finally:
             self._turn.give_back()
 
-    def __enter__(self) -> "Resubmission":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -145,8 +145,9 @@ class Resubmission:
 
 
 def _bypassing(trigger: dh.Trigger) -> dh.Trigger:
-    """The trigger, such that everything is NEW but what is completed. The history is used whatever its settings say, for
-    it alone can tell afterwards how the resubmission ended.
+    """The trigger, such that everything is NEW but what is completed.
+
+    The history is used whatever its settings say, for it alone can tell afterwards how the resubmission ended.
     """
     settings: dict[str, Any] = {
         "history_time_to_live": trigger.history_time_to_live,

@@ -5,7 +5,8 @@
     event-<n>-resubmission-<crc>.parquet   which of them are being resubmitted, as transaction n of the history
     event-<n>-outcome-<crc>.parquet        how that transaction ended: copied from the history, which alone decides
 
-`crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise. Whoever adds a file holds `lock` meanwhile.
+`crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise. Whoever adds a file
+holds `lock` meanwhile.
 """
 
 import hashlib
@@ -92,7 +93,7 @@ class Store:
         """The files of events, by number; an outcome stands behind its resubmission."""
         kinds: tuple[Kind, ...] = ("decided", "resubmission", "outcome")
         found = [
-            Event(path, int(match[1]), kinds[kinds.index(match[2])])  # type: ignore[arg-type]
+            Event(path, int(match[1]), kinds[kinds.index(match[2])])
             for path in self._files()
             if (match := _EVENT.fullmatch(path.name))
         ]
