@@ -34,6 +34,7 @@ from dochistory._native import (
     TransientError,
     Trigger,
     __version__,
+    count_verdicts,
     open,  # noqa: A004 - always said as dochistory.open
 )
 from dochistory.errors import RolledBack, SuspendedError
@@ -76,6 +77,7 @@ __all__ = [
     "TransientError",
     "Trigger",
     "__version__",
+    "count_verdicts",
     "open",
 ]
 

@@ -30,6 +30,7 @@ __all__ = [
     "TransientError",
     "Trigger",
     "__version__",
+    "count_verdicts",
     "open",
 ]
 
@@ -272,6 +273,7 @@ class History:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
+def count_verdicts(verdicts: _Arrow) -> list[tuple[str | None, str, str, int]]: ...
 def open(  # noqa: A001 - always said as dochistory.open
     path: str | os.PathLike[str],
     create: bool = False,

@@ -12,6 +12,7 @@ with dh.Consumer("orders.history", trigger) as consumer:
 """
 
 import datetime as dt
+import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,10 @@ from dochistory import _columns, journal
 from dochistory.statistics import Statistics
 from dochistory.suspension import Suspension
 
-__all__ = ["Consumer"]
+__all__ = ["LOGGER", "Consumer"]
+
+LOGGER = "dochistory.consumer"
+"""The name of the logger that is told of batches that the statistics lack."""
 
 
 class Consumer:
@@ -38,7 +42,7 @@ class Consumer:
         audit: keep documents in doubt in the history's audit log (only messaging triggers have one).
         log: write the journal through `logging`.
         sinks: write the journal to these, too.
-        statistics: count verdicts in the history's statistics.
+        statistics: count verdicts in the history's statistics. A batch that cannot be counted is told to the log.
         name: the documents' column with their names, for the statistics' list.
     """
 
@@ -107,8 +111,7 @@ class Consumer:
 
         Raises:
             SuspendedError: the trigger is suspended, or is from now on; nothing was begun, so acknowledge nothing.
-            DocHistoryError: as in `History.begin`; and what the audit log, a sink or the statistics raised. Nothing is
-                claimed then.
+            DocHistoryError: as in `History.begin`; and what the audit log or a sink raised. Nothing is claimed then.
         """
         self.suspension.check()
         table = _columns.table_of(documents)
@@ -139,8 +142,13 @@ class Consumer:
     def _write_down(self, documents: Any, claim: dh.Claim, columns: Mapping[str, str] | None) -> None:
         if self._log or self._sinks:
             journal.write(documents, claim.verdicts, self.trigger, columns=columns, most=self._most, sinks=self._sinks)
-        if self._statistics is not None:
+        if self._statistics is None:
+            return
+        try:
             self._statistics.add(claim.verdicts, self.trigger, documents=documents, name=self._name)
+        except dh.StorageError as error:
+            # They lie with the history, whose disk may be what is away; figures are no reason to stop.
+            logging.getLogger(LOGGER).warning("%s: a batch is missing in the statistics: %s", self.trigger.name, error)
 
     def wait(self, timeout: str | dt.timedelta | float | None = None, *, stop: threading.Event | None = None) -> bool:
         """Wait until documents may be begun; as `Suspension.wait`."""

@@ -38,9 +38,9 @@ class VerdictCounts:
     def add(self, verdicts: Any, trigger: dh.Trigger | str) -> None:
         """Count the verdicts of one batch, as `classify` answered them; each batch once."""
         name = trigger if isinstance(trigger, str) else trigger.name
-        table = verdicts if isinstance(verdicts, pa.Table) else pa.Table.from_batches([verdicts])
+        counted = dh.count_verdicts(verdicts)
         with self._lock:
-            for (status, action, rule), count in counted(table):
+            for status, action, rule, count in counted:
                 self._counts[name, status or "", action, rule] += count
 
     def clear(self, trigger: dh.Trigger | str | None = None) -> None:
@@ -57,32 +57,6 @@ class VerdictCounts:
         names = ("trigger", "status", "action", "rule")
         columns = {name: pa.array([key[n] or None for key, _ in rows], pa.string()) for n, name in enumerate(names)}
         return pa.table({**columns, "count": pa.array([count for _, count in rows], pa.int64())})
-
-
-def counted(verdicts: pa.Table) -> list[tuple[tuple[str | None, str, str], int]]:
-    """How often each status, action and rule stand together, by columns: dictionaries are compared by their codes."""
-    coded = [_coded(verdicts[name]) for name in ("status", "action", "rule")]
-    whole = None
-    for codes, words in coded:
-        whole = codes if whole is None else pc.add(pc.multiply(whole, pa.scalar(len(words), pa.int16())), codes)
-    found = []
-    for one in pc.value_counts(whole).to_pylist():
-        code, parts = one["values"], []
-        for _, words in reversed(coded):
-            code, at = divmod(code, len(words))
-            parts.append(words[at])
-        rule, action, status = parts
-        found.append(((status, action, rule), one["counts"]))
-    return found
-
-
-def _coded(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:
-    """A column of few words as numbers, and what they stand for; the last number is null."""
-    column = column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    column = column.unify_dictionaries()
-    words: list[str | None] = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
-    codes = pa.chunked_array([chunk.indices.cast(pa.int16()) for chunk in column.chunks], pa.int16())
-    return pc.fill_null(codes, len(words)), [*words, None]
 
 
 def history_metrics(

@@ -125,13 +125,11 @@ class Statistics:
         if not judged.num_rows:
             return
         at = (now or dt.datetime.now(dt.UTC)).isoformat()
-        counted = [[*key, count] for key, count in metrics.counted(judged)]
-        line = {
-            "trigger": _name(trigger),
-            "at": at,
-            "counts": counted,
-            "documents": self._listed(judged, documents, name, at),
-        }
+        counts = dh.count_verdicts(judged)
+        # Most batches hold nothing but NEW, so nothing to list.
+        is_listed = any(status in ("DUPLICATE", "IN_DOUBT") for status, *_ in counts)
+        listed = self._listed(judged, documents, name, at) if is_listed else []
+        line = {"trigger": _name(trigger), "at": at, "counts": counts, "documents": listed}
         self._append(line)
 
     def _listed(self, judged: pa.Table, documents: Any, name: str, at: str) -> list[list[Any]]:

@@ -136,7 +136,7 @@ class Sweeper:
                     log.warning("%s", sentence)
         return purged
 
-    def start(self) -> "Sweeper":
+    def start(self) -> Self:
         """Start the thread, a daemon; again changes nothing."""
         with self._lock:
             if self.is_running:

@@ -209,7 +209,12 @@ def test_classification_is_bypassed_whatever_the_trigger_would_say(history: dh.H
     claim = history.begin(batch("a"), by_count, audit=True)
     assert rules(claim.verdicts) == ["R14"]
     asked: list[Any] = []
-    careful = trigger(use_history=False, resolver=lambda rows: asked.append(rows) or ["IN_DOUBT"] * len(rows))
+
+    def resolver(rows: pa.RecordBatch) -> list[str]:
+        asked.append(rows)
+        return ["IN_DOUBT"] * len(rows)
+
+    careful = trigger(use_history=False, resolver=resolver)
     with history.audit.resubmit(careful, [1]) as again:
         assert again.documents.num_rows == 1
     assert asked == []

@@ -53,9 +53,9 @@ ENTRIES = pa.schema(
 )
 """The columns of `AuditLog.list`.
 
-`number` names the document; `time` is when it was kept; `trigger`, `key`, `rule` and `message` are its verdict's, `count`
-its redelivery count and `row` its row in the batch; `application` and `batch` the transaction it came in, if any; `state`
-what became of it, `changed_at` since when (null while it is open), `by` and `note` who decided, and why.
+`number` names the document; `time` is when it was kept; `trigger`, `key`, `rule` and `message` are its verdict's,
+`count` its redelivery count and `row` its row in the batch; `application` and `batch` the transaction it came in, if any;
+`state` what became of it, `changed_at` since when (null while it is open), `by` and `note` who decided, and why.
 """
 
 _COUNT = {"messaging": "redelivery_count", "jms": "delivery_count"}
@@ -364,8 +364,8 @@ class AuditLog:
             now: the time at which the service begins; the clock's, if absent.
 
         Raises:
-            StateError: a document is not there, of another trigger, cut off (decide first), or was resubmitted or called
-                a duplicate before.
+            StateError: a document is not there, of another trigger, cut off (decide first), or was resubmitted or
+                called a duplicate before.
             LockedError: others are resubmitting documents of this trigger.
             StorageError: the history cannot be reached.
             ReadOnlyError: the history was opened for reading.

@@ -12,6 +12,7 @@ mod care;
 mod claim;
 mod clock;
 mod columns;
+mod counts;
 mod entries;
 mod errors;
 mod finish;
@@ -38,6 +39,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use super::claim::Claim;
+    #[pymodule_export]
+    use super::counts::count_verdicts;
     #[pymodule_export]
     use super::errors::{
         ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,
