@@ -121,7 +121,8 @@ def test_clearing_touches_no_entry_of_the_history(used: dh.History) -> None:
     assert counts(kept) == {("orders", "R9"): 1}
 
 
-def test_they_survive_restarts_and_killed_processes(used: dh.History, directory: Path) -> None:
+@pytest.mark.usefixtures("used")
+def test_they_survive_restarts_and_killed_processes(directory: Path) -> None:
     script = """
     import signal
     with dh.open(sys.argv[1]) as history:

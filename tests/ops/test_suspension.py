@@ -87,7 +87,9 @@ def test_rows_that_are_suspended_suspend_the_trigger_and_say_why(
     assert isinstance(found, Status)
     assert (found.cause, found.trigger, found.since, found.polls) == ("history", "orders", T0, 0)
     assert "HISTORY" in found.reason or "orders" in found.reason
-    with pytest.raises(dh.SuspendedError, match=r"^\[DH-SUSPENDED\] trigger orders is suspended since 2024-03-10") as raised:
+    with pytest.raises(
+        dh.SuspendedError, match=r"^\[DH-SUSPENDED\] trigger orders is suspended since 2024-03-10"
+    ) as raised:
         one.check()
     assert raised.value.status == found
     assert pickle.loads(pickle.dumps(raised.value)).status == found
@@ -182,7 +184,7 @@ def test_a_person_suspends_and_resumes(history: dh.History, clock: Clock) -> Non
     one = suspension(history, clock)
     one.suspend("the shop is moving")
     clock.go(10_000_000)
-    with pytest.raises(dh.SuspendedError, match="person: the shop is moving.*resume it by hand"):
+    with pytest.raises(dh.SuspendedError, match=r"person: the shop is moving.*resume it by hand"):
         one.check()
     one.note(history.classify(documents(["a"]), trigger()))
     assert one.status is not None
@@ -288,7 +290,9 @@ def consumer(directory: Path, clock: Clock, of: dh.Trigger | None = None, **sett
     return dh.Consumer(directory, of, suspension=suspension(directory, clock, of=of), **settings)
 
 
-def test_a_consumer_writes_down_what_is_not_new(directory: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_consumer_writes_down_what_is_not_new(
+    directory: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     with consumer(directory, clock) as one, caplog.at_level(logging.INFO, "dochistory.journal"):
         first = one.begin(pa.table({"uuid": ["a", "b"]}))
         first.complete(rows=[0])

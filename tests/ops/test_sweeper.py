@@ -73,8 +73,8 @@ def test_a_thread_does_it(used: dh.History) -> None:
         assert swept.wait(60)
         threads = [thread for thread in threading.enumerate() if thread.name == "dochistory sweeper"]
         assert [thread.daemon for thread in threads] == [True]
-    assert not sweeper.is_running
     sweeper.stop()
+    assert "dochistory sweeper" not in [thread.name for thread in threading.enumerate()]
     assert left(used) == [0, 0]
 
 
@@ -84,9 +84,7 @@ def test_a_directory_is_opened_for_each_run(used: dh.History, directory: Path, c
     assert left(used) == [0, 1]
 
 
-def test_a_run_that_fails_is_told_and_tried_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_that_fails_is_told_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     swept = threading.Event()
     path = tmp_path / "late.history"
     with (

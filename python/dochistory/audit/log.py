@@ -54,8 +54,8 @@ ENTRIES = pa.schema(
 """The columns of `AuditLog.list`.
 
 `number` names the document; `time` is when it was kept; `trigger`, `key`, `rule` and `message` are its verdict's,
-`count` its redelivery count and `row` its row in the batch; `application` and `batch` the transaction it came in, if any;
-`state` what became of it, `changed_at` since when (null while it is open), `by` and `note` who decided, and why.
+`count` its redelivery count and `row` its row in the batch; `application` and `batch` the transaction it came in, if
+any; `state` what became of it, `changed_at` since when (null while it is open), `by` and `note` who decided, and why.
 """
 
 _COUNT = {"messaging": "redelivery_count", "jms": "delivery_count"}

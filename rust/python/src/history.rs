@@ -82,8 +82,9 @@ impl History {
     /// A resolver is asked once about all documents that are left undecided. It gets a pyarrow RecordBatch of their columns
     /// and `dh_trigger`, `dh_key`, `dh_count`, `dh_reason` (the rule that left it undecided), `dh_started_at` (timestamp[us,
     /// UTC]; null unless it is processing) and `dh_row`; it answers an Arrow array or any sequence of NEW, DUPLICATE,
-    /// IN_DOUBT, or a table with the columns `status` and `message`. It may raise `TransientError`, or answer an exception for
-    /// a single document.
+    /// IN_DOUBT, a table with the columns `status` and `message`, a mapping of two such sequences, or a sequence of pairs. It may
+    /// raise `TransientError`, or answer an exception for a single document; what failed for the moment is asked about again
+    /// before it counts (`Trigger.resolver_attempts`).
     ///
     /// Raises:
     ///     SchemaError: a column is missing or has the wrong type.
