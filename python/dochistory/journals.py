@@ -195,6 +195,8 @@ def _parsed(lines: bytes, place: str) -> pa.Table:
         times = zone_free.cast(pa.timestamp("us")).cast(SCHEMA.field("time").type)
     except (pa.ArrowException, ValueError) as error:
         raise dh.SchemaError(f"[DH-SCHEMA] {place}: this is no journal: {' '.join(str(error).split())}") from error
+    if times.null_count or table["status"].null_count:
+        raise dh.SchemaError(f"[DH-SCHEMA] {place}: this is no journal: a line has no time or no status")
     return table.set_column(table.column_names.index("time"), "time", times)
 
 
