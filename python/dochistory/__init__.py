@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from dochistory import brokers as brokers
     from dochistory import journal as journal
     from dochistory import metrics as metrics
+    from dochistory import migration as migration
+    from dochistory import report as report
     from dochistory import resolvers as resolvers
     from dochistory import spark as spark
     from dochistory import statistics as statistics
@@ -82,7 +84,19 @@ __all__ = [
 ]
 
 
-_ON_DEMAND = ("audit", "brokers", "journal", "metrics", "resolvers", "spark", "statistics", "suspension", "sweeper")
+_ON_DEMAND = (
+    "audit",
+    "brokers",
+    "journal",
+    "metrics",
+    "migration",
+    "report",
+    "resolvers",
+    "spark",
+    "statistics",
+    "suspension",
+    "sweeper",
+)
 """Modules that are imported when they are asked for; some need packages of their own."""
 
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import dochistory as dh
-from dochistory.audit.states import STATES
-from dochistory.cli import around, backup, completion, demo, doctor, documents, files, upkeep
-from dochistory.cli.context import Context, duration, moment
+from dochistory.cli import around_arguments, backup, completion, demo, doctor, documents, files, load, report, upkeep
+from dochistory.cli.context import Context, duration, moment, positive
 from dochistory.cli.failures import CommandError, Exit
 
 Command = Callable[[Context], Exit]
@@ -45,12 +44,11 @@ def parser() -> Parser:
     commands = whole.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     _classify(commands)
     _entries(commands)
-    _stats(commands)
+    _load(commands)
+    around_arguments.statistics(commands, _add)
+    _report(commands)
     _upkeep(commands)
-    _journal(commands)
-    _audit(commands)
-    _suspension(commands)
-    _sweep(commands)
+    around_arguments.others(commands, _add)
     _others(commands)
     return whole
 
@@ -129,7 +127,7 @@ def _classify(commands: Any) -> None:
         "--column", metavar="NAME=COLUMN", action="append", default=[], help="where an id is: --column uuid=order_id"
     )
     command.add_argument("--now", type=moment, metavar="TIME", help="the clock by which entries expire; now, if absent")
-    command.add_argument("--threads", type=_positive, default=1, metavar="N", help="threads for large files (1)")
+    command.add_argument("--threads", type=positive, default=1, metavar="N", help="threads for large files (1)")
     rules = command.add_argument_group(
         "rules of a trigger that no file of settings describes", "It detects duplicates, by the history."
     )
@@ -137,12 +135,6 @@ def _classify(commands: Any) -> None:
     rules.add_argument("--processing-mode", choices=["serial", "concurrent"], help="concurrent, if absent")
     rules.add_argument("--in-batch", choices=["duplicate", "in_doubt", "new"], help="what later copies in FILE are")
     rules.add_argument("--expiry", choices=["until_purged", "exact"], help="until_purged, if absent")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is to be a whole number from 1 on")
-    return int(text)
 
 
 def _entries(commands: Any) -> None:
@@ -161,122 +153,64 @@ def _entries(commands: Any) -> None:
         )
 
 
-def _stats(commands: Any) -> None:
+def _load(commands: Any) -> None:
     command = _add(
         commands,
-        "stats",
-        _statistics,
-        "show figures of a history, and exactly-once statistics where they are kept",
-        "`documents` lists the newest duplicates and documents in doubt; `clear` forgets the statistics, and touches no "
-        "entry.",
+        "load",
+        load.load,
+        "put entries of another history into this one, and compare both sides' answers",
+        "Rows have the columns uuid and, if need be, trigger, status (completed or processing) and time (when the "
+        "service began). What is loaded again changes nothing.",
+    )
+    command.add_argument("file", metavar="FILE", nargs="?", help="Parquet, Arrow IPC, CSV or JSON lines")
+    command.add_argument("--input-format", choices=files.FORMATS, help="format of FILE, if its suffix does not say")
+    _trigger(command, "whose entries all rows are; without it, the column trigger says")
+    command.add_argument("--create", action="store_true", help="make the history if it is not there")
+    command.add_argument(
+        "--time-to-live",
+        type=duration,
+        metavar="TIME",
+        help="of triggers that no file of settings describes: '30 days'",
     )
     command.add_argument(
-        "what", nargs="?", choices=["show", "documents", "clear"], default="show", help="show, if absent"
+        "--column", metavar="NAME=COLUMN", action="append", default=[], help="where a column is: --column time=created"
+    )
+    command.add_argument(
+        "--status-value",
+        metavar="VALUE=STATUS",
+        action="append",
+        default=[],
+        help="what a status means: --status-value C=completed",
+    )
+    command.add_argument("--time-unit", choices=["s", "ms", "us"], default="ms", help="of times that are numbers (ms)")
+    command.add_argument(
+        "--check", type=positive, default=10_000, metavar="N", help="ids whose answers are compared afterwards (10000)"
+    )
+    database = command.add_argument_group("rows of a database, instead of FILE")
+    database.add_argument("--driver", metavar="MODULE", help="a DB-API module: psycopg, oracledb, sqlite3")
+    database.add_argument("--connect", metavar="TEXT", help="what its connect() takes: 'host=db dbname=is user=reader'")
+    database.add_argument("--query", metavar="SQL", help="select topic as trigger, id as uuid, status, time from …")
+
+
+def _report(commands: Any) -> None:
+    command = _add(
+        commands,
+        "report",
+        report.report,
+        "write one HTML page about a history",
+        "Verdicts over time, by trigger and rule; documents in doubt with their ages; partitions and sizes; what a "
+        "purge would free. The page needs no network.",
     )
     _trigger(command)
-    command.add_argument("--limit", type=_positive, metavar="N", help="so many documents at most (50; all with --json)")
     command.add_argument(
-        "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
-    )
-
-
-def _statistics(context: Context) -> Exit:
-    ways = {"show": upkeep.stats, "documents": around.documents_shown, "clear": around.statistics_clear}
-    return ways[context.options.what](context)
-
-
-def _journal(commands: Any) -> None:
-    command = _add(commands, "journal", around.journal, "show records of a journal that was written to files")
-    command.add_argument("path", metavar="PATH", help="a directory of Parquet files, or a file")
-    _trigger(command)
-    command.add_argument("--status", choices=["DUPLICATE", "IN_DOUBT"], help="only those; both, if absent")
-    command.add_argument("--rule", metavar="RULE", help="by this rule: R11; R10 means R10>S3, too")
-    command.add_argument("--key", metavar="KEY", help="of this document")
-    command.add_argument("--since", type=moment, metavar="TIME", help="written then or later: 2026-11-21T09:30:00Z")
-    command.add_argument(
-        "--limit", type=_positive, metavar="N", help="so many at most, the newest (50; all with --json)"
-    )
-    command.add_argument("--follow", "-f", action="store_true", help="wait for more, and show them as they come")
-    command.add_argument("--all", action="store_true", help="with --follow: first show what is there already")
-
-
-def _audit(commands: Any) -> None:
-    command = commands.add_parser(
-        "audit",
-        help="look at documents in doubt, decide about them, resubmit them",
-        description="Documents in doubt are kept whole, until somebody decides.",
-        allow_abbrev=False,
-    )
-    ways = command.add_subparsers(title="commands", dest="way", metavar="COMMAND", required=True)
-    listed = _add(ways, "list", around.audit_list, "show what is in the audit log")
-    _trigger(listed)
-    listed.add_argument("--state", choices=STATES, help="only those; all, if absent")
-    listed.add_argument(
-        "--limit", type=_positive, metavar="N", help="so many at most, the newest (50; all with --json)"
-    )
-    shown = _add(ways, "show", around.audit_show, "show one document, whole")
-    shown.add_argument("number", type=_positive, metavar="NUMBER", help="its number in the list")
-    resolved = _add(
-        ways,
-        "resolve",
-        around.audit_resolve,
-        "decide about documents",
-        "process: to be resubmitted. duplicate: processed after all, and completed in the history.",
-    )
-    resolved.add_argument("decision", choices=["process", "duplicate"], help="what they are")
-    resolved.add_argument("numbers", type=_positive, nargs="+", metavar="NUMBER", help="their numbers in the list")
-    resolved.add_argument("--by", metavar="NAME", help="who decides; the user, if absent")
-    resolved.add_argument("--note", metavar="TEXT", help="why, for the record")
-    again = _add(
-        ways,
-        "resubmit",
-        around.audit_resubmit,
-        "process documents after all, once",
-        "Without numbers, all that were resolved as process. They are begun in the history, handed out, completed, and "
-        "marked. If the service fails they are cut off, and wait for another decision.",
-    )
-    again.add_argument("numbers", type=_positive, nargs="*", metavar="NUMBER", help="their numbers in the list")
-    _trigger(again, "whose documents; may be absent if there is one only")
-    again.add_argument("--service", metavar="MODULE:FUNCTION", help="called with a pyarrow table of the documents")
-    again.add_argument("--output", "-o", metavar="FILE", help="write them to a new file instead; - is standard output")
-    again.add_argument("--format", choices=files.FORMATS, help="format of the output, if its suffix does not say")
-    gone = _add(ways, "forget", around.audit_forget, "drop documents that are settled, in whole files")
-    _trigger(gone)
-    gone.add_argument("--older-than", type=duration, required=True, metavar="TIME", help="kept longer ago: '90 days'")
-    gone.add_argument("--dry-run", action="store_true", help="only say how many would go")
-    gone.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now")
-
-
-def _suspension(commands: Any) -> None:
-    command = _add(
-        commands,
-        "suspension",
-        _suspended,
-        "show which triggers are suspended on this machine; suspend or resume one",
+        "--output", "-o", metavar="FILE", default="report.html", help="report.html, if absent; - prints"
     )
     command.add_argument(
-        "action", nargs="?", choices=["list", "suspend", "resume"], default="list", help="list, if absent"
+        "--journal", metavar="PATH", help="the journal: a directory of Parquet, or a file of JSON lines"
     )
-    _trigger(command, "the trigger to suspend or resume")
-    command.add_argument("--reason", metavar="TEXT", default="suspended by hand", help="why, for the others")
-
-
-def _suspended(context: Context) -> Exit:
-    listed = context.options.action == "list"
-    return around.suspension_list(context) if listed else around.suspension_change(context)
-
-
-def _sweep(commands: Any) -> None:
-    command = _add(
-        commands,
-        "sweep",
-        around.sweep,
-        "purge from time to time, until it is interrupted",
-        "For cron there is `purge`. Warns of a time to live that is shorter than a service ran.",
+    command.add_argument(
+        "--doubts", type=positive, default=200, metavar="N", help="documents in doubt to list, for each trigger (200)"
     )
-    command.add_argument("--every", type=duration, default="10 minutes", metavar="TIME", help="how often (10 minutes)")
-    command.add_argument("--retry-window", type=duration, metavar="TIME", help="for how long the broker delivers again")
-    command.add_argument("--runs", type=_positive, metavar="N", help="end after so many")
 
 
 def _upkeep(commands: Any) -> None:

@@ -24,5 +24,5 @@ mod tail;
 pub mod time;
 
 pub use error::{Error, Result};
-pub use keyspace::{Finished, InProgress, Maintained, Progress, Purged, SpaceStatistics};
+pub use keyspace::{Finished, InProgress, Maintained, PartitionStatistics, Progress, Purged, SpaceStatistics};
 pub use log::frame::Transaction;

@@ -256,6 +256,11 @@ impl History {
         self.close(py);
     }
 
+    /// What a notebook shows.
+    fn _repr_html_(this: &Bound<'_, Self>) -> PyResult<String> {
+        this.py().import("dochistory.display")?.getattr("history_html")?.call1((this,))?.extract()
+    }
+
     fn __repr__(&self) -> String {
         let state = if self.handle.is_open() { "" } else { ", closed" };
         format!("<History {:?}{state}>", self.handle.path.display().to_string())

@@ -7,7 +7,7 @@ use dochistory_core::history::History;
 use dochistory_core::rules::{self, Kind};
 use dochistory_core::{Error, Maintained, Purged};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
 use crate::arguments::shown;
 use crate::clock;
@@ -181,5 +181,15 @@ pub(crate) fn statistics(py: Python<'_>, found: SpaceStatistics) -> PyResult<Bou
     figures.set_item("history_time_to_live", clock::timedelta(py, found.time_to_live_us)?)?;
     figures.set_item("transactions", transactions)?;
     figures.set_item("longest_run", found.longest_run_us.map(|us| clock::timedelta(py, us)).transpose()?)?;
+    let partitions = PyList::empty(py);
+    for partition in found.partitions {
+        let one = PyDict::new(py);
+        one.set_item("start", clock::datetime(py, partition.start_us)?)?;
+        one.set_item("entries", partition.entries)?;
+        one.set_item("bytes", partition.bytes)?;
+        one.set_item("segments", partition.segments)?;
+        partitions.append(one)?;
+    }
+    figures.set_item("partitions", partitions)?;
     Ok(figures)
 }

@@ -1,5 +1,6 @@
 //! Figures of a key space, and the check of all its bytes.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::KeySpace;
@@ -45,6 +46,21 @@ pub struct SpaceStatistics {
     pub transactions: Vec<(String, i64, bool)>,
     /// The longest run of a service that this handle saw, from `begin` to the end of the claim, in microseconds.
     pub longest_run_us: Option<i64>,
+    /// What lies in segments, by time partition, oldest first.
+    pub partitions: Vec<PartitionStatistics>,
+}
+
+/// The figures of one time partition's segments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionStatistics {
+    /// Where it begins, in microseconds since 1970; it is [`SpaceStatistics::partition_us`] wide.
+    pub start_us: i64,
+    /// Entries.
+    pub entries: u64,
+    /// Bytes of its segments.
+    pub bytes: u64,
+    /// Number of segments.
+    pub segments: u64,
 }
 
 impl KeySpace {
@@ -121,6 +137,21 @@ impl View {
             time_to_live_us: self.manifest.time_to_live_us,
             transactions: self.tail.transactions().into_iter().map(transaction).collect(),
             longest_run_us: None,
+            partitions: self.partitions(),
         }
+    }
+
+    fn partitions(&self) -> Vec<PartitionStatistics> {
+        let width = self.manifest.partition_us;
+        let mut found: BTreeMap<i64, PartitionStatistics> = BTreeMap::new();
+        for entry in &self.manifest.segments {
+            let start_us = entry.min_started_at.div_euclid(width).saturating_mul(width);
+            let partition = found.entry(start_us).or_default();
+            partition.start_us = start_us;
+            partition.entries += entry.entries;
+            partition.bytes += entry.bytes;
+            partition.segments += 1;
+        }
+        found.into_values().collect()
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub(crate) use entries::{Entry, EntryCursor};
 pub use finish::Finished;
-pub use inspect::SpaceStatistics;
+pub use inspect::{PartitionStatistics, SpaceStatistics};
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
 pub use maintain::{Maintained, Progress, Purged};
