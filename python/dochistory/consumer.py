@@ -128,7 +128,7 @@ class Consumer:
             )
         except (dh.StorageError, dh.FailedError, dh.OpenError) as error:
             self.close()  # a handle whose write failed writes no more
-            if not (self.trigger.suspend_and_retry_on_error or self.trigger.suspend_on_failure):
+            if not self.suspension.suspends:
                 raise
             raise self.suspension.failed(error) from error
         try:

@@ -1,6 +1,6 @@
 """Exceptions of the package's Python side."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dochistory._native import DocHistoryError
 
@@ -17,7 +17,15 @@ class RolledBack(Exception):  # noqa: N818 - it reports an outcome, not a fault
 class SuspendedError(DocHistoryError):
     """[DH-SUSPENDED] The trigger is suspended: nothing is begun; what is not acknowledged must be delivered again."""
 
-    def __init__(self, message: str, status: "Status | None" = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: "Status | None" = None,
+        *,
+        cause: Literal["history", "resolver", "person"] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         """Since when, why, and when it is tried again; None where nobody keeps track of that."""
+        self.cause = status.cause if status is not None else cause
+        """What is down: the history, the resolver; or a person suspended it."""

@@ -108,6 +108,11 @@ class Suspension:
         self._memory: Status | None = None  # where the file cannot be written
 
     @property
+    def suspends(self) -> bool:
+        """Whether a failure suspends the trigger at all: whether either of its two switches says so."""
+        return self._trigger.suspend_and_retry_on_error or self._trigger.suspend_on_failure
+
+    @property
     def status(self) -> Status | None:
         """The suspension, as any process of the machine sees it; None if the trigger is not suspended.
 
@@ -151,18 +156,23 @@ class Suspension:
         rows = _columns.rows_where(judged["action"], "SUSPEND")
         with self._lock:
             if not len(rows):
-                status = self.status
-                # What a person suspended a person resumes.
-                if status is not None and status.cause != "person" and judged.num_rows:
-                    self.resume()
+                if judged.num_rows:
+                    self.succeeded()
                 return None
             first = judged.slice(rows[0].as_py(), 1).to_pylist()[0]
             cause: Cause = "history" if first["rule"] == "R5" else "resolver"
             return self._fail(cause, first["message"] or f"rule {first['rule']}")
 
-    def failed(self, error: Exception) -> SuspendedError:
-        """Suspend the trigger, for the history failed with this error; answers what to raise."""
-        return _error(self._fail("history", str(error)))
+    def failed(self, error: Exception, cause: Literal["history", "resolver"] = "history") -> SuspendedError:
+        """Suspend the trigger, for its history or its resolver failed with this error; answers what to raise."""
+        return _error(self._fail(cause, str(error).removeprefix("[DH-SUSPENDED] ")))
+
+    def succeeded(self) -> None:
+        """Resume the trigger, for a batch was decided. What a person suspended a person resumes."""
+        with self._lock:
+            status = self.status
+            if status is not None and status.cause != "person":
+                self.resume()
 
     def suspend(self, reason: str = "suspended by hand") -> Status:
         """Suspend the trigger by hand, until somebody says `resume`."""

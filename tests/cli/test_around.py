@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -284,8 +285,8 @@ def test_following_sees_what_is_written_later_once(tmp_path: Path) -> None:
     ):
         todo = [lambda sink=sink: write(sink, 0), lambda sink=sink: write(sink, 1, 2), lambda: None]  # type: ignore[misc]
 
-        def sleep(_: float, todo: list[object] = todo) -> None:
-            todo.pop(0)()  # type: ignore[operator]
+        def sleep(_: float, todo: Any = todo) -> None:
+            todo.pop(0)()
 
         found = journals.follow(path, sleep=sleep, stop=lambda todo=todo: not todo)  # type: ignore[misc]
         assert [row["row"] for table in found for row in table.to_pylist()] == [0, 7, 2]

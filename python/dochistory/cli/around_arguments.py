@@ -24,13 +24,13 @@ def _trigger(command: argparse.ArgumentParser, help_: str = "this trigger only; 
 
 
 def statistics(commands: Any, add: Add) -> None:
+    """The command `stats`."""
     command = add(
         commands,
         "stats",
         _statistics,
         "show figures of a history, and exactly-once statistics where they are kept",
-        "`documents` lists the newest duplicates and documents in doubt; `clear` forgets the statistics, and touches no "
-        "entry.",
+        "`documents` lists the newest duplicates and documents in doubt; `clear` forgets the statistics, and no entry.",
     )
     command.add_argument(
         "what", nargs="?", choices=["show", "documents", "clear"], default="show", help="show, if absent"
