@@ -28,14 +28,14 @@ def table_of(documents: Any) -> pa.Table:
         raise dh.SchemaError(f"[DH-SCHEMA] a {kind} is no table: give an Arrow, Polars or pandas table") from error
 
 
-def verdicts_of(verdicts: Any) -> pa.Table:
-    """Verdicts as a table.
+def verdicts_of(verdicts: Any, needed: tuple[str, ...] = VERDICTS) -> pa.Table:
+    """Verdicts as a table with the columns that are needed.
 
     Raises:
         SchemaError: a column is missing.
     """
     table = table_of(verdicts)
-    if missing := [name for name in VERDICTS if name not in table.column_names]:
+    if missing := [name for name in needed if name not in table.column_names]:
         raise dh.SchemaError(
             f"[DH-SCHEMA] verdicts have no column {', '.join(missing)}: give what classify or claim.verdicts answers"
         )

@@ -122,6 +122,7 @@ class Lock:
         self.path = path
         self.timeout = timeout
         self._file: int | None = None
+        self._process = 0
 
     def take(self) -> None:
         """Wait for it.
@@ -148,13 +149,17 @@ class Lock:
                         f"[DH-LOCKED] {self.path} has been held by {holder} for longer than {self.timeout:g} s"
                     ) from None
             os.pwrite(file, f"process {os.getpid()}".ljust(64, "\0").encode(), 0)
-        self._file = file
+        self._file, self._process = file, os.getpid()
 
     def give_back(self) -> None:
         """Let others have it; again changes nothing."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        if self._file is None:
+            return
+        if self._process == os.getpid():
+            # A process that was forked off meanwhile holds the same lock until it ends, unless it is let go of for all.
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        os.close(self._file)
+        self._file = None
 
     def is_taken(self) -> bool:
         """Whether somebody holds it now."""

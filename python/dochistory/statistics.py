@@ -15,6 +15,7 @@ trigger, and of one batch a sample that is spread over it. Several processes may
 """
 
 import datetime as dt
+import errno
 import fcntl
 import json
 import os
@@ -254,7 +255,8 @@ class Statistics:
         with self._shared(write=True), _files.storage(self._file):
             file = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
-                os.write(file, content)
+                if os.write(file, content) < len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._file))
                 size = os.fstat(file).st_size
             finally:
                 os.close(file)
@@ -293,7 +295,7 @@ class Statistics:
         with _files.storage(path):
             if write and not path.parent.is_dir():
                 if not self.path.is_dir():
-                    raise FileNotFoundError(2, "No such file or directory", str(self.path))
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
                 path.parent.mkdir(exist_ok=True)
             try:
                 file = os.open(path, (os.O_RDWR | os.O_CREAT if write else os.O_RDONLY) | os.O_CLOEXEC, 0o666)

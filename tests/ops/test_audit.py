@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -503,3 +504,23 @@ def test_the_directory_of_a_history_may_hold_its_audit_log(doubtful: dh.History,
     with dh.open(directory, create=True) as again:
         assert again.audit.list().num_rows == 3
         assert again.verify() > 0
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_process_that_a_service_forks_off_neither_keeps_nor_ends_its_turn(doubtful: dh.History) -> None:
+    impatient = AuditLog(doubtful, lock_timeout=0.05)
+    with doubtful.audit.resubmit(trigger(), [1]) as again:
+        awake, asleep = os.pipe()
+        child = os.fork()
+        if child == 0:
+            again.__del__()
+            os.close(asleep)
+            os.read(awake, 1)  # until the parent closes its end
+            os._exit(0)
+        os.close(awake)
+        with pytest.raises(dh.LockedError):
+            impatient.resubmit(trigger(), [2])
+    with impatient.resubmit(trigger(), [2]) as another:
+        assert another.documents.num_rows == 1
+    os.close(asleep)
+    assert os.waitpid(child, 0)[1] == 0

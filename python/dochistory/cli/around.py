@@ -281,7 +281,7 @@ def statistics_clear(context: Context) -> Exit:
 def statistics_shown(context: Context, history: dh.History, names: list[str]) -> dict[str, Any]:
     """The statistics, for `stats`; printed unless a program asks."""
     kept = Statistics(history)
-    found = {name: one for name, one in kept.summary(history, in_progress=False).items() if name in names}
+    found = {name: one for name, one in kept.summary().items() if name in names}
     if context.json or not any(_was_counted(one) for one in found.values()):
         return found
     rows = [

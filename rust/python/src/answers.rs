@@ -96,10 +96,10 @@ fn from_mapping(columns: &Bound<'_, PyMapping>, rows: usize) -> PyResult<Reply> 
         return Ok(unfit(rows, "the resolver gave a mapping without \"status\""));
     }
     let status = columns.get_item("status")?;
-    let mut reply = match status.is_instance_of::<PyMapping>() {
-        true => unfit(rows, "the resolver gave a mapping as \"status\""),
-        false => read(&status, rows)?,
-    };
+    if status.is_instance_of::<PyMapping>() {
+        return Ok(unfit(rows, "the resolver gave a mapping as \"status\""));
+    }
+    let mut reply = read(&status, rows)?;
     if reply.answers.len() != rows || !columns.contains("message")? {
         return Ok(reply);
     }

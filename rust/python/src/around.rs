@@ -98,11 +98,11 @@ impl<'py> Keeper<'py> {
 impl crate::claim::Claim {
     /// The documents as they came in.
     fn begun_documents<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        Ok(output::table(py, self.input.schema.clone(), self.input.batches.clone())?)
+        output::table(py, self.input.schema.clone(), self.input.batches.clone())
     }
 
     fn verdict_table<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let batch = self.verdict_columns.clone();
-        Ok(output::table(py, batch.schema(), vec![batch])?)
+        output::table(py, batch.schema(), vec![batch])
     }
 }

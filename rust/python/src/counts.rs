@@ -12,6 +12,8 @@ use crate::input::Input;
 
 /// Status (none when suspended or rejected), action and rule.
 type Kind = (Option<String>, String, String);
+/// And how many rows.
+type Counted = (Option<String>, String, String, u64);
 
 /// Count verdicts by status, action and rule.
 ///
@@ -24,7 +26,7 @@ type Kind = (Option<String>, String, String);
 /// Raises:
 ///     SchemaError: a column is missing, or is no text.
 #[pyfunction]
-pub(crate) fn count_verdicts(verdicts: &Bound<'_, PyAny>) -> Outcome<Vec<(Option<String>, String, String, u64)>> {
+pub(crate) fn count_verdicts(verdicts: &Bound<'_, PyAny>) -> Outcome<Vec<Counted>> {
     let input = Input::import(verdicts)?;
     let counts = verdicts.py().detach(|| {
         let mut counts = BTreeMap::new();
