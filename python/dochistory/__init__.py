@@ -36,6 +36,7 @@ from dochistory._native import (
     __version__,
     count_verdicts,
     open,  # noqa: A004 - always said as dochistory.open
+    repair,
 )
 from dochistory.errors import RolledBack, SuspendedError
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from dochistory import journal as journal
     from dochistory import metrics as metrics
     from dochistory import migration as migration
+    from dochistory import progress as progress
     from dochistory import report as report
     from dochistory import resolvers as resolvers
     from dochistory import spark as spark
@@ -81,6 +83,7 @@ __all__ = [
     "__version__",
     "count_verdicts",
     "open",
+    "repair",
 ]
 
 
@@ -90,6 +93,7 @@ _ON_DEMAND = (
     "journal",
     "metrics",
     "migration",
+    "progress",
     "report",
     "resolvers",
     "spark",

@@ -251,19 +251,19 @@ class History:
         trigger: Trigger | str | None = None,
         *,
         all: bool = False,  # noqa: A002 - a setting's name
-        progress: Callable[[int, int], object] | None = None,
+        progress: Callable[[int, int], object] | bool | None = None,
     ) -> dict[str, _Maintained]: ...
     def load(
         self,
-        documents: _Arrow,
+        documents: _Arrow | Iterable[_Arrow],
         trigger: Trigger,
         *,
         columns: Mapping[str, str] | None = None,
         now: dt.datetime | None = None,
-        progress: Callable[[int], object] | None = None,
+        progress: Callable[[int], object] | bool | None = None,
     ) -> int: ...
     def verify(
-        self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | None = None
+        self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | bool | None = None
     ) -> int: ...
     def stats(self, trigger: Trigger | str | None = None) -> dict[str, Any]: ...
     def pin(self, trigger: Trigger | str) -> str: ...
@@ -286,3 +286,11 @@ def open(  # noqa: A001 - always said as dochistory.open
     *,
     auto_maintain: bool = True,
 ) -> History: ...
+def repair(
+    path: str | os.PathLike[str],
+    trigger: Trigger | str | None = None,
+    *,
+    apply: bool = False,
+    lock_timeout: _Duration = "30 s",
+    progress: Callable[[int, int], object] | None = None,
+) -> dict[str, Any]: ...

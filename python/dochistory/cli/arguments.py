@@ -6,7 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import dochistory as dh
-from dochistory.cli import around_arguments, backup, completion, demo, doctor, documents, files, load, report, upkeep
+from dochistory.cli import (
+    around_arguments,
+    backup,
+    completion,
+    demo,
+    doctor,
+    documents,
+    files,
+    load,
+    repair,
+    report,
+    upkeep,
+)
 from dochistory.cli.context import Context, duration, moment, positive
 from dochistory.cli.failures import CommandError, Exit
 
@@ -229,6 +241,17 @@ def _upkeep(commands: Any) -> None:
     maintain.add_argument("--all", action="store_true", help="as far as it goes, rather than as far as it pays")
     verify = _add(commands, "verify", upkeep.verify, "check every byte of a history")
     _trigger(verify)
+    mend = _add(
+        commands,
+        "repair",
+        repair.repair,
+        "say what is damaged and what a repair would drop",
+        "With --yes, repair: what can be read stays, filters are built anew, and every file that goes out of use is kept in a "
+        "directory repaired-<time> within the history. Exit status 1 without --yes if there is damage, with it if not all "
+        "of it could be repaired.",
+    )
+    _trigger(mend, "this trigger only; needed where its name is lost")
+    mend.add_argument("--yes", action="store_true", help="repair; otherwise nothing is changed")
     copy = _add(
         commands,
         "backup",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::KeySpace;
+use super::loaded::is_load;
 use super::maintain::Progress;
 use super::view::{Environment, View, newest, read_manifest};
 use crate::Result;
@@ -135,7 +136,13 @@ impl View {
             purged_upto: (self.manifest.purged_upto > i64::MIN).then_some(self.manifest.purged_upto),
             partition_us: self.manifest.partition_us,
             time_to_live_us: self.manifest.time_to_live_us,
-            transactions: self.tail.transactions().into_iter().map(transaction).collect(),
+            transactions: self
+                .tail
+                .transactions()
+                .into_iter()
+                .filter(|entry| !is_load(entry))
+                .map(transaction)
+                .collect(),
             longest_run_us: None,
             partitions: self.partitions(),
         }
