@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict, final, type_che
 
 import pyarrow as pa
 
+from dochistory.audit import AuditLog
+
 __all__ = [
     "Claim",
     "ConfigError",
@@ -28,6 +30,7 @@ __all__ = [
     "TransientError",
     "Trigger",
     "__version__",
+    "count_verdicts",
     "open",
 ]
 
@@ -49,6 +52,19 @@ _InBatch: TypeAlias = Literal["duplicate", "in_doubt", "new"]
 _Expiry: TypeAlias = Literal["until_purged", "exact"]
 _Status: TypeAlias = Literal["NEW", "DUPLICATE", "IN_DOUBT"]
 _Resolver: TypeAlias = Callable[[pa.RecordBatch], Any]
+
+@type_check_only
+class _Keeper(Protocol):
+    def keep(
+        self,
+        documents: pa.Table,
+        verdicts: pa.Table,
+        trigger: Trigger,
+        /,
+        *,
+        columns: Mapping[str, str] | None,
+        transaction: tuple[str, int] | None,
+    ) -> object: ...
 
 @type_check_only
 class _Finished(TypedDict):
@@ -100,6 +116,8 @@ class Trigger:
         max_delivery_count: int = 100,
         in_batch: _InBatch | None = None,
         expiry: _Expiry = "until_purged",
+        resolver_attempts: int = 3,
+        resolver_backoff: _Duration = "100 ms",
     ) -> Trigger: ...
     @property
     def name(self) -> str: ...
@@ -125,6 +143,10 @@ class Trigger:
     def in_batch(self) -> _InBatch | None: ...
     @property
     def expiry(self) -> _Expiry: ...
+    @property
+    def resolver_attempts(self) -> int: ...
+    @property
+    def resolver_backoff(self) -> dt.timedelta: ...
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]: ...
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
@@ -171,6 +193,11 @@ class History:
     def closed(self) -> bool: ...
     @property
     def shards(self) -> int: ...
+    @property
+    def audit(self) -> AuditLog: ...
+    def transaction(
+        self, trigger: Trigger | str, application: str
+    ) -> tuple[int, Literal["begun", "completed", "released"]] | None: ...
     def classify(
         self,
         documents: _Arrow,
@@ -190,6 +217,7 @@ class History:
         threads: int = 1,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "resolver", "rerun"] = "in_doubt",
+        audit: _Keeper | bool | None = None,
     ) -> Claim: ...
     def begin_one(
         self,
@@ -247,6 +275,7 @@ class History:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
+def count_verdicts(verdicts: _Arrow) -> list[tuple[str | None, str, str, int]]: ...
 def open(  # noqa: A001 - always said as dochistory.open
     path: str | os.PathLike[str],
     create: bool = False,

@@ -6,8 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import dochistory as dh
-from dochistory.cli import backup, completion, demo, doctor, documents, files, load, repair, report, upkeep
-from dochistory.cli.context import Context, duration, moment
+from dochistory.cli import (
+    around_arguments,
+    backup,
+    completion,
+    demo,
+    doctor,
+    documents,
+    files,
+    load,
+    repair,
+    report,
+    upkeep,
+)
+from dochistory.cli.context import Context, duration, moment, positive
 from dochistory.cli.failures import CommandError, Exit
 
 Command = Callable[[Context], Exit]
@@ -45,9 +57,10 @@ def parser() -> Parser:
     _classify(commands)
     _entries(commands)
     _load(commands)
-    _stats(commands)
+    around_arguments.statistics(commands, _add)
     _report(commands)
     _upkeep(commands)
+    around_arguments.others(commands, _add)
     _others(commands)
     return whole
 
@@ -126,7 +139,7 @@ def _classify(commands: Any) -> None:
         "--column", metavar="NAME=COLUMN", action="append", default=[], help="where an id is: --column uuid=order_id"
     )
     command.add_argument("--now", type=moment, metavar="TIME", help="the clock by which entries expire; now, if absent")
-    command.add_argument("--threads", type=_positive, default=1, metavar="N", help="threads for large files (1)")
+    command.add_argument("--threads", type=positive, default=1, metavar="N", help="threads for large files (1)")
     rules = command.add_argument_group(
         "rules of a trigger that no file of settings describes", "It detects duplicates, by the history."
     )
@@ -134,12 +147,6 @@ def _classify(commands: Any) -> None:
     rules.add_argument("--processing-mode", choices=["serial", "concurrent"], help="concurrent, if absent")
     rules.add_argument("--in-batch", choices=["duplicate", "in_doubt", "new"], help="what later copies in FILE are")
     rules.add_argument("--expiry", choices=["until_purged", "exact"], help="until_purged, if absent")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is to be a whole number from 1 on")
-    return int(text)
 
 
 def _entries(commands: Any) -> None:
@@ -189,20 +196,12 @@ def _load(commands: Any) -> None:
     )
     command.add_argument("--time-unit", choices=["s", "ms", "us"], default="ms", help="of times that are numbers (ms)")
     command.add_argument(
-        "--check", type=_positive, default=10_000, metavar="N", help="ids whose answers are compared afterwards (10000)"
+        "--check", type=positive, default=10_000, metavar="N", help="ids whose answers are compared afterwards (10000)"
     )
     database = command.add_argument_group("rows of a database, instead of FILE")
     database.add_argument("--driver", metavar="MODULE", help="a DB-API module: psycopg, oracledb, sqlite3")
     database.add_argument("--connect", metavar="TEXT", help="what its connect() takes: 'host=db dbname=is user=reader'")
     database.add_argument("--query", metavar="SQL", help="select topic as trigger, id as uuid, status, time from …")
-
-
-def _stats(commands: Any) -> None:
-    command = _add(commands, "stats", upkeep.stats, "show figures of a history")
-    _trigger(command)
-    command.add_argument(
-        "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
-    )
 
 
 def _report(commands: Any) -> None:
@@ -222,7 +221,7 @@ def _report(commands: Any) -> None:
         "--journal", metavar="PATH", help="the journal: a directory of Parquet, or a file of JSON lines"
     )
     command.add_argument(
-        "--doubts", type=_positive, default=200, metavar="N", help="documents in doubt to list, for each trigger (200)"
+        "--doubts", type=positive, default=200, metavar="N", help="documents in doubt to list, for each trigger (200)"
     )
 
 

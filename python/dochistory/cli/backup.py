@@ -49,7 +49,7 @@ def _copied(context: Context, source: Path, draft: Path) -> int:
             with dh.open(draft, read_only=True) as copy:
                 _complete(copy, names)
                 with show.progress("checking the copy", quiet=context.json) as progress:
-                    return copy.verify(progress=progress)
+                    return copy.verify(progress=progress) + copy.audit.verify()
         except (FileNotFoundError, dh.CorruptError, dh.OpenError, dh.StorageError) as error:
             if attempt == _ATTEMPTS:
                 # Either the source is damaged, which its own check tells, or it never holds still.
@@ -72,6 +72,12 @@ def _complete(copy: dh.History, names: set[str]) -> None:
 def _copy(source: Path, draft: Path) -> None:
     """Copy manifests first: what they name was there when they were copied, and logs only grow."""
     draft.mkdir()
+    # The audit log before the history: what its events rest on must not be missing there.
+    if (source / "audit").is_dir():
+        (draft / "audit").mkdir()
+        for file in sorted((source / "audit").glob("*.parquet")):
+            _copy_file(file, draft / "audit" / file.name)
+        _sync(draft / "audit")
     _copy_file(source / "HISTORY", draft / "HISTORY")
     # The second copy of the identity; histories made before there was one have none.
     if (source / "HISTORY.copy").is_file():

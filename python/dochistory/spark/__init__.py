@@ -10,7 +10,9 @@ Two entrances, which must not be mixed up:
 `session` starts a local Spark, with a Java where the machine has none. Nothing here is imported by `import dochistory`.
 """
 
-from dochistory.spark.batches import Batch, ExactlyOnce, SuspendedError, exactly_once
+from dochistory.errors import SuspendedError
+from dochistory.spark.around import audit_sink, keep_in_doubt, suspending
+from dochistory.spark.batches import Batch, ExactlyOnce, exactly_once
 from dochistory.spark.classify import VERDICT_COLUMNS, classify
 from dochistory.spark.java import JavaNotFoundError
 from dochistory.spark.sessions import session
@@ -21,7 +23,10 @@ __all__ = [
     "ExactlyOnce",
     "JavaNotFoundError",
     "SuspendedError",
+    "audit_sink",
     "classify",
     "exactly_once",
+    "keep_in_doubt",
     "session",
+    "suspending",
 ]

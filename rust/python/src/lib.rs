@@ -4,6 +4,8 @@
 #![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 
 mod answers;
+mod arguments;
+mod around;
 mod background;
 mod by_key;
 mod call;
@@ -11,6 +13,7 @@ mod care;
 mod claim;
 mod clock;
 mod columns;
+mod counts;
 mod entries;
 mod errors;
 mod finish;
@@ -40,6 +43,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use super::claim::Claim;
+    #[pymodule_export]
+    use super::counts::count_verdicts;
     #[pymodule_export]
     use super::errors::{
         ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,
