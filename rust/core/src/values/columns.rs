@@ -1,7 +1,9 @@
 //! Ids of a batch, and what a space holds of them, as columns.
 
+use std::borrow::Cow;
+
 use super::run::{MOST_ID_BYTES, NULL, PENDING};
-use crate::columns::{Id as Cell, IdColumn};
+use crate::columns::{Id as Cell, IdColumn, Validity};
 use crate::key::{Codec, Form, Key, format_uuid, identify, parse_uuid};
 use crate::segment::Wanted;
 
@@ -24,6 +26,11 @@ impl<'a> Id<'a> {
             1..=MOST_ID_BYTES => Self { key: codec.hash_text(bytes), text: bytes, form: Form::Text },
             _ => Self { key: Key::default(), text: &[], form: Form::TooLong },
         }
+    }
+
+    /// Which of `stripes` equal parts of all ids it belongs to.
+    pub(crate) fn stripe(&self, stripes: u64) -> u64 {
+        ((u128::from(self.key.hi) * u128::from(stripes)) >> 64) as u64
     }
 
     /// What kind of id it is.
@@ -58,6 +65,12 @@ impl<'a> Ids<'a> {
         Self { column, keys, forms }
     }
 
+    /// The ids of no row.
+    pub(crate) fn none() -> Self {
+        static NONE: IdColumn = IdColumn::Uuid { values: &[], validity: Validity::all() };
+        Self { column: &NONE, keys: Vec::new(), forms: Vec::new() }
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.keys.len()
@@ -86,6 +99,15 @@ impl<'a> Ids<'a> {
     /// The id of a row.
     pub fn id(&self, row: usize) -> Id<'a> {
         Id { key: self.keys[row], text: self.text(row), form: self.forms[row] }
+    }
+
+    /// The id of a row as text; none where there is none.
+    pub fn bytes(&self, row: usize) -> Option<Cow<'a, [u8]>> {
+        match self.column.get(row) {
+            Cell::Null => None,
+            Cell::Text(text) => Some(Cow::Borrowed(text)),
+            Cell::Uuid(uuid) => Some(Cow::Owned(format_uuid(*uuid).to_vec())),
+        }
     }
 
     fn text(&self, row: usize) -> &'a [u8] {

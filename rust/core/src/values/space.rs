@@ -225,6 +225,16 @@ impl Values {
         self.space.write(KeySpace::value_settings(), turn)
     }
 
+    /// [`Values::change`] about no ids in particular.
+    pub fn write<T>(&self, work: impl FnOnce(&mut Work) -> Result<T>) -> Result<T> {
+        self.change(&Ids::none(), work)
+    }
+
+    /// Wait for a lock of this space by its name. It keeps nobody from writing, only those who want the same lock.
+    pub(crate) fn hold(&self, name: &str) -> Result<crate::keyspace::values::Held> {
+        self.space.hold(name)
+    }
+
     /// All entries as they are now, in no order; later changes do not show.
     pub fn entries(&self) -> Result<Entries> {
         Ok(Entries { codec: self.codec.clone(), cursor: self.space.value_cursor()? })

@@ -14,6 +14,8 @@ pub(crate) use write::ValueChange;
 
 use std::sync::Arc;
 
+pub(crate) use super::turn::Held;
+use super::turn::Turn;
 use super::view::Environment;
 use super::{KeySpace, SpaceSettings};
 use crate::manifest::ValueEntry;
@@ -72,6 +74,16 @@ impl KeySpace {
     /// A space of values has no time to live of its own; its partitions are as wide as its manifest says.
     pub(crate) fn value_settings() -> SpaceSettings {
         SpaceSettings { time_to_live_us: i64::MAX / 2 }
+    }
+
+    /// Wait for the lock of this name, which is none of the turn's: whoever holds it keeps nobody from writing, only those who
+    /// want this lock. It is given back when the answer is dropped, or its process dies.
+    pub(crate) fn hold(&self, name: &str) -> Result<Held> {
+        if self.env.read_only || self.is_pinned {
+            return Err(Error::ReadOnly(self.directory.clone()));
+        }
+        self.turn()?;
+        Turn::open(&*self.env.system, &self.directory.join(name))?.hold(self.env.lock_timeout)
     }
 
     /// In our turn: the number of the next operation.
