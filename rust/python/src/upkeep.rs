@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use dochistory_core::engine::SpaceStatistics;
 use dochistory_core::history::History;
 use dochistory_core::rules::{self, Kind};
+use dochistory_core::values::Room;
 use dochistory_core::{Error, Maintained, Purged};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -118,9 +119,21 @@ pub(crate) fn verify(
     Ok(bytes)
 }
 
+/// Check every byte of the spaces of values; answers how many there were.
+pub(crate) fn verify_values(py: Python<'_>, history: &History, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
+    let mut bytes = 0;
+    for room in Room::ALL {
+        for name in history.value_spaces(room)? {
+            let values = history.values(room, &name)?;
+            bytes += watched(py, progress, |hear| values.verify(hear))?;
+        }
+    }
+    Ok(bytes)
+}
+
 /// Run a long job without holding Python. Every step is told to `progress`, if there is one; an error that it raises, or an
 /// interrupt from the keyboard, stops the job.
-fn watched<T: Send>(
+pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
     job: impl FnOnce(dochistory_core::Progress<'_>) -> dochistory_core::Result<T> + Send,

@@ -76,6 +76,11 @@ impl Texts {
         self.offsets.push(self.bytes.len() as i64);
     }
 
+    /// Bytes of all texts.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
