@@ -25,6 +25,9 @@ from dochistory._native import (
     ForkedError,
     History,
     LockedError,
+    MapperSend,
+    MapperTaken,
+    MessageIdMapper,
     OpenError,
     ReadOnlyError,
     SchemaError,
@@ -33,10 +36,11 @@ from dochistory._native import (
     TransactionError,
     TransientError,
     Trigger,
+    UnitOfWork,
     __version__,
     open,  # noqa: A004 - always said as dochistory.open
 )
-from dochistory.errors import RolledBack
+from dochistory.errors import PendingMessageError, RolledBack
 
 if TYPE_CHECKING:
     from dochistory import brokers as brokers
@@ -57,7 +61,11 @@ __all__ = [
     "ForkedError",
     "History",
     "LockedError",
+    "MapperSend",
+    "MapperTaken",
+    "MessageIdMapper",
     "OpenError",
+    "PendingMessageError",
     "ReadOnlyError",
     "RolledBack",
     "SchemaError",
@@ -66,6 +74,7 @@ __all__ = [
     "TransactionError",
     "TransientError",
     "Trigger",
+    "UnitOfWork",
     "__version__",
     "open",
 ]

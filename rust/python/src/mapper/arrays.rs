@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, GenericStringBuilder, Int8Array, OffsetSizeTrait,
+    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, GenericStringArray, Int8Array, OffsetSizeTrait,
     RecordBatch, StringArray, TimestampMicrosecondArray,
 };
-use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Int8Type, Schema, TimeUnit};
 use dochistory_core::columns::IdColumn;
 use dochistory_core::engine::mapper::{Known, RowError, Texts};
@@ -43,19 +43,18 @@ pub(super) fn texts(array: Option<&ArrayRef>, rows: usize) -> Outcome<Texts> {
 }
 
 /// Texts as an Arrow column.
-pub(super) fn text_column(texts: &Texts) -> ArrayRef {
-    built::<i32>(texts).or_else(|| built::<i64>(texts)).unwrap_or_else(|| Arc::new(StringArray::new_null(texts.len())))
+pub(super) fn text_column(texts: &Texts) -> Outcome<ArrayRef> {
+    if fits::<i32>(texts.bytes()) { built::<i32>(texts) } else { built::<i64>(texts) }
 }
 
-fn built<O: OffsetSizeTrait>(texts: &Texts) -> Option<ArrayRef> {
-    if !fits::<O>(texts.bytes()) {
-        return None;
-    }
-    let mut out = GenericStringBuilder::<O>::with_capacity(texts.len(), texts.bytes());
-    for row in 0..texts.len() {
-        out.append_option(texts.get(row).map(String::from_utf8_lossy));
-    }
-    Some(Arc::new(out.finish()))
+fn built<O: OffsetSizeTrait>(texts: &Texts) -> Outcome<ArrayRef> {
+    let (offsets, bytes, is_there) = texts.parts();
+    let offsets: ScalarBuffer<O> = offsets.iter().map(|at| O::usize_as(*at as usize)).collect();
+    let there = BooleanBuffer::new(Buffer::from(is_there), 0, texts.len());
+    let nulls = Some(NullBuffer::new(there)).filter(|nulls| nulls.null_count() > 0);
+    let values = Buffer::from(bytes);
+    // The store keeps what came as text.
+    Ok(Arc::new(GenericStringArray::<O>::try_new(OffsetBuffer::new(offsets), values, nulls)?))
 }
 
 pub(super) fn flags(flags: &[bool]) -> ArrayRef {
@@ -99,7 +98,7 @@ pub(super) fn known_columns(known: &Known) -> Outcome<Vec<(Field, ArrayRef)>> {
     let resolved = words(known.resolved.iter().map(|one| one.map(super::settings::policy_word)))?;
     let columns = vec![
         ("found", flags(&known.mapped)),
-        ("mapped_id", text_column(&known.values)),
+        ("mapped_id", text_column(&known.values)?),
         ("pending", flags(&known.pending)),
         ("pending_since", times(&known.since, |row| known.pending[row])),
         ("resolved", resolved),

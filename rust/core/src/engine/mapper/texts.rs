@@ -97,6 +97,11 @@ impl Texts {
         is_there.then(|| &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize])
     }
 
+    /// The parts of an Arrow column: where each text starts and the last ends, the texts, and a bit for each that is there.
+    pub fn parts(&self) -> (&[i64], &[u8], &[u8]) {
+        (&self.offsets, &self.bytes, &self.is_there)
+    }
+
     /// As a column of ids.
     pub fn column(&self) -> IdColumn<'_> {
         let validity = Validity::new(&self.is_there, 0);
