@@ -277,9 +277,7 @@ class MessageIdMapper:
         *,
         now: dt.datetime | None = None,
     ) -> pa.RecordBatch: ...
-    def remove(
-        self, ids: _Ids, transactional: bool = False, *, now: dt.datetime | None = None
-    ) -> pa.RecordBatch: ...
+    def remove(self, ids: _Ids, transactional: bool = False, *, now: dt.datetime | None = None) -> pa.RecordBatch: ...
     def begin_send(
         self,
         messages: _Arrow,

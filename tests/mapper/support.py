@@ -44,9 +44,7 @@ def errors(answer: pa.RecordBatch) -> list[str | None]:
 
 def mapped(mapper: Any, ids: Sequence[str | None], **options: Any) -> list[Any]:
     """What each id is mapped to; False where it is not mapped."""
-    return [
-        row["mapped_id"] if row["found"] else False for row in mapper.lookup(list(ids), **options).to_pylist()
-    ]
+    return [row["mapped_id"] if row["found"] else False for row in mapper.lookup(list(ids), **options).to_pylist()]
 
 
 def pending(mapper: Any) -> list[str]:

@@ -65,7 +65,10 @@ with dh.open(sys.argv[1], create=True) as history:
 def killed(script: str, path: Path, step: str, ids: str = "a,b", policy: str = "error") -> None:
     """Run one arrival in a process that dies at a step."""
     done = subprocess.run(
-        [sys.executable, "-c", PREAMBLE + script, str(path), step, ids, policy], cwd=ROOT, capture_output=True, check=False
+        [sys.executable, "-c", PREAMBLE + script, str(path), step, ids, policy],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == (0 if step == "none" else -9), done.stderr.decode()
 

@@ -65,7 +65,7 @@ def test_ids_come_in_any_form(mapper: dh.MessageIdMapper, form: str) -> None:
 
 
 def test_columns_that_do_not_fit_are_refused(mapper: dh.MessageIdMapper) -> None:
-    with pytest.raises(dh.SchemaError, match="external_ids has 1 rows; needed are 2"):
+    with pytest.raises(dh.SchemaError, match="has 1 rows; needed are 2"):
         mapper.create(["a", "b"], ["1"])
     with pytest.raises(dh.SchemaError, match="int64"):
         mapper.lookup(pa.array([1, 2]))
@@ -167,7 +167,9 @@ def test_a_closed_history_is_said_so(path: Path) -> None:
 @pytest.mark.slow
 def test_a_million_ids_are_mapped_found_sent_and_purged(path: Path) -> None:
     count = 1_000_000
-    ids = pa.array([str(uuid.UUID(int=number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128)) for number in range(count)])
+    ids = pa.array(
+        [str(uuid.UUID(int=number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128)) for number in range(count)]
+    )
     external = pa.array([f"ID:{number}" for number in range(count)])
     with dh.open(path, create=True) as history:
         mapper = history.mapper("big")

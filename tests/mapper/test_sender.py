@@ -35,7 +35,11 @@ def test_n3_a_message_that_was_taken_in_is_not_processed_and_audited_on_the_firs
         unit.take(incoming("a"))
     with mapper.unit_of_work() as unit:
         taken = unit.take(messages(["a", "b"], message_id=["late", "new"]))
-        assert (statuses(taken), actions(taken), rules(taken)) == (["DUPLICATE", "NEW"], ["SKIP", "PROCESS"], ["N3", "N2"])
+        assert (statuses(taken), actions(taken), rules(taken)) == (
+            ["DUPLICATE", "NEW"],
+            ["SKIP", "PROCESS"],
+            ["N3", "N2"],
+        )
         assert taken.verdicts["mapped_id"].to_pylist() == ["ours-0", None]
         record = taken.audit.to_pylist()[0]
         assert (record["id"], record["arrived_as"], record["level"]) == ("ours-0", "a", "SUCCESS")

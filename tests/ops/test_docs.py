@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["brokers.md", "cli.md", "operations.md"]
+PAGES = ["brokers.md", "cli.md", "mapper.md", "operations.md"]
 
 
 def blocks(page: str, language: str) -> Iterator[str]:
@@ -48,7 +48,7 @@ def promised(page: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("page", ["brokers.md", "operations.md"])
+@pytest.mark.parametrize("page", ["brokers.md", "mapper.md", "operations.md"])
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_snippets_run_and_print_what_they_say(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = promised(page)

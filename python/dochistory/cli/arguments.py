@@ -227,7 +227,9 @@ def _mapper(commands: Any) -> None:
         help="process: it was not delivered, send it; duplicate: it was; error: take a decision back",
     )
     purged.add_argument("--dry-run", action="store_true", help="only say what would go")
-    purged.add_argument("--include-pending", action="store_true", help="pending ids too: they are new when they come again")
+    purged.add_argument(
+        "--include-pending", action="store_true", help="pending ids too: they are new when they come again"
+    )
     purged.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
 
 

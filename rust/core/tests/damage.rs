@@ -347,7 +347,9 @@ fn use_all(root: &Path) -> Result<()> {
         while entries.next_batch()?.is_some() {}
         values.statistics()?;
         values.verify(&mut |_, _| Ok(()))?;
-        values.write(|turn| turn.put(values.id(b"urn:new"), Entry { value: None, persist_until: START, pending: false }))?;
+        values.write(|turn| {
+            turn.put(values.id(b"urn:new"), Entry { value: None, persist_until: START, pending: false })
+        })?;
         values.purge(START + 5 * DAY, false, false)?;
         let snapshot = values.pin()?;
         values.unpin(&snapshot)?;

@@ -93,7 +93,8 @@ fn after_a_crash_at_any_change_a_message_that_goes_out_is_never_sent_twice() {
         }
         met.sort_unstable();
         met.dedup();
-        for seen in [(Reached::Nothing, "M1"), (Reached::Nothing, "M3"), (Reached::Sent, "M3"), (Reached::Mapped, "M2")] {
+        for seen in [(Reached::Nothing, "M1"), (Reached::Nothing, "M3"), (Reached::Sent, "M3"), (Reached::Mapped, "M2")]
+        {
             assert!(met.contains(&seen), "{seen:?} was not met: {met:?}");
         }
     }

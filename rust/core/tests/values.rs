@@ -239,8 +239,11 @@ fn no_crash_loses_a_value_or_leaves_half_of_a_change() {
     });
     let count = wanted("DOCHISTORY_SCHEDULES", 10_000) as usize;
     eprintln!("the workload makes {changes:?} changes; {count} schedules");
-    let failed: Vec<_> =
-        schedules.take(count).filter(|schedule| std::panic::catch_unwind(|| play(*schedule)).is_err()).take(5).collect();
+    let failed: Vec<_> = schedules
+        .take(count)
+        .filter(|schedule| std::panic::catch_unwind(|| play(*schedule)).is_err())
+        .take(5)
+        .collect();
     assert!(failed.is_empty(), "schedules failed: {failed:?}");
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use dochistory_core::engine::mapper::{self as engine, Mapper, RowError, SendTransaction, Texts, Unit, Untils};
 use dochistory_core::engine::OnReplay;
+use dochistory_core::engine::mapper::{self as engine, Mapper, RowError, SendTransaction, Texts, Unit, Untils};
 use dochistory_core::mapper::Policy;
 use dochistory_core::values::Ids;
 use dochistory_core::{Purged, Transaction};
@@ -108,11 +108,7 @@ impl MessageIdMapper {
     ///     SchemaError: the ids are no text and no UUIDs.
     ///     CorruptError: a file of the history is damaged.
     #[pyo3(signature = (ids, *, now = None))]
-    fn lookup<'py>(
-        &self,
-        ids: &Bound<'py, PyAny>,
-        now: Option<&Bound<'py, PyAny>>,
-    ) -> Outcome<Bound<'py, PyAny>> {
+    fn lookup<'py>(&self, ids: &Bound<'py, PyAny>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
         let (py, array) = (ids.py(), self::ids("ids", ids)?);
         self.handle.get()?;
         let now_us = clock::now_us(now)?;
@@ -227,7 +223,11 @@ impl MessageIdMapper {
         let on_replay = match on_replay {
             "in_doubt" => OnReplay::ByRules,
             "rerun" => OnReplay::Rerun,
-            _ => return Err(Failure::config(format!("on_replay is {on_replay:?}; allowed is \"in_doubt\" or \"rerun\""))),
+            _ => {
+                return Err(Failure::config(format!(
+                    "on_replay is {on_replay:?}; allowed is \"in_doubt\" or \"rerun\""
+                )));
+            }
         };
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
         let under = transaction.map(|transaction| SendTransaction { transaction, on_replay });
@@ -236,14 +236,8 @@ impl MessageIdMapper {
         let send = py.detach(|| {
             let column = column(&messages.ids)?;
             let ids = self.mapper.values().ids(&column);
-            let begun = self.mapper.begin_send(
-                &ids,
-                messages.engine(),
-                kept.untils(),
-                now_us,
-                under.as_ref(),
-                raise_pending,
-            );
+            let begun =
+                self.mapper.begin_send(&ids, messages.engine(), kept.untils(), now_us, under.as_ref(), raise_pending);
             Ok::<_, Failure>(begun?)
         })?;
         let (handle, mapper) = (self.handle.clone(), self.mapper.clone());

@@ -74,8 +74,8 @@ impl Messages {
 }
 
 fn qualities(name: &str, array: &ArrayRef, default: Qos) -> Outcome<Vec<Qos>> {
-    let words = cast(array, &DataType::Utf8)
-        .map_err(|_| wrong_type("qos", name, array.data_type(), "text: BE, EO or EOIO"))?;
+    let words =
+        cast(array, &DataType::Utf8).map_err(|_| wrong_type("qos", name, array.data_type(), "text: BE, EO or EOIO"))?;
     words.as_string::<i32>().iter().map(|word| word.map_or(Ok(default), qos)).collect()
 }
 

@@ -158,9 +158,8 @@ impl MapperSend {
 
     pub(super) fn check_pending(&self, py: Python<'_>) -> Outcome<()> {
         let rules = self.send.rules();
-        let raised: Vec<u32> = (0..rules.len() as u32)
-            .filter(|row| rules[*row as usize].outcome().action == Action::Raise)
-            .collect();
+        let raised: Vec<u32> =
+            (0..rules.len() as u32).filter(|row| rules[*row as usize].outcome().action == Action::Raise).collect();
         let Some(first) = raised.first() else { return Ok(()) };
         let reason = rules[*first as usize].text();
         let batch = py.detach(|| self.with_verdicts(&raised))?;

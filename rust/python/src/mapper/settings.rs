@@ -35,9 +35,7 @@ pub(super) fn settings(pending: &str, mirror: bool, expiry: &str) -> Outcome<Map
         "until_purged" => false,
         "exact" => true,
         _ => {
-            return Err(Failure::config(format!(
-                "expiry is {expiry:?}; allowed is \"until_purged\" or \"exact\""
-            )));
+            return Err(Failure::config(format!("expiry is {expiry:?}; allowed is \"until_purged\" or \"exact\"")));
         }
     };
     Ok(MapperSettings { policy: policy("pending", pending)?, mirror, exact_expiry })

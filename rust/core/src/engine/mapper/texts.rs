@@ -1,9 +1,9 @@
 //! Texts and times of a batch that come beside its ids.
 
 use super::same_length;
+use crate::Result;
 use crate::columns::{Id, IdColumn, Validity};
 use crate::key::format_uuid;
-use crate::Result;
 
 /// Until when entries are kept.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ impl Texts {
             (0..rows).for_each(|_| texts.push(None));
             return Ok(texts);
         };
-        same_length("a column of ids", column.len(), rows)?;
+        same_length("external_ids", column.len(), rows)?;
         for row in 0..rows {
             match column.get(row) {
                 Id::Null => texts.push(None),
