@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import dochistory as dh
 from tests.mapper.support import actions, errors, listed, mapped, messages, rules, statuses
 
 
-def incoming(*ids: str | None, **columns: list[object]) -> object:
+def incoming(*ids: str | None, **columns: list[object]) -> pa.RecordBatch:
     return messages(ids, message_id=[f"ours-{number}" for number in range(len(ids))], **columns)
 
 
@@ -58,11 +59,15 @@ def test_n3_the_same_id_twice_in_a_unit_is_taken_once(mapper: dh.MessageIdMapper
 
 
 def test_n4_a_failure_before_the_commit_rolls_everything_back(mapper: dh.MessageIdMapper) -> None:
-    with pytest.raises(ZeroDivisionError), mapper.unit_of_work() as unit:
-        unit.take(incoming("a", "b"))
-        mapper.create(["in"], ["the unit"], transactional=True)
-        mapper.create(["by"], ["itself"])
-        _ = 1 / 0
+    def work() -> None:
+        with mapper.unit_of_work() as unit:
+            unit.take(incoming("a", "b"))
+            mapper.create(["in"], ["the unit"], transactional=True)
+            mapper.create(["by"], ["itself"])
+            raise OSError("the database is down")
+
+    with pytest.raises(OSError, match="the database is down"):
+        work()
     assert listed(mapper) == {"by": "itself"}, "what is not transactional survives a roll-back"
     with mapper.unit_of_work() as unit:
         assert rules(unit.take(incoming("a", "b"))) == ["N2", "N2"]
@@ -130,7 +135,7 @@ def test_a_unit_that_somebody_overtook_without_one_does_nothing(mapper: dh.Messa
     unit = mapper.unit_of_work()
     unit.take(incoming("a", "b"))
     mapper.create(["a"], ["by hand"])
-    with pytest.raises(dh.StateError, match="'a'|\"a\""):
+    with pytest.raises(dh.StateError, match=r"\"a\" was mapped"):
         unit.commit()
     assert listed(mapper) == {"a": "by hand"}
 

@@ -1,6 +1,5 @@
 """`dochistory.spark.send_once`: each message goes out once, however often Spark hands a batch over."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +23,8 @@ def stream(spark: "SparkSession", tmp_path: Path) -> Stream:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "messages.history"
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "messages.history"
 
 
 class Outside:

@@ -80,6 +80,7 @@ def _spaces(history: dh.History) -> set[str]:
 def _copy(source: Path, draft: Path) -> None:
     """Copy manifests first: what they name was there when they were copied, and logs only grow."""
     draft.mkdir()
+    (draft / "triggers").mkdir()
     _copy_file(source / "HISTORY", draft / "HISTORY")
     rooms = [source / room for room in _ROOMS if (source / room).is_dir()]
     for space in sorted(space for room in rooms for space in room.iterdir()):
