@@ -39,6 +39,7 @@ from dochistory._native import (
     UnitOfWork,
     __version__,
     open,  # noqa: A004 - always said as dochistory.open
+    repair,
 )
 from dochistory.errors import PendingMessageError, RolledBack
 
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from dochistory import brokers as brokers
     from dochistory import journal as journal
     from dochistory import metrics as metrics
+    from dochistory import migration as migration
+    from dochistory import progress as progress
+    from dochistory import report as report
     from dochistory import resolvers as resolvers
     from dochistory import spark as spark
     from dochistory.settings import triggers_from_toml as triggers_from_toml
@@ -77,10 +81,11 @@ __all__ = [
     "UnitOfWork",
     "__version__",
     "open",
+    "repair",
 ]
 
 
-_ON_DEMAND = ("brokers", "journal", "metrics", "resolvers", "spark")
+_ON_DEMAND = ("brokers", "journal", "metrics", "migration", "progress", "report", "resolvers", "spark")
 """Modules that are imported when they are asked for; some need packages of their own."""
 
 

@@ -141,10 +141,10 @@ def send_once(
     Args:
         history: the history, or its directory, which is created if it is not there.
         channel: the channel whose mapper it is.
-        service: called as `service(new, batch)` with the messages to send, in order, in the columns they came in. What it
-            answers are the external ids, one a message, or None. Not called when nothing is new. If it raises
-            `RolledBack`, nothing was delivered for certain: the messages are NEW the next time. After any other exception
-            nobody knows: they stay pending. Either way the batch fails and the stream stops.
+        service: called as `service(new, batch)` with the messages to send, in order, in the columns they came in.
+            What it answers are the external ids, one a message, or None. Not called when nothing is new. If it raises
+            `RolledBack`, nothing was delivered for certain: the messages are NEW the next time. After any other
+            exception nobody knows: they stay pending. Either way the batch fails and the stream stops.
         application: the name under which batch numbers are remembered; the streaming query's id, if absent.
         on_replay: what becomes of messages that this very batch began to send and never completed: `in_doubt` (the
             mapper's policy for what is pending), or `rerun` (send them again: for receivers that are idempotent).
