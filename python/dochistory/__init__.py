@@ -25,6 +25,9 @@ from dochistory._native import (
     ForkedError,
     History,
     LockedError,
+    MapperSend,
+    MapperTaken,
+    MessageIdMapper,
     OpenError,
     ReadOnlyError,
     SchemaError,
@@ -33,12 +36,13 @@ from dochistory._native import (
     TransactionError,
     TransientError,
     Trigger,
+    UnitOfWork,
     __version__,
     count_verdicts,
     open,  # noqa: A004 - always said as dochistory.open
     repair,
 )
-from dochistory.errors import RolledBack, SuspendedError
+from dochistory.errors import PendingMessageError, RolledBack, SuspendedError
 
 if TYPE_CHECKING:
     from dochistory import audit as audit
@@ -70,7 +74,11 @@ __all__ = [
     "ForkedError",
     "History",
     "LockedError",
+    "MapperSend",
+    "MapperTaken",
+    "MessageIdMapper",
     "OpenError",
+    "PendingMessageError",
     "ReadOnlyError",
     "RolledBack",
     "SchemaError",
@@ -80,6 +88,7 @@ __all__ = [
     "TransactionError",
     "TransientError",
     "Trigger",
+    "UnitOfWork",
     "__version__",
     "count_verdicts",
     "open",

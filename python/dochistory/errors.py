@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Literal
 from dochistory._native import DocHistoryError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dochistory.suspension import Status
 
-__all__ = ["RolledBack", "SuspendedError"]
+__all__ = ["PendingMessageError", "RolledBack", "SuspendedError"]
 
 
 class RolledBack(Exception):  # noqa: N818 - it reports an outcome, not a fault
@@ -29,3 +31,14 @@ class SuspendedError(DocHistoryError):
         """Since when, why, and when it is tried again; None where nobody keeps track of that."""
         self.cause = status.cause if status is not None else cause
         """What is down: the history, the resolver; or a person suspended it."""
+
+
+class PendingMessageError(DocHistoryError):
+    """[DH-PENDING] Messages cannot be sent and must stay unacknowledged: it is unclear whether they went out before."""
+
+    rows: "pa.RecordBatch"
+    """These messages, in the columns they came in, and behind them the columns of their verdicts."""
+
+    def __init__(self, text: str, rows: "pa.RecordBatch") -> None:
+        super().__init__(text)
+        self.rows = rows

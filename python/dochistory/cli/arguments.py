@@ -15,6 +15,7 @@ from dochistory.cli import (
     documents,
     files,
     load,
+    mapper,
     repair,
     report,
     upkeep,
@@ -61,6 +62,7 @@ def parser() -> Parser:
     _report(commands)
     _upkeep(commands)
     around_arguments.others(commands, _add)
+    _mapper(commands)
     _others(commands)
     return whole
 
@@ -261,6 +263,47 @@ def _upkeep(commands: Any) -> None:
         "history like any other, and can be opened where it lies.",
     )
     copy.add_argument("target", metavar="DIR", help="a directory that does not exist yet")
+
+
+def _mapper(commands: Any) -> None:
+    group: argparse.ArgumentParser = commands.add_parser(
+        "mapper",
+        help="look into the message id mappers, and decide what is pending",
+        description="Look into the message id mappers of a history, and decide what is pending.",
+        parents=[_common()],
+        allow_abbrev=False,
+    )
+    within = group.add_subparsers(title="commands", dest="mapper_command", metavar="COMMAND", required=True)
+    looked = _add(within, "lookup", mapper.lookup, "show what a mapper knows of some ids")
+    shown = _add(within, "pending", mapper.pending, "show the ids whose sending was begun and never ended")
+    decided = _add(
+        within,
+        "resolve",
+        mapper.resolve,
+        "decide single ids that are pending",
+        "The next arrival of such an id is treated so, once. Exit status 1: some of them are not pending.",
+    )
+    purged = _add(within, "purge", mapper.purge, "take away mappings whose time has come")
+    for command in (looked, decided):
+        command.add_argument("id", metavar="ID", nargs="+", help="an id; - reads them from standard input, one a line")
+        command.add_argument("--channel", metavar="NAME", help="whose they are; may be absent if there is one only")
+    for command in (shown, purged):
+        command.add_argument("--channel", metavar="NAME", help="this channel only; all, if absent")
+    shown.add_argument("--older-than", type=duration, metavar="TIME", help="only what began longer ago: '15 minutes'")
+    shown.add_argument("--limit", type=int, metavar="N", help="so many at most (50; all with --json)")
+    shown.add_argument("--check", action="store_true", help="exit status 1 if there is any: for monitoring")
+    decided.add_argument(
+        "--as",
+        dest="decision",
+        required=True,
+        choices=["process", "duplicate", "error"],
+        help="process: it was not delivered, send it; duplicate: it was; error: take a decision back",
+    )
+    purged.add_argument("--dry-run", action="store_true", help="only say what would go")
+    purged.add_argument(
+        "--include-pending", action="store_true", help="pending ids too: they are new when they come again"
+    )
+    purged.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
 
 
 def _others(commands: Any) -> None:

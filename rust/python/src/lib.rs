@@ -23,6 +23,7 @@ mod ids;
 mod input;
 mod keys;
 mod load;
+mod mapper;
 mod messages;
 mod one;
 mod open;
@@ -52,6 +53,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::history::History;
+    #[pymodule_export]
+    use super::mapper::{MapperSend, MapperTaken, MessageIdMapper, UnitOfWork};
     #[pymodule_export]
     use super::one::DocumentClaim;
     #[pymodule_export]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use dochistory_core::engine::SpaceStatistics;
 use dochistory_core::history::History;
 use dochistory_core::rules::{self, Kind};
+use dochistory_core::values::Room;
 use dochistory_core::{Error, Maintained, Purged};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -131,6 +132,18 @@ pub(crate) fn verify(
         let checked = watched(py, hearer.callable(), |hear| history.verify(name, hear));
         hearer.close()?;
         bytes += checked?;
+    }
+    Ok(bytes)
+}
+
+/// Check every byte of the spaces of values; answers how many there were.
+pub(crate) fn verify_values(py: Python<'_>, history: &History, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
+    let mut bytes = 0;
+    for room in Room::ALL {
+        for name in history.value_spaces(room)? {
+            let values = history.values(room, &name)?;
+            bytes += watched(py, progress, |hear| values.verify(hear))?;
+        }
     }
     Ok(bytes)
 }

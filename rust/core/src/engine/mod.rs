@@ -8,6 +8,7 @@ mod identities;
 mod inspect;
 mod load;
 mod look;
+pub mod mapper;
 mod pin;
 mod resolver;
 mod threads;
