@@ -156,6 +156,23 @@ pub fn filter(bytes: &[u8]) {
     }
 }
 
+/// A file of values: opened, looked into, read.
+pub fn values(bytes: &[u8]) {
+    let Some(system) = machine(&paged(bytes, 72, 80)) else { return };
+    let Ok(segment) = crate::values::segment::Segment::open(&system, Path::new(FILE), HISTORY) else { return };
+    wanted(|wanted| {
+        let rows: Vec<u32> = (0..wanted.keys.len() as u32).collect();
+        drop(segment.may_contain(wanted, 0, &mut Vec::new()));
+        drop(segment.find(wanted, &rows, &mut |_, _| {}));
+    });
+    let (mut texts, mut found) = (Vec::new(), Vec::new());
+    for place in 0..segment.header().rows.min(8) as u32 {
+        drop(segment.text(place, &mut texts));
+        drop(segment.record(place, &mut texts).and_then(|record| segment.value(record, &mut found).map(drop)));
+    }
+    drop(segment.verify(&mut |_| {}));
+}
+
 /// The file of the writers' turn, which is only ever advice.
 pub fn turn(bytes: &[u8]) {
     let system = Simulated::new(0);

@@ -24,6 +24,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "segment" => vec![segment(3).unwrap_or_default(), segment(300).unwrap_or_default()],
         "filter" => vec![filter().unwrap_or_default()],
         "turn" => vec![b"DHTN\0\0\0\0".repeat(8), [&[0; 64][..], b"host process 12 since 1790000000000000"].concat()],
+        "values" => vec![values(3).unwrap_or_default(), values(300).unwrap_or_default()],
         "delivery" => delivery(),
         "duration" => ["30 days", "1 day 12 hours", "PT2H", "P1DT0.5S", "500 ms"].map(Into::into).to_vec(),
         _ => (0..12u8).map(|kind| (0..160u8).map(|at| at.wrapping_mul(kind).rotate_left(3)).collect()).collect(),
@@ -64,13 +65,17 @@ fn log() -> Vec<u8> {
     keys.push_text(key(9), b"urn:nine");
     let claims = Some(vec![(1, 5); 5]);
     let transaction = Some(Transaction { application: "stream".into(), batch: 4 });
-    let kinds = [Kind::Begin, Kind::CompleteKeys, Kind::ReleaseKeys, Kind::CompleteClaim, Kind::ReleaseClaim];
+    let mut entries = crate::values::run::Run::default();
+    entries.push(key(3), b"", 5, 0, b"its value");
+    entries.push(key(9), b"urn:nine", i64::MAX, 0, b"");
+    let of_keys = [Kind::Begin, Kind::CompleteKeys, Kind::ReleaseKeys, Kind::CompleteClaim, Kind::ReleaseClaim];
+    let kinds = of_keys.into_iter().chain([Kind::Values, Kind::ValuesAndComplete]);
     let mut bytes = Vec::new();
-    for (kind, sequence) in kinds.into_iter().zip(1..) {
+    for (kind, sequence) in kinds.zip(1..) {
         let keys = match kind {
             Kind::Begin => keys.clone(),
             Kind::CompleteKeys | Kind::ReleaseKeys => FrameKeys { claims: claims.clone(), ..keys.clone() },
-            Kind::CompleteClaim | Kind::ReleaseClaim => FrameKeys::default(),
+            _ => FrameKeys::default(),
         };
         let transaction = transaction.clone().filter(|_| kind == Kind::Begin);
         let frame = Frame {
@@ -82,7 +87,11 @@ fn log() -> Vec<u8> {
             durable: 0,
             transaction,
             keys,
-            values: Default::default(),
+            values: if matches!(kind, Kind::Values | Kind::ValuesAndComplete) {
+                entries.clone()
+            } else {
+                Default::default()
+            },
         };
         bytes.extend(frame.encode(7, START + bytes.len() as u64));
     }
@@ -123,6 +132,18 @@ fn filter() -> Option<Vec<u8>> {
     let group: &[Arc<Segment>] = &segments;
     let path = Path::new("/filter");
     crate::rollup::build(&system, path, 4, HISTORY, group, &mut |_| Ok(())).ok()?;
+    read(&system, path)
+}
+
+fn values(entries: u64) -> Option<Vec<u8>> {
+    let (system, path) = (Simulated::new(0), Path::new("/values"));
+    let mut run = crate::values::run::Run::default();
+    for number in 0..entries {
+        run.push(key(number), b"", i64::MAX, 0, format!("value {number}").as_bytes());
+        run.push(key(number + 1_000), format!("urn:{number}").as_bytes(), 5, 0, b"");
+    }
+    run.sort();
+    crate::values::writer::write(&system, path, 3, HISTORY, &run).ok()?;
     read(&system, path)
 }
 
