@@ -108,4 +108,5 @@ fn every_mutated_input_gives_an_answer_or_an_error() {
         }
         eprintln!("{}: {runs} mutations of {} inputs", target.0, corpus.len());
     }
+    eprintln!("figure: fuzz runs = {}", runs * TARGETS.len() as u64);
 }

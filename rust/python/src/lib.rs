@@ -4,6 +4,8 @@
 #![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 
 mod answers;
+mod arguments;
+mod around;
 mod background;
 mod by_key;
 mod call;
@@ -11,6 +13,7 @@ mod care;
 mod claim;
 mod clock;
 mod columns;
+mod counts;
 mod entries;
 mod errors;
 mod finish;
@@ -20,6 +23,7 @@ mod ids;
 mod input;
 mod keys;
 mod load;
+mod mapper;
 mod messages;
 mod one;
 mod open;
@@ -41,12 +45,16 @@ mod _native {
     #[pymodule_export]
     use super::claim::Claim;
     #[pymodule_export]
+    use super::counts::count_verdicts;
+    #[pymodule_export]
     use super::errors::{
         ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,
         ReadOnlyError, SchemaError, StateError, StorageError, TransactionError, TransientError,
     };
     #[pymodule_export]
     use super::history::History;
+    #[pymodule_export]
+    use super::mapper::{MapperSend, MapperTaken, MessageIdMapper, UnitOfWork};
     #[pymodule_export]
     use super::one::DocumentClaim;
     #[pymodule_export]

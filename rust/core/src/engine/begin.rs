@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
 use super::identities::{Identities, each_key};
@@ -195,11 +196,7 @@ impl<'a, 'd> Work<'a, 'd> {
         let Some(last) = space.transaction_in_turn(&transaction.application) else { return Ok(None) };
         let (last_batch, batch) = (last.transaction.batch, transaction.batch);
         if last_batch > batch {
-            let application = &transaction.application;
-            return Err(Error::Transaction(format!(
-                "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
-                 Its numbers must go on, or the application needs a new id"
-            )));
+            return Err(backwards(transaction, last_batch));
         }
         Ok((last_batch == batch).then_some(last))
     }
@@ -252,7 +249,8 @@ impl<'a, 'd> Work<'a, 'd> {
         let (number, keys) = locked.begin(beginning)?;
         let settings = SpaceSettings::of(self.trigger);
         let (space, released, ended) = (space.clone(), Mutex::default(), Mutex::default());
-        Ok(Some(Claim { space, settings, number, started_at: now_us, uuid_rows, text_rows, keys, released, ended }))
+        let (started_at, begun) = (now_us, Instant::now());
+        Ok(Some(Claim { space, settings, number, started_at, begun, uuid_rows, text_rows, keys, released, ended }))
     }
 
     /// The keys to write `processing` for, and their rows.
@@ -294,6 +292,15 @@ impl<'a, 'd> Work<'a, 'd> {
         let verdicts = Verdicts { outcomes, sources, messages, unavailable };
         Attempt::Done(Box::new(Begun { verdicts, claim, replay }))
     }
+}
+
+/// A batch that comes after a later one of its application.
+pub(super) fn backwards(transaction: &Transaction, last_batch: i64) -> Error {
+    let Transaction { application, batch } = transaction;
+    Error::Transaction(format!(
+        "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
+         Its numbers must go on, or the application needs a new id"
+    ))
 }
 
 fn replay_of(previous: &TransactionEntry) -> Replay {

@@ -145,7 +145,9 @@ pub fn segment(bytes: &[u8]) {
 /// A rolled-up filter.
 pub fn filter(bytes: &[u8]) {
     let Some(system) = machine(&paged(bytes, 64, 72)) else { return };
-    if let Ok(rollup) = Rollup::open(&system, Path::new(FILE), HISTORY) {
+    // A view asks a filter only if it covers as many segments as the manifest lists, which has a line for each.
+    let opened = Rollup::open(&system, Path::new(FILE), HISTORY);
+    if let Some(rollup) = opened.ok().filter(|rollup| rollup.slots() < 1 << 12) {
         wanted(|wanted| {
             drop(rollup.may_contain(wanted, 0, &mut Vec::new()));
             drop(rollup.candidates(wanted));

@@ -73,7 +73,17 @@ fn log() -> Vec<u8> {
             Kind::CompleteClaim | Kind::ReleaseClaim => FrameKeys::default(),
         };
         let transaction = transaction.clone().filter(|_| kind == Kind::Begin);
-        let frame = Frame { kind, sequence, claim: 1, started_at: 5, replaces: None, durable: 0, transaction, keys };
+        let frame = Frame {
+            kind,
+            sequence,
+            claim: 1,
+            started_at: 5,
+            replaces: None,
+            durable: 0,
+            transaction,
+            keys,
+            values: Default::default(),
+        };
         bytes.extend(frame.encode(7, START + bytes.len() as u64));
     }
     bytes
