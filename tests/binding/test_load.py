@@ -81,7 +81,8 @@ def test_what_cannot_be_loaded_is_refused_with_its_reason(tmp_path: Path, table:
 
 
 def batches_of(ids: list[str], rows: int) -> list[pa.RecordBatch]:
-    return pa.table({"uuid": ids}).to_batches(max_chunksize=rows)
+    batches: list[pa.RecordBatch] = pa.table({"uuid": ids}).to_batches(max_chunksize=rows)
+    return batches
 
 
 def parquet_dataset(ids: list[str], directory: Path) -> Any:
