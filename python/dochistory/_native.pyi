@@ -36,6 +36,7 @@ __all__ = [
     "__version__",
     "count_verdicts",
     "open",
+    "repair",
 ]
 
 __version__: str
