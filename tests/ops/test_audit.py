@@ -524,3 +524,30 @@ def test_a_process_that_a_service_forks_off_neither_keeps_nor_ends_its_turn(doub
         assert another.documents.num_rows == 1
     os.close(asleep)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_resubmission_that_cannot_begin_changes_nothing(doubtful: dh.History, directory: Path) -> None:
+    import fcntl
+
+    turn = next(directory.glob("triggers/orders-*/turn"))
+    with dh.open(directory, lock_timeout=0.05) as impatient, turn.open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(dh.LockedError):
+            impatient.audit.resubmit(trigger(), [1])
+    assert states(doubtful) == ["open"] * 3
+    with doubtful.audit.resubmit(trigger(), [1]) as again:
+        assert again.documents["uuid"].to_pylist() == ["a"]
+
+
+def test_a_log_of_an_older_copy_begins_no_number_anew(doubtful: dh.History, directory: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(directory / "audit", tmp_path / "copy")
+    with doubtful.audit.resubmit(trigger(), [1]):
+        pass
+    shutil.rmtree(directory / "audit")
+    shutil.copytree(tmp_path / "copy", directory / "audit")
+    assert states(doubtful) == ["open"] * 3
+    with doubtful.audit.resubmit(trigger(), [1, 2]) as again:
+        assert again.documents["uuid"].to_pylist() == ["b"]
+    assert states(doubtful) == ["duplicate", "resubmitted", "open"]
