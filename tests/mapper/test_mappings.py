@@ -73,7 +73,7 @@ def test_columns_that_do_not_fit_are_refused(mapper: dh.MessageIdMapper) -> None
         mapper.begin_send(pa.table({"key": ["a"]}))
     with pytest.raises(dh.ConfigError, match="qos is"):
         mapper.begin_send(messages(["a"], qos=["EOIOIO"]))
-    with pytest.raises(dh.ConfigError, match="pending is"):
+    with pytest.raises(dh.ConfigError, match="decision is"):
         mapper.resolve(["a"], "perhaps")  # type: ignore[arg-type]
 
 
