@@ -29,6 +29,8 @@ __all__ = [
     "Trigger",
     "__version__",
     "open",
+    "repair",
+    "repair",
 ]
 
 __version__: str
