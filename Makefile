@@ -88,6 +88,7 @@ format: $(STAMP)/dev ## lay out Rust and Python sources
 
 bench: $(STAMP)/native $(STAMP)/bench ## measure, next to the peers
 	$(PYTEST) benches -m benchmark -o timeout=0 --benchmark-json=out/pytest-benchmark.json
+	$(BIN)/python -m benches.amplification
 	$(BIN)/python -m benches.runner --wait 300
 	$(BIN)/python -m benches.chart
 

@@ -6,8 +6,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import dochistory as dh
-from dochistory.cli import backup, completion, demo, doctor, documents, files, repair, upkeep
-from dochistory.cli.context import Context, duration, moment
+from dochistory.cli import (
+    around_arguments,
+    backup,
+    completion,
+    demo,
+    doctor,
+    documents,
+    files,
+    load,
+    mapper,
+    repair,
+    report,
+    upkeep,
+)
+from dochistory.cli.context import Context, duration, moment, positive
 from dochistory.cli.failures import CommandError, Exit
 
 Command = Callable[[Context], Exit]
@@ -44,8 +57,12 @@ def parser() -> Parser:
     commands = whole.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     _classify(commands)
     _entries(commands)
-    _stats(commands)
+    _load(commands)
+    around_arguments.statistics(commands, _add)
+    _report(commands)
     _upkeep(commands)
+    around_arguments.others(commands, _add)
+    _mapper(commands)
     _others(commands)
     return whole
 
@@ -124,7 +141,7 @@ def _classify(commands: Any) -> None:
         "--column", metavar="NAME=COLUMN", action="append", default=[], help="where an id is: --column uuid=order_id"
     )
     command.add_argument("--now", type=moment, metavar="TIME", help="the clock by which entries expire; now, if absent")
-    command.add_argument("--threads", type=_positive, default=1, metavar="N", help="threads for large files (1)")
+    command.add_argument("--threads", type=positive, default=1, metavar="N", help="threads for large files (1)")
     rules = command.add_argument_group(
         "rules of a trigger that no file of settings describes", "It detects duplicates, by the history."
     )
@@ -132,12 +149,6 @@ def _classify(commands: Any) -> None:
     rules.add_argument("--processing-mode", choices=["serial", "concurrent"], help="concurrent, if absent")
     rules.add_argument("--in-batch", choices=["duplicate", "in_doubt", "new"], help="what later copies in FILE are")
     rules.add_argument("--expiry", choices=["until_purged", "exact"], help="until_purged, if absent")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is to be a whole number from 1 on")
-    return int(text)
 
 
 def _entries(commands: Any) -> None:
@@ -156,11 +167,63 @@ def _entries(commands: Any) -> None:
         )
 
 
-def _stats(commands: Any) -> None:
-    command = _add(commands, "stats", upkeep.stats, "show figures of a history")
+def _load(commands: Any) -> None:
+    command = _add(
+        commands,
+        "load",
+        load.load,
+        "put entries of another history into this one, and compare both sides' answers",
+        "Rows have the columns uuid and, if need be, trigger, status (completed or processing) and time (when the "
+        "service began). What is loaded again changes nothing.",
+    )
+    command.add_argument("file", metavar="FILE", nargs="?", help="Parquet, Arrow IPC, CSV or JSON lines")
+    command.add_argument("--input-format", choices=files.FORMATS, help="format of FILE, if its suffix does not say")
+    _trigger(command, "whose entries all rows are; without it, the column trigger says")
+    command.add_argument("--create", action="store_true", help="make the history if it is not there")
+    command.add_argument(
+        "--time-to-live",
+        type=duration,
+        metavar="TIME",
+        help="of triggers that no file of settings describes: '30 days'",
+    )
+    command.add_argument(
+        "--column", metavar="NAME=COLUMN", action="append", default=[], help="where a column is: --column time=created"
+    )
+    command.add_argument(
+        "--status-value",
+        metavar="VALUE=STATUS",
+        action="append",
+        default=[],
+        help="what a status means: --status-value C=completed",
+    )
+    command.add_argument("--time-unit", choices=["s", "ms", "us"], default="ms", help="of times that are numbers (ms)")
+    command.add_argument(
+        "--check", type=positive, default=10_000, metavar="N", help="ids whose answers are compared afterwards (10000)"
+    )
+    database = command.add_argument_group("rows of a database, instead of FILE")
+    database.add_argument("--driver", metavar="MODULE", help="a DB-API module: psycopg, oracledb, sqlite3")
+    database.add_argument("--connect", metavar="TEXT", help="what its connect() takes: 'host=db dbname=is user=reader'")
+    database.add_argument("--query", metavar="SQL", help="select topic as trigger, id as uuid, status, time from …")
+
+
+def _report(commands: Any) -> None:
+    command = _add(
+        commands,
+        "report",
+        report.report,
+        "write one HTML page about a history",
+        "Verdicts over time, by trigger and rule; documents in doubt with their ages; partitions and sizes; what a "
+        "purge would free. The page needs no network.",
+    )
     _trigger(command)
     command.add_argument(
-        "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
+        "--output", "-o", metavar="FILE", default="report.html", help="report.html, if absent; - prints"
+    )
+    command.add_argument(
+        "--journal", metavar="PATH", help="the journal: a directory of Parquet, or a file of JSON lines"
+    )
+    command.add_argument(
+        "--doubts", type=positive, default=200, metavar="N", help="documents in doubt to list, for each trigger (200)"
     )
 
 
@@ -200,6 +263,47 @@ def _upkeep(commands: Any) -> None:
         "history like any other, and can be opened where it lies.",
     )
     copy.add_argument("target", metavar="DIR", help="a directory that does not exist yet")
+
+
+def _mapper(commands: Any) -> None:
+    group: argparse.ArgumentParser = commands.add_parser(
+        "mapper",
+        help="look into the message id mappers, and decide what is pending",
+        description="Look into the message id mappers of a history, and decide what is pending.",
+        parents=[_common()],
+        allow_abbrev=False,
+    )
+    within = group.add_subparsers(title="commands", dest="mapper_command", metavar="COMMAND", required=True)
+    looked = _add(within, "lookup", mapper.lookup, "show what a mapper knows of some ids")
+    shown = _add(within, "pending", mapper.pending, "show the ids whose sending was begun and never ended")
+    decided = _add(
+        within,
+        "resolve",
+        mapper.resolve,
+        "decide single ids that are pending",
+        "The next arrival of such an id is treated so, once. Exit status 1: some of them are not pending.",
+    )
+    purged = _add(within, "purge", mapper.purge, "take away mappings whose time has come")
+    for command in (looked, decided):
+        command.add_argument("id", metavar="ID", nargs="+", help="an id; - reads them from standard input, one a line")
+        command.add_argument("--channel", metavar="NAME", help="whose they are; may be absent if there is one only")
+    for command in (shown, purged):
+        command.add_argument("--channel", metavar="NAME", help="this channel only; all, if absent")
+    shown.add_argument("--older-than", type=duration, metavar="TIME", help="only what began longer ago: '15 minutes'")
+    shown.add_argument("--limit", type=int, metavar="N", help="so many at most (50; all with --json)")
+    shown.add_argument("--check", action="store_true", help="exit status 1 if there is any: for monitoring")
+    decided.add_argument(
+        "--as",
+        dest="decision",
+        required=True,
+        choices=["process", "duplicate", "error"],
+        help="process: it was not delivered, send it; duplicate: it was; error: take a decision back",
+    )
+    purged.add_argument("--dry-run", action="store_true", help="only say what would go")
+    purged.add_argument(
+        "--include-pending", action="store_true", help="pending ids too: they are new when they come again"
+    )
+    purged.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
 
 
 def _others(commands: Any) -> None:

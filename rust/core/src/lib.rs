@@ -17,6 +17,8 @@ mod keyspace;
 mod log;
 mod manifest;
 pub mod mapper;
+#[cfg(feature = "testing")]
+pub mod measuring;
 mod pages;
 mod prefetch;
 pub mod repair;
@@ -25,7 +27,8 @@ pub mod rules;
 mod segment;
 mod tail;
 pub mod time;
+pub mod values;
 
 pub use error::{Error, Result};
-pub use keyspace::{Finished, InProgress, Maintained, Progress, Purged, SpaceStatistics};
+pub use keyspace::{Finished, InProgress, Maintained, PartitionStatistics, Progress, Purged, SpaceStatistics};
 pub use log::frame::Transaction;

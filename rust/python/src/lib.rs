@@ -1,15 +1,19 @@
 //! The extension module `dochistory._native`: Arrow in, Arrow out, errors, the GIL. No rule lives here.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![expect(clippy::doc_markdown, reason = "what stands over Python's classes and methods is read in Python")]
 #![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 
 mod answers;
+mod arguments;
+mod around;
+mod background;
 mod by_key;
 mod call;
 mod care;
 mod claim;
 mod clock;
 mod columns;
+mod counts;
 mod entries;
 mod errors;
 mod finish;
@@ -19,14 +23,17 @@ mod ids;
 mod input;
 mod keys;
 mod load;
+mod mapper;
 mod messages;
 mod one;
 mod open;
 mod output;
+mod progress;
 mod repair;
 mod resolver;
 mod rows;
 mod trigger;
+mod unchecked;
 mod upkeep;
 mod verdicts;
 
@@ -38,12 +45,16 @@ mod _native {
     #[pymodule_export]
     use super::claim::Claim;
     #[pymodule_export]
+    use super::counts::count_verdicts;
+    #[pymodule_export]
     use super::errors::{
         ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,
         ReadOnlyError, SchemaError, StateError, StorageError, TransactionError, TransientError,
     };
     #[pymodule_export]
     use super::history::History;
+    #[pymodule_export]
+    use super::mapper::{MapperSend, MapperTaken, MessageIdMapper, UnitOfWork};
     #[pymodule_export]
     use super::one::DocumentClaim;
     #[pymodule_export]

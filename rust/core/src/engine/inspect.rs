@@ -4,10 +4,22 @@ use crate::Result;
 use crate::history::History;
 use crate::key::{Codec, Key, format_uuid};
 use crate::keyspace::{Entry, EntryCursor, Maintained, Progress, Purged, SpaceSettings};
+use crate::manifest::{Outcome, TransactionEntry};
 use crate::rules::Trigger;
 use crate::segment::format::Mark;
 
 pub use crate::keyspace::SpaceStatistics;
+
+/// How far a batch of an application came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progressed {
+    /// Begun, and not known to have ended.
+    Begun,
+    /// Its claim was completed.
+    Completed,
+    /// Its claim was released.
+    Released,
+}
 
 /// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +88,17 @@ impl History {
         self.space(trigger)?.statistics()
     }
 
+    /// The last batch of an application among a trigger's transactions, and how it ended; none if it never began one.
+    pub fn transaction(&self, trigger: &str, application: &str) -> Result<Option<(i64, Progressed)>> {
+        let found = self.space(trigger)?.transaction(application)?;
+        let progressed = |entry: &TransactionEntry| match entry.outcome {
+            None => Progressed::Begun,
+            Some(Outcome::Completed) => Progressed::Completed,
+            Some(Outcome::Released) => Progressed::Released,
+        };
+        Ok(found.map(|entry| (entry.transaction.batch, progressed(&entry))))
+    }
+
     /// Drop what began a time to live before `now_us`, in whole files; with `dry_run` only say what that would be.
     pub fn purge(&self, trigger: &Trigger, now_us: i64, dry_run: bool) -> Result<Purged> {
         let cutoff = now_us.saturating_sub(trigger.history_time_to_live_us);
@@ -90,6 +113,11 @@ impl History {
     /// Whether upkeep of a trigger would pay.
     pub fn is_upkeep_due(&self, trigger: &str) -> bool {
         self.space(trigger).is_ok_and(|space| space.is_upkeep_due())
+    }
+
+    /// Whether upkeep has fallen so far behind that writers had better wait for it.
+    pub fn is_upkeep_overdue(&self, trigger: &str) -> bool {
+        self.space(trigger).is_ok_and(|space| space.is_upkeep_overdue())
     }
 
     /// Check every byte of a trigger's files; answers how many were checked. `progress` hears bytes done and in all.

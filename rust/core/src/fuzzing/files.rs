@@ -124,8 +124,8 @@ pub fn segment(bytes: &[u8]) {
     let Some(system) = machine(&paged(bytes, 96, 104)) else { return };
     if let Ok(segment) = Segment::open(&system, Path::new(FILE), HISTORY) {
         wanted(|wanted| {
-            let rows: Vec<u32> = (0..wanted.keys.len() as u32).collect();
             drop(segment.may_contain(wanted, 0, &mut Vec::new()));
+            let rows: Vec<u32> = (0..wanted.keys.len() as u32).collect();
             drop(segment.find(wanted, &rows, &mut |_, _| {}));
         });
         drop(segment.stamps());
@@ -149,12 +149,28 @@ pub fn filter(bytes: &[u8]) {
     let opened = Rollup::open(&system, Path::new(FILE), HISTORY);
     if let Some(rollup) = opened.ok().filter(|rollup| rollup.slots() < 1 << 12) {
         wanted(|wanted| {
-            let rows: Vec<u32> = (0..wanted.keys.len() as u32).collect();
             drop(rollup.may_contain(wanted, 0, &mut Vec::new()));
-            drop(rollup.candidates(wanted, &rows));
+            drop(rollup.candidates(wanted));
         });
         drop(rollup.verify(&mut |_| {}));
     }
+}
+
+/// A file of values: opened, looked into, read.
+pub fn values(bytes: &[u8]) {
+    let Some(system) = machine(&paged(bytes, 72, 80)) else { return };
+    let Ok(segment) = crate::values::segment::Segment::open(&system, Path::new(FILE), HISTORY) else { return };
+    wanted(|wanted| {
+        let rows: Vec<u32> = (0..wanted.keys.len() as u32).collect();
+        drop(segment.may_contain(wanted, 0, &mut Vec::new()));
+        drop(segment.find(wanted, &rows, &mut |_, _| {}));
+    });
+    let (mut texts, mut found) = (Vec::new(), Vec::new());
+    for place in 0..segment.header().rows.min(8) as u32 {
+        drop(segment.text(place, &mut texts));
+        drop(segment.record(place, &mut texts).and_then(|record| segment.value(record, &mut found).map(drop)));
+    }
+    drop(segment.verify(&mut |_| {}));
 }
 
 /// The file of the writers' turn, which is only ever advice.
@@ -162,13 +178,13 @@ pub fn turn(bytes: &[u8]) {
     let system = Simulated::new(0);
     let (directory, other) = (Path::new("/"), system.process());
     let path = directory.join(Turn::FILE_NAME);
-    let (Ok(turn), Ok(file)) = (Turn::open(&system, &path), system.open(&path, true)) else { return };
-    let Ok(_guard) = turn.take(Duration::ZERO) else { return };
+    let (Ok(turn), Ok(file)) = (Turn::open(&system, directory), system.open(&path, true)) else { return };
+    let Ok(_guard) = turn.take(Duration::ZERO, || ()) else { return };
     if file.write_at(bytes, 0).is_ok() {
         turn::watermark(&system, directory, 7);
         turn::has_failed(&system, directory, 7);
         // Whoever waits is told what stands there of the holder.
-        let waited = Turn::open(&other, &path).and_then(|turn| turn.take(Duration::ZERO).map(drop));
+        let waited = Turn::open(&other, directory).and_then(|turn| turn.take(Duration::ZERO, || ()).map(drop));
         assert!(matches!(waited, Err(crate::Error::Locked { .. })));
     }
 }

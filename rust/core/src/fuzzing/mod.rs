@@ -8,20 +8,21 @@ mod files;
 mod seeds;
 
 pub use columns::columns;
-pub use files::{filter, identity, log, manifest, segment, turn};
+pub use files::{filter, identity, log, manifest, segment, turn, values};
 pub use seeds::seeds;
 
 /// A fuzz target: its name, and what it does with any bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("identity", identity),
     ("manifest", manifest),
     ("log", log),
     ("segment", segment),
     ("filter", filter),
     ("turn", turn),
+    ("values", values),
     ("delivery", delivery),
     ("duration", duration),
     ("columns", columns),

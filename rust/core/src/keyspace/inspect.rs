@@ -1,10 +1,15 @@
 //! Figures of a key space, and the check of all its bytes.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
 use super::KeySpace;
+use super::loaded::is_load;
 use super::maintain::Progress;
 use super::view::{Environment, View, newest, read_manifest};
 use crate::Result;
 use crate::log::{Frames, Next, START};
+use crate::manifest::TransactionEntry;
 use crate::pages::PAGE;
 
 /// The figures of one trigger's history.
@@ -40,6 +45,23 @@ pub struct SpaceStatistics {
     pub time_to_live_us: i64,
     /// Application, last batch, and whether it ended.
     pub transactions: Vec<(String, i64, bool)>,
+    /// The longest run of a service that this handle saw, from `begin` to the end of the claim, in microseconds.
+    pub longest_run_us: Option<i64>,
+    /// What lies in segments, by time partition, oldest first.
+    pub partitions: Vec<PartitionStatistics>,
+}
+
+/// The figures of one time partition's segments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionStatistics {
+    /// Where it begins, in microseconds since 1970; it is [`SpaceStatistics::partition_us`] wide.
+    pub start_us: i64,
+    /// Entries.
+    pub entries: u64,
+    /// Bytes of its segments.
+    pub bytes: u64,
+    /// Number of segments.
+    pub segments: u64,
 }
 
 impl KeySpace {
@@ -50,14 +72,31 @@ impl KeySpace {
     }
 
     pub(crate) fn statistics(&self) -> Result<SpaceStatistics> {
-        self.read(|view| Ok(view.map_or(SpaceStatistics::default(), View::statistics)))
+        let mut found = self.read(|view| Ok(view.map_or(SpaceStatistics::default(), View::statistics)))?;
+        let longest = self.longest_run_us.load(Ordering::Relaxed);
+        found.longest_run_us = i64::try_from(longest).ok().filter(|longest| *longest > 0);
+        Ok(found)
+    }
+
+    /// The last batch of an application, and how it ended; none if it never began one. What this tells is durable, unless
+    /// the history is open for reading only.
+    pub(crate) fn transaction(&self, application: &str) -> Result<Option<TransactionEntry>> {
+        let known = |view: &View| view.tail.transaction(application).cloned();
+        if self.env.read_only || self.is_pinned {
+            return self.read(|view| Ok(view.and_then(known)));
+        }
+        if !self.exists()? {
+            return Ok(None);
+        }
+        self.write(self.settings(), |space| Ok(space.present().as_ref().and_then(known)))
     }
 
     /// Check every byte: pages of segments and filters, frames of the log, the manifest. Answers the bytes checked.
     pub(crate) fn verify(&self, progress: Progress) -> Result<u64> {
         let Some(view) = self.pinned_view()? else { return Ok(0) };
         let pages: u64 = view.segments.iter().map(|segment| segment.pages()).sum::<u64>()
-            + view.covered.iter().map(|covered| covered.rollup.pages()).sum::<u64>();
+            + view.covered.iter().map(|covered| covered.rollup.pages()).sum::<u64>()
+            + view.values.iter().map(|placed| placed.segment.pages()).sum::<u64>();
         let total = pages * PAGE as u64 + view.tail.position;
         let mut done = 0;
         for segment in &view.segments {
@@ -66,6 +105,10 @@ impl KeySpace {
         }
         for covered in &view.covered {
             covered.rollup.verify(&mut |pages| done += pages * PAGE as u64)?;
+            progress(done, total)?;
+        }
+        for placed in &view.values {
+            placed.segment.verify(&mut |pages| done += pages * PAGE as u64)?;
             progress(done, total)?;
         }
         let mut frames = Frames::new(&view.log, START, view.tail.position);
@@ -98,7 +141,29 @@ impl View {
             purged_upto: (self.manifest.purged_upto > i64::MIN).then_some(self.manifest.purged_upto),
             partition_us: self.manifest.partition_us,
             time_to_live_us: self.manifest.time_to_live_us,
-            transactions: self.tail.transactions().into_iter().map(transaction).collect(),
+            transactions: self
+                .tail
+                .transactions()
+                .into_iter()
+                .filter(|entry| !is_load(entry))
+                .map(transaction)
+                .collect(),
+            longest_run_us: None,
+            partitions: self.partitions(),
         }
+    }
+
+    fn partitions(&self) -> Vec<PartitionStatistics> {
+        let width = self.manifest.partition_us;
+        let mut found: BTreeMap<i64, PartitionStatistics> = BTreeMap::new();
+        for entry in &self.manifest.segments {
+            let start_us = entry.min_started_at.div_euclid(width).saturating_mul(width);
+            let partition = found.entry(start_us).or_default();
+            partition.start_us = start_us;
+            partition.entries += entry.entries;
+            partition.bytes += entry.bytes;
+            partition.segments += 1;
+        }
+        found.into_values().collect()
     }
 }

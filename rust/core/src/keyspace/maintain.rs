@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::lock::Lock;
 use super::publish::entry_of;
-use super::turn::Turn;
 use super::view::{Covered, View, rollup_path, segment_path};
 use super::{KeySpace, SpaceSettings};
 use crate::manifest::{Manifest, Outcome, RollupEntry, SegmentEntry};
@@ -21,6 +21,8 @@ use crate::{Error, Result};
 
 /// So many segments without a rolled-up filter, and upkeep is due.
 const MOST_UNCOVERED: usize = 6;
+/// So many, and upkeep is overdue.
+const TOO_MANY_UNCOVERED: usize = 32;
 /// So many small segments in the partition that is being written, and they are put together.
 const MOST_SMALL: usize = 4;
 
@@ -80,7 +82,13 @@ impl KeySpace {
 
     /// Whether upkeep is worth its while.
     pub(crate) fn is_upkeep_due(&self) -> bool {
-        self.present().as_ref().is_some_and(|view| view.uncovered.len() > MOST_UNCOVERED)
+        let is_due = |view: &View| view.uncovered.len() > MOST_UNCOVERED || view.is_value_upkeep_due();
+        self.present().as_ref().is_some_and(is_due)
+    }
+
+    /// Whether so much has piled up that every look-up feels it.
+    pub(crate) fn is_upkeep_overdue(&self) -> bool {
+        self.present().as_ref().is_some_and(|view| view.uncovered.len() > TOO_MANY_UNCOVERED)
     }
 
     /// Put small segments together and roll filters up, as far as it pays; with `all`, as far as it goes.
@@ -93,17 +101,15 @@ impl KeySpace {
             return Ok(done);
         }
         // One at a time; whoever comes second has nothing to do.
-        let upkeep = Turn::open(&*self.env.system, &self.directory.join("upkeep"))?;
-        let _guard = match upkeep.take(std::time::Duration::ZERO) {
-            Err(Error::Locked { .. }) => return Ok(done),
-            other => other?,
-        };
+        let upkeep = Lock::open(&*self.env.system, &self.directory.join("upkeep"))?;
+        let Some(_guard) = upkeep.take(std::time::Duration::ZERO, || {})? else { return Ok(done) };
         self.keep_up(all, progress, &mut done).inspect_err(|error| self.note(error))?;
         Ok(done)
     }
 
     fn keep_up(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
         self.take_away_unfinished()?;
+        self.keep_values_up(all, progress, done)?;
         let groups = self.read(|view| Ok(view.map_or(Vec::new(), |view| view.merge_groups(all))))?;
         let rollup_work = |view: Option<&View>| Ok(view.map_or(0, |view| view.rollup_group(all).1));
         let merging: u64 = groups.iter().flatten().map(|segment| segment.header().entries()).sum();
@@ -127,7 +133,7 @@ impl KeySpace {
     }
 
     /// Reserve file numbers, so that no other writer uses them.
-    fn reserve(&self, count: u64) -> Result<u64> {
+    pub(super) fn reserve(&self, count: u64) -> Result<u64> {
         self.write(self.settings(), |space| {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else {
                 return Err(Error::State("the key space is not there".into()));
@@ -200,7 +206,7 @@ impl KeySpace {
     }
 
     /// Give a finished file the name that the next manifest uses.
-    fn adopt(&self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
+    pub(super) fn adopt(&self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
         self.env.system.link(from, to).map_err(Error::io("link", to))?;
         self.env.system.remove(from).map_err(Error::io("remove", from))
     }
@@ -212,6 +218,7 @@ impl KeySpace {
             let path = self.directory.join(name);
             self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
         }
+        self.take_away_unfinished_parts()?;
         super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::time::now_us())
     }
 }

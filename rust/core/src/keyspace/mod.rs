@@ -3,6 +3,8 @@
 mod entries;
 mod finish;
 mod inspect;
+mod loaded;
+mod lock;
 mod lookup;
 mod maintain;
 mod pin;
@@ -10,14 +12,19 @@ mod publish;
 pub(crate) mod repair;
 mod sync;
 pub(crate) mod turn;
+pub(crate) mod values;
 pub(crate) mod view;
+mod waiter;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 pub(crate) use entries::{Entry, EntryCursor};
 pub use finish::Finished;
-pub use inspect::SpaceStatistics;
+pub use inspect::{PartitionStatistics, SpaceStatistics};
+pub(crate) use loaded::{Fingerprint, LoadedPart, is_load};
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
 pub use maintain::{Maintained, Progress, Purged};
@@ -25,9 +32,11 @@ use sync::GroupSync;
 use turn::Turn;
 use view::{Environment, View};
 
+use crate::log::Log;
 use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
 use crate::manifest::TransactionEntry;
 use crate::rules::Trigger;
+use crate::values::run::Run;
 use crate::{Error, Result};
 
 /// More entries than this in the log, and they are put into a segment. (Tests meet every path with small batches.)
@@ -59,6 +68,10 @@ pub(crate) struct KeySpace {
     sync: GroupSync,
     /// Whether this handle stays with one snapshot.
     is_pinned: bool,
+    /// The longest time between `begin` and the end of its claim that this handle saw, in microseconds; 0 before the first.
+    longest_run_us: AtomicU64,
+    /// Whether the directory above is made with its first space.
+    makes_room: bool,
 }
 
 /// What a `begin` decided to write.
@@ -74,7 +87,31 @@ pub(crate) struct Beginning {
 impl KeySpace {
     pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
         let (view, turn, sync) = (RwLock::new(None), OnceLock::new(), GroupSync::default());
-        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned: false }
+        let longest_run_us = AtomicU64::new(0);
+        let (is_pinned, makes_room) = (false, false);
+        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned, longest_run_us, makes_room }
+    }
+
+    /// A service ended that ran for so long.
+    pub(crate) fn note_run(&self, took: Duration) {
+        self.longest_run_us.fetch_max(took.as_micros().max(1) as u64, Ordering::Relaxed);
+    }
+
+    /// A space in a directory of its kind, which is made with the first of them.
+    pub(crate) fn new_in_room(env: Environment, directory: PathBuf, name: &str) -> Self {
+        Self { makes_room: true, ..Self::new(env, directory, name) }
+    }
+
+    /// Make the directory above, durably, if that is ours to do.
+    fn make_room(&self) -> Result<()> {
+        let Some(room) = self.directory.parent().filter(|_| self.makes_room) else { return Ok(()) };
+        self.env.system.create_directory(room).map_err(Error::io("create", room))?;
+        let history = room.parent().unwrap_or(room);
+        self.env.system.sync_directory(history).map_err(Error::io("sync", history))
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether anything was ever written here.
@@ -137,10 +174,19 @@ impl KeySpace {
 
     /// Look something up in the present state. An answer that rests on frames of the log is given only once they are durable.
     pub(crate) fn look(&self, mut look: impl FnMut(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
+        self.look_durably(|view| {
+            let found = look(view)?;
+            let rests_on_log = found.rests_on_log;
+            Ok((found, rests_on_log))
+        })
+    }
+
+    /// [`KeySpace::look`] for any answer, which comes with whether it rests on the log.
+    pub(crate) fn look_durably<T>(&self, mut look: impl FnMut(Option<&View>) -> Result<(T, bool)>) -> Result<T> {
         loop {
             let (found, log, is_doubtful) = self.read(|view| {
-                let found = look(view)?;
-                let rests_on = view.filter(|_| found.rests_on_log);
+                let (found, rests_on_log) = look(view)?;
+                let rests_on = view.filter(|_| rests_on_log);
                 let is_doubtful = rests_on.is_some_and(|view| !self.is_pinned && view.is_doubtful(&self.env));
                 Ok((found, rests_on.map(|view| (view.log.clone(), view.tail.position)), is_doubtful))
             })?;
@@ -158,18 +204,33 @@ impl KeySpace {
         }
     }
 
-    /// Make the log durable up to `end`, together with whoever else waits for it.
-    fn reach(&self, log: &crate::log::Log, end: u64) -> Result<()> {
-        let reached = self.sync.reach(log, end).inspect_err(|_| {
-            // If this fails too, writers still find out for themselves.
-            self.turn.get().map(|turn| turn.set_failed(log.id));
-        });
-        if let Some(durable) = reached?
-            && let Some(turn) = self.turn.get()
-        {
-            turn.set_watermark(log.id, durable)?;
+    /// Make the log durable up to `end`, together with whoever else waits for it: threads of this process and other ones.
+    fn reach(&self, log: &Log, end: u64) -> Result<()> {
+        self.sync.reach(log, end, |wanted| self.sync_for_all(log, wanted))
+    }
+
+    /// Make the log durable up to `wanted` at least; answers how far. What another process has synced is not synced again, and
+    /// ours serves all frames that we know of. (Syncs of several processes at a time share the disk's flush in the system.)
+    fn sync_for_all(&self, log: &Log, wanted: u64) -> Result<u64> {
+        let turn = self.turn.get();
+        let shown = turn.map_or(0, |turn| turn.watermark(log.id));
+        if shown >= wanted {
+            return Ok(shown);
         }
-        Ok(())
+        // Of what stood in the log when we opened it, a sync of ours proves nothing.
+        let is_ours_to_say = shown.max(self.sync.durable(log.id)) >= log.inherited;
+        let target = if is_ours_to_say { wanted.max(self.whole_frames(log)) } else { wanted };
+        let synced = log.file.sync().map_err(Error::io("sync", &log.path));
+        let Some(turn) = turn else { return synced.map(|()| target) };
+        // If the record of a failure fails too, writers still find out for themselves.
+        synced.inspect_err(|_| drop(turn.set_failed(log.id)))?;
+        turn.set_watermark(log.id, target)?;
+        Ok(target)
+    }
+
+    /// How far we have read whole frames of a log.
+    fn whole_frames(&self, log: &Log) -> u64 {
+        self.present().as_ref().filter(|view| view.log.id == log.id).map_or(0, |view| view.tail.position)
     }
 
     /// In our turn: the last transaction of an application.
@@ -200,7 +261,8 @@ impl KeySpace {
 
     fn write_once<T>(&self, settings: SpaceSettings, operation: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let turn = self.turn()?;
-        let guard = turn.take(self.env.lock_timeout)?;
+        // While others are at it, what they wrote so far can be read.
+        let guard = turn.take(self.env.lock_timeout, || drop(self.refresh()))?;
         let result = self.prepare(settings).and_then(|()| {
             let result = operation(self)?;
             self.seal_if_full()?;
@@ -224,8 +286,9 @@ impl KeySpace {
             return Ok(turn);
         }
         let system = &*self.env.system;
+        self.make_room()?;
         system.create_directory(&self.directory).map_err(Error::io("create", &self.directory))?;
-        let turn = Turn::open(system, &self.directory.join(Turn::FILE_NAME))?;
+        let turn = Turn::open(system, &self.directory)?;
         Ok(self.turn.get_or_init(|| turn))
     }
 
@@ -273,6 +336,7 @@ impl KeySpace {
             durable: 0,
             transaction,
             keys,
+            values: Run::default(),
         })
         .map(|frame| (frame.claim, frame.keys))
     }
@@ -299,8 +363,8 @@ impl KeySpace {
     }
 
     fn seal_if_full(&self) -> Result<()> {
-        let entries = self.present().as_ref().map_or(0, |view| view.tail.len());
-        if entries > MOST_IN_LOG { self.seal() } else { Ok(()) }
+        let is_full = |view: &View| view.tail.len() > MOST_IN_LOG || Self::is_log_full_of_values(view);
+        if self.present().as_ref().is_some_and(is_full) { self.seal() } else { Ok(()) }
     }
 }
 

@@ -129,6 +129,17 @@ impl<'a> Frames<'a> {
         Self { log, position, length, buffer: Vec::new(), buffer_at: position }
     }
 
+    /// The same, into memory that was used before.
+    pub(crate) fn reusing(log: &'a Log, position: u64, length: u64, mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        Self { log, position, length, buffer, buffer_at: position }
+    }
+
+    /// The memory, for the next time.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.buffer
+    }
+
     pub(crate) fn next(&mut self) -> Result<Next> {
         if self.position >= self.length {
             return Ok(Next::End);

@@ -47,10 +47,13 @@ struct Header {
     sums_crc: u32,
 }
 
-/// A key that may be in a segment, by the segment's number among those covered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A key that may be in a segment, by the segment's number among those covered. It brings the key along, so that those of a
+/// segment lie side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Candidate {
+    pub(crate) key: Key,
     pub(crate) slot: u32,
+    /// Its place among the survivors.
     pub(crate) row: u32,
 }
 
@@ -168,28 +171,28 @@ impl Rollup {
     }
 
     /// Which segments to ask about the survivors of the filter, sorted by segment.
-    pub(crate) fn candidates(&self, wanted: &Wanted, survivors: &[u32]) -> Result<Vec<Candidate>> {
-        let mut found = Vec::with_capacity(survivors.len() + 16);
+    pub(crate) fn candidates(&self, survivors: &Wanted) -> Result<Vec<Candidate>> {
+        let mut found = Vec::with_capacity(survivors.keys.len() + 16);
         if !self.header.has_index() {
             for slot in 0..self.header.slots {
-                found.extend(survivors.iter().map(|row| Candidate { slot, row: *row }));
+                found.extend((0..).zip(survivors.keys).map(|(row, key)| Candidate { key: *key, slot, row }));
             }
             return Ok(found);
         }
         let mut scratch = Vec::new();
-        for group in survivors.chunks(GROUP) {
+        for (first, keys) in (0..).step_by(GROUP).zip(survivors.keys.chunks(GROUP)) {
             let mut ranges = [(0u64, 0usize); GROUP];
-            self.fetch_directory(wanted, group);
-            for (range, row) in ranges.iter_mut().zip(group) {
-                *range = self.bucket(wanted.keys[*row as usize], &mut scratch)?;
+            self.fetch_directory(keys);
+            for (range, key) in ranges.iter_mut().zip(keys) {
+                *range = self.bucket(*key, &mut scratch)?;
                 let at = self.header.entries_at() + range.0 * ENTRY_BYTES;
                 // A bucket spans one or two lines, rarely three.
                 for line in (0..=range.1 as u64 * ENTRY_BYTES).step_by(LINE) {
                     self.fetch(at + line);
                 }
             }
-            for ((start, count), row) in ranges.iter().zip(group) {
-                self.scan(*start, *count, wanted.keys[*row as usize], *row, &mut scratch, &mut found)?;
+            for (row, ((start, count), key)) in (first..).zip(ranges.iter().zip(keys)) {
+                self.scan(*start, *count, *key, row, &mut scratch, &mut found)?;
             }
         }
         Ok(by_slot(&found, self.slots()))
@@ -201,9 +204,9 @@ impl Rollup {
         }
     }
 
-    fn fetch_directory(&self, wanted: &Wanted, rows: &[u32]) {
-        for row in rows {
-            let bucket = bucket_of(wanted.keys[*row as usize].hi, self.header.directory_bits);
+    fn fetch_directory(&self, keys: &[Key]) {
+        for key in keys {
+            let bucket = bucket_of(key.hi, self.header.directory_bits);
             self.fetch(self.header.directory_at() + bucket as u64 * 4);
         }
     }
@@ -245,7 +248,7 @@ impl Rollup {
             for entry in entries.iter().filter(|entry| has_tag(entry)) {
                 let entry = u16::from_le_bytes(*entry);
                 let slot = u32::from(entry) & ((1 << slot_bits) - 1);
-                let candidate = Candidate { slot, row };
+                let candidate = Candidate { key, slot, row };
                 // One look at a segment finds all of a key's entries there.
                 if slot < self.header.slots && !found[from..].contains(&candidate) {
                     found.push(candidate);
@@ -265,7 +268,7 @@ fn by_slot(found: &[Candidate], slots: usize) -> Vec<Candidate> {
     for slot in 0..slots {
         starts[slot + 1] += starts[slot];
     }
-    let mut sorted = vec![Candidate { slot: 0, row: 0 }; found.len()];
+    let mut sorted = vec![Candidate::default(); found.len()];
     for candidate in found {
         let place = &mut starts[candidate.slot as usize];
         sorted[*place as usize] = *candidate;

@@ -4,7 +4,7 @@ pub(crate) mod format;
 pub(crate) mod merge;
 pub(crate) mod run;
 mod salvage;
-mod sort;
+pub(crate) mod sort;
 pub(crate) mod writer;
 
 use std::ops::Range;

@@ -8,6 +8,8 @@ pub mod model;
 pub mod rig;
 pub mod store;
 #[cfg(feature = "testing")]
+pub mod value_rig;
+#[cfg(feature = "testing")]
 pub mod workload;
 
 use std::path::Path;

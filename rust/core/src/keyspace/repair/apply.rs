@@ -25,8 +25,8 @@ pub(crate) fn apply(
     let open = |name: &str| Turn::open(&*env.system, &directory.join(name));
     let (turn, upkeep) = (open(Turn::FILE_NAME)?, open("upkeep")?);
     let diagnosis = {
-        let _upkeep = upkeep.take(env.lock_timeout)?;
-        let _turn = turn.take(env.lock_timeout)?;
+        let _upkeep = upkeep.take(env.lock_timeout, || ())?;
+        let _turn = turn.take(env.lock_timeout, || ())?;
         let Some(diagnosis) = diagnose(env, directory, named, looked)? else { return Ok(None) };
         if !diagnosis.is_repairable() {
             return Ok(Some(diagnosis));
