@@ -7,6 +7,7 @@ NEW again, and it is never half there.
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 
@@ -19,15 +20,18 @@ def main(directory: str) -> None:
     """Classifies until told to stop."""
     orders = trigger(history_time_to_live="1 day")
     acknowledged: list[int] = []
-    checks = 0
+    checks, heard = 0, b""
     with dh.open(directory, read_only=True) as lasting:
         while True:
-            while select.select([sys.stdin], [], [], 0)[0]:
-                word, _, number = sys.stdin.readline().strip().partition(" ")
-                if word != "acknowledged":
+            while select.select([0], [], [], 0)[0]:
+                # Not `sys.stdin`: lines that it has taken in already are not seen by `select`.
+                said = os.read(0, 1 << 16)
+                heard += said
+                if not said or b"stop" in heard:
                     print(f"checked {checks}", flush=True)
                     return
-                acknowledged.append(int(number))
+            *lines, heard = heard.split(b"\n")
+            acknowledged += [int(line.split()[1]) for line in lines]
             with dh.open(directory, read_only=True) as fresh:
                 for reader in (lasting, fresh):
                     checks += 1

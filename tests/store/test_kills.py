@@ -17,7 +17,7 @@ from tests.store.crash_writer import ids_of
 from tests.store.processes import ROOT
 from tests.support import status_of, trigger
 
-KILLS = int(os.environ.get("DOCHISTORY_KILLS", "25"))
+KILLS = int(os.environ.get("DOCHISTORY_KILLS", "15"))
 READERS = 2
 
 
@@ -69,7 +69,9 @@ def test_readers_beside_killed_writers_never_miss_what_was_acknowledged(director
             victim.kill()
             heard += victim.stdout.read().decode().splitlines()
             victim.wait()
-            victim.stdout.close()
+            for pipe in (victim.stdin, victim.stdout):
+                assert pipe is not None
+                pipe.close()
             offered = [int(line.split()[1]) for line in heard if line.startswith("offer")]
             ended = {int(line.split()[1]) for line in heard if line.startswith(("releas", "released"))}
             # What was released may be new again; what was begun and not released must be there for ever.
