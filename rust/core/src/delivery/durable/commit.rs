@@ -1,0 +1,75 @@
+//! The end of a poll that was handed out.
+
+use super::inbox::{Inbox, Inner, Taken};
+use super::row::{Row, exchange, receiving_key};
+use crate::{Error, Result};
+
+impl Inbox {
+    /// All that the poll applies is applied: writes `log_received`, durable on return. From here the confirmations and
+    /// requests of the poll may be sent. An error leaves the poll as it was.
+    pub fn commit(&self, taken: &mut Taken) -> Result<()> {
+        let mut inner = self.lock();
+        self.check_open(&inner, taken)?;
+        let mut changes = Vec::new();
+        let mut rows = Vec::with_capacity(taken.rows.len());
+        let mark = taken.batch.as_ref().map_or(0, |batch| batch.mark);
+        for (row, change) in taken.rows.iter().zip(&taken.poll.changes) {
+            let new = Row::after(row.as_ref(), change.after, mark);
+            let stream = &taken.poll.streams[change.stream as usize].stream;
+            changes.push(exchange(receiving_key(stream), row.as_ref(), Some(&new)));
+            rows.push(new);
+        }
+        let batch = taken.batch.as_ref().map(|batch| batch.note(true));
+        changes.extend(batch.as_ref().map(|(change, _)| change.clone()));
+        if !changes.is_empty() {
+            self.exchange(&changes)?;
+        }
+        taken.batch = batch.map(|(_, noted)| noted);
+        for (&row, change) in rows.iter().zip(&taken.poll.changes) {
+            match taken.poll.pending[change.stream as usize].known {
+                Some(id) => inner.rows[id as usize] = row,
+                // The table adds new streams in this order.
+                None => inner.rows.push(row),
+            }
+        }
+        inner.open_poll = None;
+        inner.table.accept(&taken.poll)
+    }
+
+    /// Nothing of the poll was applied, certainly: it is as if it had never been handed out. What arrived in it has to be
+    /// received again.
+    pub fn abort(&self, taken: &mut Taken) -> Result<()> {
+        let mut inner = self.lock();
+        self.check_open(&inner, taken)?;
+        if !taken.is_recorded {
+            return Ok(());
+        }
+        let mut changes = Vec::new();
+        let mut restored = Vec::new();
+        for (row, change) in taken.rows.iter().zip(&taken.poll.changes) {
+            let known = taken.poll.pending[change.stream as usize].known;
+            let before = known.map(|id| inner.rows[id as usize]);
+            if *row == before {
+                continue;
+            }
+            let key = receiving_key(&taken.poll.streams[change.stream as usize].stream);
+            // The table's state is the one before the poll, with what is known to be confirmed.
+            let new = known.map(|id| Row::after(row.as_ref(), *inner.table.stream(id).1, 0));
+            changes.push(exchange(key, row.as_ref(), new.as_ref()));
+            restored.extend(known.zip(new));
+        }
+        self.exchange(&changes)?;
+        for (id, row) in restored {
+            inner.rows[id as usize] = row;
+        }
+        inner.open_poll = None;
+        Ok(())
+    }
+
+    fn check_open(&self, inner: &Inner, taken: &Taken) -> Result<()> {
+        if taken.is_recorded && inner.open_poll != Some(taken.ticket) {
+            return Err(Error::State("this poll has ended, or is another delivery's".into()));
+        }
+        inner.table.check(&taken.poll)
+    }
+}
