@@ -96,7 +96,7 @@ impl Columns {
 }
 
 /// A column by its role; an absent one is fine unless it was asked for by name.
-fn find<'a>(
+pub(crate) fn find<'a>(
     input: &'a Input,
     role: &'static str,
     renamed: Option<&'a HashMap<String, String>>,

@@ -10,6 +10,7 @@ mod care;
 mod claim;
 mod clock;
 mod columns;
+mod delivery;
 mod entries;
 mod errors;
 mod finish;
@@ -37,9 +38,12 @@ mod _native {
     #[pymodule_export]
     use super::claim::Claim;
     #[pymodule_export]
+    use super::delivery::{DeliveryOutbox, DeliveryPoll, GuaranteedDelivery};
+    #[pymodule_export]
     use super::errors::{
         ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,
-        ReadOnlyError, SchemaError, StateError, StorageError, TransactionError, TransientError,
+        ReadOnlyError, RestoredError, SchemaError, StateError, StorageError, TransactionError, TransientError,
+        TruncatedError,
     };
     #[pymodule_export]
     use super::history::History;

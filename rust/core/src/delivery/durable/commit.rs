@@ -1,5 +1,9 @@
 //! The end of a poll that was handed out.
 
+use std::collections::HashMap;
+
+use super::super::columns::HeaderColumns;
+use super::super::poll::Poll;
 use super::inbox::{Inbox, Inner, Taken};
 use super::row::{Row, exchange, receiving_key};
 use crate::{Error, Result};
@@ -34,6 +38,26 @@ impl Inbox {
         }
         inner.open_poll = None;
         inner.table.accept(&taken.poll)
+    }
+
+    /// [`commit`](Self::commit) by a caller that says how far it has applied the streams that it names. A stream that was not
+    /// applied whole goes back: see [`Poll::cut`](super::super::Poll::cut).
+    pub fn commit_upto(
+        &self,
+        taken: &mut Taken,
+        columns: &HeaderColumns<'_>,
+        applied_upto: &HashMap<String, u64>,
+    ) -> Result<()> {
+        if applied_upto.is_empty() {
+            return self.commit(taken);
+        }
+        let Poll { streams, changes, pending, .. } = &taken.poll;
+        let whole = (streams.clone(), changes.clone(), pending.clone());
+        let done = taken.poll.cut(columns, applied_upto).and_then(|()| self.commit(taken));
+        if done.is_err() {
+            (taken.poll.streams, taken.poll.changes, taken.poll.pending) = whole;
+        }
+        done
     }
 
     /// Nothing of the poll was applied, certainly: it is as if it had never been handed out. What arrived in it has to be
