@@ -10,6 +10,7 @@ use crate::manifest::{Manifest, Outcome, OutcomeEntry, TransactionEntry};
 use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Run;
+use crate::values::recent::Recent;
 
 const NONE: u32 = u32::MAX;
 
@@ -52,6 +53,8 @@ pub(crate) struct Tail {
     claim_index: HashMap<(u64, i64), u32, RandomState>,
     outcomes: HashMap<u64, (Outcome, i64), RandomState>,
     transactions: HashMap<String, TransactionEntry, RandomState>,
+    /// Entries with values.
+    pub(crate) values: Recent,
 }
 
 impl Tail {
@@ -92,6 +95,9 @@ impl Tail {
             }
             Kind::CompleteKeys => self.finish_keys(frame, Mark::Completed),
             Kind::ReleaseKeys => self.finish_keys(frame, Mark::Released),
+            Kind::Values => self.change_values(frame, None),
+            Kind::ValuesAndComplete => self.change_values(frame, Some(Outcome::Completed)),
+            Kind::ValuesAndRelease => self.change_values(frame, Some(Outcome::Released)),
         }
         self.position = end;
         self.durable = self.durable.max(frame.durable);
@@ -107,12 +113,24 @@ impl Tail {
         let Self { entries, index, .. } = self;
         index.reserve(frame.keys.len(), |at| entries[*at as usize].key.lo);
         self.each_key(&frame.keys, |tail, key, text, _| tail.push(key, text, claim, Mark::Open));
+        self.begin_transaction(frame);
+    }
+
+    fn begin_transaction(&mut self, frame: &Frame) {
         if let Some(transaction) = &frame.transaction {
             if let Some((claim, started_at)) = frame.replaces {
                 self.finish_claim(claim, started_at, Outcome::Released);
             }
             let (claim, started_at) = (frame.claim, frame.started_at);
             self.know(TransactionEntry { transaction: transaction.clone(), claim, started_at, outcome: None });
+        }
+    }
+
+    fn change_values(&mut self, frame: &Frame, ending: Option<Outcome>) {
+        self.values.apply(&frame.values);
+        self.begin_transaction(frame);
+        if let Some(outcome) = ending {
+            self.finish_claim(frame.claim, frame.started_at, outcome);
         }
     }
 

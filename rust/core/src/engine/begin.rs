@@ -204,11 +204,7 @@ impl Work<'_, '_> {
         let Some(last) = space.transaction_in_turn(&transaction.application) else { return Ok(None) };
         let (last_batch, batch) = (last.transaction.batch, transaction.batch);
         if last_batch > batch {
-            let application = &transaction.application;
-            return Err(Error::Transaction(format!(
-                "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
-                 Its numbers must go on, or the application needs a new id"
-            )));
+            return Err(backwards(transaction, last_batch));
         }
         Ok((last_batch == batch).then_some(last))
     }
@@ -302,6 +298,15 @@ impl Work<'_, '_> {
         let verdicts = Verdicts { outcomes, sources, messages, unavailable };
         Attempt::Done(Box::new(Begun { verdicts, claim, replay }))
     }
+}
+
+/// A batch that comes after a later one of its application.
+pub(super) fn backwards(transaction: &Transaction, last_batch: i64) -> Error {
+    let Transaction { application, batch } = transaction;
+    Error::Transaction(format!(
+        "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
+         Its numbers must go on, or the application needs a new id"
+    ))
 }
 
 fn replay_of(previous: &TransactionEntry) -> Replay {

@@ -7,6 +7,7 @@ mod classify;
 mod inspect;
 mod load;
 mod look;
+pub mod mapper;
 mod pin;
 mod resolver;
 

@@ -7,6 +7,7 @@ use crate::log::frame::{Frame, FrameKeys, Kind};
 use crate::manifest::Outcome;
 use crate::rules::HistoryState;
 use crate::segment::Wanted;
+use crate::values::run::Run;
 
 /// How many of the keys given were ended, and how many were not there to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,8 +78,9 @@ impl KeySpace {
 
     /// In our turn: append a frame that ends something.
     fn end(&self, kind: Kind, claim: u64, started_at: i64, keys: FrameKeys) -> Result<()> {
+        let (replaces, transaction, values) = (None, None, Run::default());
         let frame =
-            |sequence| Frame { kind, sequence, claim, started_at, replaces: None, durable: 0, transaction: None, keys };
+            |sequence| Frame { kind, sequence, claim, started_at, replaces, durable: 0, transaction, keys, values };
         self.append(frame).map(drop)
     }
 }

@@ -57,7 +57,8 @@ impl KeySpace {
     pub(crate) fn verify(&self, progress: Progress) -> Result<u64> {
         let Some(view) = self.pinned_view()? else { return Ok(0) };
         let pages: u64 = view.segments.iter().map(|segment| segment.pages()).sum::<u64>()
-            + view.covered.iter().map(|covered| covered.rollup.pages()).sum::<u64>();
+            + view.covered.iter().map(|covered| covered.rollup.pages()).sum::<u64>()
+            + view.values.iter().map(|placed| placed.segment.pages()).sum::<u64>();
         let total = pages * PAGE as u64 + view.tail.position;
         let mut done = 0;
         for segment in &view.segments {
@@ -66,6 +67,10 @@ impl KeySpace {
         }
         for covered in &view.covered {
             covered.rollup.verify(&mut |pages| done += pages * PAGE as u64)?;
+            progress(done, total)?;
+        }
+        for placed in &view.values {
+            placed.segment.verify(&mut |pages| done += pages * PAGE as u64)?;
             progress(done, total)?;
         }
         let mut frames = Frames::new(&view.log, START, view.tail.position);

@@ -80,7 +80,8 @@ impl KeySpace {
 
     /// Whether upkeep is worth its while.
     pub(crate) fn is_upkeep_due(&self) -> bool {
-        self.present().as_ref().is_some_and(|view| view.uncovered.len() > MOST_UNCOVERED)
+        let is_due = |view: &View| view.uncovered.len() > MOST_UNCOVERED || view.is_value_upkeep_due();
+        self.present().as_ref().is_some_and(is_due)
     }
 
     /// Put small segments together and roll filters up, as far as it pays; with `all`, as far as it goes.
@@ -104,6 +105,7 @@ impl KeySpace {
 
     fn keep_up(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
         self.take_away_unfinished()?;
+        self.keep_values_up(all, done)?;
         let groups = self.read(|view| Ok(view.map_or(Vec::new(), |view| view.merge_groups(all))))?;
         let rollup_work = |view: Option<&View>| Ok(view.map_or(0, |view| view.rollup_group(all).1));
         let merging: u64 = groups.iter().flatten().map(|segment| segment.header().entries()).sum();
@@ -127,7 +129,7 @@ impl KeySpace {
     }
 
     /// Reserve file numbers, so that no other writer uses them.
-    fn reserve(&self, count: u64) -> Result<u64> {
+    pub(super) fn reserve(&self, count: u64) -> Result<u64> {
         self.write(self.settings(), |space| {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else {
                 return Err(Error::State("the key space is not there".into()));
@@ -200,7 +202,7 @@ impl KeySpace {
     }
 
     /// Give a finished file the name that the next manifest uses.
-    fn adopt(&self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
+    pub(super) fn adopt(&self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
         self.env.system.link(from, to).map_err(Error::io("link", to))?;
         self.env.system.remove(from).map_err(Error::io("remove", from))
     }

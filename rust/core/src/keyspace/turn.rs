@@ -31,6 +31,19 @@ pub(crate) struct Guard<'a> {
     _queue: MutexGuard<'a, ()>,
 }
 
+/// A turn that outlasts a call. Its file is open for it alone, so that it excludes the threads of its own process too.
+#[derive(Debug)]
+pub(crate) struct Held {
+    turn: Turn,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // As with a guard; and closing the file gives the lock back anyway.
+        drop(self.turn.file.unlock());
+    }
+}
+
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // If this fails the lock stays until the file is closed: others wait and are told who holds it.
@@ -56,6 +69,21 @@ impl Turn {
     /// Wait for the turn, for `limit` at most.
     pub(crate) fn take(&self, limit: Duration) -> Result<Guard<'_>> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wait(limit)?;
+        let guard = Guard { turn: self, _queue: queue };
+        self.sign()?;
+        Ok(guard)
+    }
+
+    /// Wait for the turn, and keep it as long as the answer lives.
+    pub(crate) fn hold(self, limit: Duration) -> Result<Held> {
+        self.wait(limit)?;
+        let held = Held { turn: self };
+        held.turn.sign()?;
+        Ok(held)
+    }
+
+    fn wait(&self, limit: Duration) -> Result<()> {
         let start = Instant::now();
         let mut pause = Duration::from_micros(20);
         while !self.file.try_lock().map_err(Error::io("lock", &self.path))? {
@@ -67,9 +95,7 @@ impl Turn {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(2));
         }
-        let guard = Guard { turn: self, _queue: queue };
-        self.sign()?;
-        Ok(guard)
+        Ok(())
     }
 
     /// Leave our name for those who wait.

@@ -3,7 +3,7 @@
 pub(crate) mod format;
 pub(crate) mod merge;
 pub(crate) mod run;
-mod sort;
+pub(crate) mod sort;
 pub(crate) mod writer;
 
 use std::ops::Range;

@@ -7,6 +7,8 @@ pub mod model;
 #[cfg(feature = "testing")]
 pub mod rig;
 #[cfg(feature = "testing")]
+pub mod value_rig;
+#[cfg(feature = "testing")]
 pub mod workload;
 
 use std::path::Path;
