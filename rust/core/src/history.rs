@@ -246,7 +246,8 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     // A room is made with its first space.
     let has_spaces = others.iter().any(is_room);
     if has_spaces || !system.list(&triggers).map_err(Error::io("list", &triggers))?.is_empty() {
-        let reason = format!("the identity file {IDENTITY} is missing, but there are triggers or maps: restore it from a copy");
+        let reason =
+            format!("the identity file {IDENTITY} is missing, but there are triggers or maps: restore it from a copy");
         return Err(Error::Open { path: path.to_path_buf(), reason });
     }
     // The directories first: whoever sees the identity may rely on them.

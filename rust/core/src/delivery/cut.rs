@@ -8,8 +8,8 @@ use super::state::Volatile;
 use crate::error::{Error, Result};
 
 impl Poll {
-    /// Says how far the caller has applied the streams that it names: the end of one of the transactions that the poll
-    /// hands to it, or where the stream stood before. A stream that was not applied whole goes back: what it has kept is
+    /// Says how far the caller has applied the streams that it names: a COMMIT within what the poll hands to it, or where
+    /// the stream stood before. A stream that was not applied whole goes back: what it has kept is
     /// dropped, and a resend is requested from there.
     pub fn cut(&mut self, columns: &HeaderColumns<'_>, applied_upto: &HashMap<String, u64>) -> Result<()> {
         if applied_upto.is_empty() {
@@ -38,13 +38,11 @@ impl Poll {
             }
             let applied = of_stream(at as u32);
             let count = applied.partition_point(|one| one.commit <= upto);
-            let end = count
-                .checked_sub(1)
-                .map_or_else(|| applied.first().map(|one| one.transaction), |last| Some(applied[last].commit));
-            if end != Some(upto) {
+            let before = applied.first().map_or(self.streams[at].log_received, |one| one.transaction);
+            if upto < before || upto > self.streams[at].log_received {
                 return Err(Error::State(format!(
-                    "stream {name:?}: log_received is {upto}, which is neither the end of a transaction of this poll nor \
-                     where the stream stood before it"
+                    "stream {name:?}: log_received is {upto}, but this poll brings the stream from {before} to {}",
+                    self.streams[at].log_received
                 )));
             }
             cuts.push((at, upto, count as u64));

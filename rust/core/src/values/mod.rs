@@ -15,7 +15,7 @@ mod space;
 pub(crate) mod writer;
 
 pub use crate::keyspace::values::{Snapshot, ValueCursor, ValueStatistics};
-pub use columns::{Found, Id, Ids};
 pub(crate) use columns::text_of;
+pub use columns::{Found, Id, Ids};
 pub use run::{MOST_ID_BYTES, MOST_VALUE_BYTES};
-pub use space::{Ending, Entry, EntryBatch, Entries, FOREVER, LastTransaction, Room, Values, Work};
+pub use space::{Ending, Entries, Entry, EntryBatch, FOREVER, LastTransaction, Room, Values, Work};

@@ -213,8 +213,7 @@ impl Values {
     pub fn change<T>(&self, ids: &Ids, work: impl FnOnce(&mut Work) -> Result<T>) -> Result<T> {
         let turn = |space: &KeySpace| {
             let found = ids.wanted(|wanted| space.values_in_turn(wanted))?;
-            let mut turn =
-                Work { space, found, run: Run::default(), transaction: None, replaces: None, ending: None };
+            let mut turn = Work { space, found, run: Run::default(), transaction: None, replaces: None, ending: None };
             let done = work(&mut turn)?;
             let Work { run, transaction, replaces, ending, .. } = turn;
             if !run.is_empty() || transaction.is_some() || ending.is_some() {

@@ -5,21 +5,15 @@ use std::path::Path;
 use super::format::{FILTER_BITS, Header, Part, RECORD, directory_bits};
 use super::run::Run;
 use super::segment::Record;
+use crate::Result;
 use crate::filter;
 use crate::io::{FileSystem, write_new};
 use crate::pages::{PAGE, header_sum, page_sums};
 use crate::segment::format::bucket_of;
-use crate::Result;
 
 /// Write a sorted run as file `id`; its bytes are durable on return, its name is not.
 /// Answers the header's checksum and the file's size.
-pub(crate) fn write(
-    system: &dyn FileSystem,
-    path: &Path,
-    id: u64,
-    history: [u8; 16],
-    run: &Run,
-) -> Result<(u32, u64)> {
+pub(crate) fn write(system: &dyn FileSystem, path: &Path, id: u64, history: [u8; 16], run: &Run) -> Result<(u32, u64)> {
     let mut header = header_of(id, history, run);
     let mut image = vec![0; header.pages as usize * PAGE];
     keys(&mut image, &header, run);

@@ -28,16 +28,31 @@ pub struct Put {
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Write and remove; with a batch number as the beginning of a transaction.
-    Change { puts: Vec<Put>, removes: Vec<String>, batch: Option<i64> },
+    Change {
+        puts: Vec<Put>,
+        removes: Vec<String>,
+        batch: Option<i64>,
+    },
     /// Write only what is not there.
-    Take { puts: Vec<Put> },
+    Take {
+        puts: Vec<Put>,
+    },
     /// End the last transaction, and remove something with it.
-    End { removes: Vec<String> },
+    End {
+        removes: Vec<String>,
+    },
     /// A change that its caller gives up.
-    Fail { puts: Vec<Put> },
+    Fail {
+        puts: Vec<Put>,
+    },
     Seal,
-    Maintain { all: bool },
-    Purge { day: i64, pending: bool },
+    Maintain {
+        all: bool,
+    },
+    Purge {
+        day: i64,
+        pending: bool,
+    },
     Reopen,
 }
 

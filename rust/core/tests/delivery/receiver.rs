@@ -37,7 +37,7 @@ impl Receiver {
         let mut machine = Machine::new(seed ^ 0xabcd, crashes);
         let opening =
             Opening { starts: STREAMS.map(|stream| (stream.to_owned(), start)).to_vec(), applied: Vec::new() };
-        let inbox = machine.open(|history| Inbox::open(history.received_streams()?, settings.clone(), &opening));
+        let inbox = machine.open(|history| Inbox::open(history.received_streams(true)?, settings.clone(), &opening));
         let applied = [Vec::new(), Vec::new()];
         Self { applied, machine, start, inbox, kept: HashMap::new(), settings, confirmed: [start; 2] }
     }
@@ -52,7 +52,7 @@ impl Receiver {
         self.kept.clear();
         let settings = self.settings.clone();
         let found = self.machine.open(|history| {
-            Ok(Inbox::open(history.received_streams()?, settings.clone(), &Opening::default())?.states())
+            Ok(Inbox::open(history.received_streams(true)?, settings.clone(), &Opening::default())?.states())
         });
         for (stream, state) in found {
             let stream = STREAMS.iter().position(|name| *name == stream).unwrap();
@@ -65,7 +65,8 @@ impl Receiver {
         }
         let applied = (0..STREAMS.len()).map(|stream| (STREAMS[stream].to_owned(), self.reached(stream))).collect();
         let opening = Opening { starts: Vec::new(), applied };
-        self.inbox = self.machine.open(|history| Inbox::open(history.received_streams()?, settings.clone(), &opening));
+        self.inbox =
+            self.machine.open(|history| Inbox::open(history.received_streams(true)?, settings.clone(), &opening));
     }
 
     pub fn poll(

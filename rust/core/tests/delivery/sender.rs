@@ -87,7 +87,7 @@ impl Sender {
 
 fn open(machine: &mut Machine, start: u64) -> Vec<Outbox> {
     machine.open(|history| {
-        let open = |stream: &&str| Outbox::open(history.sent_streams()?, "log", stream, Some(start));
+        let open = |stream: &&str| Outbox::open(history.sent_streams(true)?, "log", stream, Some(start));
         STREAMS.iter().map(open).collect()
     })
 }

@@ -73,7 +73,8 @@ impl History {
         );
         let options = Options { patience, batch_mode, reset_patience, first_contact, held_limit };
         let settings = Settings { options, own_transaction, only: stream };
-        let inbox = py.detach(|| Inbox::open(history.received_streams()?, settings, &opening))?;
+        let inbox =
+            py.detach(|| Inbox::open(history.received_streams(self.handle.auto_maintain)?, settings, &opening))?;
         let shared = Shared { handle: self.handle.clone(), inbox, keep_rows, kept: Mutex::new(Kept::default()) };
         Ok(GuaranteedDelivery { shared: Arc::new(shared) })
     }
@@ -99,7 +100,8 @@ impl History {
         start: Option<u64>,
     ) -> Outcome<DeliveryOutbox> {
         let history = self.handle.get()?;
-        let outbox = py.detach(|| Outbox::open(history.sent_streams()?, publisher, subscriber, start))?;
+        let outbox =
+            py.detach(|| Outbox::open(history.sent_streams(self.handle.auto_maintain)?, publisher, subscriber, start))?;
         Ok(DeliveryOutbox { handle: self.handle.clone(), outbox })
     }
 
@@ -115,7 +117,10 @@ impl History {
     fn delivery_status<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let history = self.handle.get()?;
         let batch = py.detach(|| {
-            let streams = status(&*history.received_streams()?, &*history.sent_streams()?)?;
+            let streams = status(
+                &*history.received_streams(self.handle.auto_maintain)?,
+                &*history.sent_streams(self.handle.auto_maintain)?,
+            )?;
             tables::whole(&streams)
         })?;
         Ok(output::record_batch(py, batch)?)

@@ -126,11 +126,11 @@ impl DeliveryPoll {
     ///
     /// Args:
     ///     log_received: how far the caller has applied, where that is not all: a log offset, or a mapping of streams to log
-    ///         offsets; each the `dh_commit` of a message of this poll, or where the stream stood before. A stream that was
-    ///         not applied whole goes back: a resend is requested from there.
+    ///         offsets; each that of a COMMIT of this poll, or where the stream stood before. A stream that was not applied
+    ///         whole goes back: a resend is requested from there.
     ///
     /// Raises:
-    ///     StateError: the poll was aborted, or such an offset is none of its transactions' ends.
+    ///     StateError: the poll was aborted, or such an offset lies outside of what it brings.
     ///     FencedError: another receiver has moved a stream since this poll was decided: nothing was recorded.
     ///     LockedError: another writer held the history's streams for longer than `lock_timeout`.
     #[pyo3(signature = (log_received = None))]

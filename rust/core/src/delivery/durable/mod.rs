@@ -8,6 +8,7 @@ mod row;
 mod status;
 mod store;
 mod transaction;
+mod values;
 
 pub use inbox::{Inbox, Opening, Receiving, Settings, Taken};
 pub use outbox::{Built, Outbox, Transactions};

@@ -4,10 +4,10 @@ use super::known::Known;
 use super::mappings::RowError;
 use super::record::{Pending, Record};
 use super::{Mapper, MapperSettings};
+use crate::Result;
 use crate::keyspace::Purged;
 use crate::mapper::Policy;
 use crate::values::{Entries, Ids};
-use crate::Result;
 
 /// The entries of a mapper, batch by batch.
 #[derive(Debug)]

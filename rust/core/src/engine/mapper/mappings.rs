@@ -127,13 +127,7 @@ impl Mapper {
     }
 
     /// The second direction of a mapping.
-    pub(super) fn mirror(
-        &self,
-        turn: &mut Work,
-        value: Option<&[u8]>,
-        id: Option<&[u8]>,
-        until: i64,
-    ) -> Result<()> {
+    pub(super) fn mirror(&self, turn: &mut Work, value: Option<&[u8]>, id: Option<&[u8]>, until: i64) -> Result<()> {
         let Some(value) = value.filter(|value| self.settings.mirror && !value.is_empty()) else { return Ok(()) };
         self.put(turn, self.values.id(value), &Record::mapped(id), until)
     }

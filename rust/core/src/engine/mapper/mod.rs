@@ -59,7 +59,6 @@ impl Mapper {
     pub fn values(&self) -> &Values {
         &self.values
     }
-
 }
 
 /// A column of another length than the batch.

@@ -8,7 +8,9 @@ use super::texts::{Texts, Untils};
 use super::{Mapper, same_length};
 use crate::engine::{OnReplay, Replay};
 use crate::log::frame::Transaction;
-use crate::mapper::{Action, Attempt, Batch, Change, NO_ID, Policies, Policy, Qos, ReceiverFacts, Rule, decide_receiver};
+use crate::mapper::{
+    Action, Attempt, Batch, Change, NO_ID, Policies, Policy, Qos, ReceiverFacts, Rule, decide_receiver,
+};
 use crate::values::{Ending, Ids, LastTransaction, Work};
 use crate::{Error, Result};
 
@@ -121,8 +123,8 @@ impl Mapper {
             let reruns = see_replay(&mut facts, &known, previous.as_ref(), under);
             let rules = facts.decide(None)?;
             let rows = vec![SentRow::Open; rules.len()];
-            let is_first = under.is_some()
-                && previous.as_ref().is_none_or(|previous| previous.ending == Some(Ending::Released));
+            let is_first =
+                under.is_some() && previous.as_ref().is_none_or(|previous| previous.ending == Some(Ending::Released));
             let replay = under.map(|_| previous.as_ref().map_or(Replay::First, replay_of));
             let mut claim = previous.as_ref().map(|previous| previous.claim);
             let is_refused = refuse && rules.iter().any(|rule| rule.outcome().action == Action::Raise);

@@ -1,9 +1,9 @@
 //! Texts and times of a batch that come beside its ids.
 
 use super::same_length;
+use crate::Result;
 use crate::columns::{Id, IdColumn, Validity};
 use crate::key::format_uuid;
-use crate::Result;
 
 /// Until when entries are kept.
 #[derive(Clone, Copy, Debug)]

@@ -19,9 +19,15 @@ const STRIPES: u64 = 16;
 #[derive(Clone, Debug)]
 enum Change {
     /// Map an id that is not mapped.
-    Create { value: Option<Vec<u8>>, until: i64 },
+    Create {
+        value: Option<Vec<u8>>,
+        until: i64,
+    },
     /// Map an id that is mapped.
-    Update { value: Option<Vec<u8>>, until: i64 },
+    Update {
+        value: Option<Vec<u8>>,
+        until: i64,
+    },
     Remove,
 }
 
@@ -91,7 +97,14 @@ impl Unit {
     }
 
     /// These rows failed: they are not mapped when the unit commits, and later rows of their queues are held.
-    pub fn fail(&mut self, taken: &mut Taken, ids: &Ids, message_ids: &Texts, untils: Untils, rows: &[u32]) -> Result<()> {
+    pub fn fail(
+        &mut self,
+        taken: &mut Taken,
+        ids: &Ids,
+        message_ids: &Texts,
+        untils: Untils,
+        rows: &[u32],
+    ) -> Result<()> {
         same_length("ids", ids.len(), taken.rules.len())?;
         let is_processed = |row: &u32| {
             let rule = taken.rules.get(*row as usize);

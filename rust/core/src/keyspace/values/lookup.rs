@@ -43,7 +43,9 @@ impl View {
                 survivors.clear();
                 placed.segment.may_contain(&chunk, 0, &mut survivors)?;
                 survivors.retain(|row| hits[*row as usize] == Hit::NOWHERE);
-                placed.segment.find(&chunk, &survivors, &mut |row, place| hits[row as usize] = Hit { source, place })?;
+                placed
+                    .segment
+                    .find(&chunk, &survivors, &mut |row, place| hits[row as usize] = Hit { source, place })?;
             }
         }
         Ok(hits)

@@ -8,10 +8,10 @@ use super::super::view::View;
 use super::super::{KeySpace, Maintained};
 use super::write::{Class, MOST_BYTES, MOST_ROWS, Runs};
 use super::{Placed, values_path};
+use crate::Result;
 use crate::manifest::ValueEntry;
 use crate::values::recent::Recent;
 use crate::values::run::{GONE, Run};
-use crate::Result;
 
 /// So many files of later entries, or of one partition, and they are put together.
 const MOST_ALIKE: usize = 4;
@@ -30,7 +30,8 @@ impl KeySpace {
     pub(in super::super) fn keep_values_up(&self, all: bool, done: &mut Maintained) -> Result<()> {
         while self.read(|view| Ok(view.is_some_and(|view| view.value_group(all).is_some())))? {
             // The numbers first: whatever is sealed after the group is chosen comes under a later one.
-            let parts = self.read(|view| Ok(view.and_then(|view| view.value_group(all)).map_or(0, |group| group.parts())))?;
+            let parts =
+                self.read(|view| Ok(view.and_then(|view| view.value_group(all)).map_or(0, |group| group.parts())))?;
             let first = self.reserve((parts + 1) * FILES_A_PART)?;
             let Some(group) = self.read(|view| Ok(view.and_then(|view| view.value_group(all))))? else { break };
             if group.parts() > parts + 1 || !self.merge_values(&group, first, done)? {
