@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import dochistory as dh
-from dochistory.cli import backup, completion, demo, doctor, documents, files, upkeep
+from dochistory.cli import backup, completion, delivery, demo, doctor, documents, files, upkeep
 from dochistory.cli.context import Context, duration, moment
 from dochistory.cli.failures import CommandError, Exit
 
@@ -46,6 +46,7 @@ def parser() -> Parser:
     _entries(commands)
     _stats(commands)
     _upkeep(commands)
+    _delivery(commands)
     _others(commands)
     return whole
 
@@ -189,6 +190,26 @@ def _upkeep(commands: Any) -> None:
         "history like any other, and can be opened where it lies.",
     )
     copy.add_argument("target", metavar="DIR", help="a directory that does not exist yet")
+
+
+def _delivery(commands: Any) -> None:
+    command = _add(
+        commands,
+        "delivery",
+        delivery.delivery,
+        "show the streams of guaranteed delivery, or settle one that is in doubt",
+        "status: each stream under the column names of SYSREMOTEUSER. settle: says how far a stream was applied that a "
+        "crash left in doubt; only when no receiver of it runs.",
+    )
+    command.add_argument("action", choices=delivery.ACTIONS)
+    command.add_argument("--stream", metavar="NAME", help="this stream only; all, if absent")
+    command.add_argument("--log-received", metavar="OFFSET", type=_offset, help="everything up to here was applied")
+
+
+def _offset(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**64:
+        raise argparse.ArgumentTypeError(f"{text!r} is to be a log offset, from 0 to 2**64-1")
+    return int(text)
 
 
 def _others(commands: Any) -> None:

@@ -7,21 +7,27 @@ Two entrances, which must not be mixed up:
 - `exactly_once` *commits*: it wraps the function that `foreachBatch` is given, so that the function gets every document
   once, and each batch is begun and completed under its own transaction.
 
+`delivery` commits too: it wraps the function that applies the messages of guaranteed delivery.
+
 `session` starts a local Spark, with a Java where the machine has none. Nothing here is imported by `import dochistory`.
 """
 
 from dochistory.spark.batches import Batch, ExactlyOnce, SuspendedError, exactly_once
 from dochistory.spark.classify import VERDICT_COLUMNS, classify
+from dochistory.spark.delivery import Delivery, DeliveryBatch, delivery
 from dochistory.spark.java import JavaNotFoundError
 from dochistory.spark.sessions import session
 
 __all__ = [
     "VERDICT_COLUMNS",
     "Batch",
+    "Delivery",
+    "DeliveryBatch",
     "ExactlyOnce",
     "JavaNotFoundError",
     "SuspendedError",
     "classify",
+    "delivery",
     "exactly_once",
     "session",
 ]
