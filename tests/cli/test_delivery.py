@@ -45,7 +45,10 @@ def test_status_as_json_has_every_column(run: Run, feed: Path) -> None:
 
 
 def test_settle_says_how_far_a_stream_was_applied(run: Run, feed: Path) -> None:
-    assert "goes on from 20" in run("delivery", "settle", "--history", feed, "--stream", "doubtful", "--log-received", 20).out
+    assert (
+        "goes on from 20"
+        in run("delivery", "settle", "--history", feed, "--stream", "doubtful", "--log-received", 20).out
+    )
     with dh.open(feed) as history:
         assert history.delivery("doubtful").status()["log_received"].to_pylist() == [20]
     again = run("delivery", "settle", "--history", feed, "--stream", "doubtful", "--log-received", 20, "--json")

@@ -1,9 +1,9 @@
 """Guaranteed delivery in `foreachBatch`: each batch of messages is one poll of many streams.
 
-    receive   decisions, and what is about to be applied: recorded before the function sees a message
-    apply     the messages in order, stream by stream, each transaction whole
-    commit    all streams at once, under (application, batch number)
-    answer    only now: confirmations and resend requests
+receive   decisions, and what is about to be applied: recorded before the function sees a message
+apply     the messages in order, stream by stream, each transaction whole
+commit    all streams at once, under (application, batch number)
+answer    only now: confirmations and resend requests
 """
 
 import logging
@@ -184,7 +184,9 @@ def _by_stream(frame: "DataFrame", messages: pa.Table) -> "DataFrame":
     return made.repartition("dh_stream").sortWithinPartitions("dh_stream", "dh_apply_rank")
 
 
-def _each_stream(apply: Callable[[str, pa.Table], object]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _each_stream(
+    apply: Callable[[str, pa.Table], object],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Call `apply` for each stream of a partition, on a worker."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
