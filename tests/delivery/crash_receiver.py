@@ -1,7 +1,7 @@
 """A receiver that is killed: it applies the messages of one stream to a file of its own, one line a transaction.
 
-Arguments: the history, the file, `own` if the file's length is its log_received in one transaction, else `recorded`, and a
-seed. The publisher's log is the numbers 1, 2, 3, …; each call of `receive` gets the next few messages, shuffled, some
+Arguments: the history, the file, `own` if the file's length is its log_received in one transaction, else `recorded`,
+and a seed. The publisher's log is the numbers 1, 2, 3, …; each call of `receive` gets the next few messages, shuffled, some
 twice, split or not. Lines on standard output: `confirmed N`.
 """
 
@@ -41,6 +41,9 @@ def main(directory: str, name: str, mode: str, seed: int) -> None:
     with dh.open(directory) as history:
         inbox = history.delivery("s", own_transaction=mode == "own", log_received=reached(file), patience=1000)
         epoch = column(inbox.status(), "rereceive_count")[0]
+        warm = inbox.receive(messages([]))  # so that what is imported late is there before the clock runs
+        warm.messages.to_pylist()
+        warm.commit()
         os.write(1, b"open\n")
         with file.open("ab", buffering=0) as out:
             while True:

@@ -110,7 +110,7 @@ def test_held_rows_with_other_columns_are_refused(history: dh.History) -> None:
 def shuffled(streams: int, seed: int) -> pa.RecordBatch:
     """Chains of many streams in any order, with split transactions, copies and damage."""
     chance = random.Random(seed)
-    rows = []
+    rows: list[tuple[str | None, str | None]] = []
     for number in range(streams):
         prev = 10
         for _ in range(chance.randrange(8)):
@@ -196,17 +196,17 @@ def test_what_is_no_poll_is_refused(history: dh.History, batch: Any, complaint: 
 
 
 def test_arguments_that_make_no_sense_are_refused(history: dh.History) -> None:
-    with pytest.raises(dh.SchemaError, match="of stream 'b'|of stream \"b\""):
+    with pytest.raises(dh.SchemaError, match='of stream "b"'):
         history.delivery("a", start=0).receive(messages([CHAIN[0]], stream=["b"]))
     with pytest.raises(dh.SchemaError, match='names "uuid"'):
         history.delivery("a").receive(messages([CHAIN[0]]), columns={"uuid": "header"})
     for arguments in ({"start": 5}, {"start": "x"}, {"log_received": {"a": -1}}, {"held_limit": 0}):
         with pytest.raises(dh.ConfigError):
-            history.delivery(**arguments)  # type: ignore[arg-type]
+            history.delivery(**arguments)
     with pytest.raises(dh.ConfigError, match='names "b"'):
         history.delivery("a", start={"b": 5})
     for more in ({"threads": 0}, {"on_replay": "again"}):
         with pytest.raises(dh.ConfigError):
-            history.delivery("a").receive(messages([]), **more)  # type: ignore[arg-type]
+            history.delivery("a").receive(messages([]), **more)
     with pytest.raises(dh.ConfigError):
         history.delivery_out("a", start=0).build([1], per_message=0)

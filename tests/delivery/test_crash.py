@@ -27,7 +27,7 @@ def receive_and_kill(directory: Path, file: Path, mode: str, chance: random.Rand
         assert receiver.stdout is not None
         assert receiver.stderr is not None
         opened = receiver.stdout.readline()
-        time.sleep(chance.uniform(0, 0.06))
+        time.sleep(chance.uniform(0, 0.2))
         still_working = receiver.poll() is None
         receiver.kill()
         said = receiver.stdout.read().splitlines()

@@ -133,7 +133,7 @@ def test_what_a_failing_function_was_given_is_in_doubt_until_the_callers_data_se
     feed.run(handler(history_path, sink, on_poll=lambda batch: waiting.append(batch.in_doubt["stream"].to_pylist())))
     assert (sink.of("a"), waiting) == (CHAIN[:1], [["a"]])
     feed.forget_commit(0)
-    feed.run(handler(history_path, sink, applied=lambda stream, low, high: {"a": 10}[stream]))
+    feed.run(handler(history_path, sink, applied=lambda stream, *_range: {"a": 10}[stream]))
     assert sink.of("a") == CHAIN
 
 
@@ -168,8 +168,8 @@ def test_a_dataframe_has_each_stream_in_one_partition_and_in_order(feed: Feed, h
 
     def apply(found: DataFrame, _batch: object) -> None:
         assert found.columns[-4:] == ["dh_stream", "dh_transaction", "dh_commit", "dh_apply_rank"]
-        for part in found.rdd.glom().collect():
-            partitions.append([(row["dh_stream"], row["header"]) for row in part])
+        parts = found.rdd.glom().collect()
+        partitions.extend([(row["dh_stream"], row["header"]) for row in part] for part in parts)
 
     feed.run(handler(history_path, apply, messages="spark", start=dict.fromkeys(names, 0)))
     of = {name: [part for part in partitions if any(row[0] == name for row in part)] for name in names}

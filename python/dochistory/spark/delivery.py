@@ -227,21 +227,21 @@ def delivery(
 
     Args:
         history: the history, or its directory, which is created if it is not there.
-        apply: called as `apply(messages, batch)` when there is something to apply; the columns are those of the batch and
+        apply: called as `apply(messages, batch)` when there is something to apply; the columns are the batch's and
             `dh_stream`, `dh_transaction`, `dh_commit`, `dh_apply_rank` (offsets as decimal(20, 0) in Spark). When it
             returns, the batch is committed. If it raises `RolledBack`, nothing of it was applied, and the batch comes
             again. After any other exception what it was given is in doubt.
         application: the name under which batch numbers are remembered; the streaming query's id, if absent.
         on_replay: what becomes of messages that this very batch was about to apply when the driver died: `in_doubt`, or
-            `rerun` (handed out again where the batch ends as it did before: for work that is idempotent by batch number).
+            `rerun` (handed out again where the batch ends as it did: for work that is idempotent by batch number).
         messages: `spark` hands a DataFrame, each stream in one partition and in order; `arrow` a `pyarrow.Table`; with
             `stream` `apply(stream, table)` runs on the workers, once for each stream. Spark may run a task again, so it
             must keep the stream's `dh_commit` in one transaction with its data, and pass over what is not above it.
-        columns: name of a column of messages (`stream`, `header`, `resend_count`, `prev`, `cur`, `seq`) -> its name in the
-            batch, where they differ.
+        columns: name of a column of messages (`stream`, `header`, `resend_count`, `prev`, `cur`, `seq`) -> its name in
+            the batch, where they differ.
         threads: threads that decide on the driver.
-        applied: called as `applied(stream, log_received, applying_upto)` for each stream that a crash left in doubt, when
-            the delivery is opened: answers how far the caller's own data go. Without it such a stream waits until
+        applied: called as `applied(stream, log_received, applying_upto)` for each stream that a crash left in doubt,
+            when the delivery is opened: answers how far the caller's own data go. Without it such a stream waits until
             somebody settles it; the others go on.
         on_poll: called with every batch before `apply`: the place to log what is corrupt or in doubt.
         on_answers: called with every batch after its commit: the place to send `batch.poll.confirmations` and
