@@ -57,8 +57,8 @@ def stream_of(poll: dh.DeliveryPoll) -> dict[str, Any]:
 
 
 def with_epoch(history: dh.History, log_received: int, epoch: int) -> dh.GuaranteedDelivery:
-    """The delivery of stream `s` that has everything up to an offset, and went back so often: each time a message arrives
-    whose predecessor is missing, and patience ends at once.
+    """The delivery of stream `s` that has everything up to an offset, and went back so often: each time a message
+    arrives whose predecessor is missing, and patience ends at once.
     """
     inbox = history.delivery("s", start=log_received, patience=0)
     for rr in range(epoch):
