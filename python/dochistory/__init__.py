@@ -28,6 +28,9 @@ from dochistory._native import (
     GuaranteedDelivery,
     History,
     LockedError,
+    MapperSend,
+    MapperTaken,
+    MessageIdMapper,
     OpenError,
     ReadOnlyError,
     RestoredError,
@@ -38,15 +41,20 @@ from dochistory._native import (
     TransientError,
     Trigger,
     TruncatedError,
+    UnitOfWork,
     __version__,
     open,  # noqa: A004 - always said as dochistory.open
+    repair,
 )
-from dochistory.errors import RolledBack
+from dochistory.errors import PendingMessageError, RolledBack
 
 if TYPE_CHECKING:
     from dochistory import brokers as brokers
     from dochistory import journal as journal
     from dochistory import metrics as metrics
+    from dochistory import migration as migration
+    from dochistory import progress as progress
+    from dochistory import report as report
     from dochistory import resolvers as resolvers
     from dochistory import spark as spark
     from dochistory.settings import triggers_from_toml as triggers_from_toml
@@ -65,7 +73,11 @@ __all__ = [
     "GuaranteedDelivery",
     "History",
     "LockedError",
+    "MapperSend",
+    "MapperTaken",
+    "MessageIdMapper",
     "OpenError",
+    "PendingMessageError",
     "ReadOnlyError",
     "RestoredError",
     "RolledBack",
@@ -76,12 +88,14 @@ __all__ = [
     "TransientError",
     "Trigger",
     "TruncatedError",
+    "UnitOfWork",
     "__version__",
     "open",
+    "repair",
 ]
 
 
-_ON_DEMAND = ("brokers", "journal", "metrics", "resolvers", "spark")
+_ON_DEMAND = ("brokers", "journal", "metrics", "migration", "progress", "report", "resolvers", "spark")
 """Modules that are imported when they are asked for; some need packages of their own."""
 
 

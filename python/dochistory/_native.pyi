@@ -22,6 +22,9 @@ __all__ = [
     "GuaranteedDelivery",
     "History",
     "LockedError",
+    "MapperSend",
+    "MapperTaken",
+    "MessageIdMapper",
     "OpenError",
     "ReadOnlyError",
     "RestoredError",
@@ -32,6 +35,7 @@ __all__ = [
     "TransientError",
     "Trigger",
     "TruncatedError",
+    "UnitOfWork",
     "__version__",
     "open",
 ]
@@ -54,6 +58,10 @@ _InBatch: TypeAlias = Literal["duplicate", "in_doubt", "new"]
 _Expiry: TypeAlias = Literal["until_purged", "exact"]
 _Status: TypeAlias = Literal["NEW", "DUPLICATE", "IN_DOUBT"]
 _Offsets: TypeAlias = int | Mapping[str, int]
+_Pending: TypeAlias = Literal["error", "process", "duplicate"]
+_Qos: TypeAlias = Literal["BE", "EO", "EOIO"]
+_Ids: TypeAlias = _Arrow | Iterable[str | None]
+_Until: TypeAlias = dt.datetime | _Duration | _Arrow
 _Resolver: TypeAlias = Callable[[pa.RecordBatch], Any]
 
 @type_check_only
@@ -67,6 +75,12 @@ class _Purged(TypedDict):
     entries: int
     bytes: int
     segments: int
+
+@type_check_only
+class _PurgedValues(TypedDict):
+    entries: int
+    bytes: int
+    files: int
 
 @type_check_only
 class _Maintained(TypedDict):
@@ -152,6 +166,7 @@ class Claim:
     def new(self) -> Any: ...
     def complete(self, rows: Iterable[int] | _Arrow | None = None) -> None: ...
     def release(self, rows: Iterable[int] | _Arrow | None = None) -> None: ...
+    def _repr_html_(self) -> str: ...
 
 @final
 class DocumentClaim:
@@ -169,6 +184,131 @@ class DocumentClaim:
     def message(self) -> str | None: ...
     def complete(self) -> None: ...
     def release(self) -> None: ...
+
+@final
+class MapperSend:
+    @property
+    def verdicts(self) -> Any: ...
+    @property
+    def new(self) -> Any: ...
+    @property
+    def rows(self) -> list[int]: ...
+    @property
+    def audit(self) -> pa.RecordBatch: ...
+    @property
+    def id(self) -> int | None: ...
+    @property
+    def replay(self) -> Literal["first", "unfinished", "finished"] | None: ...
+    def complete(
+        self,
+        external_ids: _Ids | None = None,
+        *,
+        rows: Iterable[int] | _Arrow | None = None,
+        persist_until: _Until | None = None,
+        now: dt.datetime | None = None,
+    ) -> None: ...
+    def abort(self, rows: Iterable[int] | _Arrow | None = None, *, definite: bool = False) -> None: ...
+    def raise_pending(self) -> None: ...
+
+@final
+class MapperTaken:
+    @property
+    def verdicts(self) -> Any: ...
+    @property
+    def new(self) -> Any: ...
+    @property
+    def rows(self) -> list[int]: ...
+    @property
+    def audit(self) -> pa.RecordBatch: ...
+    def fail(self, rows: Iterable[int] | _Arrow) -> None: ...
+
+@final
+class UnitOfWork:
+    def take(
+        self,
+        messages: _Arrow,
+        *,
+        columns: Mapping[str, str] | None = None,
+        qos: _Qos = "EO",
+        persist_until: _Until | None = None,
+        now: dt.datetime | None = None,
+    ) -> MapperTaken: ...
+    def create(
+        self,
+        ids: _Ids,
+        external_ids: _Ids | None = None,
+        persist_until: _Until | None = None,
+        *,
+        now: dt.datetime | None = None,
+    ) -> pa.RecordBatch: ...
+    def update(
+        self,
+        ids: _Ids,
+        external_ids: _Ids | None = None,
+        persist_until: _Until | None = None,
+        *,
+        now: dt.datetime | None = None,
+    ) -> pa.RecordBatch: ...
+    def remove(self, ids: _Ids, *, now: dt.datetime | None = None) -> pa.RecordBatch: ...
+    def commit(self, *, now: dt.datetime | None = None) -> int: ...
+    def roll_back(self) -> None: ...
+    def __enter__(self) -> UnitOfWork: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+@final
+class MessageIdMapper:
+    @property
+    def name(self) -> str: ...
+    @property
+    def policy(self) -> _Pending: ...
+    def lookup(self, ids: _Ids, *, now: dt.datetime | None = None) -> pa.RecordBatch: ...
+    def create(
+        self,
+        ids: _Ids,
+        external_ids: _Ids | None = None,
+        persist_until: _Until | None = None,
+        transactional: bool = False,
+        *,
+        now: dt.datetime | None = None,
+    ) -> pa.RecordBatch: ...
+    def update(
+        self,
+        ids: _Ids,
+        external_ids: _Ids | None = None,
+        persist_until: _Until | None = None,
+        transactional: bool = False,
+        *,
+        now: dt.datetime | None = None,
+    ) -> pa.RecordBatch: ...
+    def remove(self, ids: _Ids, transactional: bool = False, *, now: dt.datetime | None = None) -> pa.RecordBatch: ...
+    def begin_send(
+        self,
+        messages: _Arrow,
+        *,
+        columns: Mapping[str, str] | None = None,
+        qos: _Qos = "EO",
+        persist_until: _Until | None = None,
+        raise_pending: bool = False,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+        now: dt.datetime | None = None,
+    ) -> MapperSend: ...
+    def unit_of_work(self) -> UnitOfWork: ...
+    def resolve(self, ids: _Ids, decision: _Pending) -> pa.RecordBatch: ...
+    def pending(self) -> pa.RecordBatchReader: ...
+    def entries(self, *, now: dt.datetime | None = None) -> pa.RecordBatchReader: ...
+    def purge(
+        self, now: dt.datetime | None = None, include_pending: bool = False, dry_run: bool = False
+    ) -> _PurgedValues: ...
+    def maintain(self, *, all: bool = False) -> None: ...  # noqa: A002 - a setting's name
+    def verify(self) -> int: ...
+    def stats(self) -> dict[str, Any]: ...
 
 @final
 class History:
@@ -230,19 +370,19 @@ class History:
         trigger: Trigger | str | None = None,
         *,
         all: bool = False,  # noqa: A002 - a setting's name
-        progress: Callable[[int, int], object] | None = None,
+        progress: Callable[[int, int], object] | bool | None = None,
     ) -> dict[str, _Maintained]: ...
     def load(
         self,
-        documents: _Arrow,
+        documents: _Arrow | Iterable[_Arrow],
         trigger: Trigger,
         *,
         columns: Mapping[str, str] | None = None,
         now: dt.datetime | None = None,
-        progress: Callable[[int], object] | None = None,
+        progress: Callable[[int], object] | bool | None = None,
     ) -> int: ...
     def verify(
-        self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | None = None
+        self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | bool | None = None
     ) -> int: ...
     def stats(self, trigger: Trigger | str | None = None) -> dict[str, Any]: ...
     def delivery(
@@ -261,9 +401,20 @@ class History:
     ) -> GuaranteedDelivery: ...
     def delivery_out(self, subscriber: str, *, publisher: str = "", start: int | None = None) -> DeliveryOutbox: ...
     def delivery_status(self) -> pa.RecordBatch: ...
+    def mapper(
+        self,
+        channel: str,
+        *,
+        pending: _Pending = "error",
+        mirror: bool = False,
+        expiry: _Expiry = "until_purged",
+        persist: _Duration | None = None,
+    ) -> MessageIdMapper: ...
+    def mappers(self) -> list[str]: ...
     def pin(self, trigger: Trigger | str) -> str: ...
     def unpin(self, trigger: Trigger | str, snapshot: str) -> None: ...
     def close(self) -> None: ...
+    def _repr_html_(self) -> str: ...
     def __enter__(self) -> History: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -347,3 +498,11 @@ def open(  # noqa: A001 - always said as dochistory.open
     *,
     auto_maintain: bool = True,
 ) -> History: ...
+def repair(
+    path: str | os.PathLike[str],
+    trigger: Trigger | str | None = None,
+    *,
+    apply: bool = False,
+    lock_timeout: _Duration = "30 s",
+    progress: Callable[[int, int], object] | None = None,
+) -> dict[str, Any]: ...

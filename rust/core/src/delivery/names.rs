@@ -1,8 +1,7 @@
 //! A column of names as numbers.
 
-use std::collections::HashMap;
-
-use xxhash_rust::xxh3::Xxh3DefaultBuilder;
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::NO_STREAM;
 use crate::columns::{Id, IdColumn};
@@ -17,7 +16,7 @@ pub fn encode_names<'a>(column: &IdColumn<'a>) -> Result<(Vec<u32>, Vec<&'a str>
         return Ok((indices.iter().enumerate().map(|(row, &index)| number(row, index)).collect(), names));
     }
     let mut names: Vec<&str> = Vec::new();
-    let mut numbers: HashMap<&[u8], u32, _> = HashMap::with_hasher(Xxh3DefaultBuilder::new());
+    let mut numbers: HashTable<u32> = HashTable::new();
     let mut last: (&[u8], u32) = (&[], NO_STREAM);
     let mut rows = Vec::with_capacity(column.len());
     for row in 0..column.len() {
@@ -30,14 +29,16 @@ pub fn encode_names<'a>(column: &IdColumn<'a>) -> Result<(Vec<u32>, Vec<&'a str>
             Id::Uuid(_) => return Err(Error::Schema("the column of streams holds UUIDs; allowed is text".into())),
         };
         if last.1 == NO_STREAM || last.0 != text {
-            let number = match numbers.get(text) {
+            let hash = xxh3_64(text);
+            let number = match numbers.find(hash, |&number| names[number as usize].as_bytes() == text) {
                 Some(&number) => number,
                 None => {
                     let name = std::str::from_utf8(text)
                         .map_err(|_| Error::Schema(format!("row {row}: the stream's name is no UTF-8")))?;
+                    let number = names.len() as u32;
                     names.push(name);
-                    numbers.insert(text, names.len() as u32 - 1);
-                    names.len() as u32 - 1
+                    numbers.insert_unique(hash, number, |&other| xxh3_64(names[other as usize].as_bytes()));
+                    number
                 }
             };
             last = (text, number);

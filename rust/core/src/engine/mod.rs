@@ -4,18 +4,20 @@ mod batch;
 mod begin;
 mod claim;
 mod classify;
+mod identities;
 mod inspect;
 mod load;
 mod look;
 pub mod mapper;
 mod pin;
 mod resolver;
+mod threads;
 
 pub use begin::{Begun, OnReplay, Replay};
 pub use claim::Claim;
 pub use classify::Verdicts;
 pub use inspect::{Entries, EntryBatch, EntryStatus, SpaceStatistics};
-pub use load::Load;
+pub use load::{Load, Loaded};
 pub use resolver::{Ask, Asked, Reply, Resolver};
 
 /// What one call brings along.

@@ -124,10 +124,9 @@ impl Frame {
         let mut flags = 0;
         flags |= if self.transaction.is_some() { HAS_TRANSACTION } else { 0 };
         flags |= if self.keys.claims.is_some() { HAS_CLAIMS } else { 0 };
-        let (uuids, texts) = match self.kind.is_of_values() {
-            true => (self.values.len(), 0),
-            false => (self.keys.uuids.len(), self.keys.texts.len()),
-        };
+        let is_of_values = self.kind.is_of_values();
+        let of_keys = (self.keys.uuids.len(), self.keys.texts.len());
+        let (uuids, texts) = if is_of_values { (self.values.len(), 0) } else { of_keys };
         let mut out = Writer::with_capacity(HEADER + payload.len());
         out.u32(MAGIC).u8(self.kind as u8).u8(flags).u16(HEADER as u16);
         out.u64(log).u64(position).u64(self.durable).u64(self.sequence).u64(self.claim).i64(self.started_at);
@@ -192,6 +191,11 @@ impl FrameHeader {
             payload_crc: u32_at(72)?,
             replaces: u64_at(80)?,
         })
+    }
+
+    /// How many keys it names, and when their claim's service began.
+    pub(crate) fn keys_and_start(&self) -> (u64, i64) {
+        (u64::from(self.uuids) + u64::from(self.texts), self.started_at)
     }
 
     pub(crate) fn matches(&self, payload: &[u8]) -> bool {

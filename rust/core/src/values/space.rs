@@ -134,7 +134,7 @@ impl Work<'_> {
 
     /// The last transaction of an application.
     pub fn transaction(&self, application: &str) -> Option<LastTransaction> {
-        self.space.transaction_in_turn(application).map(LastTransaction::of)
+        self.space.transaction_in_turn(application).as_ref().map(LastTransaction::of)
     }
 
     /// Write these changes as the beginning of a transaction, in the place of an open claim of the same transaction if one is
@@ -160,7 +160,7 @@ impl Work<'_> {
 }
 
 impl LastTransaction {
-    fn of(entry: TransactionEntry) -> Self {
+    fn of(entry: &TransactionEntry) -> Self {
         let ending = entry.outcome.map(|outcome| match outcome {
             Outcome::Completed => Ending::Completed,
             Outcome::Released => Ending::Released,

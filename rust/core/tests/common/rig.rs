@@ -190,6 +190,7 @@ impl Rig {
                 load.push(
                     &column.documents(),
                     &vec![at(*day); ids.len()],
+                    i64::MAX,
                     FlagColumn::Bits { bits: &bits, offset: 0, validity },
                 )?;
                 load.finish()?;

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, UInt32Type, UInt64Type};
 use dochistory_core::columns::{IdColumn, Validity};
 use dochistory_core::delivery::{HeaderColumns, Headers, NO_STREAM, encode_names};
 
-use crate::columns::{find, wrong_type};
+use crate::columns::{find_named, wrong_type};
 use crate::errors::{Failure, Outcome};
 use crate::ids;
 use crate::input::Input;
@@ -44,7 +44,8 @@ impl Arrivals {
             let known = ROLES.join(", ");
             return Err(Failure::schema(format!("columns names {unknown:?}; a delivery looks at {known}")));
         }
-        let streams = find(&input, "stream", renamed)?.map(|(name, array)| text("stream", name, array)).transpose()?;
+        let streams =
+            find_named(&input, "stream", renamed)?.map(|(name, array)| text("stream", name, array)).transpose()?;
         let (streams, names) = match (streams, only) {
             (None, None) => {
                 return Err(Failure::schema(
@@ -109,11 +110,11 @@ fn numbered(array: &ArrayRef, only: Option<&str>) -> Outcome<(Vec<u32>, Vec<Stri
 }
 
 fn headers(input: &Input, renamed: Option<&HashMap<String, String>>) -> Outcome<HeaderArrays> {
-    if let Some((name, array)) = find(input, "header", renamed)? {
+    if let Some((name, array)) = find_named(input, "header", renamed)? {
         return Ok(HeaderArrays::Text(text("header", name, array)?));
     }
     let number = |role: &'static str, wide: DataType| {
-        let (name, array) = find(input, role, renamed)?.ok_or_else(|| {
+        let (name, array) = find_named(input, role, renamed)?.ok_or_else(|| {
             Failure::schema(format!(
                 "there is neither a column \"header\" nor {role:?}: a message has a header, or resend_count, prev, cur, seq"
             ))

@@ -42,7 +42,7 @@ impl Mapper {
                     let resolved = (policy != Policy::Error).then_some(policy);
                     let pending = Some(Pending { since: known.since[row], claim: known.claims[row], resolved });
                     let record = Record { pending, ..Record::default() };
-                    self.put(turn, ids.id(row), &record, known.persist_until[row])?;
+                    Self::put(turn, ids.id(row), &record, known.persist_until[row])?;
                 }
                 errors.push(error);
             }
@@ -75,9 +75,9 @@ impl PendingEntries {
     pub fn next_batch(&mut self) -> Result<Option<PendingBatch>> {
         let Some(batch) = self.entries.next_batch()? else { return Ok(None) };
         let all = Known::read(&batch.found, self.settings, self.now_us)?;
-        let is_wanted = |row: &usize| match self.only_pending {
-            true => all.pending[*row] && !all.mapped[*row],
-            false => all.pending[*row] || all.mapped[*row],
+        let is_wanted = |row: &usize| {
+            let (is_pending, is_mapped) = (all.pending[*row], all.mapped[*row]);
+            if self.only_pending { is_pending && !is_mapped } else { is_pending || is_mapped }
         };
         let rows: Vec<usize> = (0..batch.ids.len()).filter(is_wanted).collect();
         let ids = rows.iter().map(|row| batch.ids[*row].clone()).collect();

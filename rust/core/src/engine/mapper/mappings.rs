@@ -82,8 +82,8 @@ impl Mapper {
             let known = Known::read(turn.found(), self.settings, now_us)?;
             let mut mirrors = self.mirrors(turn, values, now_us)?;
             let mut errors = Errors::with_capacity(ids.len());
-            for row in 0..ids.len() {
-                let is_later = || (first_copies[row] as usize != row).then_some(RowError::Exists);
+            for (row, first) in first_copies.iter().enumerate() {
+                let is_later = || (*first as usize != row).then_some(RowError::Exists);
                 let error = RowError::of_form(ids.form(row))
                     .or_else(is_later)
                     .or_else(|| refuse(known.mapped[row]))
@@ -115,11 +115,11 @@ impl Mapper {
         if known.mapped[row] {
             self.unmirror(turn, known.values.get(row))?;
         }
-        self.put(turn, ids.id(row), &Record { pending, ..Record::mapped(value) }, until)?;
+        Self::put(turn, ids.id(row), &Record { pending, ..Record::mapped(value) }, until)?;
         self.mirror(turn, value, ids.bytes(row).as_deref(), until)
     }
 
-    pub(super) fn put(&self, turn: &mut Work, id: Id, record: &Record, until: i64) -> Result<()> {
+    pub(super) fn put(turn: &mut Work, id: Id, record: &Record, until: i64) -> Result<()> {
         let mut bytes = Vec::with_capacity(64);
         record.encode(&mut bytes);
         let pending = !record.is_mapped && record.pending.is_some();
@@ -129,7 +129,7 @@ impl Mapper {
     /// The second direction of a mapping.
     pub(super) fn mirror(&self, turn: &mut Work, value: Option<&[u8]>, id: Option<&[u8]>, until: i64) -> Result<()> {
         let Some(value) = value.filter(|value| self.settings.mirror && !value.is_empty()) else { return Ok(()) };
-        self.put(turn, self.values.id(value), &Record::mapped(id), until)
+        Self::put(turn, self.values.id(value), &Record::mapped(id), until)
     }
 
     pub(super) fn unmirror(&self, turn: &mut Work, value: Option<&[u8]>) -> Result<()> {
@@ -154,8 +154,8 @@ impl Mapper {
         self.values.change(ids, |turn| {
             let known = Known::read(turn.found(), self.settings, now_us)?;
             let mut errors = Errors::with_capacity(ids.len());
-            for row in 0..ids.len() {
-                let is_there = known.mapped[row] && first_copies[row] as usize == row;
+            for (row, first) in first_copies.iter().enumerate() {
+                let is_there = known.mapped[row] && *first as usize == row;
                 let error = RowError::of_form(ids.form(row)).or((!is_there).then_some(RowError::NotFound));
                 if error.is_none() {
                     self.unmap(turn, ids, row, &known)?;
@@ -172,7 +172,7 @@ impl Mapper {
             return turn.remove(ids.id(row));
         }
         let record = Record::pending(known.since[row], known.claims[row]);
-        self.put(turn, ids.id(row), &record, known.persist_until[row])
+        Self::put(turn, ids.id(row), &record, known.persist_until[row])
     }
 }
 

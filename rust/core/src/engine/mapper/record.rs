@@ -45,7 +45,7 @@ impl<'a> Record<'a> {
     /// Into `out`, in the place of what it held.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
-        let mut flags = u8::from(self.is_mapped) * MAPPED | u8::from(self.value.is_some()) * HAS_VALUE;
+        let mut flags = (u8::from(self.is_mapped) * MAPPED) | (u8::from(self.value.is_some()) * HAS_VALUE);
         if let Some(pending) = self.pending {
             flags |= PENDING;
             flags |= match pending.resolved {

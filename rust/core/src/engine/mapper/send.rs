@@ -161,17 +161,17 @@ impl Mapper {
         claim: u64,
     ) -> Result<()> {
         match rule.outcome().change {
-            Change::WritePending => self.put(turn, ids.id(row), &Record::pending(now_us, claim), until),
+            Change::WritePending => Self::put(turn, ids.id(row), &Record::pending(now_us, claim), until),
             Change::RemovePending if known.mapped[row] => {
                 let record = Record::mapped(known.values.get(row));
-                self.put(turn, ids.id(row), &record, known.persist_until[row])
+                Self::put(turn, ids.id(row), &record, known.persist_until[row])
             }
             Change::WriteMappingRemovePending => {
-                self.put(turn, ids.id(row), &Record::mapped(None), known.persist_until[row])
+                Self::put(turn, ids.id(row), &Record::mapped(None), known.persist_until[row])
             }
             // What was decided about this id alone holds for one arrival: if its end stays unknown again, it is in doubt again.
             Change::None if rule == Rule::M4 && known.resolved[row].is_some() => {
-                self.put(turn, ids.id(row), &Record::pending(now_us, claim), until)
+                Self::put(turn, ids.id(row), &Record::pending(now_us, claim), until)
             }
             _ => Ok(()),
         }
@@ -204,14 +204,13 @@ fn see_replay(
             }
             false
         }
-        Some(Ending::Released) => false,
         None if under.is_some_and(|under| under.on_replay == OnReplay::Rerun) => {
             for row in 0..facts.pending.len() {
                 facts.pending[row] &= known.claims[row] != previous.claim;
             }
             true
         }
-        None => false,
+        Some(Ending::Released) | None => false,
     }
 }
 
@@ -270,7 +269,7 @@ impl Send {
                     continue;
                 }
                 let (value, until) = (values.get(place), untils.get(place));
-                self.mapper.put(turn, ids.id(row), &Record::mapped(value), until)?;
+                Mapper::put(turn, ids.id(row), &Record::mapped(value), until)?;
                 self.mapper.mirror(turn, value, ids.bytes(row).as_deref(), until)?;
             }
             Ok(())
@@ -294,7 +293,9 @@ impl Send {
         let mut state = self.state();
         state.check(rows, became)?;
         let mut after = state.clone();
-        rows.iter().for_each(|row| after.rows[*row as usize] = became);
+        for row in rows {
+            after.rows[*row as usize] = became;
+        }
         let had_unknown = rows.iter().any(|row| state.rows[*row as usize] == SentRow::Unknown);
         let decides = became != SentRow::Done || had_unknown;
         if decides {
@@ -331,12 +332,12 @@ impl Send {
             }
             // It was pending before this batch, and nobody has tried again.
             let record = Record::pending(self.known.since[row], self.known.claims[row]);
-            return self.mapper.put(turn, ids.id(row), &record, self.known.persist_until[row]);
+            return Mapper::put(turn, ids.id(row), &record, self.known.persist_until[row]);
         }
         let waited = before.rules[row].outcome().action != Action::Process && before.rows[row] == SentRow::Open;
         if waited && action == Action::Process {
             let record = Record::pending(self.started_at, self.claim.unwrap_or(0));
-            return self.mapper.put(turn, ids.id(row), &record, self.untils[row]);
+            return Mapper::put(turn, ids.id(row), &record, self.untils[row]);
         }
         Ok(())
     }

@@ -53,7 +53,7 @@ impl Texts {
             (0..rows).for_each(|_| texts.push(None));
             return Ok(texts);
         };
-        same_length("a column of ids", column.len(), rows)?;
+        same_length("external_ids", column.len(), rows)?;
         for row in 0..rows {
             match column.get(row) {
                 Id::Null => texts.push(None),
@@ -76,6 +76,11 @@ impl Texts {
         self.offsets.push(self.bytes.len() as i64);
     }
 
+    /// Bytes of all texts.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
@@ -90,6 +95,11 @@ impl Texts {
     pub fn get(&self, row: usize) -> Option<&[u8]> {
         let is_there = (self.is_there[row >> 3] >> (row & 7)) & 1 == 1;
         is_there.then(|| &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize])
+    }
+
+    /// The parts of an Arrow column: where each text starts and the last ends, the texts, and a bit for each that is there.
+    pub fn parts(&self) -> (&[i64], &[u8], &[u8]) {
+        (&self.offsets, &self.bytes, &self.is_there)
     }
 
     /// As a column of ids.

@@ -113,7 +113,9 @@ impl Unit {
         if let Some(row) = rows.iter().find(|row| !is_processed(row)) {
             return Err(Error::State(format!("row {row} is none of those to process")));
         }
-        rows.iter().for_each(|row| taken.attempts[*row as usize] = Attempt::Failed);
+        for row in rows {
+            taken.attempts[*row as usize] = Attempt::Failed;
+        }
         let before = taken.rules.clone();
         taken.decide()?;
         for (row, (was, is)) in before.into_iter().zip(taken.rules.clone()).enumerate() {
@@ -161,8 +163,8 @@ impl Unit {
         let known = self.known(ids, now_us)?;
         let first_copies = ids.first_copies(NO_ID);
         let mut errors = Vec::with_capacity(ids.len());
-        for row in 0..ids.len() {
-            let is_later = || (first_copies[row] as usize != row).then_some(RowError::Exists);
+        for (row, first) in first_copies.iter().enumerate() {
+            let is_later = || (*first as usize != row).then_some(RowError::Exists);
             let error = RowError::of_form(ids.form(row)).or_else(is_later).or_else(|| refuse(known.mapped[row]));
             if error.is_none() {
                 self.record(ids, row, change(row));
@@ -239,7 +241,9 @@ impl Unit {
         if changes.is_empty() {
             return Ok(0);
         }
-        changes.iter().for_each(|(key, _)| keys.push(Some(key)));
+        for (key, _) in &changes {
+            keys.push(Some(key));
+        }
         let (column, mapper) = (keys.column(), &self.mapper);
         let ids = mapper.values.ids(&column);
         mapper.values.change(&ids, |turn| {
@@ -266,7 +270,7 @@ impl Unit {
 
 /// The id of a row, as the unit remembers it.
 fn key(ids: &Ids, row: usize) -> Vec<u8> {
-    ids.bytes(row).map(|bytes| bytes.into_owned()).unwrap_or_default()
+    ids.bytes(row).map(std::borrow::Cow::into_owned).unwrap_or_default()
 }
 
 impl Taken {

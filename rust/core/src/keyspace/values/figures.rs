@@ -2,6 +2,7 @@
 
 use super::super::KeySpace;
 use super::super::view::View;
+use super::merge::total;
 use crate::Result;
 
 /// The figures of a space.
@@ -40,9 +41,9 @@ impl View {
             (entry.transaction.application, entry.transaction.batch, entry.outcome.is_some())
         };
         ValueStatistics {
-            file_entries: entries.iter().map(|entry| entry.rows).sum(),
-            later_entries: entries.iter().filter(|entry| entry.is_later).map(|entry| entry.rows).sum(),
-            pending_entries: entries.iter().map(|entry| entry.pending).sum(),
+            file_entries: total(entries.iter().map(|entry| entry.rows)),
+            later_entries: total(entries.iter().filter(|entry| entry.is_later).map(|entry| entry.rows)),
+            pending_entries: total(entries.iter().map(|entry| entry.pending)),
             log_entries: self.tail.values.run.len() as u64,
             files: entries.len() as u64,
             file_bytes: self.values.iter().map(|placed| placed.segment.file_bytes()).sum(),

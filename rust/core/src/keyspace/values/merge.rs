@@ -85,8 +85,8 @@ fn unnamed(directory: &Path, id: u64) -> std::path::PathBuf {
 impl Group {
     /// In so many parts of the key range the group is merged, each in bounded memory.
     fn parts(&self) -> u64 {
-        let rows: u64 = self.files.iter().map(|placed| placed.entry.rows).sum();
-        let bytes: u64 = self.files.iter().map(|placed| placed.entry.bytes).sum();
+        let rows = total(self.files.iter().map(|placed| placed.segment.header().rows));
+        let bytes = total(self.files.iter().map(|placed| placed.segment.file_bytes()));
         rows.div_ceil(MOST_ROWS as u64).max(bytes.div_ceil(MOST_BYTES as u64)).max(1)
     }
 
@@ -128,11 +128,11 @@ impl View {
     fn value_group(&self, all: bool) -> Option<Group> {
         let rows = |is_later: bool| {
             let entries = self.manifest.values.iter().filter(|entry| entry.is_later == is_later);
-            entries.map(|entry| entry.rows).sum::<u64>()
+            total(entries.map(|entry| entry.rows))
         };
         let (plain, later) = (rows(false), rows(true));
         let fold = || Some(Group { files: self.values.clone(), is_of_later: false });
-        if later > 0 && (all || later * 2 >= plain) {
+        if later > 0 && (all || later.saturating_mul(2) >= plain) {
             return fold();
         }
         let is_marked = |placed: &Placed| placed.entry.purged_upto > i64::MIN;
@@ -163,15 +163,20 @@ impl View {
     }
 }
 
+/// A sum of what a manifest says, which may be anything.
+pub(super) fn total(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
 /// The first files, as long as the next is not much larger than those before it together; `least` of them at least.
 fn tier(files: Vec<Placed>, least: usize) -> Vec<Placed> {
-    let mut sum = 0;
+    let mut sum = 0u64;
     let mut taken = Vec::new();
     for placed in files {
-        if taken.len() >= least && placed.entry.rows > 2 * sum {
+        if taken.len() >= least && placed.entry.rows > sum.saturating_mul(2) {
             break;
         }
-        sum += placed.entry.rows;
+        sum = sum.saturating_add(placed.entry.rows);
         taken.push(placed);
     }
     taken

@@ -83,7 +83,7 @@ impl KeySpace {
             return Err(Error::ReadOnly(self.directory.clone()));
         }
         self.turn()?;
-        Turn::open(&*self.env.system, &self.directory.join(name))?.hold(self.env.lock_timeout)
+        Turn::named(&*self.env.system, &self.directory.join(name))?.hold(self.env.lock_timeout)
     }
 
     /// In our turn: the number of the next operation.

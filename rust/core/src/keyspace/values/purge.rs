@@ -89,7 +89,7 @@ impl View {
         }
         for entry in &self.manifest.values {
             if !after.values.iter().any(|kept| kept.id == entry.id) {
-                purged.bytes += entry.bytes;
+                purged.bytes = purged.bytes.saturating_add(entry.bytes);
                 purged.segments += 1;
             }
         }
