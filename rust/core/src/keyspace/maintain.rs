@@ -109,7 +109,7 @@ impl KeySpace {
 
     fn keep_up(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
         self.take_away_unfinished()?;
-        self.keep_values_up(all, done)?;
+        self.keep_values_up(all, progress, done)?;
         let groups = self.read(|view| Ok(view.map_or(Vec::new(), |view| view.merge_groups(all))))?;
         let rollup_work = |view: Option<&View>| Ok(view.map_or(0, |view| view.rollup_group(all).1));
         let merging: u64 = groups.iter().flatten().map(|segment| segment.header().entries()).sum();

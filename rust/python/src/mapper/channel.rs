@@ -384,14 +384,14 @@ impl MessageIdMapper {
 
     /// Upkeep that fails costs the caller nothing: it is said in the log, and due again the next time.
     fn see_to_upkeep(&self, py: Python<'_>) {
-        let values = self.mapper.values();
-        if !self.handle.auto_maintain || !values.is_upkeep_due() {
+        if !self.handle.auto_maintain {
             return;
         }
-        if let Err(error) = py.detach(|| values.maintain(false, &mut |_, _| Ok(()))) {
+        let seen = py.detach(|| self.handle.upkeep.see_to_values(self.mapper.values(), self.mapper.name()));
+        if let Some((name, error)) = seen {
             let logged = py.import("logging").and_then(|logging| {
                 let log = logging.call_method1("getLogger", ("dochistory",))?;
-                log.call_method1("warning", ("upkeep of mapper %r: %s", self.mapper.name(), error.to_string()))
+                log.call_method1("warning", ("upkeep of mapper %r: %s", name, error))
             });
             drop(logged);
         }

@@ -136,7 +136,7 @@ impl Mapper {
                 }
                 let open = claim.filter(|_| under.is_some()).unwrap_or(0);
                 for (row, rule) in rules.iter().enumerate() {
-                    self.first_change(turn, ids, row, *rule, &known, until.get(row), now_us, open)?;
+                    Self::first_change(turn, ids, row, *rule, &known, until.get(row), now_us, open)?;
                 }
             }
             let is_ended = previous.as_ref().is_some_and(|previous| previous.ending == Some(Ending::Completed));
@@ -150,7 +150,6 @@ impl Mapper {
     /// What a rule changes before anything is sent.
     #[expect(clippy::too_many_arguments, reason = "one row of a batch, in a private helper")]
     fn first_change(
-        &self,
         turn: &mut Work,
         ids: &Ids,
         row: usize,

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::super::view::View;
-use super::super::{KeySpace, Maintained};
+use super::super::{KeySpace, Maintained, Progress};
 use super::write::{Class, MOST_BYTES, MOST_ROWS, Runs};
 use super::{Placed, values_path};
 use crate::Result;
@@ -27,21 +27,21 @@ struct Group {
 
 impl KeySpace {
     /// Put value files together as far as it pays; with `all`, as far as it goes.
-    pub(in super::super) fn keep_values_up(&self, all: bool, done: &mut Maintained) -> Result<()> {
+    pub(in super::super) fn keep_values_up(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
         while self.read(|view| Ok(view.is_some_and(|view| view.value_group(all).is_some())))? {
             // The numbers first: whatever is sealed after the group is chosen comes under a later one.
             let parts =
                 self.read(|view| Ok(view.and_then(|view| view.value_group(all)).map_or(0, |group| group.parts())))?;
             let first = self.reserve((parts + 1) * FILES_A_PART)?;
             let Some(group) = self.read(|view| Ok(view.and_then(|view| view.value_group(all))))? else { break };
-            if group.parts() > parts + 1 || !self.merge_values(&group, first, done)? {
+            if group.parts() > parts + 1 || !self.merge_values(&group, first, progress, done)? {
                 break;
             }
         }
         Ok(())
     }
 
-    fn merge_values(&self, group: &Group, first: u64, done: &mut Maintained) -> Result<bool> {
+    fn merge_values(&self, group: &Group, first: u64, progress: Progress, done: &mut Maintained) -> Result<bool> {
         let mut next_file = first;
         let mut written: Vec<ValueEntry> = Vec::new();
         let parts = group.parts();
@@ -56,6 +56,10 @@ impl KeySpace {
                 }
             }
             written.extend(self.write_runs(runs, &mut next_file, unnamed)?);
+            progress(
+                written.iter().map(|entry| entry.rows).sum(),
+                total(group.files.iter().map(|file| file.entry.rows)),
+            )?;
         }
         done.merged.0 += group.files.len() as u64;
         done.merged.1 += written.len() as u64;
