@@ -118,6 +118,7 @@ impl StreamTable {
     }
 
     /// Makes the outcome of a poll the state of the table, once it is durable. Confirmations count as given from here.
+    #[expect(clippy::needless_pass_by_value, reason = "a poll is used up by its commit")]
     pub fn commit(&mut self, poll: Poll) -> Result<()> {
         self.accept(&poll)
     }

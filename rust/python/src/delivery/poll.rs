@@ -77,7 +77,7 @@ impl DeliveryPoll {
     /// `buffered_parts`. `confirm`, `resend_epoch` and `resend_from` are null until the poll is committed.
     #[getter]
     fn streams<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        self.columns(py, |poll, is_committed| columns::streams(poll, is_committed))
+        self.columns(py, columns::streams)
     }
 
     /// Messages of earlier polls that are applied now: `stream`, `prev`, `cur`, `seq`, `apply_rank`.

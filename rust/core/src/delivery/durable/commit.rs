@@ -13,7 +13,7 @@ impl Inbox {
     /// requests of the poll may be sent. An error leaves the poll as it was.
     pub fn commit(&self, taken: &mut Taken) -> Result<()> {
         let mut inner = self.lock();
-        self.check_open(&inner, taken)?;
+        Self::check_open(&inner, taken)?;
         let mut changes = Vec::new();
         let mut rows = Vec::with_capacity(taken.rows.len());
         let mark = taken.batch.as_ref().map_or(0, |batch| batch.mark);
@@ -64,7 +64,7 @@ impl Inbox {
     /// received again.
     pub fn abort(&self, taken: &mut Taken) -> Result<()> {
         let mut inner = self.lock();
-        self.check_open(&inner, taken)?;
+        Self::check_open(&inner, taken)?;
         if !taken.is_recorded {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Inbox {
         Ok(())
     }
 
-    fn check_open(&self, inner: &Inner, taken: &Taken) -> Result<()> {
+    fn check_open(inner: &Inner, taken: &Taken) -> Result<()> {
         if taken.is_recorded && inner.open_poll != Some(taken.ticket) {
             return Err(Error::State("this poll has ended, or is another delivery's".into()));
         }
