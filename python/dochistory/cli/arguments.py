@@ -10,6 +10,7 @@ from dochistory.cli import (
     around_arguments,
     backup,
     completion,
+    delivery,
     demo,
     doctor,
     documents,
@@ -62,6 +63,7 @@ def parser() -> Parser:
     _report(commands)
     _upkeep(commands)
     around_arguments.others(commands, _add)
+    _delivery(commands)
     _mapper(commands)
     _others(commands)
     return whole
@@ -263,6 +265,26 @@ def _upkeep(commands: Any) -> None:
         "history like any other, and can be opened where it lies.",
     )
     copy.add_argument("target", metavar="DIR", help="a directory that does not exist yet")
+
+
+def _delivery(commands: Any) -> None:
+    command = _add(
+        commands,
+        "delivery",
+        delivery.delivery,
+        "show the streams of guaranteed delivery, or settle one that is in doubt",
+        "status: each stream under the column names of SYSREMOTEUSER. settle: says how far a stream was applied that a "
+        "crash left in doubt; only when no receiver of it runs.",
+    )
+    command.add_argument("action", choices=delivery.ACTIONS)
+    command.add_argument("--stream", metavar="NAME", help="this stream only; all, if absent")
+    command.add_argument("--log-received", metavar="OFFSET", type=_offset, help="everything up to here was applied")
+
+
+def _offset(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**64:
+        raise argparse.ArgumentTypeError(f"{text!r} is to be a log offset, from 0 to 2**64-1")
+    return int(text)
 
 
 def _mapper(commands: Any) -> None:

@@ -14,6 +14,7 @@ mod claim;
 mod clock;
 mod columns;
 mod counts;
+mod delivery;
 mod entries;
 mod errors;
 mod finish;
@@ -47,9 +48,12 @@ mod _native {
     #[pymodule_export]
     use super::counts::count_verdicts;
     #[pymodule_export]
+    use super::delivery::{DeliveryOutbox, DeliveryPoll, GuaranteedDelivery};
+    #[pymodule_export]
     use super::errors::{
         ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,
-        ReadOnlyError, SchemaError, StateError, StorageError, TransactionError, TransientError,
+        ReadOnlyError, RestoredError, SchemaError, StateError, StorageError, TransactionError, TransientError,
+        TruncatedError,
     };
     #[pymodule_export]
     use super::history::History;
