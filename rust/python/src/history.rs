@@ -23,7 +23,7 @@ use crate::trigger::Trigger;
 use crate::verdicts::verdict_columns;
 
 /// Column names by role, where they differ.
-type Names = HashMap<String, String>;
+pub(crate) type Names = HashMap<String, String>;
 
 /// A durable history of the ids of documents. `open` makes it.
 ///
@@ -248,7 +248,7 @@ impl History {
     }
 }
 
-fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Names>> {
+pub(crate) fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Names>> {
     let Some(columns) = columns else { return Ok(None) };
     let pairs = columns.items()?;
     Ok(Some(pairs.iter().map(|pair| pair.extract()).collect::<PyResult<_>>()?))
