@@ -10,7 +10,8 @@ Two entrances, which must not be mixed up:
 `session` starts a local Spark, with a Java where the machine has none. Nothing here is imported by `import dochistory`.
 """
 
-from dochistory.spark.batches import Batch, ExactlyOnce, SuspendedError, exactly_once
+from dochistory.spark.batches import Batch, ExactlyOnce, StagedBatch, SuspendedError, exactly_once
+from dochistory.spark.claims import SparkClaim, claim
 from dochistory.spark.classify import VERDICT_COLUMNS, classify
 from dochistory.spark.java import JavaNotFoundError
 from dochistory.spark.sessions import session
@@ -20,7 +21,10 @@ __all__ = [
     "Batch",
     "ExactlyOnce",
     "JavaNotFoundError",
+    "SparkClaim",
+    "StagedBatch",
     "SuspendedError",
+    "claim",
     "classify",
     "exactly_once",
     "session",
