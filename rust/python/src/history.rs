@@ -255,19 +255,23 @@ pub(crate) fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Na
 }
 
 impl History {
-    /// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the next time.
     fn see_to_upkeep(&self, py: Python<'_>, history: &Engine, trigger: &Trigger) {
-        let name = &trigger.rules.name;
-        if !self.handle.auto_maintain || !history.is_upkeep_due(name) {
-            return;
-        }
-        let done = py.detach(|| history.maintain(name, false, &mut |_, _| Ok(())));
-        if let Err(error) = done {
-            let logged = py.import("logging").and_then(|logging| {
-                let log = logging.call_method1("getLogger", ("dochistory",))?;
-                log.call_method1("warning", ("upkeep of trigger %r: %s", name, error.to_string()))
-            });
-            drop(logged);
-        }
+        see_to_upkeep(py, &self.handle, history, trigger);
+    }
+}
+
+/// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the next time.
+pub(crate) fn see_to_upkeep(py: Python<'_>, handle: &Handle, history: &Engine, trigger: &Trigger) {
+    let name = &trigger.rules.name;
+    if !handle.auto_maintain || !history.is_upkeep_due(name) {
+        return;
+    }
+    let done = py.detach(|| history.maintain(name, false, &mut |_, _| Ok(())));
+    if let Err(error) = done {
+        let logged = py.import("logging").and_then(|logging| {
+            let log = logging.call_method1("getLogger", ("dochistory",))?;
+            log.call_method1("warning", ("upkeep of trigger %r: %s", name, error.to_string()))
+        });
+        drop(logged);
     }
 }
