@@ -124,18 +124,20 @@ def test_a_zombie_that_ends_late_changes_nothing(
             received = [staging.identified(pa.RecordBatch.from_arrays(list(one), list(self.names))) for one in batches]
             self.staged(received)
             if os.fork() == 0:
-                os.setsid()
-                zombie = dh.open(self.path, snapshot=self.snapshot, read_only=True)
-                part = context.partitionId()
-                for _ in range(1200):
-                    if go.exists():
-                        break
-                    time.sleep(0.1)
-                name = f"zombie-{part}"
-                documents = pa.Table.from_batches(received)
-                zombie.stage(documents, self.trigger, job=self.job, part=part, attempt=name)
-                (done.parent / f"done-{part}").touch()
-                os._exit(0)
+                try:
+                    os.setsid()
+                    # It has the snapshot open since before; whoever comes later would be told that it was let go.
+                    zombie = dh.open(self.path, snapshot=self.snapshot, read_only=True)
+                    part, documents = context.partitionId(), pa.Table.from_batches(received)
+                    zombie.stage(documents, self.trigger, job=self.job, part=part, attempt=f"early-{part}")
+                    for _ in range(1200):
+                        if go.exists():
+                            break
+                        time.sleep(0.1)
+                    zombie.stage(documents, self.trigger, job=self.job, part=part, attempt=f"zombie-{part}")
+                    (done.parent / f"done-{part}").touch()
+                finally:
+                    os._exit(0)
             raise ValueError("the task broke")
 
     monkeypatch.setattr(staging, "Staging", Haunted)

@@ -301,7 +301,7 @@ fn a_row_that_was_sent_to_another_part_is_noticed() {
         let attempt = Attempt { part: *part, name: "a" };
         tasks.stage(&trigger(), &job, attempt, &ids.documents(), &mut Call::at(0)).is_ok()
     });
-    assert_eq!(fits.collect::<Vec<_>>(), [5]);
+    assert_eq!(fits.collect::<Vec<_>>(), [6]);
 }
 
 #[test]
