@@ -130,7 +130,11 @@ def test_an_error_leaves_its_documents_in_doubt_and_a_roll_back_makes_them_new(
 def test_a_batch_that_comes_again_is_settled_by_policy(spark: "SparkSession", history_path: Path) -> None:
     def again(number: int, **options: Any) -> tuple[str | None, dict[str, int], list[str]]:
         with dh.spark.claim(
-            frame(spark, ["a", "b"]), history_path, options.pop("trigger", orders()), transaction=("app", number), **options
+            frame(spark, ["a", "b"]),
+            history_path,
+            options.pop("trigger", orders()),
+            transaction=("app", number),
+            **options,
         ) as claim:
             if options.get("on_replay") == "rerun":
                 claim.complete()

@@ -1,9 +1,9 @@
 """Claim the documents of a DataFrame: decided and staged by Spark's tasks, begun by one commit of the driver.
 
-    route      rows with the same key into one partition
-    stage      each task decides its partition by a pinned snapshot, and writes `processing` into files of its own
-    keep       the rows and their verdicts are materialised, once
-    commit     one manifest names the files of the attempts whose rows were kept; from then on the claim is begun
+route      rows with the same key into one partition
+stage      each task decides its partition by a pinned snapshot, and writes `processing` into files of its own
+keep       the rows and their verdicts are materialised, once
+commit     one manifest names the files of the attempts whose rows were kept; from then on the claim is begun
 """
 
 import datetime as dt
@@ -224,9 +224,7 @@ def claim(
     try:
         number = parts or _default_parts(df, opened)
         for attempt in range(_TRIES):
-            job = opened.reserve(
-                trigger, number, routed=True, transaction=transaction, on_replay=on_replay, now=now
-            )
+            job = opened.reserve(trigger, number, routed=True, transaction=transaction, on_replay=on_replay, now=now)
             try:
                 return claimer.run(opened, job, end)
             except dh.ConflictError as error:

@@ -68,8 +68,7 @@ class _Questions:
             self.work.with_trigger(self.work.trigger_with(resolver)).staged(received)
         for batch in asked:
             columns = [
-                batch.column(name).cast(type_)
-                for name, type_ in zip(self.schema.names, self.schema.types, strict=True)
+                batch.column(name).cast(type_) for name, type_ in zip(self.schema.names, self.schema.types, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

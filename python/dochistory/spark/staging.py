@@ -60,8 +60,16 @@ class Staging:
         """Decide the rows of this task's partition together, and stage what is to be processed."""
         context = TaskContext.get()
         assert context is not None, "this runs in tasks of Spark"
-        return Snapshot(self.path, self.snapshot).open().stage(
-            pa.Table.from_batches(received), self.trigger, job=self.job, part=context.partitionId(), attempt=attempt_name(context)
+        return (
+            Snapshot(self.path, self.snapshot)
+            .open()
+            .stage(
+                pa.Table.from_batches(received),
+                self.trigger,
+                job=self.job,
+                part=context.partitionId(),
+                attempt=attempt_name(context),
+            )
         )
 
     def trigger_with(self, resolver: "Callable[[pa.RecordBatch], Any]") -> "Trigger":
@@ -75,9 +83,7 @@ class Staging:
 
 def attempt_name(context: TaskContext) -> str:
     """A name that no other attempt at a task of this application has."""
-    return (
-        f"s{context.stageId()}-p{context.partitionId()}-a{context.attemptNumber()}-t{context.taskAttemptId()}"
-    )
+    return f"s{context.stageId()}-p{context.partitionId()}-a{context.attemptNumber()}-t{context.taskAttemptId()}"
 
 
 def attempt_number(name: str) -> int:
@@ -109,9 +115,7 @@ def _numbers(column: pa.ChunkedArray) -> pa.Array:
     return chunk.indices.fill_null(-1)
 
 
-def _answer(
-    length: int, columns: dict[str, pa.Array], attempt: int, receipt: bytes | None
-) -> pa.StructArray:
+def _answer(length: int, columns: dict[str, pa.Array], attempt: int, receipt: bytes | None) -> pa.StructArray:
     receipts = pa.nulls(length, pa.binary())
     if receipt is not None:
         receipts = pa.concat_arrays([pa.nulls(length - 1, pa.binary()), pa.array([receipt], pa.binary())])
