@@ -1,8 +1,8 @@
 //! Beginning on many machines: tasks decide and stage, one process commits (docs/format.md, "Staged segments").
 
-use super::batch::Batch;
 use super::begin::{Answers, OnReplay, Replay, Work, replay_of};
 use super::classify::{Looked, Verdicts, checked_reply};
+use super::identities::Identities;
 use super::resolver::Ask;
 use super::{Call, StagedClaim};
 use crate::columns::{Documents, Id};
@@ -92,9 +92,9 @@ impl History {
         trigger.validate()?;
         self.check_job(trigger, job, attempt)?;
         let space = self.space(&trigger.name)?;
-        let mut work = self.work_of(trigger, job, documents, call.resolver.is_some())?;
-        let found = space.look(|view| work.look(job.plan().started_at, call.threads, view))?;
-        check_parts(&work.batch, documents, job, attempt.part)?;
+        let mut work = self.work_of(trigger, job, documents, call)?;
+        let found = space.look(|view| work.look(job.plan().started_at, view))?;
+        check_parts(&work.identities, documents, job, attempt.part)?;
         let known = found.states.clone();
         let mut looked = Looked { found, unavailable: None };
         let previous = previous_in_turn(&space, job.plan().transaction.as_ref())?;
@@ -151,15 +151,15 @@ impl History {
         trigger: &'a Trigger,
         job: &'a Job,
         documents: &'a Documents<'d>,
-        has_resolver: bool,
+        call: &Call,
     ) -> Result<Work<'a, 'd>> {
         Ok(Work {
             codec: self.codec(),
             trigger,
-            settings: trigger.settings(has_resolver),
-            batch: Batch::new(documents)?,
-            is_identified: false,
+            settings: trigger.settings(call.resolver.is_some()),
+            identities: Identities::new(documents)?,
             documents,
+            threads: call.threads,
             transaction: job.plan().transaction.as_ref(),
             on_replay: if job.plan().reruns { OnReplay::Rerun } else { OnReplay::ByRules },
             answers: Answers::new(),
@@ -302,12 +302,12 @@ fn check_receipts(job: &Job, receipts: &[Receipt]) -> Result<()> {
 }
 
 /// Copies of a key must meet in one part: a row whose key's place is another one is an error.
-fn check_parts(batch: &Batch, documents: &Documents, job: &Job, part: u32) -> Result<()> {
+fn check_parts(identities: &Identities, documents: &Documents, job: &Job, part: u32) -> Result<()> {
     if !job.plan().routed {
         return Ok(());
     }
     let parts = i64::from(job.plan().parts);
-    for (row, source) in batch.sources.iter().enumerate().filter(|(row, _)| batch.forms[*row].is_usable()) {
+    for (row, source) in identities.sources.iter().enumerate().filter(|(row, _)| identities.forms[*row].is_usable()) {
         let hash = match documents.ids.get(usize::from(*source)).map(|column| column.get(row)) {
             Some(Id::Uuid(uuid)) => xxhash_rust::xxh64::xxh64(&format_uuid(*uuid), SPARK_SEED),
             Some(Id::Text(text)) => xxhash_rust::xxh64::xxh64(text, SPARK_SEED),
