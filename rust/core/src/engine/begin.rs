@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
+use super::commit::previous_in_turn;
 use super::identities::{Identities, each_key};
 use super::look::Look;
 use super::resolver::{Ask, Asked, Reply};
-use super::stage::previous_in_turn;
 use super::{Call, Claim};
 use crate::batch::Copy;
 use crate::columns::Documents;

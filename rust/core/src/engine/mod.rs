@@ -4,6 +4,7 @@ mod batch;
 mod begin;
 mod claim;
 mod classify;
+mod commit;
 mod identities;
 mod inspect;
 mod load;

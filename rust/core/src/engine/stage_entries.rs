@@ -1,7 +1,8 @@
 //! Loading on many machines: entries that happened elsewhere, staged by tasks and published by one process.
 
+use super::commit::{StagedFile, previous_in_turn, staged_files};
 use super::load::{PART, identified};
-use super::stage::{Attempt, StagedFile, previous_in_turn};
+use super::stage::Attempt;
 use crate::columns::{Documents, FlagColumn};
 use crate::history::History;
 use crate::key::Form;
@@ -55,7 +56,7 @@ impl History {
                 return Ok(());
             }
             receipts.iter().try_for_each(|receipt| locked.check_alive(receipt.job()))?;
-            let files = self.staged_files(locked, receipts)?;
+            let files = staged_files(locked, receipts)?;
             published = files.iter().map(|file| file.entry.entries).sum();
             let files: Vec<_> = files.into_iter().map(StagedFile::named).collect();
             if files.is_empty() && transaction.is_none() {
@@ -73,7 +74,9 @@ impl History {
     pub fn abort_entries(&self, receipts: &[Receipt]) {
         let mut jobs: Vec<&Job> = receipts.iter().map(Receipt::job).collect();
         jobs.dedup_by(|a, b| a.id() == b.id());
-        jobs.into_iter().for_each(|job| drop(self.give_up(job)));
+        for job in jobs {
+            drop(self.give_up(job));
+        }
     }
 }
 
