@@ -1,4 +1,4 @@
-"""Claims on executors that are processes of their own: `python -m tests.spark.cluster_script HOME`. Answers with JSON."""
+"""Claims on executors that are processes: `python -m tests.spark.cluster_script HOME`. Answers with JSON."""
 
 import json
 import sys
@@ -53,8 +53,7 @@ def who_is_there(batches: Any) -> Any:
     for _ in batches:
         pass
     # Spark's worker is the child of its daemon, and that of its executor.
-    with open(f"/proc/{os.getppid()}/stat") as daemon:
-        executor = daemon.read().rpartition(")")[2].split()[1]
+    executor = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
     yield pa.RecordBatch.from_pydict({"executor": [executor]})
 
 

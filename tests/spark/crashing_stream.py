@@ -1,7 +1,7 @@
 """A stream whose driver dies at a step that is given: `python -m tests.spark.crashing_stream HOME STEP`.
 
-Steps: `reserved`, `kept`, `committed`, `served` (half of the batch, in the service), `ended` (the service), `completed`,
-or `never`. It records every run of the service in HOME/runs.
+Steps: `reserved`, `kept`, `committed`, `served` (half of the batch, in the service), `ended` (the service),
+`completed`, or `never`. It records every run of the service in HOME/runs.
 """
 
 import os
@@ -22,7 +22,7 @@ def die() -> None:
 
 def dying_at(step: str) -> None:
     """Let this process die at a step of a claim."""
-    run, judged = claims.Claimer.run, claims.Claimer._judged
+    run, judged = claims.Claimer.run, claims.Claimer._judged  # noqa: SLF001
 
     def late_run(self: Any, history: dh.History, job: dh.Job, end: Any) -> Any:
         if step == "reserved":
@@ -38,8 +38,8 @@ def dying_at(step: str) -> None:
             die()
         return judged(self, *arguments)
 
-    claims.Claimer.run = late_run  # type: ignore[method-assign]
-    claims.Claimer._judged = late_judged  # type: ignore[method-assign]
+    for name, late in (("run", late_run), ("_judged", late_judged)):
+        setattr(claims.Claimer, name, late)
 
 
 def main(home: Path, step: str) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dochistory as dh
-from dochistory.spark import claims, staging
+from dochistory.spark import staging
 from tests.spark.support import Recorder, Stream, once_or_in_doubt, orders, rows, states
 
 if TYPE_CHECKING:
@@ -97,9 +97,10 @@ def test_a_job_that_fails_for_good_leaves_nothing(
             yield from super().part(batches)
             raise ValueError("the task broke")
 
-    with monkeypatch.context() as patched, pytest.raises(Exception, match="the task broke"):
+    with monkeypatch.context() as patched:
         patched.setattr(staging, "Staging", Hopeless)
-        dh.spark.claim(frame(spark, IDS), history_path, orders())
+        with pytest.raises(Exception, match="the task broke"):
+            dh.spark.claim(frame(spark, IDS), history_path, orders())
     assert states(history_path, "processing") == set()
     assert left_over(history_path) == []
     with dh.spark.claim(frame(spark, IDS), history_path, orders()) as claim:
@@ -165,7 +166,8 @@ def wait_until(holds: Callable[[], bool]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["reserved", "kept", "committed", "served", "ended", "completed"])
 def test_a_driver_that_is_killed_at_any_step_of_a_batch_runs_nothing_twice(tmp_path: Path, step: str) -> None:
-    stream = Stream(None, tmp_path)  # type: ignore[arg-type] - only adds input
+    nobody: Any = None  # it only adds input
+    stream = Stream(nobody, tmp_path)
     ids = [f"d{number}" for number in range(20)]
     stream.add(ids[:10])
     stream.add(ids[10:])

@@ -51,15 +51,13 @@ class Staging:
         lengths = [batch.num_rows for batch in received]
         if not sum(lengths):
             return
-        context = TaskContext.get()
-        assert context is not None, "this runs in tasks of Spark"
+        context = _task()
         staged = self.staged(received)
         yield from _cut(staged.verdicts.combine_chunks(), lengths, context.taskAttemptId(), staged.receipt)
 
     def staged(self, received: list[pa.RecordBatch]) -> "Staged":
         """Decide the rows of this task's partition together, and stage what is to be processed."""
-        context = TaskContext.get()
-        assert context is not None, "this runs in tasks of Spark"
+        context = _task()
         return (
             Snapshot(self.path, self.snapshot)
             .open()
@@ -79,6 +77,13 @@ class Staging:
     def with_trigger(self, trigger: "Trigger") -> "Staging":
         """The same for another trigger of that name."""
         return replace(self, trigger=trigger)
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise dh.StateError("[DH-STATE] documents are staged by tasks of Spark, and this is none")
+    return context
 
 
 def attempt_name(context: TaskContext) -> str:
