@@ -164,6 +164,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # Sparks start, on machines that may be busy
 @pytest.mark.parametrize("step", ["reserved", "kept", "committed", "served", "ended", "completed"])
 def test_a_driver_that_is_killed_at_any_step_of_a_batch_runs_nothing_twice(tmp_path: Path, step: str) -> None:
     nobody: Any = None  # it only adds input
@@ -172,10 +173,10 @@ def test_a_driver_that_is_killed_at_any_step_of_a_batch_runs_nothing_twice(tmp_p
     stream.add(ids[:10])
     stream.add(ids[10:])
     script = [sys.executable, "-m", "tests.spark.crashing_stream", str(tmp_path)]
-    died = subprocess.run([*script, step], check=False, capture_output=True, timeout=600)
+    died = subprocess.run([*script, step], check=False, capture_output=True, timeout=850)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
     history, recorder = tmp_path / "orders.history", Recorder(tmp_path / "runs")
-    subprocess.run([*script, "never"], check=True, capture_output=True, timeout=600)
+    subprocess.run([*script, "never"], check=True, capture_output=True, timeout=850)
 
     once_or_in_doubt(history, recorder, ids)
     doubtful = {"committed": 10, "served": 10, "ended": 10}.get(step, 0)
@@ -276,8 +277,8 @@ from tests.spark.support import Recorder, orders, rows
 history, runs, seed = Path(sys.argv[1]), Recorder(Path(sys.argv[2])), int(sys.argv[3])
 chance = random.Random(seed)
 with dh.open(history) as opened:
-    for _ in range(40):
-        first = chance.randrange(1900)
+    for _ in range(25):
+        first = chance.randrange(960)
         claim = opened.begin(rows([f"d{n}" for n in range(first, first + 40)]), orders(resolver=None))
         for one in claim.new["uuid"].to_pylist():
             runs.run(one)
@@ -287,11 +288,12 @@ with dh.open(history) as opened:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # Sparks start, on machines that may be busy
 def test_streams_a_backfill_and_plain_consumers_share_the_documents(
     spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder
 ) -> None:
     dh.open(history_path, create=True).close()
-    ids = [f"d{number}" for number in range(2000)]
+    ids = [f"d{number}" for number in range(1000)]
 
     def service(new: "DataFrame", _batch: Any) -> None:
         for row in new.collect():
@@ -310,7 +312,7 @@ def test_streams_a_backfill_and_plain_consumers_share_the_documents(
 
     def query(name: str, start: int) -> Callable[[], None]:
         stream = Stream(spark, tmp_path / name)
-        for first in range(start, 2000, 500):
+        for first in range(start, 1000, 500):
             stream.add(ids[first : first + 500])
         handle = dh.spark.exactly_once(history_path, orders(), service, decide_on="executors")
         return lambda: stream.run(handle)
