@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dochistory._native import (
     Claim,
     ConfigError,
+    ConflictError,
     CorruptError,
     DeliveryOutbox,
     DeliveryPoll,
@@ -27,6 +28,7 @@ from dochistory._native import (
     ForkedError,
     GuaranteedDelivery,
     History,
+    Job,
     LockedError,
     MapperSend,
     MapperTaken,
@@ -35,6 +37,8 @@ from dochistory._native import (
     ReadOnlyError,
     RestoredError,
     SchemaError,
+    Staged,
+    StagedClaim,
     StateError,
     StorageError,
     TransactionError,
@@ -45,6 +49,7 @@ from dochistory._native import (
     __version__,
     count_verdicts,
     open,  # noqa: A004 - always said as dochistory.open
+    read_receipt,
     repair,
 )
 from dochistory.errors import PendingMessageError, RolledBack, SuspendedError
@@ -71,6 +76,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Claim",
     "ConfigError",
+    "ConflictError",
     "CorruptError",
     "DeliveryOutbox",
     "DeliveryPoll",
@@ -81,6 +87,7 @@ __all__ = [
     "ForkedError",
     "GuaranteedDelivery",
     "History",
+    "Job",
     "LockedError",
     "MapperSend",
     "MapperTaken",
@@ -91,6 +98,8 @@ __all__ = [
     "RestoredError",
     "RolledBack",
     "SchemaError",
+    "Staged",
+    "StagedClaim",
     "StateError",
     "StorageError",
     "SuspendedError",
@@ -102,6 +111,7 @@ __all__ = [
     "__version__",
     "count_verdicts",
     "open",
+    "read_receipt",
     "repair",
 ]
 

@@ -15,7 +15,8 @@ Entrances, which must not be mixed up:
 
 from dochistory.errors import SuspendedError
 from dochistory.spark.around import audit_sink, keep_in_doubt, suspending
-from dochistory.spark.batches import Batch, ExactlyOnce, exactly_once
+from dochistory.spark.batches import Batch, ExactlyOnce, StagedBatch, exactly_once
+from dochistory.spark.claims import SparkClaim, claim
 from dochistory.spark.classify import VERDICT_COLUMNS, classify
 from dochistory.spark.delivery import Delivery, DeliveryBatch, delivery
 from dochistory.spark.java import JavaNotFoundError
@@ -31,8 +32,11 @@ __all__ = [
     "JavaNotFoundError",
     "SendBatch",
     "SendOnce",
+    "SparkClaim",
+    "StagedBatch",
     "SuspendedError",
     "audit_sink",
+    "claim",
     "classify",
     "delivery",
     "exactly_once",

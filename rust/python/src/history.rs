@@ -25,7 +25,7 @@ use crate::trigger::Trigger;
 use crate::verdicts::verdict_columns;
 
 /// Column names by role, where they differ.
-type Names = HashMap<String, String>;
+pub(crate) type Names = HashMap<String, String>;
 
 /// A durable history of the ids of documents. `open` makes it.
 ///
@@ -274,17 +274,21 @@ pub(crate) fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Na
 }
 
 impl History {
-    /// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the next time.
     fn see_to_upkeep(&self, py: Python<'_>, history: &Arc<Engine>, trigger: &Trigger) {
-        if !self.handle.auto_maintain {
-            return;
-        }
-        if let Some((name, error)) = py.detach(|| self.handle.upkeep.see_to(history, &trigger.rules.name)) {
-            let logged = py.import("logging").and_then(|logging| {
-                let log = logging.call_method1("getLogger", ("dochistory",))?;
-                log.call_method1("warning", ("upkeep of trigger %r: %s", name, error))
-            });
-            drop(logged);
-        }
+        see_to_upkeep(py, &self.handle, history, trigger);
+    }
+}
+
+/// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the next time.
+pub(crate) fn see_to_upkeep(py: Python<'_>, handle: &Handle, history: &Arc<Engine>, trigger: &Trigger) {
+    if !handle.auto_maintain {
+        return;
+    }
+    if let Some((name, error)) = py.detach(|| handle.upkeep.see_to(history, &trigger.rules.name)) {
+        let logged = py.import("logging").and_then(|logging| {
+            let log = logging.call_method1("getLogger", ("dochistory",))?;
+            log.call_method1("warning", ("upkeep of trigger %r: %s", name, error))
+        });
+        drop(logged);
     }
 }

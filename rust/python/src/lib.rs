@@ -33,6 +33,8 @@ mod progress;
 mod repair;
 mod resolver;
 mod rows;
+mod staged_claim;
+mod staging;
 mod trigger;
 mod unchecked;
 mod upkeep;
@@ -51,9 +53,9 @@ mod _native {
     use super::delivery::{DeliveryOutbox, DeliveryPoll, GuaranteedDelivery};
     #[pymodule_export]
     use super::errors::{
-        ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,
-        ReadOnlyError, RestoredError, SchemaError, StateError, StorageError, TransactionError, TransientError,
-        TruncatedError,
+        ConfigError, ConflictError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError,
+        OpenError, ReadOnlyError, RestoredError, SchemaError, StateError, StorageError, TransactionError,
+        TransientError, TruncatedError,
     };
     #[pymodule_export]
     use super::history::History;
@@ -65,6 +67,10 @@ mod _native {
     use super::open::open;
     #[pymodule_export]
     use super::repair::repair;
+    #[pymodule_export]
+    use super::staged_claim::StagedClaim;
+    #[pymodule_export]
+    use super::staging::{Job, Staged, read_receipt};
     #[pymodule_export]
     use super::trigger::Trigger;
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::lock::Lock;
 use super::publish::entry_of;
+use super::staged::is_staged_name;
 use super::view::{Covered, View, rollup_path, segment_path};
 use super::{KeySpace, SpaceSettings};
 use crate::manifest::{Manifest, Outcome, RollupEntry, SegmentEntry};
@@ -214,12 +215,13 @@ impl KeySpace {
     /// Take away what an interrupted upkeep or publication left behind.
     fn take_away_unfinished(&self) -> Result<()> {
         let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
-        for name in names.iter().filter(|name| name.starts_with("new-")) {
+        for name in names.iter().filter(|name| name.starts_with("new-") && !is_staged_name(name)) {
             let path = self.directory.join(name);
             self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
         }
         self.take_away_unfinished_parts()?;
-        super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::time::now_us())
+        super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::time::now_us())?;
+        self.take_away_staged(&names)
     }
 }
 
@@ -268,6 +270,13 @@ impl View {
         let mut manifest = self.manifest.clone();
         manifest.number += 1;
         manifest.log.proven = manifest.log.proven.max(self.proven());
+        manifest
+    }
+
+    /// As [`View::same_log_successor`], with numbers of claims above those of the log's frames, for a manifest that begins one.
+    pub(super) fn next_of_same_log(&self) -> Manifest {
+        let mut manifest = self.same_log_successor();
+        manifest.next_sequence = manifest.next_sequence.max(self.tail.next_sequence);
         manifest
     }
 

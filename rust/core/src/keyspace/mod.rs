@@ -10,6 +10,7 @@ mod maintain;
 mod pin;
 mod publish;
 pub(crate) mod repair;
+pub(crate) mod staged;
 mod sync;
 pub(crate) mod turn;
 pub(crate) mod values;
