@@ -46,7 +46,7 @@ def promised(page: str) -> list[str]:
     """What comments behind `print` say is printed."""
     text = "".join(blocks(page, "python"))
     return [
-        said.split("]: ")[0].rstrip("]") + "]"
+        said.split("]: ")[0] + ("]" if "]: " in said else "")
         for said in re.findall(r"^\s*print\(.*\)\s+# (\[.*)$", text, re.MULTILINE)
     ]
 
