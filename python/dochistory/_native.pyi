@@ -8,15 +8,20 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict, final, type_che
 
 import pyarrow as pa
 
+from dochistory.audit import AuditLog
+
 __all__ = [
     "Claim",
     "ConfigError",
     "CorruptError",
+    "DeliveryOutbox",
+    "DeliveryPoll",
     "DocHistoryError",
     "DocumentClaim",
     "FailedError",
     "FencedError",
     "ForkedError",
+    "GuaranteedDelivery",
     "History",
     "LockedError",
     "MapperSend",
@@ -24,15 +29,19 @@ __all__ = [
     "MessageIdMapper",
     "OpenError",
     "ReadOnlyError",
+    "RestoredError",
     "SchemaError",
     "StateError",
     "StorageError",
     "TransactionError",
     "TransientError",
     "Trigger",
+    "TruncatedError",
     "UnitOfWork",
     "__version__",
+    "count_verdicts",
     "open",
+    "repair",
 ]
 
 __version__: str
@@ -52,11 +61,25 @@ _Mode: TypeAlias = Literal["serial", "concurrent"]
 _InBatch: TypeAlias = Literal["duplicate", "in_doubt", "new"]
 _Expiry: TypeAlias = Literal["until_purged", "exact"]
 _Status: TypeAlias = Literal["NEW", "DUPLICATE", "IN_DOUBT"]
+_Offsets: TypeAlias = int | Mapping[str, int]
 _Pending: TypeAlias = Literal["error", "process", "duplicate"]
 _Qos: TypeAlias = Literal["BE", "EO", "EOIO"]
 _Ids: TypeAlias = _Arrow | Iterable[str | None]
 _Until: TypeAlias = dt.datetime | _Duration | _Arrow
 _Resolver: TypeAlias = Callable[[pa.RecordBatch], Any]
+
+@type_check_only
+class _Keeper(Protocol):
+    def keep(
+        self,
+        documents: pa.Table,
+        verdicts: pa.Table,
+        trigger: Trigger,
+        /,
+        *,
+        columns: Mapping[str, str] | None,
+        transaction: tuple[str, int] | None,
+    ) -> object: ...
 
 @type_check_only
 class _Finished(TypedDict):
@@ -95,6 +118,8 @@ class ConfigError(DocHistoryError): ...
 class TransactionError(DocHistoryError): ...
 class StateError(DocHistoryError): ...
 class ForkedError(DocHistoryError): ...
+class RestoredError(DocHistoryError): ...
+class TruncatedError(DocHistoryError): ...
 class TransientError(Exception): ...
 
 @final
@@ -114,6 +139,8 @@ class Trigger:
         max_delivery_count: int = 100,
         in_batch: _InBatch | None = None,
         expiry: _Expiry = "until_purged",
+        resolver_attempts: int = 3,
+        resolver_backoff: _Duration = "100 ms",
     ) -> Trigger: ...
     @property
     def name(self) -> str: ...
@@ -139,6 +166,10 @@ class Trigger:
     def in_batch(self) -> _InBatch | None: ...
     @property
     def expiry(self) -> _Expiry: ...
+    @property
+    def resolver_attempts(self) -> int: ...
+    @property
+    def resolver_backoff(self) -> dt.timedelta: ...
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]: ...
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
@@ -310,6 +341,11 @@ class History:
     def closed(self) -> bool: ...
     @property
     def shards(self) -> int: ...
+    @property
+    def audit(self) -> AuditLog: ...
+    def transaction(
+        self, trigger: Trigger | str, application: str
+    ) -> tuple[int, Literal["begun", "completed", "released"]] | None: ...
     def classify(
         self,
         documents: _Arrow,
@@ -329,6 +365,7 @@ class History:
         threads: int = 1,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "resolver", "rerun"] = "in_doubt",
+        audit: _Keeper | bool | None = None,
     ) -> Claim: ...
     def begin_one(
         self,
@@ -377,6 +414,22 @@ class History:
         self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | bool | None = None
     ) -> int: ...
     def stats(self, trigger: Trigger | str | None = None) -> dict[str, Any]: ...
+    def delivery(
+        self,
+        stream: str | None = None,
+        *,
+        start: _Offsets | None = None,
+        log_received: _Offsets | None = None,
+        own_transaction: bool = False,
+        patience: int = 1,
+        batch_mode: bool = False,
+        reset_patience: bool = True,
+        first_contact: bool = False,
+        held_limit: int = 1_048_576,
+        keep_rows: bool = True,
+    ) -> GuaranteedDelivery: ...
+    def delivery_out(self, subscriber: str, *, publisher: str = "", start: int | None = None) -> DeliveryOutbox: ...
+    def delivery_status(self) -> pa.RecordBatch: ...
     def mapper(
         self,
         channel: str,
@@ -396,6 +449,75 @@ class History:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
+@final
+class GuaranteedDelivery:
+    @property
+    def stream(self) -> str | None: ...
+    def receive(
+        self,
+        messages: _Arrow | None = None,
+        *,
+        now: dt.datetime | None = None,
+        columns: Mapping[str, str] | None = None,
+        threads: int = 1,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+    ) -> DeliveryPoll: ...
+    def status(self) -> pa.RecordBatch: ...
+    def in_doubt(self) -> pa.RecordBatch: ...
+    def settle(self, stream: str, log_received: int) -> None: ...
+
+@final
+class DeliveryPoll:
+    @property
+    def replay(self) -> Literal["first", "unfinished", "finished"] | None: ...
+    @property
+    def state(self) -> Literal["open", "committed", "aborted"]: ...
+    @property
+    def decisions(self) -> Any: ...
+    @property
+    def streams(self) -> pa.RecordBatch: ...
+    @property
+    def released(self) -> pa.RecordBatch: ...
+    @property
+    def messages(self) -> Any: ...
+    @property
+    def confirmations(self) -> pa.RecordBatch: ...
+    @property
+    def resend_requests(self) -> pa.RecordBatch: ...
+    def commit(self, log_received: _Offsets | None = None) -> None: ...
+    def abort(self) -> None: ...
+
+@final
+class DeliveryOutbox:
+    @property
+    def subscriber(self) -> str: ...
+    @property
+    def publisher(self) -> str: ...
+    @property
+    def log_sent(self) -> int: ...
+    @property
+    def log_send(self) -> int: ...
+    @property
+    def confirm_sent(self) -> int: ...
+    @property
+    def resend_count(self) -> int: ...
+    @property
+    def send_count(self) -> int: ...
+    def build(
+        self,
+        transactions: _Arrow | Iterable[int],
+        *,
+        per_message: int = 1,
+        max_messages: int | None = None,
+        now: dt.datetime | None = None,
+    ) -> pa.RecordBatch: ...
+    def on_confirmation(self, offset: int) -> bool: ...
+    def on_resend_request(self, epoch: int, offset: int, *, log_start: int | None = None) -> bool: ...
+    def truncation_point(self) -> int: ...
+    def remove(self) -> None: ...
+
+def count_verdicts(verdicts: _Arrow) -> list[tuple[str | None, str, str, int]]: ...
 def open(  # noqa: A001 - always said as dochistory.open
     path: str | os.PathLike[str],
     create: bool = False,

@@ -52,7 +52,7 @@ def _copied(context: Context, source: Path, draft: Path) -> int:
             with dh.open(draft, read_only=True) as copy:
                 _complete(copy, names)
                 with show.progress("checking the copy", quiet=context.json) as progress:
-                    return copy.verify(progress=progress)
+                    return copy.verify(progress=progress) + copy.audit.verify()
         except (FileNotFoundError, dh.CorruptError, dh.OpenError, dh.StorageError) as error:
             if attempt == _ATTEMPTS:
                 # Either the source is damaged, which its own check tells, or it never holds still.
@@ -80,8 +80,16 @@ def _spaces(history: dh.History) -> set[str]:
 def _copy(source: Path, draft: Path) -> None:
     """Copy manifests first: what they name was there when they were copied, and logs only grow."""
     draft.mkdir()
-    (draft / "triggers").mkdir()
+    # The audit log before the history: what its events rest on must not be missing there.
+    if (source / "audit").is_dir():
+        (draft / "audit").mkdir()
+        for file in sorted((source / "audit").glob("*.parquet")):
+            _copy_file(file, draft / "audit" / file.name)
+        _sync(draft / "audit")
     _copy_file(source / "HISTORY", draft / "HISTORY")
+    # The second copy of the identity; histories made before there was one have none.
+    if (source / "HISTORY.copy").is_file():
+        _copy_file(source / "HISTORY.copy", draft / "HISTORY.copy")
     rooms = [source / room for room in _ROOMS if (source / room).is_dir()]
     for space in sorted(space for room in rooms for space in room.iterdir()):
         into = draft / space.parent.name / space.name

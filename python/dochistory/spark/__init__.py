@@ -8,11 +8,16 @@ Entrances, which must not be mixed up:
   once, and each batch is begun and completed under its own transaction. `send_once` does the same for messages that go
   out by a message id mapper.
 
+`delivery` commits too: it wraps the function that applies the messages of guaranteed delivery.
+
 `session` starts a local Spark, with a Java where the machine has none. Nothing here is imported by `import dochistory`.
 """
 
-from dochistory.spark.batches import Batch, ExactlyOnce, SuspendedError, exactly_once
+from dochistory.errors import SuspendedError
+from dochistory.spark.around import audit_sink, keep_in_doubt, suspending
+from dochistory.spark.batches import Batch, ExactlyOnce, exactly_once
 from dochistory.spark.classify import VERDICT_COLUMNS, classify
+from dochistory.spark.delivery import Delivery, DeliveryBatch, delivery
 from dochistory.spark.java import JavaNotFoundError
 from dochistory.spark.sending import SendBatch, SendOnce, send_once
 from dochistory.spark.sessions import session
@@ -20,13 +25,19 @@ from dochistory.spark.sessions import session
 __all__ = [
     "VERDICT_COLUMNS",
     "Batch",
+    "Delivery",
+    "DeliveryBatch",
     "ExactlyOnce",
     "JavaNotFoundError",
     "SendBatch",
     "SendOnce",
     "SuspendedError",
+    "audit_sink",
     "classify",
+    "delivery",
     "exactly_once",
+    "keep_in_doubt",
     "send_once",
     "session",
+    "suspending",
 ]

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
+from dochistory.errors import SuspendedError
 from dochistory.spark import compat
 from dochistory.spark.settings import columns_of
 
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from dochistory import Claim, History, Trigger
 
 Replay = Literal["in_doubt", "resolver", "rerun"]
-
-
-class SuspendedError(RuntimeError):
-    """The trigger is suspended: the batch holds documents that cannot be decided now and must be delivered again."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +78,7 @@ class ExactlyOnce:
         self._columns = dict(columns or {})
         self._documents = documents
         self._on_verdicts = on_verdicts
+        self._was_there = False
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Handle one batch; returns when its documents are completed.
@@ -124,9 +122,12 @@ class ExactlyOnce:
             return
         # By row: the batch as a whole has not ended, and must not count as a batch that has when it comes again.
         batch.claim.complete(rows=batch.rows("PROCESS"))
+        first = batch.verdicts.slice(batch.rows("SUSPEND")[0], 1).to_pylist()[0]
         raise SuspendedError(
             f"[DH-SUSPENDED] {suspended} of the {len(batch.documents)} documents of batch {batch.id} cannot be "
-            f"decided now; trigger {self._trigger.name} is suspended until the batch is delivered again"
+            f"decided now; trigger {self._trigger.name} is suspended until the batch is delivered again "
+            f"({first['rule']}: {first['message']})",
+            cause="history" if first["rule"] == "R5" else "resolver",
         )
 
     def _handed(self, frame: "DataFrame", new: pa.Table) -> Any:
@@ -135,7 +136,10 @@ class ExactlyOnce:
     def _opened(self) -> "AbstractContextManager[History]":
         """The history of this batch: a path is opened anew, for the batch may be handled in another process."""
         if isinstance(self._history, str | os.PathLike):
-            return dh.open(self._history, create=True)
+            # Once it was there, it must not be made anew, empty, where its disk is away.
+            opened = dh.open(self._history, create=not self._was_there)
+            self._was_there = True
+            return opened
         return nullcontext(self._history)
 
 

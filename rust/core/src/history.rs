@@ -20,6 +20,8 @@ pub(crate) const IDENTITY: &str = "HISTORY";
 /// A second copy of it, for repairs: without the secret in it no id could be compared with what is stored.
 pub(crate) const SPARE: &str = "HISTORY.copy";
 pub(crate) const TRIGGERS: &str = "triggers";
+/// What the Python package keeps beside the triggers: documents in doubt, counts, when the sweeper runs next.
+const BESIDE: [&str; 3] = ["audit", "statistics", "sweeper.json"];
 /// Key ranges that Spark may split a history's work into, unless told otherwise.
 pub const DEFAULT_SHARDS: u32 = 64;
 
@@ -237,9 +239,9 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     }
     system.create_directory(path).map_err(Error::io("create", path))?;
     let others = system.list(path).map_err(Error::io("list", path))?;
+    let is_known = |name: &str| [TRIGGERS, IDENTITY, SPARE].contains(&name) || BESIDE.contains(&name);
     let is_room = |name: &String| Room::ALL.iter().any(|room| name == room.directory());
-    let is_own = |name: &String| [TRIGGERS, IDENTITY, SPARE].contains(&name.as_str()) || name.starts_with("tmp-");
-    let is_ours = |name: &String| is_own(name) || is_room(name);
+    let is_ours = |name: &String| is_known(name) || name.starts_with("tmp-") || is_room(name);
     if let Some(other) = others.iter().find(|name| !is_ours(name)) {
         let reason = format!("the directory holds other files ({other}); a history needs a directory of its own");
         return Err(Error::Open { path: path.to_path_buf(), reason });

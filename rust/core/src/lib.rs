@@ -17,6 +17,8 @@ mod keyspace;
 mod log;
 mod manifest;
 pub mod mapper;
+#[cfg(feature = "testing")]
+pub mod measuring;
 mod pages;
 mod prefetch;
 pub mod repair;

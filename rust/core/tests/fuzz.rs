@@ -97,7 +97,7 @@ fn every_kept_input_gives_an_answer_or_an_error() {
 
 #[test]
 fn every_mutated_input_gives_an_answer_or_an_error() {
-    let (runs, seed) = (setting("DOCHISTORY_FUZZ_RUNS", 10_000), setting("DOCHISTORY_FUZZ_SEED", 1));
+    let (runs, seed) = (setting("DOCHISTORY_FUZZ_RUNS", 20_000), setting("DOCHISTORY_FUZZ_SEED", 1));
     for target in TARGETS {
         let corpus = kept(target.0);
         let mut random = Random(seed);
@@ -108,4 +108,5 @@ fn every_mutated_input_gives_an_answer_or_an_error() {
         }
         eprintln!("{}: {runs} mutations of {} inputs", target.0, corpus.len());
     }
+    eprintln!("figure: fuzz runs = {}", runs * TARGETS.len() as u64);
 }

@@ -37,9 +37,6 @@ impl<'a> Documents<'a> {
         now_us: i64,
         threads: usize,
     ) -> Outcome<Self> {
-        if threads == 0 {
-            return Err(Failure::config("threads is 0; allowed is 1 or more"));
-        }
         let columns = Columns::find(&input, trigger.rules.kind, renamed)?;
         Ok(Self { trigger, input, columns, now_us, threads })
     }
@@ -69,6 +66,7 @@ impl<'a> Documents<'a> {
             trigger: &self.trigger.rules.name,
             input: &self.input,
             columns: &self.columns,
+            retries: self.trigger.retries,
             interrupt: None,
         };
         let done = work(&mut Call { resolver: Some(&mut asker as &mut dyn Resolver), ..call });

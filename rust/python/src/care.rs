@@ -99,8 +99,9 @@ impl History {
     ///     figures; of the last two see `MessageIdMapper.stats`). Of a trigger: entries
     ///     (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`, `log_bytes`, `filter_bytes`), files
     ///     (`segments`, `segments_uncovered`, `filters`), `manifest` (number of the newest), `oldest_started_at`,
-    ///     `purged_upto`, `partition`, `history_time_to_live`, `transactions` (application -> last batch, whether it ended), and
-    ///     `partitions` (a list, oldest first, of what lies in segments: `start`, `entries`, `bytes`, `segments`).
+    ///     `purged_upto`, `partition`, `history_time_to_live`, `transactions` (application -> last batch, whether it ended),
+    ///     `longest_run` (timedelta from `begin` to the end of a claim, the longest that this handle saw; None before the first),
+    ///     and `partitions` (a list, oldest first, of what lies in segments: `start`, `entries`, `bytes`, `segments`).
     #[pyo3(signature = (trigger = None))]
     fn stats<'py>(&self, py: Python<'py>, trigger: Option<TriggerOrName<'py>>) -> Outcome<Bound<'py, PyDict>> {
         let history = self.handle.get()?;

@@ -4,6 +4,8 @@
 #![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 
 mod answers;
+mod arguments;
+mod around;
 mod background;
 mod by_key;
 mod call;
@@ -11,6 +13,8 @@ mod care;
 mod claim;
 mod clock;
 mod columns;
+mod counts;
+mod delivery;
 mod entries;
 mod errors;
 mod finish;
@@ -42,9 +46,14 @@ mod _native {
     #[pymodule_export]
     use super::claim::Claim;
     #[pymodule_export]
+    use super::counts::count_verdicts;
+    #[pymodule_export]
+    use super::delivery::{DeliveryOutbox, DeliveryPoll, GuaranteedDelivery};
+    #[pymodule_export]
     use super::errors::{
         ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,
-        ReadOnlyError, SchemaError, StateError, StorageError, TransactionError, TransientError,
+        ReadOnlyError, RestoredError, SchemaError, StateError, StorageError, TransactionError, TransientError,
+        TruncatedError,
     };
     #[pymodule_export]
     use super::history::History;

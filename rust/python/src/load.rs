@@ -10,6 +10,7 @@ use dochistory_core::engine::Load;
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
 
+use crate::arguments;
 use crate::clock;
 use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
@@ -53,7 +54,7 @@ impl History {
     fn load(
         &self,
         documents: &Bound<'_, PyAny>,
-        trigger: &Bound<'_, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
         columns: Option<HashMap<String, String>>,
         now: Option<&Bound<'_, PyAny>>,
         progress: Option<&Bound<'_, PyAny>>,

@@ -10,6 +10,7 @@ use dochistory_core::{Error, Maintained, Purged};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::arguments::shown;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::progress::Hearer;
@@ -19,12 +20,21 @@ use crate::trigger::Trigger;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// A trigger, or the name of one.
-#[derive(FromPyObject)]
 pub(crate) enum TriggerOrName<'py> {
-    #[pyo3(transparent)]
     Trigger(Bound<'py, Trigger>),
-    #[pyo3(transparent)]
     Name(String),
+}
+
+impl<'py> FromPyObject<'_, 'py> for TriggerOrName<'py> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(trigger) = given.cast::<Trigger>() {
+            return Ok(Self::Trigger(trigger.to_owned()));
+        }
+        let wrong = || Failure::config(format!("trigger is {}; needed is a trigger, or its name", shown(&given)));
+        given.extract().map(Self::Name).map_err(|_| wrong().into())
+    }
 }
 
 impl TriggerOrName<'_> {
@@ -190,6 +200,7 @@ pub(crate) fn statistics(py: Python<'_>, found: SpaceStatistics) -> PyResult<Bou
     figures.set_item("partition", clock::timedelta(py, found.partition_us)?)?;
     figures.set_item("history_time_to_live", clock::timedelta(py, found.time_to_live_us)?)?;
     figures.set_item("transactions", transactions)?;
+    figures.set_item("longest_run", found.longest_run_us.map(|us| clock::timedelta(py, us)).transpose()?)?;
     let partitions = PyList::empty(py);
     for partition in found.partitions {
         let one = PyDict::new(py);

@@ -78,7 +78,8 @@ pub fn suspects(tags: &[Tag], share: usize, shares: usize) -> Vec<u32> {
             count += usize::from((start..end).contains(&seen.word_of(*tag)));
         }
         for place in &places[..count] {
-            if seen.add(tags[usize::from(*place)]) {
+            let tag = tags[usize::from(*place)];
+            if seen.add(tag) && tag != NO_TAG {
                 suspects.push((number * GROUP) as u32 + u32::from(*place));
             }
         }

@@ -67,6 +67,21 @@ fn copies_are_found_in_a_large_batch() {
 }
 
 #[test]
+fn threads_that_share_the_keys_suspect_what_one_thread_does() {
+    let ids: Vec<_> = (0..100_000_u32).map(|row| (row % 5 > 0).then(|| uuid(row % 37_000))).collect();
+    let (keys, forms) = identified(&Codec::new(&[1; 32]), &ids);
+    let mut tags = vec![NO_TAG; keys.len()];
+    write_tags(&keys, &forms, &mut tags);
+    let alone = suspects(&tags, 0, 1);
+    assert!(alone.len() >= expected(&ids).len());
+    for shares in [2, 3, 7] {
+        let mut all: Vec<u32> = (0..shares).flat_map(|share| suspects(&tags, share, shares)).collect();
+        all.sort_unstable();
+        assert_eq!(all, alone);
+    }
+}
+
+#[test]
 fn a_batch_of_one_repeated_id_is_one_document_and_its_copies() {
     let ids = vec![Some(uuid(7)); 1000];
     let want: Vec<_> = (1..1000).map(|row| Copy { row, first: 0 }).collect();

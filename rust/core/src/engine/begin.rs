@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
 use super::identities::{Identities, each_key};
@@ -248,7 +249,8 @@ impl<'a, 'd> Work<'a, 'd> {
         let (number, keys) = locked.begin(beginning)?;
         let settings = SpaceSettings::of(self.trigger);
         let (space, released, ended) = (space.clone(), Mutex::default(), Mutex::default());
-        Ok(Some(Claim { space, settings, number, started_at: now_us, uuid_rows, text_rows, keys, released, ended }))
+        let (started_at, begun) = (now_us, Instant::now());
+        Ok(Some(Claim { space, settings, number, started_at, begun, uuid_rows, text_rows, keys, released, ended }))
     }
 
     /// The keys to write `processing` for, and their rows.

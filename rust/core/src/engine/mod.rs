@@ -16,7 +16,7 @@ mod threads;
 pub use begin::{Begun, OnReplay, Replay};
 pub use claim::Claim;
 pub use classify::Verdicts;
-pub use inspect::{Entries, EntryBatch, EntryStatus, SpaceStatistics};
+pub use inspect::{Entries, EntryBatch, EntryStatus, Progressed, SpaceStatistics};
 pub use load::{Load, Loaded};
 pub use resolver::{Ask, Asked, Reply, Resolver};
 

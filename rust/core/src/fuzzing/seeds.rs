@@ -27,6 +27,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "segment" => vec![segment(3).unwrap_or_default(), segment(300).unwrap_or_default()],
         "filter" => vec![filter().unwrap_or_default()],
         "turn" => vec![b"DHTN\0\0\0\0".repeat(8), [&[0; 64][..], b"host process 12 since 1790000000000000"].concat()],
+        "values" => vec![value_file(3).unwrap_or_default(), value_file(300).unwrap_or_default()],
         "delivery" => delivery(),
         "duration" => ["30 days", "1 day 12 hours", "PT2H", "P1DT0.5S", "500 ms"].map(Into::into).to_vec(),
         _ => (0..12u8).map(|kind| (0..160u8).map(|at| at.wrapping_mul(kind).rotate_left(3)).collect()).collect(),
@@ -125,6 +126,18 @@ fn filter() -> Option<Vec<u8>> {
     let group: &[Arc<Segment>] = &segments;
     let path = Path::new("/filter");
     crate::rollup::build(&system, path, 4, HISTORY, group, &mut |_| Ok(())).ok()?;
+    read(&system, path)
+}
+
+fn value_file(entries: u64) -> Option<Vec<u8>> {
+    let (system, path) = (Simulated::new(0), Path::new("/values"));
+    let mut run = values::Run::default();
+    for number in 0..entries {
+        run.push(key(number), b"", i64::MAX, 0, format!("value {number}").as_bytes());
+        run.push(key(number + 1_000), format!("urn:{number}").as_bytes(), 5, PENDING, b"");
+    }
+    run.sort();
+    crate::values::writer::write(&system, path, 3, HISTORY, &run).ok()?;
     read(&system, path)
 }
 

@@ -4,11 +4,12 @@ use super::view::View;
 use crate::Result;
 use crate::key::{Form, Key};
 use crate::rules::HistoryState;
-use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
+use crate::segment::sort;
+use crate::segment::{Segment, Wanted};
 
-/// So many rows that filters let through are looked up together: enough for every segment, few enough for a cache.
-const TOGETHER: usize = 1 << 14;
+/// So many rows that filters let through are looked up together: enough that neighbours in the order of keys share pages.
+const TOGETHER: usize = 1 << 20;
 
 /// A key that a claim has begun and not ended, and which claim, since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,35 +62,46 @@ impl Findings<'_> {
     }
 }
 
-/// Rows that a filter let through, with what it takes to look them up exactly.
-#[derive(Debug, Default)]
-struct Survivors {
+/// A row that a filter let through, with what it takes to look it up exactly.
+#[derive(Clone, Copy, Debug, Default)]
+struct Survivor {
+    key: Key,
+    row: u32,
+    form: Form,
+}
+
+/// Survivors in the order in which files hold their keys, as columns.
+#[derive(Debug)]
+struct Sorted {
     rows: Vec<u32>,
     keys: Vec<Key>,
     forms: Vec<Form>,
 }
 
-impl Survivors {
-    /// Add rows of a chunk by their places in it.
-    fn add(&mut self, chunk: &Wanted, first_row: u32, places: &[u32]) {
-        self.rows.extend(places.iter().map(|place| first_row + place));
-        self.keys.extend(places.iter().map(|place| chunk.keys[*place as usize]));
-        self.forms.extend(places.iter().map(|place| chunk.forms[*place as usize]));
+impl Sorted {
+    /// Take all survivors.
+    fn take(survivors: &mut Vec<Survivor>) -> Self {
+        let mut survivors = std::mem::take(survivors);
+        sort::roughly_by_key(&mut survivors, |survivor| survivor.key);
+        Self {
+            rows: survivors.iter().map(|survivor| survivor.row).collect(),
+            keys: survivors.iter().map(|survivor| survivor.key).collect(),
+            forms: survivors.iter().map(|survivor| survivor.form).collect(),
+        }
     }
+}
 
-    fn clear(&mut self) {
-        self.rows.clear();
-        self.keys.clear();
-        self.forms.clear();
-    }
+/// A row of a chunk by its place there.
+fn of_place(chunk: &Wanted, first_row: u32, place: u32) -> Survivor {
+    Survivor { key: chunk.keys[place as usize], row: first_row + place, form: chunk.forms[place as usize] }
 }
 
 /// A look-up under way, chunk by chunk.
 #[derive(Debug)]
 pub(crate) struct LookUp<'a> {
     findings: Findings<'a>,
-    of_covered: Vec<Survivors>,
-    of_uncovered: Vec<Survivors>,
+    of_covered: Vec<Vec<Survivor>>,
+    of_uncovered: Vec<Vec<Survivor>>,
     /// What one filter let through of the present chunk.
     passed: Vec<u32>,
 }
@@ -98,7 +110,7 @@ impl View {
     /// Before the first chunk of a batch of as many rows as there are `states`, all of them absent. Entries that began at or
     /// before `expired` do not count.
     pub(crate) fn look_up<'a>(&'a self, states: &'a mut [HistoryState], expired: i64) -> LookUp<'a> {
-        let none = |count: usize| std::iter::repeat_with(Survivors::default).take(count).collect();
+        let none = |count: usize| std::iter::repeat_with(Vec::new).take(count).collect();
         let findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log: false };
         let (of_covered, of_uncovered) = (none(self.covered.len()), none(self.uncovered.len()));
         LookUp { findings, of_covered, of_uncovered, passed: Vec::new() }
@@ -127,19 +139,19 @@ impl LookUp<'_> {
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
             passed.clear();
             covered.rollup.may_contain(chunk, 0, passed)?;
-            survivors.add(chunk, first_row, passed);
+            survivors.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
         }
         for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
             passed.clear();
             segment.may_contain(chunk, 0, passed)?;
-            survivors.add(chunk, first_row, passed);
+            survivors.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
         }
         Ok(())
     }
 
     /// Whether so many rows are waiting to be looked up exactly that it should be done now.
     pub(crate) fn is_full(&self) -> bool {
-        self.of_covered.iter().chain(&self.of_uncovered).any(|survivors| survivors.rows.len() >= TOGETHER)
+        self.of_covered.iter().chain(&self.of_uncovered).any(|survivors| survivors.len() >= TOGETHER)
     }
 
     /// Look up exactly what was let through so far.
@@ -147,24 +159,26 @@ impl LookUp<'_> {
         let Self { findings, of_covered, of_uncovered, .. } = self;
         let view = findings.view;
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
-            let Survivors { rows, keys, forms } = survivors;
-            let text = |at: u32| text(rows[at as usize]);
-            let wanted = Wanted { keys, forms, text: &text };
+            let Sorted { rows, keys, forms } = Sorted::take(survivors);
+            let wanted = Wanted { keys: &keys, forms: &forms, text: &|at| text(rows[at as usize]) };
             let candidates = covered.rollup.candidates(&wanted)?;
             for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
                 let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
-                let places: Vec<u32> = group.iter().map(|candidate| candidate.row).collect();
-                segment.find(&wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))?;
+                let own: Vec<u32> = group.iter().map(|candidate| rows[candidate.row as usize]).collect();
+                let keys: Vec<Key> = group.iter().map(|candidate| candidate.key).collect();
+                let forms: Vec<Form> = group.iter().map(|candidate| forms[candidate.row as usize]).collect();
+                find(
+                    segment,
+                    &Wanted { keys: &keys, forms: &forms, text: &|at| text(own[at as usize]) },
+                    &own,
+                    findings,
+                )?;
             }
-            survivors.clear();
         }
         for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
-            let Survivors { rows, keys, forms } = survivors;
-            let text = |at: u32| text(rows[at as usize]);
-            let places: Vec<u32> = (0..rows.len() as u32).collect();
-            let wanted = Wanted { keys, forms, text: &text };
-            segment.find(&wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))?;
-            survivors.clear();
+            let Sorted { rows, keys, forms } = Sorted::take(survivors);
+            let wanted = Wanted { keys: &keys, forms: &forms, text: &|at| text(rows[at as usize]) };
+            find(segment, &wanted, &rows, findings)?;
         }
         Ok(())
     }
@@ -174,6 +188,12 @@ impl LookUp<'_> {
         self.confirm(text)?;
         Ok(self.findings.finish())
     }
+}
+
+/// Look keys up in a segment; `rows` says which rows of the batch they are.
+fn find(segment: &Segment, wanted: &Wanted, rows: &[u32], findings: &mut Findings) -> Result<()> {
+    let places: Vec<u32> = (0..rows.len() as u32).collect();
+    segment.find(wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))
 }
 
 impl Findings<'_> {

@@ -17,7 +17,9 @@ pub(crate) mod view;
 mod waiter;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 pub(crate) use entries::{Entry, EntryCursor};
 pub use finish::Finished;
@@ -66,6 +68,8 @@ pub(crate) struct KeySpace {
     sync: GroupSync,
     /// Whether this handle stays with one snapshot.
     is_pinned: bool,
+    /// The longest time between `begin` and the end of its claim that this handle saw, in microseconds; 0 before the first.
+    longest_run_us: AtomicU64,
     /// Whether the directory above is made with its first space.
     makes_room: bool,
 }
@@ -83,7 +87,14 @@ pub(crate) struct Beginning {
 impl KeySpace {
     pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
         let (view, turn, sync) = (RwLock::new(None), OnceLock::new(), GroupSync::default());
-        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned: false, makes_room: false }
+        let longest_run_us = AtomicU64::new(0);
+        let (is_pinned, makes_room) = (false, false);
+        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned, longest_run_us, makes_room }
+    }
+
+    /// A service ended that ran for so long.
+    pub(crate) fn note_run(&self, took: Duration) {
+        self.longest_run_us.fetch_max(took.as_micros().max(1) as u64, Ordering::Relaxed);
     }
 
     /// A space in a directory of its kind, which is made with the first of them.

@@ -47,10 +47,13 @@ struct Header {
     sums_crc: u32,
 }
 
-/// A key that may be in a segment, by the segment's number among those covered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A key that may be in a segment, by the segment's number among those covered. It brings the key along, so that those of a
+/// segment lie side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Candidate {
+    pub(crate) key: Key,
     pub(crate) slot: u32,
+    /// Its place among the survivors.
     pub(crate) row: u32,
 }
 
@@ -169,11 +172,10 @@ impl Rollup {
 
     /// Which segments to ask about the survivors of the filter, sorted by segment.
     pub(crate) fn candidates(&self, survivors: &Wanted) -> Result<Vec<Candidate>> {
-        let rows = survivors.keys.len() as u32;
-        let mut found = Vec::with_capacity(rows as usize + 16);
+        let mut found = Vec::with_capacity(survivors.keys.len() + 16);
         if !self.header.has_index() {
             for slot in 0..self.header.slots {
-                found.extend((0..rows).map(|row| Candidate { slot, row }));
+                found.extend((0..).zip(survivors.keys).map(|(row, key)| Candidate { key: *key, slot, row }));
             }
             return Ok(found);
         }
@@ -246,7 +248,7 @@ impl Rollup {
             for entry in entries.iter().filter(|entry| has_tag(entry)) {
                 let entry = u16::from_le_bytes(*entry);
                 let slot = u32::from(entry) & ((1 << slot_bits) - 1);
-                let candidate = Candidate { slot, row };
+                let candidate = Candidate { key, slot, row };
                 // One look at a segment finds all of a key's entries there.
                 if slot < self.header.slots && !found[from..].contains(&candidate) {
                     found.push(candidate);
@@ -266,7 +268,7 @@ fn by_slot(found: &[Candidate], slots: usize) -> Vec<Candidate> {
     for slot in 0..slots {
         starts[slot + 1] += starts[slot];
     }
-    let mut sorted = vec![Candidate { slot: 0, row: 0 }; found.len()];
+    let mut sorted = vec![Candidate::default(); found.len()];
     for candidate in found {
         let place = &mut starts[candidate.slot as usize];
         sorted[*place as usize] = *candidate;

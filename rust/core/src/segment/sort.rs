@@ -36,6 +36,13 @@ pub(crate) fn by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn(&T) -> 
     *items = sorted;
 }
 
+/// Put neighbours together: the order of keys, but for a few at a time.
+pub(crate) fn roughly_by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn(&T) -> Key) {
+    let mut sorted = vec![T::default(); items.len()];
+    spread(items, &mut sorted, bits_for(items.len()), 0, &|item| key(item).hi);
+    *items = sorted;
+}
+
 /// So many buckets that a few items fall into each.
 fn bits_for(items: usize) -> u32 {
     (items / 4).max(1).ilog2().clamp(1, MOST_BITS)
