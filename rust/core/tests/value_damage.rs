@@ -99,7 +99,9 @@ impl Store {
         build(&root);
         let good = held(&root, true).unwrap();
         let mut files = Files::new();
-        ["mappers", "delivery"].iter().for_each(|room| collect(&root.join(room), &mut files));
+        for room in ["mappers", "delivery"] {
+            collect(&root.join(room), &mut files);
+        }
         assert!(files.keys().filter(|path| kind(path) == "values").count() >= 4);
         Self { _directory: directory, root, files, good }
     }
@@ -117,7 +119,9 @@ impl Store {
 
     fn restore(&self) {
         let mut now = Files::new();
-        ["mappers", "delivery"].iter().for_each(|room| collect(&self.root.join(room), &mut now));
+        for room in ["mappers", "delivery"] {
+            collect(&self.root.join(room), &mut now);
+        }
         for path in now.keys().filter(|path| !self.files.contains_key(*path)) {
             std::fs::remove_file(path).unwrap();
         }

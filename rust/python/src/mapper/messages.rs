@@ -65,7 +65,7 @@ impl Messages {
         let qos = qos.unwrap_or_else(|| vec![default; input.rows]);
         let queues = find("queue")?.map(|(name, array)| checked("queue", name, array)).transpose()?;
         let queues = queue_numbers(queues.as_ref(), input.rows, values)?;
-        Ok(Self { ids, message_ids, qos, queues, input })
+        Ok(Self { input, ids, message_ids, qos, queues })
     }
 
     pub(super) fn engine(&self) -> engine::Messages<'_> {

@@ -97,13 +97,9 @@ pub(super) fn audit_columns(
 /// A sentence with all that helps to find out what happened.
 fn detail(rule: Rule, row: usize, ids: &Texts, known: &Known) -> String {
     let id = ids.get(row).map_or_else(|| "none".to_owned(), |id| String::from_utf8_lossy(id).into_owned());
-    let mut text = format!("message {id}: {}", rule.text());
-    if known.pending[row] {
-        text.push_str(&format!("; sending began at {}", format_us(known.since[row])));
-    }
-    if known.mapped[row] {
-        let other = known.values.get(row).map_or_else(|| "nothing".to_owned(), |id| String::from_utf8_lossy(id).into());
-        text.push_str(&format!("; mapped to {other}"));
-    }
-    text
+    let since =
+        if known.pending[row] { format!("; sending began at {}", format_us(known.since[row])) } else { String::new() };
+    let other = known.values.get(row).map_or_else(|| "nothing".into(), String::from_utf8_lossy);
+    let mapped = if known.mapped[row] { format!("; mapped to {other}") } else { String::new() };
+    format!("message {id}: {}{since}{mapped}", rule.text())
 }
