@@ -35,6 +35,7 @@ from dochistory._native import (
     Trigger,
     __version__,
     open,  # noqa: A004 - always said as dochistory.open
+    verdict_words,
 )
 from dochistory.errors import RolledBack
 
@@ -68,6 +69,7 @@ __all__ = [
     "Trigger",
     "__version__",
     "open",
+    "verdict_words",
 ]
 
 

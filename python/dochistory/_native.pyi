@@ -29,6 +29,7 @@ __all__ = [
     "Trigger",
     "__version__",
     "open",
+    "verdict_words",
 ]
 
 __version__: str
@@ -179,6 +180,14 @@ class History:
         columns: Mapping[str, str] | None = None,
         threads: int = 1,
     ) -> Any: ...
+    def classify_codes(
+        self,
+        documents: _Arrow,
+        trigger: Trigger,
+        *,
+        now: dt.datetime | None = None,
+        columns: Mapping[str, str] | None = None,
+    ) -> pa.Array: ...
     def begin(
         self,
         documents: _Arrow,
@@ -211,7 +220,13 @@ class History:
         self, keys: Iterable[str | None] | _Arrow, trigger: Trigger, *, now: dt.datetime | None = None
     ) -> _Finished: ...
     def entries(
-        self, trigger: Trigger | str, status: Literal["processing", "completed"] | None = None
+        self,
+        trigger: Trigger | str,
+        status: Literal["processing", "completed"] | None = None,
+        *,
+        since: dt.datetime | None = None,
+        before: dt.datetime | None = None,
+        part: tuple[int, int] = (0, 1),
     ) -> pa.RecordBatchReader: ...
     def triggers(self) -> list[str]: ...
     def purge(
@@ -255,3 +270,4 @@ def open(  # noqa: A001 - always said as dochistory.open
     *,
     auto_maintain: bool = True,
 ) -> History: ...
+def verdict_words() -> pa.RecordBatch: ...

@@ -10,10 +10,16 @@ Two entrances, which must not be mixed up:
 `session` starts a local Spark, with a Java where the machine has none. Nothing here is imported by `import dochistory`.
 """
 
+from dochistory.spark import compat
 from dochistory.spark.batches import Batch, ExactlyOnce, SuspendedError, exactly_once
-from dochistory.spark.classify import VERDICT_COLUMNS, classify
+from dochistory.spark.classify import classify
+from dochistory.spark.compat import UnsupportedError
 from dochistory.spark.java import JavaNotFoundError
+from dochistory.spark.judge import VERDICT_COLUMNS
+from dochistory.spark.load import load
+from dochistory.spark.report import observed, report
 from dochistory.spark.sessions import session
+from dochistory.spark.verdict import register, register_table, verdict
 
 __all__ = [
     "VERDICT_COLUMNS",
@@ -21,7 +27,15 @@ __all__ = [
     "ExactlyOnce",
     "JavaNotFoundError",
     "SuspendedError",
+    "UnsupportedError",
     "classify",
+    "compat",
     "exactly_once",
+    "load",
+    "observed",
+    "register",
+    "register_table",
+    "report",
     "session",
+    "verdict",
 ]

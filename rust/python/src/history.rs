@@ -248,7 +248,7 @@ impl History {
     }
 }
 
-fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Names>> {
+pub(crate) fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Names>> {
     let Some(columns) = columns else { return Ok(None) };
     let pairs = columns.items()?;
     Ok(Some(pairs.iter().map(|pair| pair.extract()).collect::<PyResult<_>>()?))

@@ -9,6 +9,7 @@ mod call;
 mod care;
 mod claim;
 mod clock;
+mod codes;
 mod columns;
 mod entries;
 mod errors;
@@ -36,6 +37,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use super::claim::Claim;
+    #[pymodule_export]
+    use super::codes::verdict_words;
     #[pymodule_export]
     use super::errors::{
         ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,

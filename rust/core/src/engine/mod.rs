@@ -13,7 +13,7 @@ mod resolver;
 pub use begin::{Begun, OnReplay, Replay};
 pub use claim::Claim;
 pub use classify::Verdicts;
-pub use inspect::{Entries, EntryBatch, EntryStatus, SpaceStatistics};
+pub use inspect::{Entries, EntryBatch, EntryStatus, Selection, SpaceStatistics};
 pub use load::Load;
 pub use resolver::{Ask, Asked, Reply, Resolver};
 
