@@ -83,8 +83,8 @@ def test_the_key_comes_from_the_first_id_that_holds_a_value(spark: "SparkSession
         ("done", "R9"),
         ("begun", "R11"),
         ("fresh", "R8"),
-        (None, "R3>S7"),
-        (None, "R3>S7"),
+        (None, "R3"),
+        (None, "R3"),
     ]
 
 
