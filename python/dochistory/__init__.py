@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dochistory._native import (
     Claim,
     ConfigError,
+    ConflictError,
     CorruptError,
     DocHistoryError,
     DocumentClaim,
@@ -24,10 +25,13 @@ from dochistory._native import (
     FencedError,
     ForkedError,
     History,
+    Job,
     LockedError,
     OpenError,
     ReadOnlyError,
     SchemaError,
+    Staged,
+    StagedClaim,
     StateError,
     StorageError,
     TransactionError,
@@ -35,6 +39,7 @@ from dochistory._native import (
     Trigger,
     __version__,
     open,  # noqa: A004 - always said as dochistory.open
+    read_receipt,
     verdict_words,
 )
 from dochistory.errors import RolledBack
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Claim",
     "ConfigError",
+    "ConflictError",
     "CorruptError",
     "DocHistoryError",
     "DocumentClaim",
@@ -57,11 +63,14 @@ __all__ = [
     "FencedError",
     "ForkedError",
     "History",
+    "Job",
     "LockedError",
     "OpenError",
     "ReadOnlyError",
     "RolledBack",
     "SchemaError",
+    "Staged",
+    "StagedClaim",
     "StateError",
     "StorageError",
     "TransactionError",
@@ -69,6 +78,7 @@ __all__ = [
     "Trigger",
     "__version__",
     "open",
+    "read_receipt",
     "verdict_words",
 ]
 

@@ -1,7 +1,7 @@
 # The engine of dochistory, for Python. Use it through the package `dochistory`, where its functions are documented.
 import datetime as dt
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, final, type_check_only
@@ -11,6 +11,7 @@ import pyarrow as pa
 __all__ = [
     "Claim",
     "ConfigError",
+    "ConflictError",
     "CorruptError",
     "DocHistoryError",
     "DocumentClaim",
@@ -18,10 +19,13 @@ __all__ = [
     "FencedError",
     "ForkedError",
     "History",
+    "Job",
     "LockedError",
     "OpenError",
     "ReadOnlyError",
     "SchemaError",
+    "Staged",
+    "StagedClaim",
     "StateError",
     "StorageError",
     "TransactionError",
@@ -29,6 +33,7 @@ __all__ = [
     "Trigger",
     "__version__",
     "open",
+    "read_receipt",
     "verdict_words",
 ]
 
@@ -80,6 +85,7 @@ class OpenError(DocHistoryError): ...
 class SchemaError(DocHistoryError): ...
 class ConfigError(DocHistoryError): ...
 class TransactionError(DocHistoryError): ...
+class ConflictError(TransactionError): ...
 class StateError(DocHistoryError): ...
 class ForkedError(DocHistoryError): ...
 class TransientError(Exception): ...
@@ -162,6 +168,44 @@ class DocumentClaim:
     def message(self) -> str | None: ...
     def complete(self) -> None: ...
     def release(self) -> None: ...
+
+@final
+class Job:
+    @property
+    def token(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def snapshot(self) -> str | None: ...
+    @property
+    def claim(self) -> int: ...
+    @property
+    def started_at(self) -> dt.datetime: ...
+    @property
+    def parts(self) -> int: ...
+    @property
+    def replay(self) -> Literal["first", "unfinished", "finished"] | None: ...
+    def commit(self, receipts: Sequence[bytes]) -> StagedClaim: ...
+    def abort(self) -> None: ...
+
+@final
+class Staged:
+    @property
+    def verdicts(self) -> Any: ...
+    @property
+    def receipt(self) -> bytes: ...
+
+@final
+class StagedClaim:
+    @property
+    def id(self) -> int | None: ...
+    @property
+    def started_at(self) -> dt.datetime: ...
+    @property
+    def replay(self) -> Literal["first", "unfinished", "finished"] | None: ...
+    def __len__(self) -> int: ...
+    def complete(self, keys: Iterable[str | None] | _Arrow | None = None) -> None: ...
+    def release(self, keys: Iterable[str | None] | _Arrow | None = None) -> None: ...
 
 @final
 class History:
@@ -248,6 +292,44 @@ class History:
         now: dt.datetime | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int: ...
+    def reserve(
+        self,
+        trigger: Trigger,
+        parts: int = 1,
+        *,
+        reads: bool = True,
+        routed: bool = False,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "resolver", "rerun"] = "in_doubt",
+        now: dt.datetime | None = None,
+    ) -> Job: ...
+    def job(self, token: str, trigger: Trigger) -> Job: ...
+    def stage(
+        self,
+        documents: _Arrow,
+        trigger: Trigger,
+        *,
+        job: str,
+        part: int,
+        attempt: str,
+        columns: Mapping[str, str] | None = None,
+        threads: int = 1,
+    ) -> Staged: ...
+    def stage_entries(
+        self,
+        documents: _Arrow,
+        trigger: Trigger,
+        *,
+        job: str,
+        part: int,
+        attempt: str,
+        columns: Mapping[str, str] | None = None,
+        now: dt.datetime | None = None,
+    ) -> bytes: ...
+    def commit_entries(
+        self, receipts: Sequence[bytes], trigger: Trigger, *, transaction: tuple[str, int] | None = None
+    ) -> int: ...
+    def abort_entries(self, receipts: Sequence[bytes]) -> None: ...
     def verify(
         self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | None = None
     ) -> int: ...
@@ -270,4 +352,5 @@ def open(  # noqa: A001 - always said as dochistory.open
     *,
     auto_maintain: bool = True,
 ) -> History: ...
+def read_receipt(receipt: bytes) -> dict[str, Any]: ...
 def verdict_words() -> pa.RecordBatch: ...

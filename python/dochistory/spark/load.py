@@ -121,7 +121,7 @@ def _step(
     try:
         return history.commit_entries(receipts, trigger, transaction=transaction) if receipts else 0
     except BaseException:
-        history.abort_entries(receipts, trigger)
+        history.abort_entries(receipts)
         raise
 
 

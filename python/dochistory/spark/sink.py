@@ -75,7 +75,7 @@ class _Recorder:
         receipts = _receipts(messages)
         if receipts:
             with dh.open(self._path) as history:
-                history.abort_entries(receipts, self._trigger)
+                history.abort_entries(receipts)
 
 
 def _receipts(messages: Sequence[Any]) -> list[bytes]:

@@ -68,6 +68,9 @@ pub enum Error {
     /// A transaction number went backwards.
     #[error("[DH-TRANSACTION] {0}")]
     Transaction(String),
+    /// Somebody else was first with documents of a staged claim.
+    #[error("[DH-CONFLICT] {0}")]
+    Conflict(String),
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
     State(String),
@@ -87,6 +90,7 @@ impl Error {
             Self::Schema(_) => "DH-SCHEMA",
             Self::Config(_) => "DH-CONFIG",
             Self::Transaction(_) => "DH-TRANSACTION",
+            Self::Conflict(_) => "DH-CONFLICT",
             Self::State(_) => "DH-STATE",
         }
     }

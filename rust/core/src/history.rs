@@ -161,6 +161,11 @@ impl History {
         Ok(space)
     }
 
+    /// Whether this handle sees this snapshot, and nothing else.
+    pub(crate) fn is_snapshot(&self, name: &str) -> bool {
+        self.snapshot.as_deref() == Some(name)
+    }
+
     /// The pin of a trigger in a snapshot. What a snapshot does not speak of must not pass for empty.
     pub(crate) fn pin_in<'a>(&self, snapshot: &'a str, trigger: &str) -> Result<&'a str> {
         let pin = snapshot.strip_prefix(&directory_name(trigger)).and_then(|rest| rest.strip_prefix('='));

@@ -181,7 +181,7 @@ impl Manifest {
     }
 }
 
-fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {
+pub(crate) fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {
     Ok(SegmentEntry {
         id: from.u64()?,
         sum: from.u32()?,

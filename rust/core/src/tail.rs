@@ -130,6 +130,10 @@ impl Tail {
         for entry in &manifest.transactions {
             self.know(entry.clone());
         }
+        // A staged claim that takes the place of another ends that one by its manifest.
+        for entry in &manifest.outcomes {
+            self.finish_claim(entry.claim, entry.started_at, entry.outcome);
+        }
     }
 
     fn finish_claim(&mut self, claim: u64, started_at: i64, outcome: Outcome) {

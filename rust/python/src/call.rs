@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use arrow::array::RecordBatch;
 use dochistory_core::Transaction;
-use dochistory_core::engine::{Begun, Call, OnReplay, Resolver, Verdicts};
+use dochistory_core::engine::{Attempt, Begun, Call, Job, OnReplay, Resolver, Staged, Verdicts};
 use dochistory_core::history::History;
 
 use crate::columns::Columns;
@@ -58,6 +58,12 @@ impl<'a> Documents<'a> {
     pub(crate) fn begin(&self, history: &History, how: &Beginning) -> Outcome<Begun> {
         let (rules, documents) = (&self.trigger.rules, self.columns.documents());
         self.ask(|call| history.begin(rules, &documents, call, how.transaction.as_ref(), how.on_replay))
+    }
+
+    /// Decide and stage one part of a job. To be called without holding Python.
+    pub(crate) fn stage(&self, history: &History, job: &Job, attempt: Attempt<'_>) -> Outcome<Staged> {
+        let (rules, documents) = (&self.trigger.rules, self.columns.documents());
+        self.ask(|call| history.stage(rules, job, attempt, &documents, call))
     }
 
     /// Run `work` with the trigger's resolver, if it has one.

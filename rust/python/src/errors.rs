@@ -63,6 +63,12 @@ create_exception!(
 );
 create_exception!(
     dochistory,
+    ConflictError,
+    TransactionError,
+    "[DH-CONFLICT] Others were first with documents of a staged claim, so nothing of it was begun: decide again."
+);
+create_exception!(
+    dochistory,
     StateError,
     DocHistoryError,
     "[DH-STATE] The call does not fit its object: it is closed, or the rows are not the claim's."
@@ -154,6 +160,7 @@ fn exception(error: &Error) -> PyErr {
         Error::Schema(_) => SchemaError::new_err(text),
         Error::Config(_) => ConfigError::new_err(text),
         Error::Transaction(_) => TransactionError::new_err(text),
+        Error::Conflict(_) => ConflictError::new_err(text),
         Error::State(_) => StateError::new_err(text),
     }
 }

@@ -23,7 +23,7 @@ use crate::trigger::Trigger;
 use crate::verdicts::verdict_columns;
 
 /// Column names by role, where they differ.
-type Names = HashMap<String, String>;
+pub(crate) type Names = HashMap<String, String>;
 
 /// A durable history of the ids of documents. `open` makes it.
 ///

@@ -26,6 +26,8 @@ mod open;
 mod output;
 mod resolver;
 mod rows;
+mod staged_claim;
+mod staging;
 mod trigger;
 mod upkeep;
 mod verdicts;
@@ -41,8 +43,8 @@ mod _native {
     use super::codes::verdict_words;
     #[pymodule_export]
     use super::errors::{
-        ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,
-        ReadOnlyError, SchemaError, StateError, StorageError, TransactionError, TransientError,
+        ConfigError, ConflictError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError,
+        OpenError, ReadOnlyError, SchemaError, StateError, StorageError, TransactionError, TransientError,
     };
     #[pymodule_export]
     use super::history::History;
@@ -50,6 +52,10 @@ mod _native {
     use super::one::DocumentClaim;
     #[pymodule_export]
     use super::open::open;
+    #[pymodule_export]
+    use super::staged_claim::StagedClaim;
+    #[pymodule_export]
+    use super::staging::{Job, Staged, read_receipt};
     #[pymodule_export]
     use super::trigger::Trigger;
 

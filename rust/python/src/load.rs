@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
-use dochistory_core::columns::{FlagColumn, Validity};
-use dochistory_core::engine::Load;
+use dochistory_core::columns::{Documents, FlagColumn, Validity};
+use dochistory_core::engine::{Attempt, Job, Load};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use pyo3_arrow::input::AnyRecordBatch;
 
 use crate::clock;
@@ -56,7 +57,7 @@ impl History {
         let mut rows = 0;
         let mut take = |batch: RecordBatch, load: &mut Load<'_>| {
             rows += batch.num_rows() as u64;
-            py.detach(|| names.push(batch, trigger, load))?;
+            py.detach(|| names.push(batch, trigger, |documents, times, flags| load.push(documents, times, flags)))?;
             py.check_signals()?;
             progress.map_or(Ok(()), |progress| progress.call1((rows,)).map(drop))?;
             Ok::<_, Failure>(())
@@ -79,6 +80,67 @@ impl History {
     }
 }
 
+#[pymethods]
+impl History {
+    /// Stage entries of one part of a job: durable on return, and not part of the history until `commit_entries`.
+    ///
+    /// Args:
+    ///     documents: as in `load`.
+    ///     trigger: whose documents they are.
+    ///     job: the `token` of a job that was reserved with `reads=False`.
+    ///     part: number of the part, from 0.
+    ///     attempt: a name that no other attempt at this job has: letters, digits and hyphens.
+    ///     columns: other names of the trigger's columns, `started_at` and `status`: role -> name.
+    ///     now: `started_at` of entries that have none, a datetime with a time zone; the job's `started_at`, if absent.
+    ///
+    /// Returns:
+    ///     The receipt, to hand to whoever commits.
+    ///
+    /// Raises:
+    ///     SchemaError: a column has the wrong type, or a row has no key or one of more than 96 characters.
+    ///     ConfigError: an argument makes no sense.
+    ///     StorageError: the operating system refused a file operation.
+    #[pyo3(signature = (documents, trigger, *, job, part, attempt, columns = None, now = None))]
+    #[expect(clippy::too_many_arguments, reason = "users give them by name")]
+    fn stage_entries<'py>(
+        &self,
+        documents: &Bound<'py, PyAny>,
+        trigger: &Bound<'_, Trigger>,
+        job: &str,
+        part: u32,
+        attempt: &str,
+        columns: Option<HashMap<String, String>>,
+        now: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome<Bound<'py, PyBytes>> {
+        let py = documents.py();
+        let history = self.handle.get()?;
+        let trigger = trigger.get();
+        let job = Job::from_token(job)?;
+        if job.trigger() != trigger.rules.name {
+            let (of, name) = (job.trigger(), &trigger.rules.name);
+            return Err(Failure::config(format!("the job is one of trigger {of:?}, not {name:?}")));
+        }
+        let now_us = now.map_or(Ok(job.plan().started_at), |now| clock::now_us(Some(now)))?;
+        let names = Names::of(columns.unwrap_or_default(), now_us);
+        let mut staging = history.stage_entries(&job, Attempt { part, name: attempt })?;
+        let mut take = |batch: RecordBatch| {
+            py.detach(|| names.push(batch, trigger, |documents, times, flags| staging.push(documents, times, flags)))?;
+            py.check_signals().map_err(Failure::from)
+        };
+        match documents.extract::<AnyRecordBatch>() {
+            Ok(AnyRecordBatch::Stream(stream)) => {
+                let mut reader = stream.into_reader()?;
+                while let Some(batch) = py.detach(|| reader.next()) {
+                    take(batch.map_err(|error| Failure::schema(format!("the documents end early: {error}")))?)?;
+                }
+            }
+            _ => Input::import(documents)?.batches.into_iter().try_for_each(take)?,
+        }
+        let receipt = py.detach(|| staging.finish())?;
+        Ok(PyBytes::new(py, &receipt.encode()))
+    }
+}
+
 /// Where a batch's entries stand.
 struct Names {
     started_at: String,
@@ -95,7 +157,12 @@ impl Names {
         Self { started_at, status, renamed, now_us }
     }
 
-    fn push(&self, batch: RecordBatch, trigger: &Trigger, load: &mut Load<'_>) -> Outcome<()> {
+    fn push(
+        &self,
+        batch: RecordBatch,
+        trigger: &Trigger,
+        push: impl FnOnce(&Documents<'_>, &[i64], FlagColumn<'_>) -> dochistory_core::Result<()>,
+    ) -> Outcome<()> {
         let times = batch.column_by_name(&self.started_at).map(|column| self.times(column)).transpose()?;
         let completed = batch.column_by_name(&self.status).map(|column| self.completed(column)).transpose()?;
         let input = Input::from(batch);
@@ -106,7 +173,7 @@ impl Names {
             offset: flags.values().offset(),
             validity: Validity::all(),
         });
-        Ok(load.push(&columns.documents(), &times, flags)?)
+        Ok(push(&columns.documents(), &times, flags)?)
     }
 
     fn times(&self, column: &ArrayRef) -> Outcome<Vec<i64>> {

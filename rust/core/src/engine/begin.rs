@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use super::batch::Batch;
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
 use super::look::Look;
-use super::resolver::{Ask, Asked};
+use super::resolver::{Ask, Asked, Reply};
+use super::stage::previous_in_turn;
 use super::{Call, Claim};
 use crate::batch::Copy;
 use crate::columns::Documents;
@@ -62,10 +63,10 @@ enum Attempt {
 }
 
 /// All rows decided, and which the resolver was asked about; or rows to ask it about first.
-type Judged = std::result::Result<(Decided, Vec<Asked>), Vec<Asked>>;
+pub(super) type Judged = std::result::Result<(Decided, Vec<Asked>), Vec<Asked>>;
 
 /// What the resolver said of a row, and of which facts.
-type Answers = HashMap<u32, (Asked, Answer, Option<String>)>;
+pub(super) type Answers = HashMap<u32, (Asked, Answer, Option<String>)>;
 
 impl History {
     /// Classify a batch and write `processing` for what is to be processed, as one atomic step: of two concurrent arrivals
@@ -106,10 +107,7 @@ impl History {
                 Attempt::Ask(asked) => {
                     let Some(resolver) = call.resolver.as_mut() else { break };
                     let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
-                    let mut messages: HashMap<usize, String> = reply.messages.into_iter().collect();
-                    for (place, (asked, answer)) in asked.into_iter().zip(reply.answers).enumerate() {
-                        work.answers.insert(asked.row, (asked, answer, messages.remove(&place)));
-                    }
+                    work.remember(asked, reply);
                 }
             }
         }
@@ -117,16 +115,17 @@ impl History {
     }
 }
 
-struct Work<'a, 'd> {
-    codec: &'a Codec,
-    trigger: &'a Trigger,
-    settings: Settings,
-    batch: Batch,
-    is_identified: bool,
-    documents: &'a Documents<'d>,
-    transaction: Option<&'a Transaction>,
-    on_replay: OnReplay,
-    answers: Answers,
+/// A batch in the course of being begun.
+pub(super) struct Work<'a, 'd> {
+    pub(super) codec: &'a Codec,
+    pub(super) trigger: &'a Trigger,
+    pub(super) settings: Settings,
+    pub(super) batch: Batch,
+    pub(super) is_identified: bool,
+    pub(super) documents: &'a Documents<'d>,
+    pub(super) transaction: Option<&'a Transaction>,
+    pub(super) on_replay: OnReplay,
+    pub(super) answers: Answers,
 }
 
 impl Work<'_, '_> {
@@ -143,7 +142,7 @@ impl Work<'_, '_> {
         let attempt = space.write(settings, |locked| {
             let found = locked.look_in_turn(|view| self.look(now_us, threads, view))?;
             let mut looked = Looked { found, unavailable: None };
-            let previous = self.previous(locked)?;
+            let previous = previous_in_turn(locked, self.transaction)?;
             let replay = self.transaction.map(|_| previous.as_ref().map_or(Replay::First, replay_of));
             self.see_replay(&mut looked, previous.as_ref());
             let (decided, asked) = match self.decide(&looked, is_last)? {
@@ -169,7 +168,7 @@ impl Work<'_, '_> {
     }
 
     /// Look the batch up; the first time it is identified on the way.
-    fn look(&mut self, now_us: i64, threads: usize, view: Option<&View>) -> Result<LookedUp> {
+    pub(super) fn look(&mut self, now_us: i64, threads: usize, view: Option<&View>) -> Result<LookedUp> {
         let look = Look {
             codec: self.codec,
             documents: self.documents,
@@ -183,7 +182,7 @@ impl Work<'_, '_> {
     }
 
     /// Decide all rows with the answers there are; or the rows to ask about.
-    fn decide(&self, looked: &Looked, is_last: bool) -> Result<Judged> {
+    pub(super) fn decide(&self, looked: &Looked, is_last: bool) -> Result<Judged> {
         let (mut decided, copies): (Decided, Vec<Copy>) =
             judge(&self.settings, &self.batch, self.documents, &looked.found);
         let asked = questions(&decided, &looked.found.processing);
@@ -198,23 +197,16 @@ impl Work<'_, '_> {
         Ok(Ok((decided, asked)))
     }
 
-    /// The application's last transaction, if this batch may follow it.
-    fn previous(&self, space: &KeySpace) -> Result<Option<TransactionEntry>> {
-        let Some(transaction) = self.transaction else { return Ok(None) };
-        let Some(last) = space.transaction_in_turn(&transaction.application) else { return Ok(None) };
-        let (last_batch, batch) = (last.transaction.batch, transaction.batch);
-        if last_batch > batch {
-            let application = &transaction.application;
-            return Err(Error::Transaction(format!(
-                "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
-                 Its numbers must go on, or the application needs a new id"
-            )));
+    /// Keep what the resolver said.
+    pub(super) fn remember(&mut self, asked: Vec<Asked>, reply: Reply) {
+        let mut messages: HashMap<usize, String> = reply.messages.into_iter().collect();
+        for (place, (asked, answer)) in asked.into_iter().zip(reply.answers).enumerate() {
+            self.answers.insert(asked.row, (asked, answer, messages.remove(&place)));
         }
-        Ok((last_batch == batch).then_some(last))
     }
 
     /// A replayed batch sees its own entries: ended, it must not run again; begun only, the policy says.
-    fn see_replay(&self, looked: &mut Looked, previous: Option<&TransactionEntry>) {
+    pub(super) fn see_replay(&self, looked: &mut Looked, previous: Option<&TransactionEntry>) {
         let Some(previous) = previous else { return };
         let states = &mut looked.found.states;
         match previous.outcome {
@@ -265,7 +257,7 @@ impl Work<'_, '_> {
     }
 
     /// The keys to write `processing` for, and their rows.
-    fn claimed(&self, decided: &Decided) -> (FrameKeys, Vec<u32>, Vec<u32>) {
+    pub(super) fn claimed(&self, decided: &Decided) -> (FrameKeys, Vec<u32>, Vec<u32>) {
         let mut keys = FrameKeys::default();
         let (mut uuid_rows, mut text_rows) = (Vec::new(), Vec::new());
         keys.uuids.reserve(decided.outcomes.len());
@@ -292,6 +284,11 @@ impl Work<'_, '_> {
         replay: Option<Replay>,
         unavailable: Option<String>,
     ) -> Attempt {
+        let verdicts = self.verdicts(decided, asked, unavailable);
+        Attempt::Done(Box::new(Begun { verdicts, claim, replay }))
+    }
+
+    pub(super) fn verdicts(&self, decided: Decided, asked: &[Asked], unavailable: Option<String>) -> Verdicts {
         let message = |asked: &Asked| {
             let (_, _, message) = self.answers.get(&asked.row)?;
             Some((asked.row, message.clone()?))
@@ -299,12 +296,11 @@ impl Work<'_, '_> {
         let messages = asked.iter().filter_map(message).collect();
         let sources = self.batch.sources.clone();
         let outcomes: Vec<Outcome> = decided.outcomes;
-        let verdicts = Verdicts { outcomes, sources, messages, unavailable };
-        Attempt::Done(Box::new(Begun { verdicts, claim, replay }))
+        Verdicts { outcomes, sources, messages, unavailable }
     }
 }
 
-fn replay_of(previous: &TransactionEntry) -> Replay {
+pub(super) fn replay_of(previous: &TransactionEntry) -> Replay {
     match previous.outcome {
         Some(End::Completed) => Replay::Finished,
         Some(End::Released) => Replay::First,

@@ -14,7 +14,7 @@ use crate::segment::run::Run;
 use crate::{Error, Result};
 
 /// So many entries are gathered before they are written and published.
-const GATHERED: usize = 4 << 20;
+pub(super) const GATHERED: usize = 4 << 20;
 
 /// A load in progress. What was published stays, whatever becomes of the rest: an entry may be loaded twice without harm.
 pub struct Load<'a> {
@@ -43,28 +43,9 @@ impl Load<'_> {
     /// # Errors
     /// `Schema` for a row without a key, or with one of more than 96 characters: it could never be found.
     pub fn push(&mut self, documents: &Documents, started_at: &[i64], completed: FlagColumn) -> Result<()> {
-        if started_at.len() != documents.rows {
-            return Err(Error::Schema(format!("{} start times for {} rows", started_at.len(), documents.rows)));
-        }
         let batch = Batch::identify(self.history.codec(), documents)?;
-        if let Some(row) = batch.forms.iter().position(|form| !form.is_usable()) {
-            let what = if batch.forms[row] == Form::TooLong { "a key of more than 96 characters" } else { "no key" };
-            return Err(Error::Schema(format!("row {row} has {what}; nothing of this batch was loaded")));
-        }
         // The claim of those that have not ended is numbered when they are published.
-        let stamp = |row: usize| {
-            let mark = if completed.get(row).unwrap_or(true) { Mark::Completed } else { Mark::Open };
-            Stamp { claim: 0, started_at: started_at[row], mark }
-        };
-        for row in 0..documents.rows {
-            let stamp = stamp(row);
-            let run = self.runs.entry(stamp.started_at.div_euclid(self.partition_us)).or_default();
-            if batch.forms[row] == Form::Uuid {
-                run.push_uuid(batch.keys[row], stamp);
-            } else {
-                run.push_text(batch.keys[row], batch.text(documents, row as u32), stamp);
-            }
-        }
+        push_entries(&mut self.runs, self.partition_us, 0, &batch, documents, started_at, completed)?;
         self.gathered += documents.rows;
         if self.gathered >= GATHERED { self.publish() } else { Ok(()) }
     }
@@ -91,4 +72,34 @@ impl Load<'_> {
         self.published += std::mem::take(&mut self.gathered) as u64;
         Ok(())
     }
+}
+
+/// Put the entries of a batch into the runs of their time partitions.
+pub(super) fn push_entries(
+    runs: &mut HashMap<i64, Run>,
+    partition_us: i64,
+    claim: u64,
+    batch: &Batch,
+    documents: &Documents,
+    started_at: &[i64],
+    completed: FlagColumn,
+) -> Result<()> {
+    if started_at.len() != documents.rows {
+        return Err(Error::Schema(format!("{} start times for {} rows", started_at.len(), documents.rows)));
+    }
+    if let Some(row) = batch.forms.iter().position(|form| !form.is_usable()) {
+        let what = if batch.forms[row] == Form::TooLong { "a key of more than 96 characters" } else { "no key" };
+        return Err(Error::Schema(format!("row {row} has {what}; nothing of this batch was loaded")));
+    }
+    for (row, started_at) in started_at.iter().copied().enumerate() {
+        let mark = if completed.get(row).unwrap_or(true) { Mark::Completed } else { Mark::Open };
+        let stamp = Stamp { claim, started_at, mark };
+        let run = runs.entry(started_at.div_euclid(partition_us)).or_default();
+        if batch.forms[row] == Form::Uuid {
+            run.push_uuid(batch.keys[row], stamp);
+        } else {
+            run.push_text(batch.keys[row], batch.text(documents, row as u32), stamp);
+        }
+    }
+    Ok(())
 }

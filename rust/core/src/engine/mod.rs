@@ -9,13 +9,20 @@ mod load;
 mod look;
 mod pin;
 mod resolver;
+mod stage;
+mod stage_entries;
+mod staged_claim;
 
+pub use crate::keyspace::staged::{Job, OutcomeCount, Plan, Receipt};
 pub use begin::{Begun, OnReplay, Replay};
 pub use claim::Claim;
 pub use classify::Verdicts;
 pub use inspect::{Entries, EntryBatch, EntryStatus, Selection, SpaceStatistics};
 pub use load::Load;
 pub use resolver::{Ask, Asked, Reply, Resolver};
+pub use stage::{Attempt, Staged};
+pub use stage_entries::StageEntries;
+pub use staged_claim::StagedClaim;
 
 /// What one call brings along.
 pub struct Call<'a> {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::publish::entry_of;
+use super::staged::is_staged_name;
 use super::turn::Turn;
 use super::view::{Covered, View, rollup_path, segment_path};
 use super::{KeySpace, SpaceSettings};
@@ -208,11 +209,12 @@ impl KeySpace {
     /// Take away what an interrupted upkeep or publication left behind.
     fn take_away_unfinished(&self) -> Result<()> {
         let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
-        for name in names.iter().filter(|name| name.starts_with("new-")) {
+        for name in names.iter().filter(|name| name.starts_with("new-") && !is_staged_name(name)) {
             let path = self.directory.join(name);
             self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
         }
-        super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::time::now_us())
+        super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::time::now_us())?;
+        self.take_away_staged(&names)
     }
 }
 
@@ -261,6 +263,13 @@ impl View {
         let mut manifest = self.manifest.clone();
         manifest.number += 1;
         manifest.log.proven = manifest.log.proven.max(self.proven());
+        manifest
+    }
+
+    /// As [`View::same_log_successor`], with numbers of claims above those of the log's frames, for a manifest that begins one.
+    pub(super) fn next_of_same_log(&self) -> Manifest {
+        let mut manifest = self.same_log_successor();
+        manifest.next_sequence = manifest.next_sequence.max(self.tail.next_sequence);
         manifest
     }
 

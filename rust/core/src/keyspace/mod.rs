@@ -7,6 +7,7 @@ mod lookup;
 mod maintain;
 mod pin;
 mod publish;
+pub(crate) mod staged;
 mod sync;
 mod turn;
 pub(crate) mod view;

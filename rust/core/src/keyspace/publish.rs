@@ -216,7 +216,7 @@ pub(super) fn entry_of(header: &Header, sum: u32, bytes: u64) -> SegmentEntry {
 }
 
 /// A file of this number that a crashed writer left behind: no manifest names it.
-fn remove_left_over(env: &Environment, path: &std::path::Path) -> Result<()> {
+pub(super) fn remove_left_over(env: &Environment, path: &std::path::Path) -> Result<()> {
     match env.system.remove(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
         _ => Ok(()),
