@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/stamps
+MATRIX := .venv-matrix
 # maturin installs into the environment that is active.
 export VIRTUAL_ENV := $(abspath $(VENV))
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
@@ -15,7 +16,7 @@ policy ?= in_doubt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-fast test-rust test-spark test-crash check lint types format bench wheel clean
+.PHONY: help build demo test test-fast test-rust test-spark test-matrix test-crash check lint types format bench wheel clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +41,13 @@ test-aarch64: ## the engine's tests for the other processor, emulated (wants qem
 
 test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
 	$(PYTEST) -m "spark and not slow and not crash and not benchmark"
+
+# Each Spark in an environment of its own, with the package as its users get it. They run on Java 17.
+SPARKS := 3.5 4.0 4.1
+test-matrix: $(SPARKS:%=test-matrix-%) ## what must hold on every Spark, on 3.5, 4.0 and 4.1
+
+test-matrix-%: $(STAMP)/matrix-% $(STAMP)/java
+	$(MATRIX)/$*/bin/python -m pytest tests/spark -m "matrix and not benchmark" -W default -p no:cacheprovider
 
 test-crash: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## killed processes, the demo, anything long
 	$(PYTEST) -m "(slow or crash) and not benchmark"
@@ -70,7 +78,7 @@ wheel: $(STAMP)/venv ## one wheel for every Python from 3.11 on, into dist/
 	$(MATURIN) build --release --out dist
 
 clean: ## remove what was built; .venv too
-	rm -rf $(VENV) target out dist
+	rm -rf $(VENV) $(MATRIX) target out dist
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
 
@@ -86,6 +94,19 @@ $(STAMP)/venv:
 $(STAMP)/base $(STAMP)/demo $(STAMP)/dev $(STAMP)/bench: $(STAMP)/%: pyproject.toml tools/requirements.py $(STAMP)/venv
 	$(BIN)/python tools/requirements.py $(filter-out base,$*) > $@.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $@.txt
+	@touch $@
+
+$(STAMP)/wheel: $(RUST) $(shell find python -name '*.py') pyproject.toml $(STAMP)/venv
+	rm -rf out/wheel
+	$(MATURIN) build --release --quiet --out out/wheel
+	@touch $@
+
+# Spark 3.5 wants NumPy 1.
+$(STAMP)/matrix-%: $(STAMP)/wheel
+	$(PYTHON) -m venv $(MATRIX)/$*
+	$(MATRIX)/$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps out/wheel/*.whl
+	$(MATRIX)/$*/bin/python -m pip install --quiet --disable-pip-version-check 'pyspark[sql]~=$*.0' 'pandas>=2.2,<3' \
+	  'pyarrow>=18' 'pytest>=8.3' 'pytest-timeout>=2.3' $(if $(filter 3.5,$*),'numpy<2' setuptools)
 	@touch $@
 
 $(STAMP)/native: $(RUST) $(STAMP)/base

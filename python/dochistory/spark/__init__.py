@@ -19,6 +19,7 @@ from dochistory.spark.judge import VERDICT_COLUMNS
 from dochistory.spark.load import load
 from dochistory.spark.report import observed, report
 from dochistory.spark.sessions import session
+from dochistory.spark.ship import ship
 from dochistory.spark.verdict import register, register_table, verdict
 
 __all__ = [
@@ -37,5 +38,6 @@ __all__ = [
     "register_table",
     "report",
     "session",
+    "ship",
     "verdict",
 ]

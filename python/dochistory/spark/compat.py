@@ -144,6 +144,22 @@ def frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFr
         return spark.createDataFrame(table.to_pandas(), schema)
 
 
+def add_archive(spark: SparkSession, archive: str) -> None:
+    """Have an archive unpacked on every executor.
+
+    Args:
+        spark: the session.
+        archive: its path, `#`, and the name of the directory that it is unpacked into.
+    """
+    try:
+        context = spark.sparkContext
+    except Exception:  # noqa: BLE001 - Connect's own error type cannot be imported where Connect is not installed
+        any_spark: Any = spark
+        any_spark.addArtifacts(archive, archive=True)
+    else:
+        context.addArchive(archive)
+
+
 def running_session() -> SparkSession:
     """The session that runs.
 

@@ -1,10 +1,9 @@
 """Send the installed package to executors that lack it."""
 
 import os
-import sys
 import tempfile
 import zipfile
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,48 +16,39 @@ if TYPE_CHECKING:
 _PACKAGES = ("dochistory", "pyspark_dochistory")
 
 
-def ship(spark: "SparkSession", *, directory: str | os.PathLike[str] | None = None) -> str:
+def ship(spark: "SparkSession", *, directory: str | os.PathLike[str] | None = None) -> list[Path]:
     """Let every executor of this session have the package that is installed here.
 
-    The executors need the same kind of machine and Python 3.11 or later with pyarrow, which Spark needs by itself, but
-    not this package. Call it once, before anything else of this package runs in the session.
+    Executors unpack it among the files of their application, where their Python workers look for modules. They need the
+    same kind of machine as this one, and Python 3.11 or later with pyarrow; what a version of Spark needs for itself they
+    have anyway. Where the package is installed, the installed one is used. Call it once, before anything else.
 
     Args:
         spark: the session.
-        directory: where the archive is put for Spark to take it from; a temporary directory, if absent.
+        directory: where the archives are put for Spark to take them from; a temporary directory, if absent.
 
     Returns:
-        The path of the archive, for `spark.archives` of other sessions.
-
-    Raises:
-        UnsupportedError: before Spark 4.0.
+        The archives.
     """
     home = Path(directory or tempfile.mkdtemp(prefix="dochistory-"))
     home.mkdir(parents=True, exist_ok=True)
-    archive = home / f"dochistory-{dh.__version__}.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for package in _PACKAGES:
-            root = _root(package)
-            for one in sorted(root.rglob("*")):
-                if one.is_file() and "__pycache__" not in one.parts:
-                    file.write(one, Path(package) / one.relative_to(root))
-    compat.add_archive(spark, archive, NAME)
-    return str(archive)
+    return [_sent(spark, home, package) for package in _PACKAGES]
 
 
-NAME = "dochistory-shipped"
-"""The directory into which executors unpack the archive, among the files of their application."""
+def _sent(spark: "SparkSession", home: Path, package: str) -> Path:
+    archive = home / f"{package}-{dh.__version__}.zip"
+    root = _directory(package)
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for one in sorted(root.rglob("*")):
+            if one.is_file() and "__pycache__" not in one.parts:
+                file.write(one, one.relative_to(root))
+    # An archive is unpacked into a directory of this name, which thereby is the package.
+    compat.add_archive(spark, f"{archive}#{package}")
+    return archive
 
 
-def _root(package: str) -> Path:
-    spec = import_module("importlib.util").find_spec(package)
+def _directory(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise dh.ConfigError(f"[DH-CONFIG] the package {package} lies in no directory, so it cannot be sent")
     return Path(next(iter(spec.submodule_search_locations)))
-
-
-def find_shipped() -> None:
-    """Make the package that was shipped importable in this worker, unless it is anyway."""
-    from pyspark import SparkFiles
-
-    place = str(Path(SparkFiles.getRootDirectory()) / NAME)
-    if place not in sys.path:
-        sys.path.append(place)
