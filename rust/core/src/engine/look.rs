@@ -62,6 +62,7 @@ impl Look<'_, '_> {
             all.states.extend(found.states);
             all.processing.extend(found.processing.into_iter().map(shifted));
             all.rests_on_log |= found.rests_on_log;
+            all.filter_positives += found.filter_positives;
         }
         batch.suspects = suspects;
         Ok(all)

@@ -79,10 +79,8 @@ impl EntryCursor {
         }
         let Some(segment) = view.segments.get(self.source - 1) else { return Ok(None) };
         let header = segment.header();
-        let is_outside =
-            header.max_started_at < self.started_at.start || header.min_started_at >= self.started_at.end;
-        let chunk =
-            if is_outside { Vec::new() } else { read_chunk(segment, self.part, &self.keys, &mut self.place)? };
+        let is_outside = header.max_started_at < self.started_at.start || header.min_started_at >= self.started_at.end;
+        let chunk = if is_outside { Vec::new() } else { read_chunk(segment, self.part, &self.keys, &mut self.place)? };
         if chunk.is_empty() {
             self.place = None;
             if self.part == Part::UuidKeys {

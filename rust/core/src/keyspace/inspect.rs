@@ -38,6 +38,10 @@ pub struct SpaceStatistics {
     pub partition_us: i64,
     /// Time to live as last used, in microseconds.
     pub time_to_live_us: i64,
+    /// Rows that this handle looked up since it was opened.
+    pub looked_up: u64,
+    /// How often, in that, a filter let a row through.
+    pub filter_positives: u64,
     /// Application, last batch, and whether it ended.
     pub transactions: Vec<(String, i64, bool)>,
 }
@@ -50,7 +54,12 @@ impl KeySpace {
     }
 
     pub(crate) fn statistics(&self) -> Result<SpaceStatistics> {
-        self.read(|view| Ok(view.map_or(SpaceStatistics::default(), View::statistics)))
+        let asked = |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
+        let (looked_up, filter_positives) = (asked(&self.asked.rows), asked(&self.asked.filter_positives));
+        self.read(|view| {
+            let found = view.map_or(SpaceStatistics::default(), View::statistics);
+            Ok(SpaceStatistics { looked_up, filter_positives, ..found })
+        })
     }
 
     /// Check every byte: pages of segments and filters, frames of the log, the manifest. Answers the bytes checked.
@@ -99,6 +108,7 @@ impl View {
             partition_us: self.manifest.partition_us,
             time_to_live_us: self.manifest.time_to_live_us,
             transactions: self.tail.transactions().into_iter().map(transaction).collect(),
+            ..SpaceStatistics::default()
         }
     }
 }

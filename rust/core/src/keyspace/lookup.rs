@@ -26,6 +26,8 @@ pub(crate) struct LookedUp {
     pub(crate) processing: Vec<InProgress>,
     /// Whether an answer rests on the log rather than on a segment alone.
     pub(crate) rests_on_log: bool,
+    /// How often a filter let a row through, and it had to be looked up exactly.
+    pub(crate) filter_positives: u64,
 }
 
 /// Gathers what is found.
@@ -99,7 +101,8 @@ impl View {
         for (segment, survivors) in self.uncovered.iter().zip(&sifted.of_uncovered) {
             segment.find(wanted, survivors, &mut |row, stamp| findings.add(row, stamp))?;
         }
-        Ok(findings.finish())
+        let let_through = sifted.of_covered.iter().chain(&sifted.of_uncovered).map(|rows| rows.len() as u64).sum();
+        Ok(LookedUp { filter_positives: let_through, ..findings.finish() })
     }
 
     /// Both steps, for a small batch.
@@ -137,6 +140,6 @@ impl Findings<'_> {
                 processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
             }
         }
-        LookedUp { states: self.states, processing, rests_on_log: self.rests_on_log }
+        LookedUp { states: self.states, processing, rests_on_log: self.rests_on_log, filter_positives: 0 }
     }
 }

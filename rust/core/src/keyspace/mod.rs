@@ -13,6 +13,7 @@ mod turn;
 pub(crate) mod view;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 pub(crate) use entries::{Entry, EntryCursor};
@@ -59,6 +60,22 @@ pub(crate) struct KeySpace {
     sync: GroupSync,
     /// Whether this handle stays with one snapshot.
     is_pinned: bool,
+    asked: Asked,
+}
+
+/// What this handle was asked since it was opened.
+#[derive(Debug, Default)]
+struct Asked {
+    rows: AtomicU64,
+    filter_positives: AtomicU64,
+}
+
+impl Asked {
+    fn counted(&self, found: LookedUp) -> LookedUp {
+        self.rows.fetch_add(found.states.len() as u64, Ordering::Relaxed);
+        self.filter_positives.fetch_add(found.filter_positives, Ordering::Relaxed);
+        found
+    }
 }
 
 /// What a `begin` decided to write.
@@ -74,7 +91,7 @@ pub(crate) struct Beginning {
 impl KeySpace {
     pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
         let (view, turn, sync) = (RwLock::new(None), OnceLock::new(), GroupSync::default());
-        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned: false }
+        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned: false, asked: Asked::default() }
     }
 
     /// Whether anything was ever written here.
@@ -139,7 +156,7 @@ impl KeySpace {
     pub(crate) fn look(&self, mut look: impl FnMut(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
         loop {
             let (found, log, is_doubtful) = self.read(|view| {
-                let found = look(view)?;
+                let found = self.asked.counted(look(view)?);
                 let rests_on = view.filter(|_| found.rests_on_log);
                 let is_doubtful = rests_on.is_some_and(|view| !self.is_pinned && view.is_doubtful(&self.env));
                 Ok((found, rests_on.map(|view| (view.log.clone(), view.tail.position)), is_doubtful))
@@ -255,7 +272,7 @@ impl KeySpace {
 
     /// In our turn: look up without a refresh, as nobody else can write now.
     pub(crate) fn look_in_turn(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
-        look(self.present().as_ref())
+        Ok(self.asked.counted(look(self.present().as_ref())?))
     }
 
     /// In our turn: append `processing` for a batch; answers the new claim and its keys.
