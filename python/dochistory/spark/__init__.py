@@ -11,7 +11,8 @@ Two entrances, which must not be mixed up:
 """
 
 from dochistory.spark import compat
-from dochistory.spark.batches import Batch, ExactlyOnce, SuspendedError, exactly_once
+from dochistory.spark.batches import Batch, ExactlyOnce, StagedBatch, SuspendedError, exactly_once
+from dochistory.spark.claims import SparkClaim, claim
 from dochistory.spark.classify import classify
 from dochistory.spark.compat import UnsupportedError
 from dochistory.spark.java import JavaNotFoundError
@@ -27,8 +28,11 @@ __all__ = [
     "Batch",
     "ExactlyOnce",
     "JavaNotFoundError",
+    "SparkClaim",
+    "StagedBatch",
     "SuspendedError",
     "UnsupportedError",
+    "claim",
     "classify",
     "compat",
     "exactly_once",

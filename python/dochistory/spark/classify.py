@@ -11,8 +11,9 @@ from pyspark.sql.types import ByteType, DataType, ShortType, StringType, StructF
 import dochistory as dh
 from dochistory.spark import compat, undecided
 from dochistory.spark.decode import verdict_words
-from dochistory.spark.judge import VERDICT_COLUMNS, Judge, documents_of
+from dochistory.spark.judge import VERDICT_COLUMNS, Judge
 from dochistory.spark.settings import columns_of, ids_of, types_of
+from dochistory.spark.staging import identified
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -111,7 +112,7 @@ def of_columns(judge: Judge, names: list[str]) -> Callable[[Sequence[pa.Array]],
     """The function of a trigger's columns that runs in the workers."""
 
     def judged(arrays: Sequence[pa.Array]) -> pa.Array:
-        documents = documents_of(list(arrays), names)
+        documents = identified(pa.RecordBatch.from_arrays(list(arrays), names))
         if judge.asks:
             return pa.StructArray.from_arrays(judge.words(documents), list(VERDICT_COLUMNS))
         return judge.codes(documents)
@@ -126,7 +127,7 @@ def _of_rows(
 
     def judged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            answered = _of_row_columns(judge, documents_of(batch.columns, names), found)
+            answered = _of_row_columns(judge(batch.columns, names), found)
             yield pa.RecordBatch.from_arrays([*batch.columns, answered], [*batch.schema.names, _CODE])
 
     return judged

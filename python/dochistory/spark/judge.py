@@ -63,12 +63,6 @@ class Judge:
         return [_plain(verdicts.column(name), name) for name in VERDICT_COLUMNS]
 
 
-def documents_of(arrays: list[pa.Array], names: list[str]) -> pa.RecordBatch:
-    """Columns from Spark as documents: ids in 16 bytes come as binary of any length."""
-    fixed = [one.cast(pa.binary(16)) if pa.types.is_binary(one.type) else one for one in arrays]
-    return pa.RecordBatch.from_arrays(fixed, names)
-
-
 def _plain(column: pa.Array, name: str) -> pa.Array:
     """The column as the plain strings that Spark takes from Python."""
     if not pa.types.is_dictionary(column.type):

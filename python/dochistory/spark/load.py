@@ -8,12 +8,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import dochistory as dh
 from dochistory.spark import compat
 from dochistory.spark.settings import columns_of
-from dochistory.spark.tasks import attempt_name
+from dochistory.spark.staging import attempt_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -147,8 +148,9 @@ def stage(
     columns: Mapping[str, str] | None = None,
 ) -> bytes:
     """Stage the documents of one task; answers the receipt by which they are published."""
+    context = TaskContext.get()
+    assert context is not None, "this runs in tasks of Spark"
     job = history.reserve(trigger, reads=False)
     documents = pa.RecordBatchReader.from_batches(schema, batches)
-    return history.stage_entries(
-        documents, trigger, job=job.token, part=0, attempt=attempt_name(), columns=columns or None
-    )
+    attempt = attempt_name(context)
+    return history.stage_entries(documents, trigger, job=job.token, part=0, attempt=attempt, columns=columns or None)

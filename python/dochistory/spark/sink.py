@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -19,7 +20,6 @@ from dochistory.spark import compat
 from dochistory.spark.load import stage
 from dochistory.spark.options import Options
 from dochistory.spark.settings import columns_of
-from dochistory.spark.tasks import streaming_query
 
 _OWN = ("started_at", "status")
 
@@ -52,11 +52,11 @@ class _Recorder:
         """Stage the documents of one task. Runs in a worker."""
         first = next(iterator, None)
         if first is None:
-            return Staged([], streaming_query())
+            return Staged([], _streaming_query())
         batches = (self._with_status(batch) for batch in chain([first], iterator))
         with dh.open(self._path, create=True) as history:
             receipt = stage(history, self._trigger, batches, self._with_status(first).schema, self._columns)
-        return Staged([receipt], streaming_query())
+        return Staged([receipt], _streaming_query())
 
     def _with_status(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._record == "completed" or self._status in batch.schema.names:
@@ -76,6 +76,12 @@ class _Recorder:
         if receipts:
             with dh.open(self._path) as history:
                 history.abort_entries(receipts)
+
+
+def _streaming_query() -> str | None:
+    """The id of the streaming query that this task works for; None outside a stream."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty("sql.streaming.queryId")
 
 
 def _receipts(messages: Sequence[Any]) -> list[bytes]:

@@ -9,7 +9,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import dochistory as dh
 from dochistory.spark import compat
-from dochistory.spark.judge import Judge, documents_of
+from dochistory.spark.judge import Judge
+from dochistory.spark.staging import identified
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +25,7 @@ def resolved(judge: Judge, df: "DataFrame", found: dict[str, str]) -> Judge:
         recorder = recording.settings["resolver"]
         for batch in batches:
             recorder.asked.clear()
-            recording.words(documents_of(batch.columns, names), found)
+            recording.words(identified(batch.rename_columns(names)), found)
             for one in recorder.asked:
                 yield pa.record_batch({"asked": pa.array([_sent(one)], pa.binary())})
 

@@ -11,8 +11,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from dochistory.spark import compat
 from dochistory.spark.classify import of_columns, verdict_type, words_of
 from dochistory.spark.compat import F
-from dochistory.spark.judge import VERDICT_COLUMNS, Judge, documents_of
+from dochistory.spark.judge import VERDICT_COLUMNS, Judge
 from dochistory.spark.settings import COLUMNS, columns_of, ids_of, types_of
+from dochistory.spark.staging import identified
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -101,7 +102,7 @@ def register(
     names = [one for one in columns if one in given]
 
     def judged(arrays: Any) -> pa.Array:
-        return pa.StructArray.from_arrays(judge.words(documents_of(list(arrays), names)), list(VERDICT_COLUMNS))
+        return pa.StructArray.from_arrays(judge.words(identified(pa.RecordBatch.from_arrays(list(arrays), names))), list(VERDICT_COLUMNS))
 
     types = types_of({one: one for one in names})
     spark.udf.register(name, compat.columnar_udf(judged, types, _VERDICT))
@@ -143,7 +144,7 @@ def register_table(
     names = schema.names
 
     def judged(batch: pa.RecordBatch) -> Iterator[pa.Table]:
-        words = judge.words(documents_of(batch.columns, names), found)
+        words = judge.words(identified(batch.rename_columns(names)), found)
         yield pa.Table.from_arrays([*batch.columns, *words], [*names, *VERDICT_COLUMNS])
 
     spark.udtf.register(name, compat.table_function(judged, StructType(schema.fields + _VERDICT.fields)))

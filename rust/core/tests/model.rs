@@ -51,7 +51,13 @@ impl Life {
         // Sometimes a document is late.
         let day = self.day - self.below(3) as i64;
         let completed = self.below(3) > 0;
-        let op = match self.below(22) {
+        let op = match self.below(26) {
+            22..=23 => Op::BeginStaged { slot, ids: self.ids(), day, batch: None, replay: OnReplay::ByRules },
+            24..=25 => {
+                self.batch += self.below(3) as i64;
+                let replay = if self.below(2) == 0 { OnReplay::Rerun } else { OnReplay::ByRules };
+                Op::BeginStaged { slot: BATCH, ids: self.ids(), day, batch: Some(self.batch), replay }
+            }
             0..=4 => Op::Begin { slot, ids: self.ids(), day, batch: None, replay: OnReplay::ByRules },
             5..=7 => {
                 self.batch += self.below(3) as i64 - i64::from(self.below(8) == 0);
