@@ -61,8 +61,8 @@ class VerdictCounts:
     def totals(self) -> dict[str, dict[str, int]]:
         """By trigger, how many documents were `new`, `duplicate`, `in_doubt`, `suspended`, `rejected`.
 
-        And of how many the history could not be asked: `no_id` (rule R3) and `too_long` (rule R4); those have one of the
-        other verdicts as well.
+        And of how many the history could not be asked: `no_id` (rule R3) and `too_long` (rule R4); those have one of
+        the other verdicts as well.
         """
         with self._lock:
             rows = list(self._counts.items())

@@ -113,9 +113,7 @@ def trigger_from_text(name: str, settings: Mapping[str, str]) -> dh.Trigger:
     read: dict[str, Any] = {}
     for setting, text in settings.items():
         if setting not in _TYPES:
-            raise dh.ConfigError(
-                f"[DH-CONFIG] there is no setting {setting!r}; there are {', '.join(sorted(_TYPES))}"
-            )
+            raise dh.ConfigError(f"[DH-CONFIG] there is no setting {setting!r}; there are {', '.join(sorted(_TYPES))}")
         read[setting] = _of_text(setting, text)
     try:
         return dh.Trigger(name, **read)
@@ -158,7 +156,8 @@ def resolver_named(spelt: str) -> Callable[..., Any]:
     except Exception as error:  # the module is the user's, and may raise anything
         raise ValueError(f'resolver "{spelt}" cannot be imported: {error}') from error
     if not callable(found):
-        raise ValueError(f'resolver "{spelt}" is a {type(found).__name__}; it is to be a function')
+        said = f'resolver "{spelt}" is a {type(found).__name__}; it is to be a function'
+        raise ValueError(said)  # noqa: TRY004 - it is the setting that is wrong
     made: Callable[..., Any] = found
     return made
 

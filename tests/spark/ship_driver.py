@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def main(package: str, history: Path) -> None:
@@ -21,28 +22,28 @@ def main(package: str, history: Path) -> None:
     except Exception as error:  # noqa: BLE001 - whichever it is, its text is what the test looks at
         before = str(error)
     dh.spark.ship(spark)
-    found = {how: _statuses(dh.spark.classify(df, history, trigger, how)) for how in ("udf", "map")}  # type: ignore[arg-type]
+    found = {how: _statuses(dh.spark.classify(df, history, trigger, how)) for how in ("udf", "map")}
     where = df.mapInArrow(_origin, "uuid string").first()
     spark.stop()
     print(json.dumps({"before": before, "origin": where.uuid if where else "", **found}))
 
 
-def dh_documents(ids: list[str]) -> object:
+def dh_documents(ids: list[str]) -> Any:
     import pyarrow as pa
 
     return pa.record_batch({"uuid": ids})
 
 
-def _statuses(df: object) -> dict[str, str]:
-    return {row.uuid: row.status for row in df.collect()}  # type: ignore[attr-defined]
+def _statuses(df: Any) -> dict[str, str]:
+    return {row.uuid: row.status for row in df.collect()}
 
 
-def _origin(batches: object) -> object:
+def _origin(batches: Any) -> Any:
     import pyarrow as pa
 
     import dochistory
 
-    for _ in batches:  # type: ignore[attr-defined]
+    for _ in batches:
         yield pa.record_batch({"uuid": [str(dochistory.__file__)]})
 
 

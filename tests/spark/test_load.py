@@ -63,7 +63,13 @@ def test_parquet_files_are_loaded_with_their_times_and_states(
     said: list[tuple[int, int, int]] = []
     trigger = orders(history_time_to_live="3650 days")
     loaded = dh.spark.load(
-        files, history_path, trigger, columns=COLUMNS, files_a_step=2, progress=lambda *told: said.append(told), spark=spark
+        files,
+        history_path,
+        trigger,
+        columns=COLUMNS,
+        files_a_step=2,
+        progress=lambda *told: said.append(told),
+        spark=spark,
     )
 
     assert loaded == 250

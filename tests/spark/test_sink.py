@@ -68,9 +68,7 @@ def test_a_batch_with_a_number_is_recorded_once(spark: "SparkSession", history_p
     assert entries(history_path) == dict.fromkeys(["a", "b", "c"], "completed")
 
 
-def test_a_task_that_fails_and_is_tried_again_records_once(
-    spark: "SparkSession", history_path: Path, tmp_path: Path
-) -> None:
+def test_a_task_that_fails_and_is_tried_again_records_once(spark: "SparkSession", history_path: Path) -> None:
     def fail_at_first(batches: Any) -> Any:
         from pyspark import TaskContext
 
@@ -218,9 +216,7 @@ def test_a_new_checkpoint_under_an_old_name_is_refused(sink: Sink) -> None:
     assert entries(sink.history) == dict.fromkeys(["a", "b", "c"], "completed")
 
 
-def test_a_commit_that_raises_and_is_aborted_with_the_same_messages_stays_a_commit(
-    sink: Sink, tmp_path: Path
-) -> None:
+def test_a_commit_that_raises_and_is_aborted_with_the_same_messages_stays_a_commit(sink: Sink, tmp_path: Path) -> None:
     sink.add(["a", "b"])
     sink.add(["c"])
     marker = tmp_path / "fail-once"
@@ -269,7 +265,7 @@ def register_failing(spark: "SparkSession", marker: Path) -> None:
                     os.unlink(path)  # noqa: PTH108
                     raise RuntimeError("the commit's answer was lost")
 
-            made.commit = commit  # type: ignore[method-assign]
+            made.commit = commit  # type: ignore[method-assign,assignment]
             return made
 
     spark.dataSource.register(Failing)

@@ -25,7 +25,10 @@ def history(history_path: Path) -> Path:
         for day in range(3):
             ids = [f"{day}-{n}" for n in range(15)]
             claim = opened.begin(
-                rows(ids), orders(history_time_to_live="30 days"), now=DAY + timedelta(days=day), transaction=("app", day)
+                rows(ids),
+                orders(history_time_to_live="30 days"),
+                now=DAY + timedelta(days=day),
+                transaction=("app", day),
             )
             claim.complete(rows=range(10))
             if day < 2:

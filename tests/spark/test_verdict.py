@@ -54,7 +54,8 @@ def test_its_columns_may_have_other_names_or_be_expressions(documents: "DataFram
 
 def test_rows_come_out_in_the_order_in_which_they_went_in(spark: "SparkSession", history: Path) -> None:
     df = spark.range(0, 50_000, 1, 3).select(F.concat(F.lit("id-"), "id").alias("uuid"), "id")
-    judged = df.select(F.spark_partition_id().alias("part"), "id", dh.spark.verdict(history, orders(), columns={"uuid": "uuid"})["key"].alias("key"))
+    verdict = dh.spark.verdict(history, orders(), columns={"uuid": "uuid"})
+    judged = df.select(F.spark_partition_id().alias("part"), "id", verdict["key"].alias("key"))
     found = judged.collect()
     assert len(found) == 50_000
     assert [row.id for row in found] == list(range(50_000))
@@ -67,7 +68,7 @@ def test_ids_may_be_uuids_in_16_bytes(spark: "SparkSession", history_path: Path)
         opened.begin(rows([str(ids[0])]), orders()).complete()
     packed = spark.createDataFrame([(bytearray(one.bytes),) for one in ids], "uuid binary")
     for how in ("udf", "map"):
-        judged = dh.spark.classify(packed, history_path, orders(), how)  # type: ignore[arg-type]
+        judged = dh.spark.classify(packed, history_path, orders(), how)
         assert {row.key: row.status for row in judged.collect()} == {
             str(one): "NEW" if n else "DUPLICATE" for n, one in enumerate(ids)
         }
@@ -96,7 +97,9 @@ def test_a_verdict_says_the_same_in_every_entrance(spark: "SparkSession", histor
         counts = pa.array([n - 1 for n in range(len(ids))], pa.int32())
         documents = pa.record_batch({"uuid": pa.array(ids, pa.string()), "redelivery_count": counts})
         direct = opened.classify(documents, orders(in_batch="new")).to_pylist()
-    expected = [tuple(row[name].replace("+batch", "") if name == "rule" else row[name] for name in columns) for row in direct]
+    expected = [
+        tuple(row[name].replace("+batch", "") if name == "rule" else row[name] for name in columns) for row in direct
+    ]
     one = df.coalesce(1)
     verdict = dh.spark.verdict(history, orders())
     for judged in (
@@ -134,12 +137,12 @@ class Resolver:
         self.asked: list[list[str]] = []
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Table:
-        keys = batch["dh_key"].to_pylist()
+        keys, reasons = batch["dh_key"].to_pylist(), batch["dh_reason"].to_pylist()
         self.asked.append(sorted(keys))
         return pa.table(
             {
                 "status": ["DUPLICATE" if key == "begun" else "NEW" for key in keys],
-                "message": [f"asked about {key}, {reason}" for key, reason in zip(keys, batch["dh_reason"].to_pylist(), strict=True)],
+                "message": [f"asked about {key}, {reason}" for key, reason in zip(keys, reasons, strict=True)],
             }
         )
 
@@ -164,11 +167,11 @@ def test_a_resolver_may_run_on_the_driver_once(spark: "SparkSession", history: P
 
 
 def test_a_resolver_that_fails_on_the_driver_decides_as_one_that_fails_in_a_worker(
-    spark: "SparkSession", documents: "DataFrame", history: Path
+    documents: "DataFrame", history: Path
 ) -> None:
     def failing(_: pa.RecordBatch) -> list[str]:
         raise ValueError("no answer")
 
     for resolve in ("driver", "workers"):
-        judged = dh.spark.classify(documents, history, orders(resolver=failing), resolve=resolve)  # type: ignore[arg-type]
+        judged = dh.spark.classify(documents, history, orders(resolver=failing), resolve=resolve)
         assert {row.uuid: row.rule for row in judged.collect()}["begun"] == "R10>S6", resolve

@@ -1,9 +1,9 @@
 """Claim the documents of a DataFrame: decided and staged by Spark's tasks, begun by one commit of the driver.
 
-    route      rows with the same key into one partition
-    stage      each task decides its partition by a pinned snapshot, and writes `processing` into files of its own
-    keep       the rows and their verdicts are materialised, once
-    commit     one manifest names the files of the attempts whose rows were kept; from then on the claim is begun
+route      rows with the same key into one partition
+stage      each task decides its partition by a pinned snapshot, and writes `processing` into files of its own
+keep       the rows and their verdicts are materialised, once
+commit     one manifest names the files of the attempts whose rows were kept; from then on the claim is begun
 """
 
 import datetime as dt
@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
 
 import dochistory as dh
 from dochistory.spark import compat, questions, shards, staging
-from dochistory.spark.compat import F
 from dochistory.spark.judge import VERDICT_COLUMNS
 from dochistory.spark.settings import columns_of, ids_of
 

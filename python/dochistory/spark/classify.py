@@ -94,7 +94,7 @@ def classify(
     return judged.select(*kept, *(word.alias(name) for word, name in zip(words, appended, strict=True)))
 
 
-def verdict_type(judge: Judge, found: Mapping[str, str]) -> DataType:
+def verdict_type(judge: Judge, found: Mapping[str, object]) -> DataType:
     """What comes back from Python: a number a row, or words where a resolver may have something to say."""
     if judge.asks:
         return StructType([StructField(name, StringType()) for name in VERDICT_COLUMNS])
@@ -125,15 +125,14 @@ def _of_rows(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function of whole rows that runs in the workers."""
 
+    def answered(documents: pa.RecordBatch) -> pa.Array:
+        if judge.asks:
+            return pa.StructArray.from_arrays(judge.words(documents, found), list(VERDICT_COLUMNS))
+        return judge.codes(documents, found)
+
     def judged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            answered = _of_row_columns(judge(batch.columns, names), found)
-            yield pa.RecordBatch.from_arrays([*batch.columns, answered], [*batch.schema.names, _CODE])
+            answer = answered(identified(batch.rename_columns(names)))
+            yield pa.RecordBatch.from_arrays([*batch.columns, answer], [*batch.schema.names, _CODE])
 
     return judged
-
-
-def _of_row_columns(judge: Judge, documents: pa.RecordBatch, found: dict[str, str]) -> pa.Array:
-    if judge.asks:
-        return pa.StructArray.from_arrays(judge.words(documents, found), list(VERDICT_COLUMNS))
-    return judge.codes(documents, found)

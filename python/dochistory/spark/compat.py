@@ -19,7 +19,7 @@ ArrowFunction = Callable[[Sequence[pa.Array]], pa.Array]
 
 
 class UnsupportedError(RuntimeError):
-    """This Spark is too old for what was asked; the text says what it takes."""
+    """What was asked is more than this Spark has; the text says what it takes."""
 
 
 def needs(what: str, version: str) -> UnsupportedError:

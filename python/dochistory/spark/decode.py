@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
 import dochistory as dh
-from dochistory.spark.compat import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

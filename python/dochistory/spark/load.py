@@ -42,8 +42,8 @@ def load(
 ) -> int:
     """Record documents that were processed elsewhere, or before there was this history.
 
-    Workers write the segments, this process publishes them. Files of Parquet are published step by step, and each step is
-    a transaction: a load that breaks off and is started again goes on after the last step that was published.
+    Workers write the segments, this process publishes them. Files of Parquet are published step by step, and each step
+    is a transaction: a load that breaks off and is started again goes on after the last step that was published.
 
     Args:
         documents: a DataFrame, or the path of Parquet files. With the trigger's id columns, and optionally `started_at`
@@ -99,7 +99,7 @@ def _opened(history: "History | str | os.PathLike[str]") -> "AbstractContextMana
 def _already(history: "History", trigger: "Trigger", application: str | None) -> int:
     """The number of the last step that was published; -1 before the first."""
     known: Mapping[str, tuple[int, bool]] = history.stats(trigger)["transactions"]
-    return known[application][0] if application in known else -1
+    return -1 if application is None else known.get(application, (-1, True))[0]
 
 
 def _step(
@@ -149,7 +149,8 @@ def stage(
 ) -> bytes:
     """Stage the documents of one task; answers the receipt by which they are published."""
     context = TaskContext.get()
-    assert context is not None, "this runs in tasks of Spark"
+    if context is None:
+        raise RuntimeError("documents are staged by tasks of Spark")
     job = history.reserve(trigger, reads=False)
     documents = pa.RecordBatchReader.from_batches(schema, batches)
     attempt = attempt_name(context)

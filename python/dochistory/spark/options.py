@@ -100,7 +100,7 @@ class Options:
             found = dt.datetime.fromisoformat(self._given[name])
         except ValueError as error:
             raise dh.ConfigError(
-                f"[DH-CONFIG] {name} is {self._given[name]!r}; it is to be a time such as 2026-11-21 or 2026-11-21T08:00:00"
+                f"[DH-CONFIG] {name} is {self._given[name]!r}; it is to be a time such as 2026-11-21T08:00:00"
             ) from error
         return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
 
@@ -129,9 +129,7 @@ class Options:
     def columns(self) -> dict[str, str]:
         """Other names of columns: the trigger's name, or `started_at` or `status` -> the name in the DataFrame."""
         known = {name for kind in COLUMNS.values() for name in kind} | {"started_at", "status"}
-        found = {
-            name.removeprefix(_RENAMED): there for name, there in self._given.items() if name.startswith(_RENAMED)
-        }
+        found = {name.removeprefix(_RENAMED): there for name, there in self._given.items() if name.startswith(_RENAMED)}
         if unknown := sorted(set(found) - known):
             raise dh.ConfigError(
                 f"[DH-CONFIG] columns.{unknown[0]}: there is no such column; there are {', '.join(sorted(known))}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dochistory.spark.compat import F
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation

@@ -1,7 +1,7 @@
 """What a worker needs to know of a trigger, and which columns of a DataFrame a trigger looks at."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -9,6 +9,8 @@ import dochistory as dh
 
 if TYPE_CHECKING:
     from dochistory import Trigger
+
+_Place = TypeVar("_Place")
 
 COLUMNS = {
     "messaging": ("uuid", "track_id", "event_id", "redelivery_count", "guaranteed"),
@@ -67,7 +69,7 @@ def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str
     return found
 
 
-def ids_of(found: Mapping[str, str]) -> list[str]:
+def ids_of(found: Mapping[str, _Place]) -> list[_Place]:
     """Of what `columns_of` found, the names of the id columns, in the order of the key chain."""
     return [there for name, there in found.items() if name in _IDS]
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import BinaryType
 
 from dochistory.spark import compat
-from dochistory.spark.compat import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -96,11 +96,11 @@ class Writer(_Recorder, DataSourceArrowWriter):
         super().__init__(options, schema)
         self._transaction = options.transaction()
 
-    def commit(self, messages: Sequence[Any]) -> None:  # type: ignore[override] # Spark says list
+    def commit(self, messages: Sequence[Any]) -> None:
         """All tasks are done."""
         self.publish(messages, self._transaction)
 
-    def abort(self, messages: Sequence[Any]) -> None:  # type: ignore[override]
+    def abort(self, messages: Sequence[Any]) -> None:
         """A task failed, or `commit` did."""
         self.give_up(messages)
 

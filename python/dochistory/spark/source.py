@@ -99,7 +99,8 @@ class Reader(DataSourceReader):
         if isinstance(partition, _Rows):
             yield pa.RecordBatch.from_pylist(partition.rows, wanted)
             return
-        assert isinstance(partition, _Part)
+        if not isinstance(partition, _Part):
+            raise TypeError(f"{type(partition).__name__} is no partition of this reader")
         entries = partition.snapshot.open().entries(
             partition.trigger, self._status, since=self._since, before=self._before, part=partition.part
         )

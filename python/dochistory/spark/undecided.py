@@ -69,7 +69,10 @@ class _Answers:
         if self.failure is not None:
             raise self.failure
         questions = zip(batch["dh_key"].to_pylist(), batch["dh_reason"].to_pylist(), strict=True)
-        said = [self.known.get(one, ("IN_DOUBT", "This row was not there when the resolver was asked.")) for one in questions]
+        said = [
+            self.known.get(one, ("IN_DOUBT", "This row was not there when the resolver was asked."))
+            for one in questions
+        ]
         if any(isinstance(status, Exception) for status, _ in said):
             return [status for status, _ in said]
         return pa.table(

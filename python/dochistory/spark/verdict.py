@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StringType, StructField, StructType
 
 from dochistory.spark import compat
 from dochistory.spark.classify import of_columns, verdict_type, words_of
-from dochistory.spark.compat import F
 from dochistory.spark.judge import VERDICT_COLUMNS, Judge
 from dochistory.spark.settings import COLUMNS, columns_of, ids_of, types_of
 from dochistory.spark.staging import identified
@@ -58,7 +58,7 @@ def verdict(
     judge = Judge.of(history, trigger, now)
     taken = {name: F.col(f"`{one}`") if isinstance(one, str) else one for name, one in given.items()}
     function = compat.columnar_udf(of_columns(judge, list(taken)), types_of(taken), verdict_type(judge, taken))
-    words = words_of(judge, function(*taken.values()), [taken[name] for name in ids_of({n: n for n in taken})])
+    words = words_of(judge, function(*taken.values()), ids_of(taken))
     return F.struct(*(word.alias(name) for word, name in zip(words, VERDICT_COLUMNS, strict=True)))
 
 
@@ -102,7 +102,9 @@ def register(
     names = [one for one in columns if one in given]
 
     def judged(arrays: Any) -> pa.Array:
-        return pa.StructArray.from_arrays(judge.words(identified(pa.RecordBatch.from_arrays(list(arrays), names))), list(VERDICT_COLUMNS))
+        return pa.StructArray.from_arrays(
+            judge.words(identified(pa.RecordBatch.from_arrays(list(arrays), names))), list(VERDICT_COLUMNS)
+        )
 
     types = types_of({one: one for one in names})
     spark.udf.register(name, compat.columnar_udf(judged, types, _VERDICT))
