@@ -43,6 +43,8 @@ test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
 	$(PYTEST) -m "spark and not slow and not crash and not benchmark"
 
 # Each Spark in an environment of its own, with the package as its users get it. They run on Java 17.
+# A comma, for where it would end an argument.
+, := ,
 SPARKS := 3.5 4.0 4.1
 test-matrix: $(SPARKS:%=test-matrix-%) ## what must hold on every Spark, on 3.5, 4.0 and 4.1
 
@@ -101,12 +103,12 @@ $(STAMP)/wheel: $(RUST) $(shell find python -name '*.py') pyproject.toml $(STAMP
 	$(MATURIN) build --release --quiet --out out/wheel
 	@touch $@
 
-# Spark 3.5 wants NumPy 1.
+# Spark 3.5 wants NumPy 1, and that an older pyarrow.
 $(STAMP)/matrix-%: $(STAMP)/wheel
 	$(PYTHON) -m venv $(MATRIX)/$*
 	$(MATRIX)/$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps out/wheel/*.whl
 	$(MATRIX)/$*/bin/python -m pip install --quiet --disable-pip-version-check 'pyspark[sql]~=$*.0' 'pandas>=2.2,<3' \
-	  'pyarrow>=18' 'pytest>=8.3' 'pytest-timeout>=2.3' $(if $(filter 3.5,$*),'numpy<2' setuptools)
+	  'pytest>=8.3' 'pytest-timeout>=2.3' $(if $(filter 3.5,$*),'numpy<2' 'pyarrow>=18$(,)<19' setuptools,'pyarrow>=18')
 	@touch $@
 
 $(STAMP)/native: $(RUST) $(STAMP)/base
