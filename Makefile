@@ -76,6 +76,10 @@ bench: $(STAMP)/native $(STAMP)/bench ## measure, next to the peers
 	$(BIN)/python -m benches.runner --wait 300
 	$(BIN)/python -m benches.chart
 
+bench-spark: $(STAMP)/native $(STAMP)/bench $(STAMP)/java ## measure the Spark side, next to Spark's own ways
+	$(BIN)/python -m benches.spark
+	$(BIN)/python -m benches.capacity
+
 wheel: $(STAMP)/venv ## one wheel for every Python from 3.11 on, into dist/
 	$(MATURIN) build --release --out dist
 

@@ -12,6 +12,7 @@ from benches.machine import machine
 from benches.timing import Sample
 
 RESULT = Path("out/spark.json")
+OWN = ("udf", "map", "one worker", "two workers", "crossing: text", "stream", "stream, 1e8 ids")
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     for panel, title, is_stream in zip(panels, ("a stream of new ids", "a DataFrame"), (True, False), strict=True):
         shown = sorted((rate, name) for name, rate in found.items() if name.startswith("stream") == is_stream)
         names = [name.removeprefix("stream ").replace("stream", "dochistory") for _, name in shown]
-        own = ["#2b6cb0" if "dochistory" in name or (":" not in name and not is_stream) else "#a0aec0" for name in names]
+        own = ["#2b6cb0" if name in OWN else "#a0aec0" for _, name in shown]
         bars = panel.barh(names, [rate for rate, _ in shown], color=own, log=True)
         panel.bar_label(bars, labels=[f" {rate / 1e6:,.3f}" for rate, _ in shown], fontsize=8)
         panel.set_title(f"{title}: M documents/s, longer is better", fontsize=9)
