@@ -1,7 +1,6 @@
-"""What `test_connect.py` runs in a process of its own: a client of a Spark Connect server that it starts and stops."""
+"""What `test_connect.py` runs in processes of their own: a server of Spark Connect, and a client of it."""
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,31 +30,36 @@ def _statuses(df: Any) -> dict[str, str]:
     return {row.uuid: row.status for row in df.select("uuid", "status").collect()}
 
 
-def main(history: Path) -> None:
+def serve(port: int) -> None:
+    """Serve until standard input ends."""
+    config = {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    spark = dh.spark.session("connect", config=config)
+    print("ready", flush=True)
+    sys.stdin.read()
+    spark.stop()
+
+
+def ask(port: int, history: Path) -> None:
+    """Connect to that server, and print what each entrance finds."""
     with dh.open(history, create=True) as opened:
         opened.begin(rows(["done"]), orders()).complete()
         opened.begin(rows(["begun"]), orders())
-    from dochistory.spark import java
-
-    os.environ["JAVA_HOME"] = str(java.find().home)
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder
-    spark = (
-        builder.remote("local[2]")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.connect.grpc.binding.address", "127.0.0.1")
-        .config("spark.connect.grpc.binding.port", "0")
-        .getOrCreate()
-    )
-    try:
-        found = judged(spark, history)
-    finally:
-        spark.stop()
-    print(json.dumps({"session": type(spark).__module__, **found}))
+    spark = builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
+    found = judged(spark, history)
+    module = type(spark).__module__
+    spark.stop()
+    print(json.dumps({"session": module, **found}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if sys.argv[1] == "serve":
+        serve(int(sys.argv[2]))
+    else:
+        ask(int(sys.argv[2]), Path(sys.argv[3]))

@@ -15,6 +15,11 @@ import dochistory as dh
 pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 
 
+def without_python_settings() -> dict[str, str]:
+    left_out = ("SPARK_", "PYSPARK_", "PYTHON")
+    return {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+
+
 @pytest.fixture
 def worker(tmp_path: Path) -> Path:
     """A Python with everything that this one has, but for the package."""
@@ -24,14 +29,14 @@ def worker(tmp_path: Path) -> Path:
         if "dochistory" not in one.name and one.suffix != ".pth":
             (site / one.name).symlink_to(one)
     python = tmp_path / "worker" / "bin" / "python"
-    asked = subprocess.run([python, "-c", "import pyarrow, pyspark, dochistory"], capture_output=True, text=True)
+    asking = [python, "-c", "import pyarrow, pyspark, dochistory"]
+    asked = subprocess.run(asking, capture_output=True, text=True, env=without_python_settings())
     assert "No module named 'dochistory'" in asked.stderr
     return python
 
 
 def test_workers_that_lack_the_package_get_it(worker: Path, history_path: Path) -> None:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
-    environment = {**kept, "PYSPARK_PYTHON": str(worker), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment = {**without_python_settings(), "PYSPARK_PYTHON": str(worker), "PYSPARK_DRIVER_PYTHON": sys.executable}
     package = str(Path(dh.__file__).parents[1])
     command = [sys.executable, str(Path(__file__).with_name("ship_driver.py")), package, str(history_path)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dochistory as dh
+from dochistory.spark import compat
 from tests.spark.support import SCHEMA, orders, rows
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Sink:
 
 @pytest.fixture
 def sink(spark: "SparkSession", tmp_path: Path, history_path: Path) -> Sink:
-    if not dh.spark.compat.has_stream_sink():
+    if not compat.has_stream_sink():
         made = Sink(spark, tmp_path, history_path)
         made.add(["a"])
         with pytest.raises(Exception, match=r"\[DH-SPARK\] writeStream.format.* needs Spark 4.1"):

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import dochistory as dh
+from dochistory.spark import compat
 from tests.spark.support import orders, rows
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def test_sql_may_ask_for_the_verdict_of_a_row(spark: "SparkSession", documents: 
 
 def test_sql_may_classify_a_table(spark: "SparkSession", documents: "DataFrame", history: Path) -> None:
     documents.createOrReplaceTempView("arrived")
-    if dh.spark.compat.has_table_functions():
+    if compat.has_table_functions():
         dh.spark.register_table(spark, "classified", history, orders(), documents.schema)
         found = spark.sql("SELECT * FROM classified(TABLE(arrived)) WHERE status <> 'NEW'").collect()
         assert {row.uuid: (row.status, row.rule, row.payload) for row in found} == {

@@ -10,7 +10,6 @@ Two entrances, which must not be mixed up:
 `session` starts a local Spark, with a Java where the machine has none. Nothing here is imported by `import dochistory`.
 """
 
-from dochistory.spark import compat
 from dochistory.spark.batches import Batch, ExactlyOnce, StagedBatch, SuspendedError, exactly_once
 from dochistory.spark.claims import SparkClaim, claim
 from dochistory.spark.classify import classify
@@ -34,7 +33,6 @@ __all__ = [
     "UnsupportedError",
     "claim",
     "classify",
-    "compat",
     "exactly_once",
     "load",
     "observed",

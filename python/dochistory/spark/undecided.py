@@ -10,6 +10,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 import dochistory as dh
 from dochistory.spark import compat
 from dochistory.spark.judge import Judge
+from dochistory.spark.questions import _pairs as pairs
 from dochistory.spark.staging import identified
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class _Answers:
     """A resolver that repeats what another one said of each key, and why."""
 
     known: dict[tuple[str | None, str], tuple[Any, str | None]] = field(default_factory=dict)
-    failure: BaseException | None = None
+    failure: Exception | None = None
 
     def __call__(self, batch: pa.RecordBatch) -> Any:
         if self.failure is not None:
@@ -92,21 +93,16 @@ def _answers(resolver: Any, batches: list[pa.Table]) -> _Answers:
     asked = asked.set_column(asked.schema.get_field_index("dh_row"), "dh_row", numbers)
     batch = asked.to_batches()[0]
     try:
-        answer = resolver(batch)
+        said = pairs(resolver(batch))
     except Exception as failure:  # noqa: BLE001 - whatever it raises is its answer, which the rules know to take
-        return _Answers(failure=failure)
-    statuses, messages = _columns(answer)
-    if len(statuses) != batch.num_rows:
-        text = f"the resolver gave {len(statuses)} answers for {batch.num_rows} rows"
-        return _Answers(failure=dh.StateError(text))
+        return _Answers(failure=_sendable(failure))
+    if len(said) != batch.num_rows:
+        return _Answers(failure=RuntimeError(f"the resolver gave {len(said)} answers for {batch.num_rows} rows"))
     keys = zip(batch["dh_key"].to_pylist(), batch["dh_reason"].to_pylist(), strict=True)
-    return _Answers(dict(zip(keys, zip(statuses, messages, strict=True), strict=True)))
+    sendable = [(_sendable(one) if isinstance(one, Exception) else one, message) for one, message in said]
+    return _Answers(dict(zip(keys, sendable, strict=True)))
 
 
-def _columns(answer: Any) -> tuple[list[Any], list[str | None]]:
-    if isinstance(answer, pa.Table | pa.RecordBatch):
-        statuses = answer["status"].to_pylist()
-        has_messages = "message" in answer.schema.names
-        return statuses, answer["message"].to_pylist() if has_messages else [None] * len(statuses)
-    plain = answer.to_pylist() if hasattr(answer, "to_pylist") else list(answer)
-    return plain, [None] * len(plain)
+def _sendable(failure: Exception) -> Exception:
+    """The same to the rules, in a form that every worker knows."""
+    return (dh.TransientError if isinstance(failure, dh.TransientError) else RuntimeError)(str(failure))
