@@ -32,6 +32,15 @@ def needs(what: str, version: str) -> UnsupportedError:
     return UnsupportedError(f"[DH-SPARK] {what} needs Spark {version} or later; this is Spark {pyspark.__version__}")
 
 
+def newest_java() -> int | None:
+    """The newest Java that this Spark runs on; None where no limit is known.
+
+    Java 24 took away what the Hadoop of Spark up to 4.1 needs to start.
+    """
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    return 23 if version < (4, 2) else None
+
+
 def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
     """Refuse what is not among the allowed.
 
