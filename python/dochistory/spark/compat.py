@@ -195,6 +195,15 @@ def _stand_ins(spark: SparkSession, parts: int) -> list[int]:
 _found_stand_ins: dict[int, list[int]] = {}
 
 
+def arrow_schema_in_utc(schema: StructType) -> pa.Schema:
+    """The Arrow schema in which Spark takes rows of this schema from a data source."""
+    any_types: Any = to_arrow_schema
+    try:
+        return any_types(schema, timezone="UTC")
+    except TypeError:  # Before Spark 4.1 there is no other.
+        return any_types(schema)
+
+
 def collect_arrow(frame: DataFrame) -> pa.Table:
     """All rows of the DataFrame on the driver, evaluated once, in Spark's order."""
     any_frame: Any = frame

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 import dochistory as dh
+from dochistory.spark import compat
 from dochistory.spark.options import Options
 from dochistory.spark.snapshots import Snapshot
 
@@ -95,7 +95,7 @@ class Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
-        wanted = to_arrow_schema(self._columns, timezone="UTC")
+        wanted = compat.arrow_schema_in_utc(self._columns)
         if isinstance(partition, _Rows):
             yield pa.RecordBatch.from_pylist(partition.rows, wanted)
             return
