@@ -20,7 +20,7 @@ def judged(spark: Any, history: Path) -> dict[str, Any]:
         "udf": _statuses(dh.spark.classify(documents, history, orders())),
         "map": _statuses(dh.spark.classify(documents, history, orders(), "map")),
         "column": _statuses(documents.select("uuid", verdict["status"].alias("status"))),
-        "sql": _statuses(spark.sql("SELECT uuid, verdict_of(uuid, redelivery_count).status FROM arrived")),
+        "sql": _statuses(spark.sql("SELECT uuid, verdict_of(uuid, redelivery_count).status AS status FROM arrived")),
         "table": _statuses(spark.sql("SELECT uuid, status FROM classified(TABLE(arrived))")),
         "entries": {row.key: row.status for row in entries.collect()},
     }

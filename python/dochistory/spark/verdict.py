@@ -82,7 +82,7 @@ def register(
 
     ```python
     dh.spark.register(spark, "verdict", "orders.history", trigger, columns=("uuid", "redelivery_count"))
-    spark.sql("SELECT *, verdict(uuid, redelivery_count).status FROM orders")
+    spark.sql("SELECT *, verdict(uuid, redelivery_count).status AS status FROM orders")
     ```
 
     Args:
