@@ -26,8 +26,8 @@ RESULT = Path("out/capacity.json")
 MOST_IN_A_SHARD = 1_000_000_000
 """So many ids in one directory are measured elsewhere (`benches.billion`); beyond that, take more directories."""
 
-CROSSING_PER_CORE = 1_200_000
-"""Documents a second that one core of Spark hands to Python and back; `benches.spark` measures it."""
+STREAM_PER_CORE = 170_000
+"""Documents a second that one core claims and completes in a stream, Spark included; `benches.spark` measures it."""
 
 
 class Shards:
@@ -75,6 +75,7 @@ def measure(home: Path, count: int, ids: int, rows: int) -> dict[str, Any]:
     started = time.perf_counter()
     shards.build()
     built = time.perf_counter() - started
+    bytes_an_id = shards.bytes_an_id()
     with PeakMemory() as memory:
         started = time.perf_counter()
         histories = [dh.open(path) for path in shards.paths]
@@ -92,7 +93,7 @@ def measure(home: Path, count: int, ids: int, rows: int) -> dict[str, Any]:
     return {
         "shards": count,
         "ids": count * ids,
-        "bytes_an_id": shards.bytes_an_id(),
+        "bytes_an_id": bytes_an_id,
         "build_ns_an_id": built / (count * ids) * 1e9,
         "open_ms_a_shard": opened / count * 1e3,
         "memory_kib_a_shard": (memory.peak - memory.before) / count,
@@ -116,15 +117,10 @@ def table(costs: dict[str, Any]) -> str:
     for exponent in (9, 10, 11):
         ids = 10**exponent
         filters = ids * 1.5  # 12 bits an id: the one line that a miss reads
-        cores = (_text(cores_for(rate, costs)) for rate in (10**4, 10**5, 10**6))
+        cores = (_text(rate / STREAM_PER_CORE) for rate in (10**4, 10**5, 10**6))
         cells = [f"1e{exponent}", f"{-(-ids // MOST_IN_A_SHARD):,}", _bytes(ids * costs["bytes_an_id"])]
         lines.append(f"| {' | '.join([*cells, _bytes(filters), *cores])} |")
     return "\n".join(lines)
-
-
-def cores_for(rate: int, costs: dict[str, Any]) -> float:
-    """Cores that claim and complete so many documents a second in Spark."""
-    return rate * (1 / CROSSING_PER_CORE + costs["claim_ns_a_document"] / 1e9)
 
 
 def _text(cores: float) -> str:

@@ -19,9 +19,11 @@ def verdict_words(code: "Column", ids: "Sequence[Column]") -> "list[Column]":
         code: what `History.classify_codes` answered.
         ids: the id columns that it was given, in the order of the key chain; text, or UUIDs as 16 bytes.
     """
-    # A negative number is the complement of the code of a row without a key.
-    row = F.when(code < 0, -1 - code).otherwise(code.bitwiseAND(127)).cast("int")
-    words = {name: F.expr(_words(name))[row] for name in ("status", "action", "acknowledge", "rule", "message")}
+    # A negative number is the complement of the code of a row without a key; of a byte, the upper half says so too.
+    row = code.bitwiseAND(255) if len(ids) == 1 else F.when(code < 0, -1 - code).otherwise(code.bitwiseAND(127))
+    words = {
+        name: F.expr(_words(name))[row.cast("int")] for name in ("status", "action", "acknowledge", "rule", "message")
+    }
     key = F.lit(None).cast("string")
     for place, one in reversed(list(enumerate(ids))):
         key = F.when((code >= 128 * place) & (code < 128 * (place + 1)), _id_text(one)).otherwise(key)
@@ -37,9 +39,11 @@ def _id_text(one: "Column") -> "Column":
 
 @cache
 def _words(name: str) -> str:
-    """An array of SQL whose element n is the word of code n. Spark folds it into a constant."""
-    found = dh.verdict_words().column(name).to_pylist()
+    """An array of SQL whose elements n and 255 - n are the word of code n. Spark folds it into a constant."""
+    known = dh.verdict_words().column(name).to_pylist()
+    half = known + [None] * (128 - len(known))
+    found = half + half[::-1]
     if name == "rule":
-        found = [word.replace("+batch", "") for word in found]
+        found = [word and word.replace("+batch", "") for word in found]
     quoted = ("null" if word is None else "'" + word.replace("\\", "\\\\").replace("'", "\\'") + "'" for word in found)
     return f"cast(array({', '.join(quoted)}) as array<string>)"
