@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/stamps
+MATRIX := .venv-matrix
 # maturin installs into the environment that is active.
 export VIRTUAL_ENV := $(abspath $(VENV))
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
@@ -17,7 +18,7 @@ campaign ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-fast test-rust test-spark test-crash check lint types format bench wheel clean campaign fuzz sanitize audit
+.PHONY: help build demo test test-fast test-rust test-spark test-matrix test-crash check lint types format bench wheel clean campaign fuzz sanitize audit
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +43,15 @@ test-aarch64: ## the engine's tests for the other processor, emulated (wants qem
 
 test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
 	$(PYTEST) -m "spark and not slow and not crash and not benchmark"
+
+# Each Spark in an environment of its own, with the package as its users get it. They run on Java 17.
+# A comma, for where it would end an argument.
+, := ,
+SPARKS := 3.5 4.0 4.1
+test-matrix: $(SPARKS:%=test-matrix-%) ## what must hold on every Spark, on 3.5, 4.0 and 4.1
+
+test-matrix-%: $(STAMP)/matrix-% $(STAMP)/java
+	$(MATRIX)/$*/bin/python -m pytest tests/spark -m "matrix and not benchmark" -W default -p no:cacheprovider -o timeout=900
 
 test-crash: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## killed processes, the demo, anything long
 	$(PYTEST) -m "(slow or crash) and not benchmark"
@@ -92,11 +102,15 @@ bench: $(STAMP)/native $(STAMP)/bench ## measure, next to the peers
 	$(BIN)/python -m benches.runner --wait 300
 	$(BIN)/python -m benches.chart
 
+bench-spark: $(STAMP)/native $(STAMP)/bench $(STAMP)/java ## measure the Spark side, next to Spark's own ways
+	$(BIN)/python -m benches.spark
+	$(BIN)/python -m benches.capacity
+
 wheel: $(STAMP)/venv ## one wheel for every Python from 3.11 on, into dist/
 	$(MATURIN) build --release --out dist
 
 clean: ## remove what was built; .venv too
-	rm -rf $(VENV) target out dist
+	rm -rf $(VENV) $(MATRIX) target out dist
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
 
@@ -112,6 +126,19 @@ $(STAMP)/venv:
 $(STAMP)/base $(STAMP)/demo $(STAMP)/dev $(STAMP)/bench: $(STAMP)/%: pyproject.toml tools/requirements.py $(STAMP)/venv
 	$(BIN)/python tools/requirements.py $(filter-out base,$*) > $@.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $@.txt
+	@touch $@
+
+$(STAMP)/wheel: $(RUST) $(shell find python -name '*.py') pyproject.toml $(STAMP)/venv
+	rm -rf out/wheel
+	$(MATURIN) build --release --quiet --out out/wheel
+	@touch $@
+
+# Spark 3.5 wants NumPy 1, and that an older pyarrow.
+$(STAMP)/matrix-%: $(STAMP)/wheel
+	$(PYTHON) -m venv $(MATRIX)/$*
+	$(MATRIX)/$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps out/wheel/*.whl
+	$(MATRIX)/$*/bin/python -m pip install --quiet --disable-pip-version-check 'pyspark[sql]~=$*.0' 'pandas>=2.2,<3' \
+	  'pytest>=8.3' 'pytest-timeout>=2.3' $(if $(filter 3.5,$*),'numpy<2' 'pyarrow>=18$(,)<19' setuptools,'pyarrow>=18')
 	@touch $@
 
 $(STAMP)/native: $(RUST) $(STAMP)/base

@@ -51,6 +51,7 @@ from dochistory._native import (
     open,  # noqa: A004 - always said as dochistory.open
     read_receipt,
     repair,
+    verdict_words,
 )
 from dochistory.errors import PendingMessageError, RolledBack, SuspendedError
 
@@ -113,6 +114,7 @@ __all__ = [
     "open",
     "read_receipt",
     "repair",
+    "verdict_words",
 ]
 
 

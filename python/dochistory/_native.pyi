@@ -47,6 +47,7 @@ __all__ = [
     "open",
     "read_receipt",
     "repair",
+    "verdict_words",
 ]
 
 __version__: str
@@ -399,6 +400,14 @@ class History:
         columns: Mapping[str, str] | None = None,
         threads: int = 1,
     ) -> Any: ...
+    def classify_codes(
+        self,
+        documents: _Arrow,
+        trigger: Trigger,
+        *,
+        now: dt.datetime | None = None,
+        columns: Mapping[str, str] | None = None,
+    ) -> pa.Array: ...
     def begin(
         self,
         documents: _Arrow,
@@ -432,7 +441,13 @@ class History:
         self, keys: Iterable[str | None] | _Arrow, trigger: Trigger, *, now: dt.datetime | None = None
     ) -> _Finished: ...
     def entries(
-        self, trigger: Trigger | str, status: Literal["processing", "completed"] | None = None
+        self,
+        trigger: Trigger | str,
+        status: Literal["processing", "completed"] | None = None,
+        *,
+        since: dt.datetime | None = None,
+        before: dt.datetime | None = None,
+        part: tuple[int, int] = (0, 1),
     ) -> pa.RecordBatchReader: ...
     def triggers(self) -> list[str]: ...
     def purge(
@@ -619,3 +634,4 @@ def repair(
     lock_timeout: _Duration = "30 s",
     progress: Callable[[int, int], object] | None = None,
 ) -> dict[str, Any]: ...
+def verdict_words() -> pa.RecordBatch: ...

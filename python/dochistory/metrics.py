@@ -37,6 +37,11 @@ class Counts(Protocol):
         ...
 
 
+_TOTALS = ("new", "duplicate", "in_doubt", "suspended", "rejected", "no_id", "too_long")
+_WITHOUT_STATUS = {"SUSPEND": "suspended", "REJECT": "rejected"}
+_UNASKED = {"R3": "no_id", "R4": "too_long"}
+
+
 class VerdictCounts:
     """Counts verdicts by trigger, status, action and rule, from when it was made or cleared. Safe with threads."""
 
@@ -59,6 +64,14 @@ class VerdictCounts:
             kept = {} if name is None else {key: count for key, count in self._counts.items() if key[0] != name}
             self._counts = Counter(kept)
 
+    def totals(self) -> dict[str, dict[str, int]]:
+        """By trigger, how many documents were `new`, `duplicate`, `in_doubt`, `suspended`, `rejected`.
+
+        And of how many the history could not be asked: `no_id` (rule R3) and `too_long` (rule R4); those have one of
+        the other verdicts as well.
+        """
+        return _totals(self.table())
+
     def table(self) -> pa.Table:
         """The counts, with columns `trigger`, `status` (null when suspended or rejected), `action`, `rule`, `count`."""
         with self._lock:
@@ -66,6 +79,17 @@ class VerdictCounts:
         names = ("trigger", "status", "action", "rule")
         columns = {name: pa.array([key[n] or None for key, _ in rows], pa.string()) for n, name in enumerate(names)}
         return pa.table({**columns, "count": pa.array([count for _, count in rows], pa.int64())})
+
+
+def _totals(counts: pa.Table) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for row in counts.to_pylist():
+        of_trigger = found.setdefault(row["trigger"], dict.fromkeys(_TOTALS, 0))
+        of_trigger[(row["status"] or "").lower() or _WITHOUT_STATUS[row["action"]]] += row["count"]
+        step = row["rule"].partition(">")[0]
+        if step in _UNASKED:
+            of_trigger[_UNASKED[step]] += row["count"]
+    return dict(sorted(found.items()))
 
 
 def history_metrics(
@@ -81,7 +105,9 @@ def history_metrics(
 
     Returns:
         For each trigger: `entries` (in segments and log), `bytes`, `segments` and `filters` (files), `log_bytes`,
-        `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the oldest entry; None without one),
+        `looked_up` (rows that this handle was asked about) and `filter_positives` (how often a filter let one of them
+        through to an exact look-up), `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the oldest entry;
+        None without one), `oldest_partition_seconds` (age of the time partition it is in, from where that begins),
         `expired_seconds` (for how long that entry has been ready for a purge, 0 if it is not), `processing`
         (entries begun and not ended) and `oldest_processing_seconds`, `transactions` (applications with batches) and
         `unfinished_transactions`.
@@ -103,14 +129,25 @@ def _of(history: dh.History, name: str, in_progress: bool, now: dt.datetime) -> 
         "segments": figures["segments"],
         "filters": figures["filters"],
         "log_bytes": figures["log_bytes"],
+        "looked_up": figures["looked_up"],
+        "filter_positives": figures["filter_positives"],
         "history_time_to_live_seconds": lives,
         "oldest_entry_seconds": age,
+        "oldest_partition_seconds": _partition_age(oldest, figures["partition"], now),
         "expired_seconds": None if age is None or lives is None else max(age - lives, 0.0),
         "processing": processing,
         "oldest_processing_seconds": None if since is None else max((now - since).total_seconds(), 0.0),
         "transactions": len(figures["transactions"]),
         "unfinished_transactions": sum(not has_ended for _, has_ended in figures["transactions"].values()),
     }
+
+
+def _partition_age(oldest: dt.datetime | None, width: dt.timedelta, now: dt.datetime) -> float | None:
+    if oldest is None:
+        return None
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    begins = epoch + (oldest - epoch) // width * width
+    return max((now - begins).total_seconds(), 0.0)
 
 
 def _processing(history: dh.History, name: str) -> tuple[int, dt.datetime | None]:
@@ -140,6 +177,13 @@ _OF_HISTORY = {
     "history_time_to_live_seconds": _Metric(
         "dochistory_time_to_live_seconds", "gauge", "Time to live of an entry, as last used."
     ),
+    "looked_up": _Metric("dochistory_looked_up_total", "counter", "Documents that this process looked up."),
+    "filter_positives": _Metric(
+        "dochistory_filter_positives_total", "counter", "How often a filter let one of them through."
+    ),
+    "oldest_partition_seconds": _Metric(
+        "dochistory_oldest_partition_age_seconds", "gauge", "Age of the oldest time partition, from where it begins."
+    ),
     "oldest_entry_seconds": _Metric("dochistory_oldest_entry_age_seconds", "gauge", "Age of the oldest entry."),
     "expired_seconds": _Metric(
         "dochistory_purge_overdue_seconds", "gauge", "For how long the oldest entry has been ready for a purge."
@@ -157,6 +201,7 @@ _SUSPENDED = _Metric("dochistory_suspended", "gauge", "1 for a trigger that is s
 _SUSPENDED_FOR = _Metric("dochistory_suspended_seconds", "gauge", "For how long a trigger has been suspended.")
 _NEXT_PURGE = _Metric("dochistory_next_purge_seconds", "gauge", "Until the sweeper purges next; below 0, it is late.")
 _LONGEST = _Metric("dochistory_longest_run_seconds", "gauge", "The longest run of a service that a sweeper saw.")
+_DOCUMENTS = _Metric("dochistory_documents_total", "counter", "Documents judged, by what they were.")
 _VERDICTS = _Metric("dochistory_verdicts_total", "counter", "Documents judged.")
 
 
@@ -171,8 +216,8 @@ def prometheus_text(
 
     Args:
         history: the history whose figures are wanted; every metric has the label `trigger`.
-        counts: `VerdictCounts` of this process, or `Statistics` that are kept: `dochistory_verdicts_total`, by trigger,
-            status, action and rule.
+        counts: `VerdictCounts` of this process, or `Statistics` that are kept: `dochistory_documents_total`, by trigger
+            and by what the documents were, and `dochistory_verdicts_total`, by trigger, status, action and rule.
         in_progress: as in `history_metrics`.
         now: as in `history_metrics`.
     """
@@ -181,6 +226,11 @@ def prometheus_text(
     for name, metric in _OF_HISTORY.items():
         lines += _samples(metric, (({"trigger": trigger}, one[name]) for trigger, one in figures.items()))
     if counts is not None:
+        totals = _totals(counts.table())
+        lines += _samples(
+            _DOCUMENTS,
+            (({"trigger": one, "what": what}, count) for one, found in totals.items() for what, count in found.items()),
+        )
         rows = counts.table().to_pylist()
         lines += _samples(_VERDICTS, ((row, row.pop("count")) for row in rows))
     if history is not None:

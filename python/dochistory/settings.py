@@ -29,7 +29,7 @@ from typing import Any
 
 import dochistory as dh
 
-__all__ = ["FILE_NAME", "Settings", "settings_from_toml", "triggers_from_toml"]
+__all__ = ["FILE_NAME", "SETTINGS", "Settings", "settings_from_toml", "trigger_from_text", "triggers_from_toml"]
 
 FILE_NAME = "dochistory.toml"
 """The name under which the command line looks for a file of settings."""
@@ -51,6 +51,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "resolver_attempts": _INTEGER,
     "resolver_backoff": _DURATION,
 }
+
+SETTINGS = frozenset(_TYPES)
+"""The names of a trigger's settings, without `name`."""
 
 _NAMES = {bool: "true or false", str: "text in quotes", int: "a whole number", float: "a number of seconds"}
 
@@ -96,6 +99,69 @@ def settings_from_toml(path: str | os.PathLike[str]) -> Settings:
         file.check_settings(("triggers", name), settings)
         triggers[name] = file.trigger(name, defaults, settings)
     return Settings(file.path, None if history is None else file.path.parent / history, triggers)
+
+
+def trigger_from_text(name: str, settings: Mapping[str, str]) -> dh.Trigger:
+    """A trigger whose settings came as text, as options and variables of the environment do.
+
+    Args:
+        name: the trigger's name.
+        settings: its settings, under the names that they have in a file of settings: `true` and `false`, whole numbers,
+            anything else as it is.
+
+    Raises:
+        ConfigError: a setting makes no sense. The text names it.
+    """
+    read: dict[str, Any] = {}
+    for setting, text in settings.items():
+        if setting not in _TYPES:
+            raise dh.ConfigError(f"[DH-CONFIG] there is no setting {setting!r}; there are {', '.join(sorted(_TYPES))}")
+        read[setting] = _of_text(setting, text)
+    try:
+        return dh.Trigger(name, **read)
+    except (dh.ConfigError, TypeError, ValueError, OverflowError) as error:
+        culprit = next((one for one, value in read.items() if one != "resolver" and not _is_accepted(one, value)), "")
+        raise dh.ConfigError(f"[DH-CONFIG] {culprit + ': ' if culprit else ''}{_bare(error)}") from error
+
+
+def _of_text(setting: str, text: str) -> Any:
+    types = _TYPES[setting]
+    if setting == "resolver":
+        try:
+            return resolver_named(text)
+        except ValueError as error:
+            raise dh.ConfigError(f"[DH-CONFIG] {error}") from error.__cause__
+    if types == _BOOLEAN and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if types == _INTEGER and re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if types == _DURATION and re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    if str in types:
+        return text
+    raise dh.ConfigError(f'[DH-CONFIG] {setting} is "{text}"; it is to be {_NAMES[types[0]]}')
+
+
+def resolver_named(spelt: str) -> Callable[..., Any]:
+    """The function that `module:function` names.
+
+    Raises:
+        ValueError: it is not spelt so, or cannot be imported, or is no function.
+    """
+    module, colon, name = spelt.partition(":")
+    if not (module and colon and name):
+        raise ValueError(f'resolver is "{spelt}"; it is to be "module:function"')
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # the module is the user's, and may raise anything
+        raise ValueError(f'resolver "{spelt}" cannot be imported: {error}') from error
+    if not callable(found):
+        said = f'resolver "{spelt}" is a {type(found).__name__}; it is to be a function'
+        raise ValueError(said)  # noqa: TRY004 - it is the setting that is wrong
+    made: Callable[..., Any] = found
+    return made
 
 
 _Place = tuple[str, ...]
@@ -195,19 +261,10 @@ class _File:
         return ("triggers", name)
 
     def _resolver(self, place: _Place, spelt: str) -> Callable[..., Any]:
-        module, colon, name = spelt.partition(":")
-        if not (module and colon and name):
-            raise self.error(place, f'resolver is "{spelt}"; it is to be "module:function"')
         try:
-            found: Any = import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-        except Exception as error:  # the module is the user's, and may raise anything
-            raise self.error(place, f'resolver "{spelt}" cannot be imported: {error}') from error
-        if not callable(found):
-            raise self.error(place, f'resolver "{spelt}" is a {type(found).__name__}; it is to be a function')
-        made: Callable[..., Any] = found
-        return made
+            return resolver_named(spelt)
+        except ValueError as error:
+            raise self.error(place, str(error)) from error.__cause__
 
 
 def _has(content: Any, place: _Place) -> bool:

@@ -87,3 +87,32 @@ def test_prometheus_can_read_it(used: dh.History) -> None:
         else:
             assert sample.fullmatch(line), line
             assert line.split("{")[0] in seen
+
+
+def test_what_documents_were_is_counted_by_trigger(used: dh.History) -> None:
+    counts = metrics.VerdictCounts()
+    asked = documents(["a", "c", "n", None, "x" * 97])
+    counts.add(used.classify(asked, trigger()), trigger())
+    expected = {"new": 1, "duplicate": 1, "in_doubt": 3, "suspended": 0, "rejected": 0, "no_id": 1, "too_long": 1}
+    assert counts.totals() == {"orders": expected}
+    page = metrics.prometheus_text(counts=counts)
+    assert 'dochistory_documents_total{trigger="orders",what="too_long"} 1\n' in page
+    assert 'dochistory_documents_total{trigger="orders",what="suspended"} 0\n' in page
+
+
+def test_look_ups_and_what_filters_let_through_are_counted_by_handle(used: dh.History, directory: Path) -> None:
+    used.unpin("orders", used.pin("orders"))  # a pin seals the log: only segments have filters
+    with dh.open(directory, read_only=True) as reader:
+        reader.classify(documents(["a", "b", "n", None]), trigger())
+        found = reader.stats("orders")
+        assert found["looked_up"] == 4
+        assert 2 <= found["filter_positives"] <= 3
+        assert metrics.history_metrics(reader)["orders"]["filter_positives"] == found["filter_positives"]
+    page = metrics.prometheus_text(used)
+    assert "# TYPE dochistory_filter_positives_total counter\n" in page
+
+
+def test_the_oldest_partition_is_as_old_as_its_beginning(used: dh.History) -> None:
+    figures = metrics.history_metrics(used, now=LATER)["orders"]
+    width = used.stats("orders")["partition"].total_seconds()
+    assert 3 * 3600 <= figures["oldest_partition_seconds"] < 3 * 3600 + width

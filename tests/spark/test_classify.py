@@ -13,7 +13,7 @@ from tests.spark.support import orders, rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 
 How = Literal["udf", "map"]
 both = pytest.mark.parametrize("how", ["udf", "map"])

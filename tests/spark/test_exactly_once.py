@@ -13,7 +13,7 @@ from tests.spark.support import Service, Stream, orders, rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 
 
 @pytest.fixture

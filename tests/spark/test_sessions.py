@@ -83,3 +83,20 @@ def test_the_packaged_java_runs_without_the_option_it_cannot_take(
     assert found.version == 25
     assert run.stdout == "-a b c\n", run.stderr
     assert java.find() == found
+
+
+@pytest.mark.spark
+def test_a_java_that_is_too_new_for_this_spark_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from dochistory.spark import compat, java
+
+    a_java(tmp_path / "home", "25")
+    on_path = a_java(tmp_path / "path", "21")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(on_path.parent), prepend=os.pathsep)
+    monkeypatch.setattr(compat, "newest_java", lambda: 23)
+
+    assert java.find() == java.Java(tmp_path / "path", 21)
+    monkeypatch.setenv("PATH", "/bin-that-is-not-there")
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
+    with pytest.raises(java.JavaNotFoundError, match=r"Spark needs Java 17 to 23 \(JAVA_HOME: .* is Java 25"):
+        java.find()

@@ -17,11 +17,17 @@ from dochistory.errors import SuspendedError
 from dochistory.spark.around import audit_sink, keep_in_doubt, suspending
 from dochistory.spark.batches import Batch, ExactlyOnce, StagedBatch, exactly_once
 from dochistory.spark.claims import SparkClaim, claim
-from dochistory.spark.classify import VERDICT_COLUMNS, classify
+from dochistory.spark.classify import classify
+from dochistory.spark.compat import UnsupportedError
 from dochistory.spark.delivery import Delivery, DeliveryBatch, delivery
 from dochistory.spark.java import JavaNotFoundError
+from dochistory.spark.judge import VERDICT_COLUMNS
+from dochistory.spark.load import load
+from dochistory.spark.report import observed, report
 from dochistory.spark.sending import SendBatch, SendOnce, send_once
 from dochistory.spark.sessions import session
+from dochistory.spark.ship import ship
+from dochistory.spark.verdict import register, register_table, verdict
 
 __all__ = [
     "VERDICT_COLUMNS",
@@ -35,13 +41,21 @@ __all__ = [
     "SparkClaim",
     "StagedBatch",
     "SuspendedError",
+    "UnsupportedError",
     "audit_sink",
     "claim",
     "classify",
     "delivery",
     "exactly_once",
     "keep_in_doubt",
+    "load",
+    "observed",
+    "register",
+    "register_table",
+    "report",
     "send_once",
     "session",
+    "ship",
     "suspending",
+    "verdict",
 ]

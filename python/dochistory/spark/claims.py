@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 
 import dochistory as dh
 from dochistory.spark import compat, questions, shards, staging
-from dochistory.spark.classify import VERDICT_COLUMNS
-from dochistory.spark.settings import columns_of
+from dochistory.spark.judge import VERDICT_COLUMNS
+from dochistory.spark.settings import columns_of, ids_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -277,7 +277,7 @@ class Claimer:
         self._df = df
         self._trigger = trigger
         self._found = columns_of(trigger, df.columns, columns)
-        self._ids = shards.ids_of(self._found)
+        self._ids = ids_of(self._found)
         given: Sequence[Any] = order_by if isinstance(order_by, list | tuple) else [order_by]
         self._order_by = [F.col(one) if isinstance(one, str) else one for one in given]
         self._resolver_on = resolver_on

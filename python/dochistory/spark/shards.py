@@ -1,6 +1,5 @@
 """Where copies of an id meet: the same key goes to the same task, whatever Spark and its adaptive plans do."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -39,11 +38,6 @@ def by_shard(df: "DataFrame", ids: list[str], parts: int, order_by: "list[Column
     numbered = df.select(*kept, F.monotonically_increasing_id().alias(_ARRIVAL), shard.alias(_SHARD))
     routed = compat.route(numbered, parts, _SHARD)
     return routed.sortWithinPartitions(*order_by, _ARRIVAL).drop(_ARRIVAL, _SHARD)
-
-
-def ids_of(found: Mapping[str, str]) -> list[str]:
-    """Of the columns that a trigger looks at, the id columns, in the order of the key chain."""
-    return [there for name, there in found.items() if name in ("uuid", "track_id", "event_id", "jms_message_id")]
 
 
 def _id_text(df: "DataFrame", name: str) -> "Column":

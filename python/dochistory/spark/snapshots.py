@@ -35,20 +35,21 @@ class Snapshot:
     token: str
 
     @classmethod
-    def of(cls, history: "History | str | os.PathLike[str]", trigger: "Trigger") -> "Snapshot":
+    def of(cls, history: "History | str | os.PathLike[str]", trigger: "Trigger | str") -> "Snapshot":
         """Pin what the history holds of this trigger now."""
         if isinstance(history, str | os.PathLike):
             # Not read-only: pinning seals the log, so that workers read files that no longer change.
             with dh.open(history) as opened:
                 return cls.of(opened, trigger)
         path = str(Path(history.path).absolute())
-        known = _pinned.get((path, trigger.name))
+        name = trigger if isinstance(trigger, str) else trigger.name
+        known = _pinned.get((path, name))
         stats = history.stats(trigger)
         is_current = known is not None and stats["log_entries"] == 0 and stats["manifest"] == known[0]
         if known is not None and is_current and time.monotonic() - known[2] < _PIN_AGE_SECONDS:
             return known[1]
         snapshot = cls(path, history.pin(trigger))
-        _pinned[path, trigger.name] = (history.stats(trigger)["manifest"], snapshot, time.monotonic())
+        _pinned[path, name] = (history.stats(trigger)["manifest"], snapshot, time.monotonic())
         return snapshot
 
     def open(self) -> "History":

@@ -2,6 +2,7 @@
 
 use dochistory_core::Finished;
 use dochistory_core::columns::Documents;
+use dochistory_core::engine::Selection;
 use dochistory_core::history::History as Engine;
 use dochistory_core::rules;
 use pyo3::intern;
@@ -78,20 +79,31 @@ impl History {
     /// Args:
     ///     trigger: the trigger, or its name.
     ///     status: `processing` or `completed`; None lists both.
+    ///     since: only entries whose service began then or later, a datetime with a time zone.
+    ///     before: only entries whose service began earlier than that, a datetime with a time zone.
+    ///     part: (number from 0, count): one of so many equal parts of the keys, for several readers of one snapshot.
     ///
     /// Returns:
     ///     Columns `trigger`, `status` (dictionary<int8, utf8>), `key` (utf8), `started_at` (timestamp[us, UTC]).
-    #[pyo3(signature = (trigger, status = None))]
+    ///
+    /// Raises:
+    ///     ConfigError: the status or the part is none.
+    #[pyo3(signature = (trigger, status = None, *, since = None, before = None, part = (0, 1)))]
     fn entries<'py>(
         &self,
         py: Python<'py>,
         trigger: TriggerOrName<'py>,
         status: Option<&str>,
+        since: Option<&Bound<'py, PyAny>>,
+        before: Option<&Bound<'py, PyAny>>,
+        part: (u32, u32),
     ) -> Outcome<Bound<'py, PyAny>> {
         let history = self.handle.get()?;
-        let status = entries::status(status)?;
+        let since = since.map_or(Ok(i64::MIN), |since| clock::time_us("since", since))?;
+        let before = before.map_or(Ok(i64::MAX), |before| clock::time_us("before", before))?;
+        let wanted = Selection { status: entries::status(status)?, started_at: since..before, part };
         let name = trigger.name();
-        let found = py.detach(|| history.entries(name, status))?;
+        let found = py.detach(|| history.selected_entries(name, wanted))?;
         let reader = EntryReader::new(self.handle.clone(), name, found);
         Ok(PyRecordBatchReader::new(Box::new(reader)).into_pyarrow(py)?)
     }

@@ -43,9 +43,12 @@ impl<'a> Documents<'a> {
 
     /// The verdicts as columns. To be called without holding Python.
     pub(crate) fn classify(&self, history: &History) -> Outcome<RecordBatch> {
-        let verdicts: Verdicts =
-            self.ask(|call| history.classify(&self.trigger.rules, &self.columns.documents(), call))?;
-        verdict_columns(&verdicts, &self.columns)
+        verdict_columns(&self.judge(history)?, &self.columns)
+    }
+
+    /// The verdicts. To be called without holding Python.
+    pub(crate) fn judge(&self, history: &History) -> Outcome<Verdicts> {
+        self.ask(|call| history.classify(&self.trigger.rules, &self.columns.documents(), call))
     }
 
     /// Begin them. To be called without holding Python.

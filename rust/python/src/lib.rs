@@ -12,6 +12,7 @@ mod call;
 mod care;
 mod claim;
 mod clock;
+mod codes;
 mod columns;
 mod counts;
 mod delivery;
@@ -47,6 +48,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use super::claim::Claim;
+    #[pymodule_export]
+    use super::codes::verdict_words;
     #[pymodule_export]
     use super::counts::count_verdicts;
     #[pymodule_export]

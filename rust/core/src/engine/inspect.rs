@@ -1,12 +1,14 @@
 //! Looking into a history: its entries, its figures, whether its files are whole; and upkeep.
 
-use crate::Result;
+use std::ops::{Range, RangeInclusive};
+
 use crate::history::History;
 use crate::key::{Codec, Key, format_uuid};
 use crate::keyspace::{Entry, EntryCursor, Maintained, Progress, Purged, SpaceSettings};
 use crate::manifest::{Outcome, TransactionEntry};
 use crate::rules::Trigger;
 use crate::segment::format::Mark;
+use crate::{Error, Result};
 
 pub use crate::keyspace::SpaceStatistics;
 
@@ -30,6 +32,35 @@ pub enum EntryStatus {
     Completed,
 }
 
+/// Which entries are wanted; by default all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Those in this state.
+    pub status: Option<EntryStatus>,
+    /// Those whose service began in this range, in microseconds since 1970.
+    pub started_at: Range<i64>,
+    /// This one of so many equal parts of the keys. The parts of one state of a history hold each entry once.
+    pub part: (u32, u32),
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { status: None, started_at: i64::MIN..i64::MAX, part: (0, 1) }
+    }
+}
+
+impl Selection {
+    /// The upper halves of this part's keys.
+    fn keys(&self) -> Result<RangeInclusive<u64>> {
+        let (part, parts) = self.part;
+        if part >= parts {
+            return Err(Error::Config(format!("there is no part {part} of {parts}")));
+        }
+        let start = |part: u32| (u128::from(part) << 64) / u128::from(parts);
+        Ok(start(part) as u64..=(start(part + 1) - 1) as u64)
+    }
+}
+
 /// Some entries, as columns.
 #[derive(Clone, Debug, Default)]
 pub struct EntryBatch {
@@ -44,7 +75,7 @@ pub struct EntryBatch {
 /// The entries of one trigger, batch by batch.
 pub struct Entries {
     codec: Codec,
-    status: Option<EntryStatus>,
+    wanted: Selection,
     cursor: EntryCursor,
 }
 
@@ -57,7 +88,8 @@ impl Entries {
             for Entry { key, text, stamp } in found {
                 let status =
                     if stamp.mark == Mark::Completed { EntryStatus::Completed } else { EntryStatus::Processing };
-                if self.status.is_none_or(|wanted| wanted == status) {
+                let is_wanted = self.wanted.status.is_none_or(|wanted| wanted == status);
+                if is_wanted && self.wanted.started_at.contains(&stamp.started_at) {
                     batch.keys.push(self.text_of(key, text));
                     batch.statuses.push(status);
                     batch.started_at.push(stamp.started_at);
@@ -78,9 +110,16 @@ impl Entries {
 impl History {
     /// The entries of a trigger, in no order; of a key with several open claims, one for each.
     pub fn entries(&self, trigger: &str, status: Option<EntryStatus>) -> Result<Entries> {
-        let space = self.space(trigger)?;
-        let cursor = space.entry_cursor()?;
-        Ok(Entries { codec: self.codec().clone(), status, cursor })
+        self.selected_entries(trigger, Selection { status, ..Selection::default() })
+    }
+
+    /// The entries of a trigger that are wanted, in no order.
+    ///
+    /// # Errors
+    /// `Config` for a part that there is not.
+    pub fn selected_entries(&self, trigger: &str, wanted: Selection) -> Result<Entries> {
+        let cursor = self.space(trigger)?.entry_cursor(wanted.keys()?, wanted.started_at.clone())?;
+        Ok(Entries { codec: self.codec().clone(), wanted, cursor })
     }
 
     /// The figures of a trigger.

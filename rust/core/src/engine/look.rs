@@ -7,8 +7,8 @@ use crate::Result;
 use crate::batch::write_tags;
 use crate::columns::Documents;
 use crate::key::{Codec, Key, identify};
+use crate::keyspace::LookedUp;
 use crate::keyspace::view::View;
-use crate::keyspace::{InProgress, LookedUp};
 use crate::rules::HistoryState;
 use crate::segment::Wanted;
 
@@ -35,14 +35,13 @@ impl Look<'_, '_> {
             (own, states) = std::mem::take(&mut states).split_at_mut(part.rows.len());
             move || self.part(part, view, own)
         });
-        for (processing, rests_on_log) in together(jobs)? {
-            found.processing.extend(processing);
-            found.rests_on_log |= rests_on_log;
+        for looked_up in together(jobs)? {
+            found.add(looked_up);
         }
         Ok(found)
     }
 
-    fn part(&self, part: Part, view: Option<&View>, states: &mut [HistoryState]) -> Result<(Vec<InProgress>, bool)> {
+    fn part(&self, part: Part, view: Option<&View>, states: &mut [HistoryState]) -> Result<LookedUp> {
         let Part { rows, forms, sources, tags } = part;
         let mut look_up = view.map(|view| view.look_up(states, self.expired));
         let mut keys = [Key::default(); CHUNK];
@@ -59,10 +58,10 @@ impl Look<'_, '_> {
                 look_up.confirm(&text)?;
             }
         }
-        let Some(look_up) = look_up else { return Ok((Vec::new(), false)) };
+        let Some(look_up) = look_up else { return Ok(LookedUp::default()) };
         let text = |row: u32| text_of(self.documents, sources[row as usize], rows.start + row as usize);
-        let (mut processing, rests_on_log) = look_up.finish(&text)?;
-        processing.iter_mut().for_each(|entry| entry.row += rows.start as u32);
-        Ok((processing, rests_on_log))
+        let mut found = look_up.finish(&text)?;
+        found.processing.iter_mut().for_each(|entry| entry.row += rows.start as u32);
+        Ok(found)
     }
 }

@@ -21,7 +21,7 @@ pub use crate::keyspace::staged::{Job, OutcomeCount, Plan, Receipt};
 pub use begin::{Begun, OnReplay, Replay};
 pub use claim::Claim;
 pub use classify::Verdicts;
-pub use inspect::{Entries, EntryBatch, EntryStatus, Progressed, SpaceStatistics};
+pub use inspect::{Entries, EntryBatch, EntryStatus, Progressed, Selection, SpaceStatistics};
 pub use load::{Load, Loaded};
 pub use resolver::{Ask, Asked, Reply, Resolver};
 pub use stage::{Attempt, Staged};

@@ -1,5 +1,6 @@
 //! Listing entries: each key once for what it is, wherever its entries stand.
 
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use super::KeySpace;
@@ -30,21 +31,26 @@ pub(crate) struct EntryCursor {
     source: usize,
     /// Column and place within the source.
     part: Part,
-    place: u64,
+    /// None before the first key of this part that is wanted.
+    place: Option<u64>,
+    /// The upper halves of the keys that are wanted.
+    keys: RangeInclusive<u64>,
+    started_at: Range<i64>,
     from_log: std::vec::IntoIter<Entry>,
 }
 
 impl KeySpace {
-    /// Start a listing of the present state; later changes do not show in it.
-    pub(crate) fn entry_cursor(&self) -> Result<EntryCursor> {
+    /// Start a listing of the present state; later changes do not show in it. Only keys whose upper half is in `keys`, and
+    /// no segment that holds nothing of `started_at`.
+    pub(crate) fn entry_cursor(&self, keys: RangeInclusive<u64>, started_at: Range<i64>) -> Result<EntryCursor> {
         let view = self.pinned_view()?;
         let of_tail = |view: &View| {
             let entry =
                 |(key, text, stamp): (Key, Option<&[u8]>, Stamp)| Entry { key, text: text.map(<[u8]>::to_vec), stamp };
-            view.tail.entries().map(entry).collect::<Vec<_>>()
+            view.tail.entries().filter(|(key, ..)| keys.contains(&key.hi)).map(entry).collect::<Vec<_>>()
         };
         let from_log = view.as_ref().map_or(Vec::new(), of_tail).into_iter();
-        Ok(EntryCursor { view, source: 0, part: Part::UuidKeys, place: 0, from_log })
+        Ok(EntryCursor { view, source: 0, part: Part::UuidKeys, place: None, keys, started_at, from_log })
     }
 }
 
@@ -72,9 +78,11 @@ impl EntryCursor {
             return Ok(Some(chunk));
         }
         let Some(segment) = view.segments.get(self.source - 1) else { return Ok(None) };
-        let chunk = read_chunk(segment, self.part, &mut self.place)?;
+        let header = segment.header();
+        let is_outside = header.max_started_at < self.started_at.start || header.min_started_at >= self.started_at.end;
+        let chunk = if is_outside { Vec::new() } else { read_chunk(segment, self.part, &self.keys, &mut self.place)? };
         if chunk.is_empty() {
-            self.place = 0;
+            self.place = None;
             if self.part == Part::UuidKeys {
                 self.part = Part::TextKeys;
             } else {
@@ -85,12 +93,21 @@ impl EntryCursor {
     }
 }
 
-fn read_chunk(segment: &Arc<Segment>, part: Part, place: &mut u64) -> Result<Vec<Entry>> {
+fn read_chunk(
+    segment: &Arc<Segment>,
+    part: Part,
+    keys: &RangeInclusive<u64>,
+    place: &mut Option<u64>,
+) -> Result<Vec<Entry>> {
     let mut cursor = KeyCursor::new(segment, part);
-    cursor.seek(*place)?;
+    match *place {
+        Some(place) => cursor.seek(place)?,
+        None => cursor.seek_key(*keys.start())?,
+    }
     let mut scratch = Vec::new();
     let mut chunk = Vec::new();
-    while let Some(key) = cursor.peek()?.filter(|_| chunk.len() < CHUNK) {
+    let is_wanted = |key: &Key, chunk: &Vec<Entry>| chunk.len() < CHUNK && key.hi <= *keys.end();
+    while let Some(key) = cursor.peek()?.filter(|key| is_wanted(key, &chunk)) {
         let (text, stamp) = if part == Part::UuidKeys {
             (None, segment.stamp_at(Part::UuidStamps, cursor.place(), &mut scratch)?)
         } else {
@@ -100,7 +117,7 @@ fn read_chunk(segment: &Arc<Segment>, part: Part, place: &mut u64) -> Result<Vec
         chunk.push(Entry { key, text, stamp });
         cursor.advance();
     }
-    *place = cursor.place();
+    *place = Some(cursor.place());
     Ok(chunk)
 }
 

@@ -43,6 +43,10 @@ pub struct SpaceStatistics {
     pub partition_us: i64,
     /// Time to live as last used, in microseconds.
     pub time_to_live_us: i64,
+    /// Rows that this handle looked up since it was opened.
+    pub looked_up: u64,
+    /// How often, in that, a filter let a row through.
+    pub filter_positives: u64,
     /// Application, last batch, and whether it ended.
     pub transactions: Vec<(String, i64, bool)>,
     /// The longest run of a service that this handle saw, from `begin` to the end of the claim, in microseconds.
@@ -75,6 +79,8 @@ impl KeySpace {
         let mut found = self.read(|view| Ok(view.map_or(SpaceStatistics::default(), View::statistics)))?;
         let longest = self.longest_run_us.load(Ordering::Relaxed);
         found.longest_run_us = i64::try_from(longest).ok().filter(|longest| *longest > 0);
+        found.looked_up = self.asked.rows.load(Ordering::Relaxed);
+        found.filter_positives = self.asked.filter_positives.load(Ordering::Relaxed);
         Ok(found)
     }
 
@@ -148,8 +154,8 @@ impl View {
                 .filter(|entry| !is_load(entry))
                 .map(transaction)
                 .collect(),
-            longest_run_us: None,
             partitions: self.partitions(),
+            ..SpaceStatistics::default()
         }
     }
 

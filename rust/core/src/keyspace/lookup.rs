@@ -31,6 +31,17 @@ pub(crate) struct LookedUp {
     pub(crate) processing: Vec<InProgress>,
     /// Whether an answer rests on the log rather than on a segment alone.
     pub(crate) rests_on_log: bool,
+    /// How often a filter let a row through, and it had to be looked up exactly.
+    pub(crate) filter_positives: u64,
+}
+
+impl LookedUp {
+    /// Take in what another part of the batch found.
+    pub(crate) fn add(&mut self, part: Self) {
+        self.processing.extend(part.processing);
+        self.rests_on_log |= part.rests_on_log;
+        self.filter_positives += part.filter_positives;
+    }
 }
 
 /// The text of a row whose form is text, by the row's number.
@@ -104,6 +115,7 @@ pub(crate) struct LookUp<'a> {
     of_uncovered: Vec<Vec<Survivor>>,
     /// What one filter let through of the present chunk.
     passed: Vec<u32>,
+    filter_positives: u64,
 }
 
 impl View {
@@ -113,7 +125,7 @@ impl View {
         let none = |count: usize| std::iter::repeat_with(Vec::new).take(count).collect();
         let findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log: false };
         let (of_covered, of_uncovered) = (none(self.covered.len()), none(self.uncovered.len()));
-        LookUp { findings, of_covered, of_uncovered, passed: Vec::new() }
+        LookUp { findings, of_covered, of_uncovered, passed: Vec::new(), filter_positives: 0 }
     }
 
     /// All of it, for a small batch.
@@ -121,8 +133,8 @@ impl View {
         let mut states = vec![HistoryState::Absent; wanted.keys.len()];
         let mut look_up = self.look_up(&mut states, expired);
         look_up.see(wanted, 0)?;
-        let (processing, rests_on_log) = look_up.finish(wanted.text)?;
-        Ok(LookedUp { states, processing, rests_on_log })
+        let found = look_up.finish(wanted.text)?;
+        Ok(LookedUp { states, ..found })
     }
 }
 
@@ -130,7 +142,7 @@ impl LookUp<'_> {
     /// See a chunk whose first row is `first_row` of the batch: ask the log, and the filters. Nearly all rows end here, at one
     /// cache line each.
     pub(crate) fn see(&mut self, chunk: &Wanted, first_row: u32) -> Result<()> {
-        let Self { findings, of_covered, of_uncovered, passed } = self;
+        let Self { findings, of_covered, of_uncovered, passed, .. } = self;
         let view = findings.view;
         view.tail.find(chunk, first_row, &mut |row, stamp| {
             findings.rests_on_log = true;
@@ -156,8 +168,9 @@ impl LookUp<'_> {
 
     /// Look up exactly what was let through so far.
     pub(crate) fn confirm(&mut self, text: TextOf) -> Result<()> {
-        let Self { findings, of_covered, of_uncovered, .. } = self;
+        let Self { findings, of_covered, of_uncovered, filter_positives, .. } = self;
         let view = findings.view;
+        *filter_positives += of_covered.iter().chain(&*of_uncovered).map(|rows| rows.len() as u64).sum::<u64>();
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
             let Sorted { rows, keys, forms } = Sorted::take(survivors);
             let wanted = Wanted { keys: &keys, forms: &forms, text: &|at| text(rows[at as usize]) };
@@ -184,9 +197,10 @@ impl LookUp<'_> {
     }
 
     /// After the last chunk: the open claims, and whether an answer rests on the log.
-    pub(crate) fn finish(mut self, text: TextOf) -> Result<(Vec<InProgress>, bool)> {
+    /// Their states are where the look-up was told to put them.
+    pub(crate) fn finish(mut self, text: TextOf) -> Result<LookedUp> {
         self.confirm(text)?;
-        Ok(self.findings.finish())
+        Ok(LookedUp { filter_positives: self.filter_positives, ..self.findings.finish() })
     }
 }
 
@@ -198,7 +212,7 @@ fn find(segment: &Segment, wanted: &Wanted, rows: &[u32], findings: &mut Finding
 
 impl Findings<'_> {
     /// A key is completed if any of its claims is; else processing if any claim is neither completed nor released.
-    fn finish(mut self) -> (Vec<InProgress>, bool) {
+    fn finish(mut self) -> LookedUp {
         let key_first = |(row, stamp): &(u32, Stamp)| (*row, stamp.claim, std::cmp::Reverse(stamp.mark));
         self.others.sort_unstable_by_key(key_first);
         // Of each claim only the strongest mark of this key counts, which now stands first: what was said of the key itself
@@ -223,6 +237,6 @@ impl Findings<'_> {
                 processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
             }
         }
-        (processing, self.rests_on_log)
+        LookedUp { processing, rests_on_log: self.rests_on_log, ..LookedUp::default() }
     }
 }

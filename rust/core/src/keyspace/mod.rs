@@ -73,6 +73,22 @@ pub(crate) struct KeySpace {
     longest_run_us: AtomicU64,
     /// Whether the directory above is made with its first space.
     makes_room: bool,
+    asked: Asked,
+}
+
+/// What this handle was asked since it was opened.
+#[derive(Debug, Default)]
+struct Asked {
+    rows: AtomicU64,
+    filter_positives: AtomicU64,
+}
+
+impl Asked {
+    fn counted(&self, found: LookedUp) -> LookedUp {
+        self.rows.fetch_add(found.states.len() as u64, Ordering::Relaxed);
+        self.filter_positives.fetch_add(found.filter_positives, Ordering::Relaxed);
+        found
+    }
 }
 
 /// What a `begin` decided to write.
@@ -88,9 +104,9 @@ pub(crate) struct Beginning {
 impl KeySpace {
     pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
         let (view, turn, sync) = (RwLock::new(None), OnceLock::new(), GroupSync::default());
-        let longest_run_us = AtomicU64::new(0);
+        let (longest_run_us, asked) = (AtomicU64::new(0), Asked::default());
         let (is_pinned, makes_room) = (false, false);
-        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned, longest_run_us, makes_room }
+        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned, longest_run_us, makes_room, asked }
     }
 
     /// A service ended that ran for so long.
@@ -176,7 +192,7 @@ impl KeySpace {
     /// Look something up in the present state. An answer that rests on frames of the log is given only once they are durable.
     pub(crate) fn look(&self, mut look: impl FnMut(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
         self.look_durably(|view| {
-            let found = look(view)?;
+            let found = self.asked.counted(look(view)?);
             let rests_on_log = found.rests_on_log;
             Ok((found, rests_on_log))
         })
@@ -319,7 +335,7 @@ impl KeySpace {
 
     /// In our turn: look up without a refresh, as nobody else can write now.
     pub(crate) fn look_in_turn(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
-        look(self.present().as_ref())
+        Ok(self.asked.counted(look(self.present().as_ref())?))
     }
 
     /// In our turn: append `processing` for a batch; answers the new claim and its keys.

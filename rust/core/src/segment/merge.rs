@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Segment;
-use super::format::{Part, Stamp, key_bytes, whole_key};
+use super::format::{Part, Stamp, bucket_of, key_bytes, whole_key};
 use super::run::Run;
 use crate::Result;
 use crate::key::Key;
@@ -97,6 +97,14 @@ impl<'a> KeyCursor<'a> {
         self.read_on()?;
         self.at = place;
         Ok(())
+    }
+
+    /// Go to the first key whose upper half is at least `hi`.
+    pub(crate) fn seek_key(&mut self, hi: u64) -> Result<()> {
+        let bucket = bucket_of(hi, self.bits);
+        let start = self.segment.bucket(self.directory, self.count, bucket, &mut self.scratch)?.start;
+        self.seek(start)?;
+        self.take_while(|key| key.hi < hi).map(drop)
     }
 
     pub(crate) fn place(&self) -> u64 {

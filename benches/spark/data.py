@@ -1,0 +1,75 @@
+"""What the jobs read: documents as Parquet, made once and kept under out/bench-spark."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benches.workload import FRESH, Workload
+
+HOME = Path("out/bench-spark")
+FILES = 8
+PAYLOAD_BYTES = 1024
+_PAYLOADS = 997  # different ones; Parquet keeps each once, and Spark hands every row its own kilobyte
+
+
+def documents(workload: Workload, rows: int) -> Path:
+    """`rows` documents, of which 1 % are completed and 0.1 % processing: uuid, redelivery_count, payload of 1 KiB."""
+    path = HOME / f"documents-{rows}-n{workload.n}"
+    if not path.exists():
+        batch = workload.batch(rows).documents
+        pool = pa.array([f"{n:04d}" * (PAYLOAD_BYTES // 4) for n in range(_PAYLOADS)], pa.string())
+        places = pa.array(np.arange(rows, dtype=np.int32) % _PAYLOADS)
+        table = pa.table(batch).append_column("payload", pa.DictionaryArray.from_arrays(places, pool))
+        _write(table, path)
+    return path
+
+
+def history_as_parquet(workload: Workload) -> Path:
+    """The history's ids and states, for those who look them up in a table."""
+    path = HOME / f"history-n{workload.n}"
+    if not path.exists():
+        parts = [
+            pa.table({"uuid": workload.column(part.numbers), "status": pa.array(part.codes)})
+            for part in workload.parts()
+        ]
+        _write(pa.concat_tables(parts), path)
+    return path
+
+
+def new_batches(workload: Workload, batches: int, rows: int) -> Path:
+    """A directory with one file of new ids a batch, with the time at which each arrived."""
+    path = HOME / f"stream-{batches}x{rows}"
+    if not path.exists():
+        draft = path.with_name(f"{path.name}.unfinished")
+        draft.mkdir(parents=True, exist_ok=True)
+        for number in range(batches):
+            numbers = np.arange(rows, dtype=np.uint64) + np.uint64(FRESH * 4 + number * rows)
+            arrived = np.full(rows, 1_760_000_000_000_000 + number * 1_000_000, dtype="datetime64[us]")
+            table = pa.table(
+                {
+                    "uuid": workload.column(numbers),
+                    "redelivery_count": pa.array(np.zeros(rows, dtype=np.int32)),
+                    "arrived": pa.array(arrived, pa.timestamp("us", "UTC")),
+                }
+            )
+            file = draft / f"{number:05d}.parquet"
+            pq.write_table(table, file)
+            os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # the order of the batches
+        draft.rename(path)
+    return path
+
+
+STREAM_SCHEMA = "uuid string, redelivery_count int, arrived timestamp"
+
+
+def _write(table: Any, path: Path) -> None:
+    draft = path.with_name(f"{path.name}.unfinished")
+    draft.mkdir(parents=True, exist_ok=True)
+    rows = -(-table.num_rows // FILES)
+    for number in range(FILES):
+        pq.write_table(table.slice(number * rows, rows), draft / f"{number}.parquet", row_group_size=1 << 17)
+    draft.rename(path)

@@ -1,0 +1,77 @@
+"""One job in a process of its own; prints what it found as JSON: `python -m benches.spark.jobs NAME`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+import dochistory as dh
+from benches.spark import classify, data, streams
+from benches.workload import Workload
+
+Job = Callable[..., dict[str, Any]]
+
+BATCH: dict[str, Job] = {
+    "udf": classify.udf,
+    "udf_narrow": lambda *given: classify.udf(*given, payload=False),
+    "map": classify.rows_in_arrow,
+    "crossing": classify.crossing,
+    "left_join": classify.left_join,
+    "drop_duplicates": classify.drop_duplicates,
+}
+STREAM: dict[str, Job] = {
+    "stream": streams.own,
+    "stream_within_watermark": streams.within_watermark,
+    "stream_drop_duplicates": streams.drop_duplicates,
+    "stream_with_state": streams.with_state,
+    "stream_delta_merge": streams.delta_merge,
+}
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def main() -> None:
+    """Run it."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("job", choices=[*BATCH, *STREAM])
+    arguments.add_argument("--n", type=int, default=10_000_000, help="ids in the history")
+    arguments.add_argument("--p", type=int, default=30, help="days of the history")
+    arguments.add_argument("--rows", type=int, default=1_000_000, help="documents, or ids in a batch of a stream")
+    arguments.add_argument("--runs", type=int, default=5, help="runs, or batches of a stream")
+    arguments.add_argument("--cores", type=int, default=2)
+    given = arguments.parse_args()
+    config = {
+        "spark.sql.shuffle.partitions": str(given.cores),
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.driver.memory": "3g",
+    }
+    if given.job == "stream_delta_merge":
+        config |= {
+            "spark.jars.packages": delta_package(),
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        }
+    data.HOME.mkdir(parents=True, exist_ok=True)
+    spark = dh.spark.session("benches", master=f"local[{given.cores}]", config=config)
+    job = (BATCH | STREAM)[given.job]
+    found = job(spark, Workload(given.n, given.p), given.rows, given.runs)
+    spark.stop()
+    json.dump({"seconds": found, "rows": given.rows, "n": given.n, "spark": pyspark.__version__}, sys.stdout)
+
+
+def delta_package() -> str:
+    """Delta for this Spark, as the file `out/bench-spark/delta` names it, else by its usual name."""
+    named = data.HOME / "delta"
+    if named.exists():
+        return named.read_text().strip()
+    feature = ".".join(pyspark.__version__.split(".")[:2])
+    return f"io.delta:delta-spark_{feature}_2.13:4.3.0"
+
+
+if __name__ == "__main__":
+    Path("out").mkdir(exist_ok=True)
+    main()

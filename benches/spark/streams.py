@@ -1,0 +1,103 @@
+"""Jobs that let each new id of a stream through once, batch by batch."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+
+import dochistory as dh
+from benches.spark import data
+from benches.stores import TRIGGER, scratch_copy
+from benches.workload import Workload
+
+Found = dict[str, Any]
+_WARM_UP = 2  # batches: the first starts Python and compiles plans
+
+
+def own(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+    """Claim and complete, on a history that holds the workload's ids already."""
+    with tempfile.TemporaryDirectory(dir=data.HOME) as home:
+        history = scratch_copy(workload, Path(home))
+
+        def service(new: Any, batch: Any) -> None:  # noqa: ARG001
+            if len(new) != rows:
+                raise SystemExit(f"{len(new)} of {rows} ids are new")
+
+        handle = dh.spark.exactly_once(history, TRIGGER, service, documents="arrow", application="bench")
+        stream = _stream(spark, workload, rows, batches)
+        return _seconds(stream.drop("arrived").writeStream.foreachBatch(handle), Path(home))
+
+
+def within_watermark(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+    """`dropDuplicatesWithinWatermark`, from an empty state."""
+    stream = _stream(spark, workload, rows, batches).withWatermark("arrived", "1 day")
+    return _noop(stream.dropDuplicatesWithinWatermark(["uuid"]))
+
+
+def drop_duplicates(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+    """`dropDuplicates`, from an empty state that is never let go."""
+    return _noop(_stream(spark, workload, rows, batches).dropDuplicates(["uuid"]))
+
+
+def with_state(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+    """`transformWithStateInPandas`, from an empty state: one call of Python for each id."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class First(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.seen = handle.getValueState("seen", "seen boolean")
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: ARG002, N802, N803
+            known = self.seen.exists()
+            for _ in rows:
+                pass
+            if not known:
+                self.seen.update((True,))
+                yield pd.DataFrame({"uuid": [key[0]]})
+
+        def close(self) -> None:
+            pass
+
+    stream: Any = _stream(spark, workload, rows, batches)
+    first = stream.groupBy("uuid").transformWithStateInPandas(
+        statefulProcessor=First(), outputStructType="uuid string", outputMode="Append", timeMode="None"
+    )
+    return _noop(first)
+
+
+def delta_merge(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+    """Delta's `MERGE`: insert what is not there."""
+    with tempfile.TemporaryDirectory(dir=data.HOME) as home:
+        table = str(Path(home, "table").absolute())
+        spark.createDataFrame([], "uuid string").write.format("delta").save(table)
+
+        def merge(batch: DataFrame, _: int) -> None:
+            batch.createOrReplaceTempView("arrived")
+            batch.sparkSession.sql(
+                f"MERGE INTO delta.`{table}` AS t USING arrived AS s ON t.uuid = s.uuid "
+                "WHEN NOT MATCHED THEN INSERT (uuid) VALUES (s.uuid)"
+            )
+
+        stream = _stream(spark, workload, rows, batches).select("uuid")
+        return _seconds(stream.writeStream.foreachBatch(merge), Path(home))
+
+
+def _stream(spark: SparkSession, workload: Workload, rows: int, batches: int) -> DataFrame:
+    path = data.new_batches(workload, batches + _WARM_UP, rows)
+    return spark.readStream.schema(data.STREAM_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(path))
+
+
+def _noop(stream: DataFrame) -> Found:
+    with tempfile.TemporaryDirectory(dir=data.HOME) as home:
+        return _seconds(stream.writeStream.format("noop").outputMode("append"), Path(home))
+
+
+def _seconds(writer: Any, home: Path) -> Found:
+    """What each batch took, from its trigger to Spark's note that it is done."""
+    query = writer.option("checkpointLocation", str(home / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    progress = [one for one in query.recentProgress if one["numInputRows"]]
+    return {"batch": [one["durationMs"]["triggerExecution"] / 1000 for one in progress[_WARM_UP:]]}

@@ -1,0 +1,49 @@
+"""From the numbers in which verdicts come back from Python to words: expressions that stay in the JVM."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+import dochistory as dh
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def verdict_words(code: "Column", ids: "Sequence[Column]") -> "list[Column]":
+    """The six words of a verdict.
+
+    Args:
+        code: what `History.classify_codes` answered.
+        ids: the id columns that it was given, in the order of the key chain; text, or UUIDs as 16 bytes.
+    """
+    # A negative number is the complement of the code of a row without a key; of a byte, the upper half says so too.
+    row = code.bitwiseAND(255) if len(ids) == 1 else F.when(code < 0, -1 - code).otherwise(code.bitwiseAND(127))
+    words = {
+        name: F.expr(_words(name))[row.cast("int")] for name in ("status", "action", "acknowledge", "rule", "message")
+    }
+    key = F.lit(None).cast("string")
+    for place, one in reversed(list(enumerate(ids))):
+        key = F.when((code >= 128 * place) & (code < 128 * (place + 1)), _id_text(one)).otherwise(key)
+    return [words["status"], words["action"], words["acknowledge"], words["rule"], key, words["message"]]
+
+
+def _id_text(one: "Column") -> "Column":
+    """An id as the text that it is known by: text as it is, 16 bytes of binary as a UUID."""
+    as_text = F.regexp_replace(F.lower(F.hex(one)), "^(.{8})(.{4})(.{4})(.{4})(.{12})$", "$1-$2-$3-$4-$5")
+    # Spark knows the type when it plans, and keeps one of the two.
+    return F.when(F.typeof(one) == "binary", as_text).otherwise(one.cast("string"))
+
+
+@cache
+def _words(name: str) -> str:
+    """An array of SQL whose elements n and 255 - n are the word of code n. Spark folds it into a constant."""
+    known = dh.verdict_words().column(name).to_pylist()
+    half = known + [None] * (128 - len(known))
+    found = half + half[::-1]
+    if name == "rule":
+        found = [word and word.replace("+batch", "") for word in found]
+    quoted = ("null" if word is None else "'" + word.replace("\\", "\\\\").replace("'", "\\'") + "'" for word in found)
+    return f"cast(array({', '.join(quoted)}) as array<string>)"

@@ -1,0 +1,157 @@
+"""Fill a history from a DataFrame or from Parquet files, on all of Spark's workers."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+import dochistory as dh
+from dochistory.spark import compat
+from dochistory.spark.settings import columns_of
+from dochistory.spark.staging import attempt_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dochistory import History, Trigger
+
+_OWN = ("started_at", "status")
+_STAGED = StructType([StructField("receipt", BinaryType())])
+
+# Published together: large enough to be worth a commit, small enough to be done again.
+_FILES_A_STEP = 64
+
+
+def load(
+    documents: "DataFrame | str | os.PathLike[str]",
+    history: "History | str | os.PathLike[str]",
+    trigger: "Trigger",
+    *,
+    columns: Mapping[str, str] | None = None,
+    application: str | None = None,
+    files_a_step: int = _FILES_A_STEP,
+    progress: Callable[[int, int, int], object] | None = None,
+    maintain: bool = True,
+    spark: "SparkSession | None" = None,
+) -> int:
+    """Record documents that were processed elsewhere, or before there was this history.
+
+    Workers write the segments, this process publishes them. Files of Parquet are published step by step, and each step
+    is a transaction: a load that breaks off and is started again goes on after the last step that was published.
+
+    Args:
+        documents: a DataFrame, or the path of Parquet files. With the trigger's id columns, and optionally `started_at`
+            (timestamp: when the service began; now, if absent or null) and `status` (`completed` or `processing`;
+            completed, if absent or null).
+        history: the history or its directory, which every worker must see under the same path; it is created if it is
+            not there.
+        trigger: whose documents they are.
+        columns: the trigger's name of a column, or `started_at` or `status` -> its name in `documents`.
+        application: the name under which steps are remembered. For files it is made of their names, unless given; for a
+            DataFrame there is none unless given, and then it is one step: loaded once under that name, and not again.
+        files_a_step: files that are published together.
+        progress: called after every step with the entries published so far, the steps done, and the steps in all.
+        maintain: put small segments together at the end.
+        spark: the session; the running one, if absent.
+
+    Returns:
+        The number of entries published; those of steps that an earlier run published do not count.
+
+    Raises:
+        SchemaError: there is no id column, or a row has no id or one of more than 96 characters.
+        ConfigError: `files_a_step` is below 1.
+        TransactionError: the files are fewer than those that were loaded before under this application.
+    """
+    if files_a_step < 1:
+        raise dh.ConfigError(f"[DH-CONFIG] files_a_step is {files_a_step}; it is to be 1 or more")
+    steps: list[DataFrame]
+    if isinstance(documents, str | os.PathLike):
+        session = spark or compat.running_session()
+        files = sorted(session.read.parquet(os.fspath(documents)).inputFiles())
+        application = application or "load " + hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
+        steps = [session.read.parquet(*files[n : n + files_a_step]) for n in range(0, len(files), files_a_step)]
+    else:
+        steps = [documents]
+    with _opened(history) as opened:
+        done = _already(opened, trigger, application)
+        loaded = 0
+        for number, step in enumerate(steps):
+            if number > done:
+                transaction = None if application is None else (application, number)
+                loaded += _step(step, opened, trigger, dict(columns or {}), transaction)
+            if progress is not None:
+                progress(loaded, number + 1, len(steps))
+        if maintain and loaded:
+            opened.maintain(trigger, all=True)
+    return loaded
+
+
+def _opened(history: "History | str | os.PathLike[str]") -> "AbstractContextManager[History]":
+    return dh.open(history, create=True) if isinstance(history, str | os.PathLike) else nullcontext(history)
+
+
+def _already(history: "History", trigger: "Trigger", application: str | None) -> int:
+    """The number of the last step that was published; -1 before the first."""
+    known: Mapping[str, tuple[int, bool]] = history.stats(trigger)["transactions"]
+    return -1 if application is None else known.get(application, (-1, True))[0]
+
+
+def _step(
+    df: "DataFrame",
+    history: "History",
+    trigger: "Trigger",
+    columns: dict[str, str],
+    transaction: tuple[str, int] | None,
+) -> int:
+    found = columns_of(trigger, df.columns, {name: at for name, at in columns.items() if name not in _OWN})
+    own = {name: columns.get(name, name) for name in _OWN}
+    if missing := [own[name] for name in _OWN if name in columns and own[name] not in df.columns]:
+        raise dh.SchemaError(f"[DH-SCHEMA] there is no column {missing[0]} among {', '.join(df.columns)}")
+    # Whatever else is in the rows stays where it is, and the rest gets the names that it goes by here.
+    taken = {**found, **{name: at for name, at in own.items() if at in df.columns}}
+    narrow = df.select(*(df[f"`{at}`"].alias(name) for name, at in taken.items()))
+    staged = narrow.mapInArrow(_staging(str(history.path), trigger), _STAGED)
+    rows = compat.collect_arrow(staged)
+    receipts = rows["receipt"].to_pylist()
+    try:
+        return history.commit_entries(receipts, trigger, transaction=transaction) if receipts else 0
+    except BaseException:
+        history.abort_entries(receipts)
+        raise
+
+
+def _staging(path: str, trigger: "Trigger") -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    absolute = os.path.abspath(path)  # noqa: PTH100 - a worker has a directory of its own
+
+    def staged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = next(batches, None)
+        if first is None:
+            return
+        with dh.open(absolute) as history:
+            receipt = stage(history, trigger, chain([first], batches), first.schema)
+        yield pa.RecordBatch.from_arrays([pa.array([receipt], pa.binary())], ["receipt"])
+
+    return staged
+
+
+def stage(
+    history: "History",
+    trigger: "Trigger",
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    columns: Mapping[str, str] | None = None,
+) -> bytes:
+    """Stage the documents of one task; answers the receipt by which they are published."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("documents are staged by tasks of Spark")
+    job = history.reserve(trigger, reads=False)
+    documents = pa.RecordBatchReader.from_batches(schema, batches)
+    attempt = attempt_name(context)
+    return history.stage_entries(documents, trigger, job=job.token, part=0, attempt=attempt, columns=columns or None)

@@ -1,0 +1,137 @@
+"""What the options of the data source `dochistory` say.
+
+Options are text under names that Spark hands over in lower case. A trigger's settings are options of the same names as
+in `dochistory.toml`, and are checked in the same way.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import dochistory as dh
+from dochistory.settings import SETTINGS, settings_from_toml, trigger_from_text
+from dochistory.spark.settings import COLUMNS
+
+Table = Literal["entries", "transactions", "statistics"]
+TABLES: tuple[Table, ...] = ("entries", "transactions", "statistics")
+
+_WHERE = {"path", "trigger", "settings"}
+_READING = _WHERE | {"table", "status", "from", "to", "partitions"}
+_WRITING = _WHERE | {"record", "application", "batch", "checkpointlocation"} | set(SETTINGS)
+_RENAMED = "columns."
+
+
+class Options:
+    """Options of a read or a write, checked."""
+
+    def __init__(self, given: Mapping[str, str], *, writing: bool) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+        known = _WRITING if writing else _READING
+        columns = {name for name in self._given if writing and name.startswith(_RENAMED)}
+        if unknown := sorted(set(self._given) - known - columns):
+            raise dh.ConfigError(
+                f"[DH-CONFIG] the format dochistory has no option {', '.join(unknown)} for "
+                f"{'writing' if writing else 'reading'}; there are {', '.join(sorted(known))}"
+            )
+
+    def path(self) -> Path:
+        """The directory of the history: the option `path`, or what the file of settings says."""
+        if "path" in self._given:
+            return Path(self._given["path"])
+        if "settings" in self._given and (found := settings_from_toml(self._given["settings"]).history) is not None:
+            return found
+        raise dh.ConfigError(
+            '[DH-CONFIG] the format dochistory needs the option path, the directory of the history: .option("path", …)'
+        )
+
+    def trigger_name(self) -> str | None:
+        """The name of the trigger; None stands for all."""
+        return self._given.get("trigger")
+
+    def trigger(self) -> dh.Trigger:
+        """The trigger with its settings: from a file of settings, or from options."""
+        name = self.trigger_name()
+        if name is None:
+            raise dh.ConfigError(
+                '[DH-CONFIG] the format dochistory needs the option trigger for writing: .option("trigger", …)'
+            )
+        settings = {one: value for one, value in self._given.items() if one in SETTINGS}
+        if "settings" not in self._given:
+            # A history is what this writes to: a trigger that uses none would be a mistake here.
+            return trigger_from_text(name, {"detect_duplicates": "true", "use_history": "true"} | settings)
+        if settings:
+            raise dh.ConfigError(
+                f"[DH-CONFIG] {', '.join(sorted(settings))}: a file of settings is given, so say it there"
+            )
+        triggers = settings_from_toml(self._given["settings"]).triggers
+        if name not in triggers:
+            known = ", ".join(triggers) or "none"
+            raise dh.ConfigError(f"[DH-CONFIG] {self._given['settings']} has no trigger {name}; it has {known}")
+        return triggers[name]
+
+    def table(self) -> Table:
+        """Which table is read."""
+        found = self._given.get("table", "entries")
+        for one in TABLES:
+            if found == one:
+                return one
+        raise dh.ConfigError(f"[DH-CONFIG] table is {found!r}; allowed is {', '.join(TABLES)}")
+
+    def status(self) -> Literal["processing", "completed"] | None:
+        """Which entries are read: in this state."""
+        return self._processing_or_completed("status")
+
+    def record(self) -> Literal["processing", "completed"]:
+        """What is written about documents."""
+        return self._processing_or_completed("record") or "completed"
+
+    def _processing_or_completed(self, name: str) -> Literal["processing", "completed"] | None:
+        found = self._given.get(name)
+        if found is None or found == "processing" or found == "completed":
+            return found  # type: ignore[return-value] # mypy does not see through `or`
+        raise dh.ConfigError(f"[DH-CONFIG] {name} is {found!r}; allowed is 'processing' or 'completed'")
+
+    def time(self, name: Literal["from", "to"]) -> dt.datetime | None:
+        """A time in ISO 8601, in UTC unless it says otherwise."""
+        if name not in self._given:
+            return None
+        try:
+            found = dt.datetime.fromisoformat(self._given[name])
+        except ValueError as error:
+            raise dh.ConfigError(
+                f"[DH-CONFIG] {name} is {self._given[name]!r}; it is to be a time such as 2026-11-21T08:00:00"
+            ) from error
+        return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+
+    def number(self, name: str) -> int | None:
+        """A whole number from 0 on."""
+        found = self._given.get(name)
+        if found is None:
+            return None
+        if not found.isdecimal():
+            raise dh.ConfigError(f"[DH-CONFIG] {name} is {found!r}; it is to be a whole number")
+        return int(found)
+
+    def transaction(self) -> tuple[str, int] | None:
+        """Under which transaction a batch is recorded: the options `application` and `batch`, both or none."""
+        application, batch = self._given.get("application"), self.number("batch")
+        if application is None and batch is None:
+            return None
+        if application is None or batch is None:
+            raise dh.ConfigError("[DH-CONFIG] the options application and batch go together: give both or none")
+        return application, batch
+
+    def application(self) -> str | None:
+        """The name under which a stream's batch numbers are remembered, instead of the query's id."""
+        return self._given.get("application")
+
+    def columns(self) -> dict[str, str]:
+        """Other names of columns: the trigger's name, or `started_at` or `status` -> the name in the DataFrame."""
+        known = {name for kind in COLUMNS.values() for name in kind} | {"started_at", "status"}
+        found = {name.removeprefix(_RENAMED): there for name, there in self._given.items() if name.startswith(_RENAMED)}
+        if unknown := sorted(set(found) - known):
+            raise dh.ConfigError(
+                f"[DH-CONFIG] columns.{unknown[0]}: there is no such column; there are {', '.join(sorted(known))}"
+            )
+        return found

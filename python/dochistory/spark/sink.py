@@ -1,0 +1,153 @@
+"""Recording documents from Spark: what `df.write.format("dochistory")` and `writeStream.format("dochistory")` do.
+
+Tasks write staged segments; the driver publishes those of the attempts that won, in one commit. Staged files that no
+commit names are swept up later. A stream's batch is a transaction under its query's id and its number: what Spark
+commits again changes nothing, and what it aborts after a commit stays committed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+import dochistory as dh
+from dochistory.spark import compat
+from dochistory.spark.load import stage
+from dochistory.spark.options import Options
+from dochistory.spark.settings import columns_of
+
+_OWN = ("started_at", "status")
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What one task staged."""
+
+    receipts: list[bytes]
+    query: str | None
+    """The id of the streaming query; None outside a stream."""
+
+
+class _Recorder:
+    """What the batch's and the stream's writer have in common."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._path = str(options.path())
+        self._trigger = options.trigger()
+        self._record = options.record()
+        self._application = options.application()
+        self._columns = options.columns()
+        self._status = self._columns.get("status", "status")
+        if not self._trigger.use_history:
+            raise dh.ConfigError(f"[DH-CONFIG] trigger {self._trigger.name} uses no history, so there is none to write")
+        # Before anything runs.
+        columns_of(self._trigger, schema.names, {one: at for one, at in self._columns.items() if one not in _OWN})
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the documents of one task. Runs in a worker."""
+        first = next(iterator, None)
+        if first is None:
+            return Staged([], _streaming_query())
+        batches = (self._with_status(batch) for batch in chain([first], iterator))
+        with dh.open(self._path, create=True) as history:
+            receipt = stage(history, self._trigger, batches, self._with_status(first).schema, self._columns)
+        return Staged([receipt], _streaming_query())
+
+    def _with_status(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._record == "completed" or self._status in batch.schema.names:
+            return batch
+        return batch.append_column(self._status, pa.repeat(self._record, batch.num_rows))
+
+    def publish(self, messages: Sequence[Any], transaction: tuple[str, int] | None) -> None:
+        """Publish what the tasks staged, once."""
+        receipts = _receipts(messages)
+        if receipts:
+            with dh.open(self._path) as history:
+                history.commit_entries(receipts, self._trigger, transaction=transaction)
+
+    def give_up(self, messages: Sequence[Any]) -> None:
+        """Let go what the tasks staged, unless it was published."""
+        receipts = _receipts(messages)
+        if receipts:
+            with dh.open(self._path) as history:
+                history.abort_entries(receipts)
+
+
+def _streaming_query() -> str | None:
+    """The id of the streaming query that this task works for; None outside a stream."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty("sql.streaming.queryId")
+
+
+def _receipts(messages: Sequence[Any]) -> list[bytes]:
+    # Of tasks that failed Spark says None.
+    return [receipt for message in messages if message is not None for receipt in message.receipts]
+
+
+class Writer(_Recorder, DataSourceArrowWriter):
+    """Records the documents of a DataFrame."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._transaction = options.transaction()
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        """All tasks are done."""
+        self.publish(messages, self._transaction)
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """A task failed, or `commit` did."""
+        self.give_up(messages)
+
+
+class StreamWriter(_Recorder, compat.DataSourceStreamArrowWriter):  # type: ignore[misc] # which class it is depends on Spark
+    """Records the documents of a stream."""
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's word
+        """All tasks of a batch are done."""
+        queries = {message.query for message in messages if message is not None}
+        application = self._application or next(iter(queries - {None}), None)
+        if application is None and _receipts(messages):
+            raise dh.ConfigError(
+                "[DH-CONFIG] Spark does not tell the workers which query they work for: give the option application, "
+                "a name that outlives restarts"
+            )
+        self.publish(messages, None if application is None else (application, batchId))
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's words
+        """A task of a batch failed, or `commit` did."""
+        self.give_up(messages)
+
+
+def writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> Writer:
+    """The writer of a DataFrame.
+
+    Raises:
+        ConfigError: an option makes no sense, or the mode is `overwrite`: a history forgets by purging alone.
+        SchemaError: there is no id column.
+    """
+    if overwrite:
+        raise dh.ConfigError(
+            '[DH-CONFIG] a history is never overwritten: write with .mode("append"); what expired goes by a purge'
+        )
+    return Writer(Options(given, writing=True), schema)
+
+
+def stream_writer(given: Mapping[str, str], schema: StructType) -> StreamWriter:
+    """The writer of a stream.
+
+    Raises:
+        ConfigError: an option makes no sense.
+        SchemaError: there is no id column.
+        UnsupportedError: before Spark 4.1.
+    """
+    compat.check_stream_sink()
+    options = Options(given, writing=True)
+    if options.number("batch") is not None:
+        raise dh.ConfigError("[DH-CONFIG] a stream numbers its batches itself: leave the option batch out")
+    return StreamWriter(options, schema)

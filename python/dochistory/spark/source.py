@@ -1,0 +1,129 @@
+"""A history as tables of Spark: what `spark.read.format("dochistory")` reads.
+
+Entries are read in parts of the key range, each from the same pinned snapshot. What is not wanted is said by options
+and not read at all.
+"""
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+import dochistory as dh
+from dochistory.spark import compat
+from dochistory.spark.options import Options
+from dochistory.spark.snapshots import Snapshot
+
+_SCHEMAS = {
+    "entries": "trigger string, key string, status string, started_at timestamp",
+    "transactions": "trigger string, application string, batch bigint, ended boolean",
+    "statistics": (
+        "trigger string, entries bigint, segment_entries bigint, log_entries bigint, open_entries bigint, "
+        "segments bigint, filters bigint, bytes bigint, segment_bytes bigint, log_bytes bigint, filter_bytes bigint, "
+        "manifest bigint, transactions bigint, oldest_started_at timestamp, purged_upto timestamp, "
+        "partition_seconds double, history_time_to_live_seconds double"
+    ),
+}
+
+# Enough for a task to be worth its start.
+_ENTRIES_A_PARTITION = 1_000_000
+_MOST_PARTITIONS = 1024
+
+
+def schema(given: Mapping[str, str]) -> str:
+    """The columns of the table that the options ask for.
+
+    Raises:
+        ConfigError: there is an option too many, or one that makes no sense.
+    """
+    return _SCHEMAS[Options(given, writing=False).table()]
+
+
+@dataclass(frozen=True)
+class _Part(InputPartition):
+    """A part of the keys of one trigger."""
+
+    trigger: str
+    snapshot: Snapshot
+    part: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Rows(InputPartition):
+    """Rows that were found when the read was planned."""
+
+    rows: list[dict[str, Any]]
+
+
+class Reader(DataSourceReader):
+    """Reads one of the tables."""
+
+    def __init__(self, given: Mapping[str, str], columns: StructType) -> None:
+        options = Options(given, writing=False)
+        self._path = str(options.path())
+        self._trigger = options.trigger_name()
+        self._table = options.table()
+        self._status = options.status()
+        self._since, self._before = options.time("from"), options.time("to")
+        self._partitions = options.number("partitions")
+        if self._partitions == 0:
+            raise dh.ConfigError("[DH-CONFIG] partitions is 0; it is to be 1 or more")
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Pin the history and divide it."""
+        with dh.open(self._path, read_only=True) as history:
+            triggers = [self._trigger] if self._trigger else history.triggers()
+            figures = {name: history.stats(name) for name in triggers}
+        if self._table == "transactions":
+            return [_Rows([row for name, found in figures.items() for row in _transactions(name, found)])]
+        if self._table == "statistics":
+            return [_Rows([_statistics(name, found) for name, found in figures.items()])]
+        parts: list[InputPartition] = []
+        # Not read-only: pinning seals the log, so that all parts are read from files that no longer change.
+        with dh.open(self._path) as history:
+            for name, found in figures.items():
+                snapshot = Snapshot.of(history, name)
+                entries = found["segment_entries"] + found["log_entries"]
+                count = self._partitions or min(-(-entries // _ENTRIES_A_PARTITION) or 1, _MOST_PARTITIONS)
+                parts += [_Part(name, snapshot, (number, count)) for number in range(count)]
+        return parts or [_Rows([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition."""
+        wanted = compat.arrow_schema_in_utc(self._columns)
+        if isinstance(partition, _Rows):
+            yield pa.RecordBatch.from_pylist(partition.rows, wanted)
+            return
+        if not isinstance(partition, _Part):
+            raise TypeError(f"{type(partition).__name__} is no partition of this reader")
+        entries = partition.snapshot.open().entries(
+            partition.trigger, self._status, since=self._since, before=self._before, part=partition.part
+        )
+        for batch in entries:
+            yield pa.RecordBatch.from_arrays([batch[field.name].cast(field.type) for field in wanted], schema=wanted)
+
+
+def _transactions(name: str, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for application, (batch, has_ended) in found["transactions"].items():
+        yield {"trigger": name, "application": application, "batch": batch, "ended": has_ended}
+
+
+def _statistics(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **found,
+        "trigger": name,
+        "entries": found["segment_entries"] + found["log_entries"],
+        "bytes": found["segment_bytes"] + found["log_bytes"] + found["filter_bytes"],
+        "transactions": len(found["transactions"]),
+        "partition_seconds": _seconds(found["partition"]),
+        "history_time_to_live_seconds": _seconds(found["history_time_to_live"]),
+    }
+
+
+def _seconds(duration: dt.timedelta) -> float:
+    return duration.total_seconds()

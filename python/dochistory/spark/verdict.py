@@ -1,0 +1,152 @@
+"""The verdict as one column, for any `select`, and as functions of SQL."""
+
+import datetime as dt
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import StringType, StructField, StructType
+
+from dochistory.spark import compat
+from dochistory.spark.classify import of_columns, verdict_type, words_of
+from dochistory.spark.judge import VERDICT_COLUMNS, Judge
+from dochistory.spark.settings import COLUMNS, columns_of, ids_of, types_of
+from dochistory.spark.staging import identified
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from dochistory import History, Trigger
+
+_VERDICT = StructType([StructField(name, StringType()) for name in VERDICT_COLUMNS])
+
+
+def verdict(
+    history: "History | str | os.PathLike[str]",
+    trigger: "Trigger",
+    *,
+    columns: "Mapping[str, Column | str] | None" = None,
+    now: dt.datetime | None = None,
+) -> "Column":
+    """The verdict of each row, as a column for any `select`, `where` or `withColumn`.
+
+    ```python
+    judged = df.select("*", dh.spark.verdict("orders.history", trigger).alias("verdict"))
+    judged.where("verdict.status = 'NEW'")
+    ```
+
+    As `classify`, but for `how="udf"` and as a single column; the history is pinned when this is called.
+
+    Args:
+        history: the history or its directory, which every worker must see under the same path.
+        trigger: whose documents they are. A resolver runs in the workers and sees the trigger's columns; Spark may ask
+            it more than once about a row, where the plan uses the verdict in several places.
+        columns: the trigger's name of a column -> the column, or its name. These are what is looked at, no others. If
+            absent, `uuid` and the count (`redelivery_count`; `delivery_count` for JMS), which must both be there.
+        now: the clock by which entries expire; the time of this call, if absent.
+
+    Returns:
+        A struct of six strings: `status`, `action`, `acknowledge`, `rule`, `key`, `message`.
+
+    Raises:
+        SchemaError: `columns` names none of the trigger's ids, or something that the trigger does not look at.
+        OpenError: there is no history at that path.
+    """
+    given = _given(trigger, columns)
+    judge = Judge.of(history, trigger, now)
+    taken = {name: F.col(f"`{one}`") if isinstance(one, str) else one for name, one in given.items()}
+    function = compat.columnar_udf(of_columns(judge, list(taken)), types_of(taken), verdict_type(judge, taken))
+    words = words_of(judge, function(*taken.values()), ids_of(taken))
+    return F.struct(*(word.alias(name) for word, name in zip(words, VERDICT_COLUMNS, strict=True)))
+
+
+def _given(trigger: "Trigger", columns: "Mapping[str, Column | str] | None") -> "dict[str, Column | str]":
+    count = next(name for name in COLUMNS[trigger.kind] if name.endswith("delivery_count"))
+    given: dict[str, Column | str] = dict(columns) if columns else {"uuid": "uuid", count: count}
+    names = columns_of(trigger, list(given), {name: name for name in given})
+    return {name: given[name] for name in names}
+
+
+def register(
+    spark: "SparkSession",
+    name: str,
+    history: "History | str | os.PathLike[str]",
+    trigger: "Trigger",
+    *,
+    columns: tuple[str, ...] = ("uuid",),
+    now: dt.datetime | None = None,
+) -> None:
+    """Make the verdict a function of SQL under `name`.
+
+    ```python
+    dh.spark.register(spark, "verdict", "orders.history", trigger, columns=("uuid", "redelivery_count"))
+    spark.sql("SELECT *, verdict(uuid, redelivery_count).status AS status FROM orders")
+    ```
+
+    Args:
+        spark: the session that is to know the function.
+        name: its name.
+        history: the history or its directory. Pinned now: register again for newer verdicts.
+        trigger: whose documents they are; a resolver runs in the workers.
+        columns: the trigger's names of what the function takes, in that order.
+        now: as in `classify`.
+
+    Raises:
+        SchemaError: no id is among `columns`, or something that the trigger does not look at.
+        OpenError: there is no history at that path.
+    """
+    given = columns_of(trigger, list(columns), {one: one for one in columns})
+    judge = Judge.of(history, trigger, now)
+    names = [one for one in columns if one in given]
+
+    def judged(arrays: Any) -> pa.Array:
+        return pa.StructArray.from_arrays(
+            judge.words(identified(pa.RecordBatch.from_arrays(list(arrays), names))), list(VERDICT_COLUMNS)
+        )
+
+    types = types_of({one: one for one in names})
+    spark.udf.register(name, compat.columnar_udf(judged, types, _VERDICT))
+
+
+def register_table(
+    spark: "SparkSession",
+    name: str,
+    history: "History | str | os.PathLike[str]",
+    trigger: "Trigger",
+    schema: StructType,
+    *,
+    columns: Mapping[str, str] | None = None,
+    now: dt.datetime | None = None,
+) -> None:
+    """Make classifying a table function of SQL under `name`: it adds the six columns of the verdict to a table.
+
+    ```python
+    dh.spark.register_table(spark, "classified", "orders.history", trigger, spark.table("orders").schema)
+    spark.sql("SELECT * FROM classified(TABLE(orders)) WHERE status = 'IN_DOUBT'")
+    ```
+
+    Args:
+        spark: the session that is to know the function; Spark 4.1 or later.
+        name: its name.
+        history: the history or its directory. Pinned now: register again for newer verdicts.
+        trigger: whose documents they are; a resolver runs in the workers and sees all columns.
+        schema: the columns of the tables that it will be given.
+        columns: the trigger's name of a column -> its name in the schema, where they differ.
+        now: as in `classify`.
+
+    Raises:
+        UnsupportedError: this Spark has no table functions of Arrow.
+        SchemaError: as `classify`.
+        OpenError: there is no history at that path.
+    """
+    found = columns_of(trigger, schema.names, columns)
+    judge = Judge.of(history, trigger, now)
+    names = schema.names
+
+    def judged(batch: pa.RecordBatch) -> Iterator[pa.Table]:
+        words = judge.words(identified(batch.rename_columns(names)), found)
+        yield pa.Table.from_arrays([*batch.columns, *words], [*names, *VERDICT_COLUMNS])
+
+    spark.udtf.register(name, compat.table_function(judged, StructType(schema.fields + _VERDICT.fields)))

@@ -1,0 +1,65 @@
+"""What `test_connect.py` runs in processes of their own: a server of Spark Connect, and a client of it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import dochistory as dh
+from tests.spark.support import orders, rows
+
+
+def judged(spark: Any, history: Path) -> dict[str, Any]:
+    documents = spark.createDataFrame(rows(["done", "begun", "fresh"]))
+    documents.createOrReplaceTempView("arrived")
+    verdict = dh.spark.verdict(history, orders())
+    dh.spark.register(spark, "verdict_of", history, orders(), columns=("uuid", "redelivery_count"))
+    dh.spark.register_table(spark, "classified", history, orders(), documents.schema)
+    entries = spark.read.format("dochistory").option("path", str(history)).load()
+    return {
+        "udf": _statuses(dh.spark.classify(documents, history, orders())),
+        "map": _statuses(dh.spark.classify(documents, history, orders(), "map")),
+        "column": _statuses(documents.select("uuid", verdict["status"].alias("status"))),
+        "sql": _statuses(spark.sql("SELECT uuid, verdict_of(uuid, redelivery_count).status AS status FROM arrived")),
+        "table": _statuses(spark.sql("SELECT uuid, status FROM classified(TABLE(arrived))")),
+        "entries": {row.key: row.status for row in entries.collect()},
+    }
+
+
+def _statuses(df: Any) -> dict[str, str]:
+    return {row.uuid: row.status for row in df.select("uuid", "status").collect()}
+
+
+def serve(port: int) -> None:
+    """Serve until standard input ends."""
+    config = {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    spark = dh.spark.session("connect", config=config)
+    print("ready", flush=True)
+    sys.stdin.read()
+    spark.stop()
+
+
+def ask(port: int, history: Path) -> None:
+    """Connect to that server, and print what each entrance finds."""
+    with dh.open(history, create=True) as opened:
+        opened.begin(rows(["done"]), orders()).complete()
+        opened.begin(rows(["begun"]), orders())
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    spark = builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
+    found = judged(spark, history)
+    module = type(spark).__module__
+    spark.stop()
+    print(json.dumps({"session": module, **found}))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        serve(int(sys.argv[2]))
+    else:
+        ask(int(sys.argv[2]), Path(sys.argv[3]))

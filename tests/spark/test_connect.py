@@ -1,0 +1,54 @@
+"""Classifying and reading through Spark Connect: a server on this machine, started and stopped by its client."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_client"]
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return {**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])}
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """The port of a server on this machine, which ends with the test."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*PROGRAM, "serve", str(number)], env=environment(), cwd=ROOT, **pipes) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            assert server.stdout.readline() == "ready\n"
+            yield int(number)
+        finally:
+            server.stdin.close()
+            server.wait(timeout=120)
+
+
+@pytest.mark.timeout(600)
+def test_every_entrance_works_through_connect(port: int, history_path: Path) -> None:
+    command = [*PROGRAM, "ask", str(port), str(history_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=400, env=environment(), cwd=ROOT)
+    assert run.returncode == 0, run.stderr[-4000:]
+    found = json.loads(run.stdout.splitlines()[-1])
+
+    assert found.pop("session").startswith("pyspark.sql.connect.")
+    assert found.pop("entries") == {"done": "completed", "begun": "processing"}
+    expected = {"done": "DUPLICATE", "begun": "IN_DOUBT", "fresh": "NEW"}
+    assert found == dict.fromkeys(("udf", "map", "column", "sql", "table"), expected)
