@@ -12,10 +12,12 @@ MATURIN := $(BIN)/maturin
 PYTEST := $(BIN)/python -m pytest
 PYTHON_CODE := python tests tools examples benches
 policy ?= in_doubt
+seconds ?= 60
+campaign ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-fast test-rust test-spark test-crash check lint types format bench wheel clean
+.PHONY: help build demo test test-fast test-rust test-spark test-crash check lint types format bench wheel clean campaign fuzz sanitize audit
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +46,29 @@ test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
 test-crash: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## killed processes, the demo, anything long
 	$(PYTEST) -m "(slow or crash) and not benchmark"
 
+campaign: $(STAMP)/native $(STAMP)/dev ## try to break every promise, and print the report (campaign="--schedules 1000000 --load-seconds 600")
+	$(BIN)/python -m tests.campaign $(campaign)
+
+fuzz: ## every target under libFuzzer with AddressSanitizer (seconds=60 each; wants nightly Rust; installs cargo-fuzz if need be)
+	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
+	cd rust && for target in $$(cargo +nightly fuzz list); do \
+	  cargo +nightly fuzz run $$target -- -max_total_time=$(seconds) -rss_limit_mb=2048 -print_final_stats=1 || exit 1; done
+
+sanitize: ## the engine's tests under AddressSanitizer, and under Miri where that is installed (wants nightly Rust)
+	RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/sanitize cargo +nightly test --locked --package dochistory-core \
+	  --all-features --target x86_64-unknown-linux-gnu --lib --test lifecycle --test damage --test fuzz
+	@if cargo +nightly miri --version >/dev/null 2>&1; then \
+	  cargo +nightly miri test --package dochistory-core --lib -- key:: filter:: columns:: bytes::; \
+	else echo "Miri is not installed for nightly Rust here (rustup component add --toolchain nightly miri rust-src): not run"; fi
+
+audit: $(STAMP)/venv ## licences, bans and known vulnerabilities of all dependencies, as far as their data can be reached
+	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	cargo deny check licenses bans sources
+	@cargo deny check advisories || echo "NOT CHECKED, or found wanting: advisories of Rust packages (see above)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	@$(BIN)/pip-audit --strict --progress-spinner off || \
+	  echo "NOT CHECKED, or found wanting: vulnerabilities of Python packages (see above)"
+
 check: lint types test-fast test-rust ## before a commit: quick tests, formats, lints, types, stubs
 
 lint: $(STAMP)/dev
@@ -63,6 +88,7 @@ format: $(STAMP)/dev ## lay out Rust and Python sources
 
 bench: $(STAMP)/native $(STAMP)/bench ## measure, next to the peers
 	$(PYTEST) benches -m benchmark -o timeout=0 --benchmark-json=out/pytest-benchmark.json
+	$(BIN)/python -m benches.amplification
 	$(BIN)/python -m benches.runner --wait 300
 	$(BIN)/python -m benches.chart
 

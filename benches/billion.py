@@ -1,22 +1,26 @@
-"""Build W(1e9, 30) and measure every job on it: `python -m benches.billion`. Takes long, and 50 GB of disk."""
+"""Build W(1e9, 30) and measure every job on it: `python -m benches.billion`. Takes long, and 60 GB of disk.
+
+Interrupted while it fills the history, it goes on from there when it is started again.
+"""
 
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from benches.machine import machine
-from benches.measure import memory, open_once, run, write_batch
+from benches.measure import write_batch
 from benches.peers.own import Own
-from benches.progress import Progress
 from benches.stores import fill
 from benches.table import OWN, listing
 from benches.timing import Sample, seconds_of
 from benches.workload import BATCH_ROWS, Workload
+from dochistory.progress import Bar
 
-BYTES_AN_ID = 50  # on disk while it is built: segments, and what they are merged into
+BYTES_AN_ID = 60  # on disk while it is built: segments, what they are merged into, and room to spare
 RUNS, BUDGET_S = 7, 60.0
 
 
@@ -26,21 +30,30 @@ def measure(peer: Own) -> dict[str, Any]:
     found: dict[str, Any] = {"version": peer.version(), "note": peer.note}
     if not path.exists():
         unfinished = peer.directory / "unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)
         peer.directory.mkdir(parents=True, exist_ok=True)
         _check_disk(peer.directory, workload)
-        with Progress(f"filling W({workload.n:,}, {workload.p})", workload.n) as progress:
-            found["build"] = Sample.of([seconds_of(lambda: fill(unfinished, workload, progress))]).as_dict()
+        with Bar(f"filling W({workload.n:,}, {workload.p})", workload.n) as bar:
+            found["build"] = Sample.of([seconds_of(lambda: fill(unfinished, workload, bar))]).as_dict()
         unfinished.rename(path)
     found["bytes_an_id"] = peer.bytes_on_disk() / workload.n
-    found["open"] = Sample.of([open_once(peer)["seconds"] for _ in range(RUNS)]).as_dict()
     write_batch(peer, BATCH_ROWS)
-    found |= memory(peer)  # before this process makes batches of its own
-    return found | run(peer, BATCH_ROWS, RUNS, BUDGET_S)
+    found["open"] = Sample.of([_apart(peer, "open")["seconds"] for _ in range(RUNS)]).as_dict()
+    return found | _apart(peer, "memory") | _apart(peer, "run")
+
+
+def _apart(peer: Own, job: str) -> dict[str, Any]:
+    """Do a job in a process of its own: this one has filled the history, and its memory tells nothing any more."""
+    workload = {"n": peer.workload.n, "p": peer.workload.p, "rows": BATCH_ROWS, "runs": RUNS, "budget": BUDGET_S}
+    options = [text for name, value in workload.items() for text in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "benches.measure", OWN, job, "--directory", str(peer.directory), *options]
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
 
 
 def _check_disk(directory: Path, workload: Workload) -> None:
-    needed, free = workload.n * BYTES_AN_ID, shutil.disk_usage(directory).free
+    there = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())  # of an interrupted run
+    needed, free = workload.n * BYTES_AN_ID - there, shutil.disk_usage(directory).free
     if free < needed:
         raise SystemExit(f"{directory} has {free / 1e9:.0f} GB free, and {needed / 1e9:.0f} GB are needed")
 

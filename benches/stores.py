@@ -1,15 +1,17 @@
 """Histories of the reference workload, made once and kept under out/bench-stores."""
 
 import shutil
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 import dochistory as dh
-from benches.progress import Progress
-from benches.workload import Part, Workload
+from benches.workload import Workload
+from dochistory.progress import Bar
 
 STORES = Path("out/bench-stores")
 TRIGGER = dh.Trigger(
@@ -21,25 +23,21 @@ TRIGGER = dh.Trigger(
 )
 
 
-def fill(path: Path, workload: Workload, progress: Progress | None = None) -> None:
-    """Make the history of a workload by `begin` and `complete`, day by day, as it would have come to be."""
+def batches(workload: Workload) -> Iterator[pa.RecordBatch]:
+    """All entries of a workload, day by day, as `load` takes them."""
+    for part in workload.parts():
+        rows = len(part.numbers)
+        started_at = pa.repeat(pa.scalar(workload.day(part.day), pa.timestamp("us", "UTC")), rows)
+        statuses = pa.DictionaryArray.from_arrays(part.open.astype(np.int8), ["completed", "processing"])
+        columns = {"uuid": workload.column(part.numbers), "started_at": started_at, "status": statuses}
+        yield pa.record_batch(columns)
+
+
+def fill(path: Path, workload: Workload, progress: Callable[[int], object] | None = None) -> None:
+    """Make the history of a workload by `load`, day by day. What an interrupted run of it left is used."""
     with dh.open(path, create=True) as history:
-        for part in workload.parts():
-            _add(history, part, workload)
-            if progress:
-                progress.add(len(part.numbers))
-        history.unpin(
-            TRIGGER, history.pin(TRIGGER)
-        )  # a pin seals the log: sizes do not depend on where it last rolled over
+        history.load(batches(workload), TRIGGER, progress=progress)
         history.maintain(TRIGGER, all=True)
-
-
-def _add(history: dh.History, part: Part, workload: Workload) -> None:
-    now = workload.day(part.day)
-    for numbers, completed in ((part.numbers[~part.open], True), (part.numbers[part.open], False)):
-        claim = history.begin(pa.record_batch({"uuid": workload.column(numbers)}), TRIGGER, now=now)
-        if completed:
-            claim.complete()
 
 
 def store(workload: Workload) -> Path:
@@ -48,10 +46,9 @@ def store(workload: Workload) -> Path:
     path = STORES / f"{name}-v{dh.__version__}"
     if not path.exists():
         unfinished = path.with_name(f"{path.name}.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.parent.mkdir(parents=True, exist_ok=True)
-        with Progress(f"making {name}", workload.n) as progress:
-            fill(unfinished, workload, progress)
+        with Bar(f"making {name}", workload.n) as bar:
+            fill(unfinished, workload, bar)
         unfinished.rename(path)
     return path
 

@@ -1,8 +1,10 @@
 """Begin and complete: each durable on return, by one, by threads, by processes."""
 
 import os
+import statistics
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -19,6 +21,8 @@ pytestmark = pytest.mark.benchmark
 
 REFERENCE = Workload(10_000_000, 30)
 ONE_EACH = 100  # documents that a thread begins and completes, one at a time
+IN_TURN = 200  # documents, with two bare syncs before each
+TOGETHER = {1: 800, 10_000: 160}  # batches of so many rows that all processes do together
 
 
 @pytest.mark.parametrize("rows", [1_000_000, 10_000, 1])
@@ -35,16 +39,31 @@ def test_begin_and_complete_a_batch(measure: Measure, scratch: Writer, rows: int
         measure(job, rows, rounds=7 if rows > 10_000 else 50, setup=next_batch)
 
 
-def test_two_syncs_alone(measure: Measure, tmp_disk: Path) -> None:
-    """What the disk takes for one document at a time, whoever writes."""
-    with (tmp_disk / "log").open("wb", buffering=0) as file:
+def test_one_document_beside_two_syncs(benchmark: Any, scratch: Writer, tmp_disk: Path) -> None:
+    """What a document costs beyond two syncs of the same disk; in turn with them, as the disk's mood changes."""
+    ids, alone, whole = iter(REFERENCE.fresh(2 * IN_TURN, run=1000).ids.to_pylist()), list[float](), list[float]()
+    with dh.open(scratch(REFERENCE)) as history, (tmp_disk / "log").open("wb", buffering=0) as file:
 
-        def job() -> None:
-            for _ in range(2 * ONE_EACH):
-                file.write(bytes(128))
+        def two_syncs() -> None:
+            for _ in range(2):
+                file.write(bytes(112))
                 os.fdatasync(file.fileno())
 
-        measure(job, ONE_EACH)
+        def one_document(uuid: str) -> None:
+            history.begin_one(uuid=uuid, trigger=TRIGGER, now=REFERENCE.now).complete()
+
+        def job() -> None:
+            for _ in range(IN_TURN):
+                started = time.perf_counter()
+                two_syncs()
+                between = time.perf_counter()
+                one_document(next(ids))
+                whole.append(time.perf_counter() - between)
+                alone.append(between - started)
+
+        benchmark.pedantic(job, rounds=2, iterations=1)
+    syncs, document = statistics.median(alone) * 1e6, statistics.median(whole) * 1e6
+    benchmark.extra_info.update(two_syncs_us=syncs, document_us=document, beyond_us=document - syncs)
 
 
 @pytest.mark.parametrize("threads", [1, 8])
@@ -66,23 +85,33 @@ def test_begin_and_complete_one_document_at_a_time(measure: Measure, scratch: Wr
         measure(job, ONE_EACH * threads, setup=next_ids)
 
 
+@pytest.mark.parametrize("rows", [1, 10_000])
 @pytest.mark.parametrize("processes", [1, 4])
-def test_processes_on_one_trigger(benchmark: Any, scratch: Writer, processes: int) -> None:
-    """What all of them do in a second together, from when the first starts to when the last has done its share."""
+def test_processes_on_one_trigger(benchmark: Any, scratch: Writer, processes: int, rows: int) -> None:
+    """What all of them do in a second together, from when the first starts to when the last has done its share.
+
+    However many they are, they do the same together: the log is put into segments equally often.
+    """
     path, runs = scratch(REFERENCE), count(start=1)
     rates: list[float] = []
 
     def job() -> None:
-        rates.append(_together(path, processes, next(runs)))
+        rates.append(_together(path, processes, next(runs), rows))
 
     benchmark.pedantic(job, rounds=5, iterations=1)
     benchmark.extra_info["documents_per_s"] = round(sorted(rates)[len(rates) // 2])
 
 
-def _together(path: Path, processes: int, run: int) -> float:
+def _together(path: Path, processes: int, run: int, rows: int) -> float:
+    batches = TOGETHER[rows] // processes
     command = [sys.executable, "-m", "benches.consumer", str(path)]
     consumers = [
-        subprocess.Popen([*command, str(run * 100 + number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(run * 100 + number), str(rows), str(batches)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for number in range(processes)
     ]
     for consumer in consumers:

@@ -8,11 +8,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import dochistory as dh
 from benches.conftest import Measure, Writer, big
-from benches.stores import TRIGGER, fill, store
+from benches.stores import TRIGGER, batches, fill, store
 from benches.workload import Workload
 
 pytestmark = pytest.mark.benchmark
@@ -63,7 +64,29 @@ def test_purge_one_partition_of_90(measure: Measure, scratch: Writer, n: int) ->
         measure(job, 1, rounds=15, setup=next_day)
 
 
+@pytest.mark.parametrize("order", ["sorted", "unsorted"])
+def test_load(measure: Measure, tmp_disk: Path, order: str) -> None:
+    """`history.load` of what is in memory: ids in the order of time, or of 30 days mixed."""
+    workload, path = Workload(16_000_000, 30), tmp_disk / "history"
+    given = list(batches(workload))
+    if order == "unsorted":
+        days = [batch.column("started_at")[0] for batch in given]
+        rows = given[0].num_rows
+        mixed = pa.array([days[row % len(days)].value for row in range(rows)], pa.timestamp("us", "UTC"))
+        given = [batch.set_column(1, "started_at", mixed.slice(0, batch.num_rows)) for batch in given]
+
+    def emptied() -> None:
+        shutil.rmtree(path, ignore_errors=True)
+
+    def job() -> None:
+        with dh.open(path, create=True, auto_maintain=False) as history:
+            assert history.load(given, TRIGGER) == workload.n
+
+    measure(job, workload.n, rounds=3, setup=emptied)
+
+
 def test_fill_a_history(measure: Measure, tmp_disk: Path) -> None:
+    """Loading and full upkeep, with the making of the ids."""
     workload, path = Workload(2_000_000, 30), tmp_disk / "history"
 
     def emptied() -> None:

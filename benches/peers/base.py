@@ -68,7 +68,12 @@ class Peer(ABC):
 
     def bytes_on_disk(self) -> int:
         """What its files occupy."""
-        return sum(path.stat().st_blocks * 512 for path in self.directory.rglob("*") if path.is_file())
+        return size_on_disk(self.directory)
+
+
+def size_on_disk(directory: Path) -> int:
+    """What the files in a directory occupy."""
+    return sum(path.stat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())
 
 
 def scattered(rows: int, at: NDArray[np.int64], found: Bytes) -> Bytes:

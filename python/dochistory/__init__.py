@@ -17,29 +17,45 @@ from typing import TYPE_CHECKING, Any
 from dochistory._native import (
     Claim,
     ConfigError,
+    ConflictError,
     CorruptError,
+    DeliveryOutbox,
+    DeliveryPoll,
     DocHistoryError,
     DocumentClaim,
     FailedError,
     FencedError,
     ForkedError,
+    GuaranteedDelivery,
     History,
+    Job,
     LockedError,
+    MapperSend,
+    MapperTaken,
+    MessageIdMapper,
     OpenError,
     ReadOnlyError,
+    RestoredError,
     SchemaError,
+    Staged,
+    StagedClaim,
     StateError,
     StorageError,
     TransactionError,
     TransientError,
     Trigger,
+    TruncatedError,
+    UnitOfWork,
     __version__,
+    count_verdicts,
     open,  # noqa: A004 - always said as dochistory.open
+    read_receipt,
     repair,
 )
-from dochistory.errors import RolledBack
+from dochistory.errors import PendingMessageError, RolledBack, SuspendedError
 
 if TYPE_CHECKING:
+    from dochistory import audit as audit
     from dochistory import brokers as brokers
     from dochistory import journal as journal
     from dochistory import metrics as metrics
@@ -48,39 +64,82 @@ if TYPE_CHECKING:
     from dochistory import report as report
     from dochistory import resolvers as resolvers
     from dochistory import spark as spark
+    from dochistory import statistics as statistics
+    from dochistory import suspension as suspension
+    from dochistory import sweeper as sweeper
+    from dochistory.consumer import Consumer as Consumer
     from dochistory.settings import triggers_from_toml as triggers_from_toml
+    from dochistory.statistics import Statistics as Statistics
+    from dochistory.suspension import Suspension as Suspension
+    from dochistory.sweeper import Sweeper as Sweeper
 
 __all__ = [
     "Claim",
     "ConfigError",
+    "ConflictError",
     "CorruptError",
+    "DeliveryOutbox",
+    "DeliveryPoll",
     "DocHistoryError",
     "DocumentClaim",
     "FailedError",
     "FencedError",
     "ForkedError",
+    "GuaranteedDelivery",
     "History",
+    "Job",
     "LockedError",
+    "MapperSend",
+    "MapperTaken",
+    "MessageIdMapper",
     "OpenError",
+    "PendingMessageError",
     "ReadOnlyError",
+    "RestoredError",
     "RolledBack",
     "SchemaError",
+    "Staged",
+    "StagedClaim",
     "StateError",
     "StorageError",
+    "SuspendedError",
     "TransactionError",
     "TransientError",
     "Trigger",
+    "TruncatedError",
+    "UnitOfWork",
     "__version__",
+    "count_verdicts",
     "open",
+    "read_receipt",
     "repair",
 ]
 
 
-_ON_DEMAND = ("brokers", "journal", "metrics", "migration", "progress", "report", "resolvers", "spark")
+_ON_DEMAND = (
+    "audit",
+    "brokers",
+    "journal",
+    "metrics",
+    "migration",
+    "progress",
+    "report",
+    "resolvers",
+    "spark",
+    "statistics",
+    "suspension",
+    "sweeper",
+)
 """Modules that are imported when they are asked for; some need packages of their own."""
 
 
+_CLASSES = {"Consumer": "consumer", "Statistics": "statistics", "Suspension": "suspension", "Sweeper": "sweeper"}
+"""Classes of such modules."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _CLASSES:
+        return getattr(import_module(f"dochistory.{_CLASSES[name]}"), name)
     if name in _ON_DEMAND:
         return import_module(f"dochistory.{name}")
     if name == "triggers_from_toml":

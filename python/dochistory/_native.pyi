@@ -1,34 +1,52 @@
 # The engine of dochistory, for Python. Use it through the package `dochistory`, where its functions are documented.
 import datetime as dt
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, final, type_check_only
 
 import pyarrow as pa
 
+from dochistory.audit import AuditLog
+
 __all__ = [
     "Claim",
     "ConfigError",
+    "ConflictError",
     "CorruptError",
+    "DeliveryOutbox",
+    "DeliveryPoll",
     "DocHistoryError",
     "DocumentClaim",
     "FailedError",
     "FencedError",
     "ForkedError",
+    "GuaranteedDelivery",
     "History",
+    "Job",
     "LockedError",
+    "MapperSend",
+    "MapperTaken",
+    "MessageIdMapper",
     "OpenError",
     "ReadOnlyError",
+    "RestoredError",
     "SchemaError",
+    "Staged",
+    "StagedClaim",
     "StateError",
     "StorageError",
     "TransactionError",
     "TransientError",
     "Trigger",
+    "TruncatedError",
+    "UnitOfWork",
     "__version__",
+    "count_verdicts",
     "open",
+    "read_receipt",
+    "repair",
 ]
 
 __version__: str
@@ -48,7 +66,25 @@ _Mode: TypeAlias = Literal["serial", "concurrent"]
 _InBatch: TypeAlias = Literal["duplicate", "in_doubt", "new"]
 _Expiry: TypeAlias = Literal["until_purged", "exact"]
 _Status: TypeAlias = Literal["NEW", "DUPLICATE", "IN_DOUBT"]
+_Offsets: TypeAlias = int | Mapping[str, int]
+_Pending: TypeAlias = Literal["error", "process", "duplicate"]
+_Qos: TypeAlias = Literal["BE", "EO", "EOIO"]
+_Ids: TypeAlias = _Arrow | Iterable[str | None]
+_Until: TypeAlias = dt.datetime | _Duration | _Arrow
 _Resolver: TypeAlias = Callable[[pa.RecordBatch], Any]
+
+@type_check_only
+class _Keeper(Protocol):
+    def keep(
+        self,
+        documents: pa.Table,
+        verdicts: pa.Table,
+        trigger: Trigger,
+        /,
+        *,
+        columns: Mapping[str, str] | None,
+        transaction: tuple[str, int] | None,
+    ) -> object: ...
 
 @type_check_only
 class _Finished(TypedDict):
@@ -61,6 +97,12 @@ class _Purged(TypedDict):
     entries: int
     bytes: int
     segments: int
+
+@type_check_only
+class _PurgedValues(TypedDict):
+    entries: int
+    bytes: int
+    files: int
 
 @type_check_only
 class _Maintained(TypedDict):
@@ -79,8 +121,11 @@ class OpenError(DocHistoryError): ...
 class SchemaError(DocHistoryError): ...
 class ConfigError(DocHistoryError): ...
 class TransactionError(DocHistoryError): ...
+class ConflictError(TransactionError): ...
 class StateError(DocHistoryError): ...
 class ForkedError(DocHistoryError): ...
+class RestoredError(DocHistoryError): ...
+class TruncatedError(DocHistoryError): ...
 class TransientError(Exception): ...
 
 @final
@@ -100,6 +145,8 @@ class Trigger:
         max_delivery_count: int = 100,
         in_batch: _InBatch | None = None,
         expiry: _Expiry = "until_purged",
+        resolver_attempts: int = 3,
+        resolver_backoff: _Duration = "100 ms",
     ) -> Trigger: ...
     @property
     def name(self) -> str: ...
@@ -125,6 +172,10 @@ class Trigger:
     def in_batch(self) -> _InBatch | None: ...
     @property
     def expiry(self) -> _Expiry: ...
+    @property
+    def resolver_attempts(self) -> int: ...
+    @property
+    def resolver_backoff(self) -> dt.timedelta: ...
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]: ...
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
@@ -164,6 +215,169 @@ class DocumentClaim:
     def release(self) -> None: ...
 
 @final
+class MapperSend:
+    @property
+    def verdicts(self) -> Any: ...
+    @property
+    def new(self) -> Any: ...
+    @property
+    def rows(self) -> list[int]: ...
+    @property
+    def audit(self) -> pa.RecordBatch: ...
+    @property
+    def id(self) -> int | None: ...
+    @property
+    def replay(self) -> Literal["first", "unfinished", "finished"] | None: ...
+    def complete(
+        self,
+        external_ids: _Ids | None = None,
+        *,
+        rows: Iterable[int] | _Arrow | None = None,
+        persist_until: _Until | None = None,
+        now: dt.datetime | None = None,
+    ) -> None: ...
+    def abort(self, rows: Iterable[int] | _Arrow | None = None, *, definite: bool = False) -> None: ...
+    def raise_pending(self) -> None: ...
+
+@final
+class MapperTaken:
+    @property
+    def verdicts(self) -> Any: ...
+    @property
+    def new(self) -> Any: ...
+    @property
+    def rows(self) -> list[int]: ...
+    @property
+    def audit(self) -> pa.RecordBatch: ...
+    def fail(self, rows: Iterable[int] | _Arrow) -> None: ...
+
+@final
+class UnitOfWork:
+    def take(
+        self,
+        messages: _Arrow,
+        *,
+        columns: Mapping[str, str] | None = None,
+        qos: _Qos = "EO",
+        persist_until: _Until | None = None,
+        now: dt.datetime | None = None,
+    ) -> MapperTaken: ...
+    def create(
+        self,
+        ids: _Ids,
+        external_ids: _Ids | None = None,
+        persist_until: _Until | None = None,
+        *,
+        now: dt.datetime | None = None,
+    ) -> pa.RecordBatch: ...
+    def update(
+        self,
+        ids: _Ids,
+        external_ids: _Ids | None = None,
+        persist_until: _Until | None = None,
+        *,
+        now: dt.datetime | None = None,
+    ) -> pa.RecordBatch: ...
+    def remove(self, ids: _Ids, *, now: dt.datetime | None = None) -> pa.RecordBatch: ...
+    def commit(self, *, now: dt.datetime | None = None) -> int: ...
+    def roll_back(self) -> None: ...
+    def __enter__(self) -> UnitOfWork: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+@final
+class MessageIdMapper:
+    @property
+    def name(self) -> str: ...
+    @property
+    def policy(self) -> _Pending: ...
+    def lookup(self, ids: _Ids, *, now: dt.datetime | None = None) -> pa.RecordBatch: ...
+    def create(
+        self,
+        ids: _Ids,
+        external_ids: _Ids | None = None,
+        persist_until: _Until | None = None,
+        transactional: bool = False,
+        *,
+        now: dt.datetime | None = None,
+    ) -> pa.RecordBatch: ...
+    def update(
+        self,
+        ids: _Ids,
+        external_ids: _Ids | None = None,
+        persist_until: _Until | None = None,
+        transactional: bool = False,
+        *,
+        now: dt.datetime | None = None,
+    ) -> pa.RecordBatch: ...
+    def remove(self, ids: _Ids, transactional: bool = False, *, now: dt.datetime | None = None) -> pa.RecordBatch: ...
+    def begin_send(
+        self,
+        messages: _Arrow,
+        *,
+        columns: Mapping[str, str] | None = None,
+        qos: _Qos = "EO",
+        persist_until: _Until | None = None,
+        raise_pending: bool = False,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+        now: dt.datetime | None = None,
+    ) -> MapperSend: ...
+    def unit_of_work(self) -> UnitOfWork: ...
+    def resolve(self, ids: _Ids, decision: _Pending) -> pa.RecordBatch: ...
+    def pending(self) -> pa.RecordBatchReader: ...
+    def entries(self, *, now: dt.datetime | None = None) -> pa.RecordBatchReader: ...
+    def purge(
+        self, now: dt.datetime | None = None, include_pending: bool = False, dry_run: bool = False
+    ) -> _PurgedValues: ...
+    def maintain(self, *, all: bool = False) -> None: ...  # noqa: A002 - a setting's name
+    def verify(self) -> int: ...
+    def stats(self) -> dict[str, Any]: ...
+
+@final
+class Job:
+    @property
+    def token(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def snapshot(self) -> str | None: ...
+    @property
+    def claim(self) -> int: ...
+    @property
+    def started_at(self) -> dt.datetime: ...
+    @property
+    def parts(self) -> int: ...
+    @property
+    def replay(self) -> Literal["first", "unfinished", "finished"] | None: ...
+    def commit(self, receipts: Sequence[bytes]) -> StagedClaim: ...
+    def abort(self) -> None: ...
+
+@final
+class Staged:
+    @property
+    def verdicts(self) -> Any: ...
+    @property
+    def receipt(self) -> bytes: ...
+
+@final
+class StagedClaim:
+    @property
+    def id(self) -> int | None: ...
+    @property
+    def started_at(self) -> dt.datetime: ...
+    @property
+    def replay(self) -> Literal["first", "unfinished", "finished"] | None: ...
+    def __len__(self) -> int: ...
+    def complete(self, keys: Iterable[str | None] | _Arrow | None = None) -> None: ...
+    def release(self, keys: Iterable[str | None] | _Arrow | None = None) -> None: ...
+
+@final
 class History:
     @property
     def path(self) -> Path: ...
@@ -171,6 +385,11 @@ class History:
     def closed(self) -> bool: ...
     @property
     def shards(self) -> int: ...
+    @property
+    def audit(self) -> AuditLog: ...
+    def transaction(
+        self, trigger: Trigger | str, application: str
+    ) -> tuple[int, Literal["begun", "completed", "released"]] | None: ...
     def classify(
         self,
         documents: _Arrow,
@@ -190,6 +409,7 @@ class History:
         threads: int = 1,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "resolver", "rerun"] = "in_doubt",
+        audit: _Keeper | bool | None = None,
     ) -> Claim: ...
     def begin_one(
         self,
@@ -234,10 +454,74 @@ class History:
         now: dt.datetime | None = None,
         progress: Callable[[int], object] | bool | None = None,
     ) -> int: ...
+    def reserve(
+        self,
+        trigger: Trigger,
+        parts: int = 1,
+        *,
+        reads: bool = True,
+        routed: bool = False,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "resolver", "rerun"] = "in_doubt",
+        now: dt.datetime | None = None,
+    ) -> Job: ...
+    def job(self, token: str, trigger: Trigger) -> Job: ...
+    def stage(
+        self,
+        documents: _Arrow,
+        trigger: Trigger,
+        *,
+        job: str,
+        part: int,
+        attempt: str,
+        columns: Mapping[str, str] | None = None,
+        threads: int = 1,
+    ) -> Staged: ...
+    def stage_entries(
+        self,
+        documents: _Arrow,
+        trigger: Trigger,
+        *,
+        job: str,
+        part: int,
+        attempt: str,
+        columns: Mapping[str, str] | None = None,
+        now: dt.datetime | None = None,
+    ) -> bytes: ...
+    def commit_entries(
+        self, receipts: Sequence[bytes], trigger: Trigger, *, transaction: tuple[str, int] | None = None
+    ) -> int: ...
+    def abort_entries(self, receipts: Sequence[bytes]) -> None: ...
     def verify(
         self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | bool | None = None
     ) -> int: ...
     def stats(self, trigger: Trigger | str | None = None) -> dict[str, Any]: ...
+    def delivery(
+        self,
+        stream: str | None = None,
+        *,
+        start: _Offsets | None = None,
+        log_received: _Offsets | None = None,
+        own_transaction: bool = False,
+        patience: int = 1,
+        batch_mode: bool = False,
+        reset_patience: bool = True,
+        first_contact: bool = False,
+        held_limit: int = 1_048_576,
+        keep_rows: bool = True,
+    ) -> GuaranteedDelivery: ...
+    def delivery_out(self, subscriber: str, *, publisher: str = "", start: int | None = None) -> DeliveryOutbox: ...
+    def delivery_status(self) -> pa.RecordBatch: ...
+    def mapper(
+        self,
+        channel: str,
+        *,
+        pending: _Pending = "error",
+        mirror: bool = False,
+        expiry: _Expiry = "until_purged",
+        persist: _Duration | None = None,
+    ) -> MessageIdMapper: ...
+    def mappers(self) -> list[str]: ...
     def pin(self, trigger: Trigger | str) -> str: ...
     def unpin(self, trigger: Trigger | str, snapshot: str) -> None: ...
     def close(self) -> None: ...
@@ -247,6 +531,75 @@ class History:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
+@final
+class GuaranteedDelivery:
+    @property
+    def stream(self) -> str | None: ...
+    def receive(
+        self,
+        messages: _Arrow | None = None,
+        *,
+        now: dt.datetime | None = None,
+        columns: Mapping[str, str] | None = None,
+        threads: int = 1,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+    ) -> DeliveryPoll: ...
+    def status(self) -> pa.RecordBatch: ...
+    def in_doubt(self) -> pa.RecordBatch: ...
+    def settle(self, stream: str, log_received: int) -> None: ...
+
+@final
+class DeliveryPoll:
+    @property
+    def replay(self) -> Literal["first", "unfinished", "finished"] | None: ...
+    @property
+    def state(self) -> Literal["open", "committed", "aborted"]: ...
+    @property
+    def decisions(self) -> Any: ...
+    @property
+    def streams(self) -> pa.RecordBatch: ...
+    @property
+    def released(self) -> pa.RecordBatch: ...
+    @property
+    def messages(self) -> Any: ...
+    @property
+    def confirmations(self) -> pa.RecordBatch: ...
+    @property
+    def resend_requests(self) -> pa.RecordBatch: ...
+    def commit(self, log_received: _Offsets | None = None) -> None: ...
+    def abort(self) -> None: ...
+
+@final
+class DeliveryOutbox:
+    @property
+    def subscriber(self) -> str: ...
+    @property
+    def publisher(self) -> str: ...
+    @property
+    def log_sent(self) -> int: ...
+    @property
+    def log_send(self) -> int: ...
+    @property
+    def confirm_sent(self) -> int: ...
+    @property
+    def resend_count(self) -> int: ...
+    @property
+    def send_count(self) -> int: ...
+    def build(
+        self,
+        transactions: _Arrow | Iterable[int],
+        *,
+        per_message: int = 1,
+        max_messages: int | None = None,
+        now: dt.datetime | None = None,
+    ) -> pa.RecordBatch: ...
+    def on_confirmation(self, offset: int) -> bool: ...
+    def on_resend_request(self, epoch: int, offset: int, *, log_start: int | None = None) -> bool: ...
+    def truncation_point(self) -> int: ...
+    def remove(self) -> None: ...
+
+def count_verdicts(verdicts: _Arrow) -> list[tuple[str | None, str, str, int]]: ...
 def open(  # noqa: A001 - always said as dochistory.open
     path: str | os.PathLike[str],
     create: bool = False,
@@ -257,6 +610,7 @@ def open(  # noqa: A001 - always said as dochistory.open
     *,
     auto_maintain: bool = True,
 ) -> History: ...
+def read_receipt(receipt: bytes) -> dict[str, Any]: ...
 def repair(
     path: str | os.PathLike[str],
     trigger: Trigger | str | None = None,

@@ -1,7 +1,44 @@
-"""Exceptions that callers raise, to tell the history what became of their documents."""
+"""Exceptions of the package's Python side."""
 
-__all__ = ["RolledBack"]
+from typing import TYPE_CHECKING, Literal
+
+from dochistory._native import DocHistoryError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dochistory.suspension import Status
+
+__all__ = ["PendingMessageError", "RolledBack", "SuspendedError"]
 
 
 class RolledBack(Exception):  # noqa: N818 - it reports an outcome, not a fault
     """Raised by a service whose work was definitely undone: its documents are released, and NEW the next time."""
+
+
+class SuspendedError(DocHistoryError):
+    """[DH-SUSPENDED] The trigger is suspended: nothing is begun; what is not acknowledged must be delivered again."""
+
+    def __init__(
+        self,
+        message: str,
+        status: "Status | None" = None,
+        *,
+        cause: Literal["history", "resolver", "person"] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        """Since when, why, and when it is tried again; None where nobody keeps track of that."""
+        self.cause = status.cause if status is not None else cause
+        """What is down: the history, the resolver; or a person suspended it."""
+
+
+class PendingMessageError(DocHistoryError):
+    """[DH-PENDING] Messages cannot be sent and must stay unacknowledged: it is unclear whether they went out before."""
+
+    rows: "pa.RecordBatch"
+    """These messages, in the columns they came in, and behind them the columns of their verdicts."""
+
+    def __init__(self, text: str, rows: "pa.RecordBatch") -> None:
+        super().__init__(text)
+        self.rows = rows

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import dochistory as dh
+from dochistory import _columns
 
 __all__ = ["LOGGER", "SCHEMA", "JsonLinesSink", "ParquetSink", "Sink", "Summary", "records", "write"]
 
@@ -105,9 +106,8 @@ def records(
     Raises:
         SchemaError: documents and verdicts have different numbers of rows.
     """
-    verdicts = verdicts if isinstance(verdicts, pa.Table) else pa.Table.from_batches([verdicts])
-    status = verdicts["status"].cast(pa.string())
-    rows = pc.indices_nonzero(pc.is_in(status, value_set=pa.array(["DUPLICATE", "IN_DOUBT"])))
+    verdicts = _columns.verdicts_of(verdicts, ("status", "rule", "key", "message"))
+    rows = _columns.rows_where(verdicts["status"], "DUPLICATE", "IN_DOUBT")
     counts = _counts(documents, verdicts.num_rows, (columns or {}).get(_COUNT[trigger.kind], _COUNT[trigger.kind]))
     time = pa.scalar(now or dt.datetime.now(dt.UTC), SCHEMA.field("time").type)
     found = verdicts.take(rows)
@@ -116,11 +116,11 @@ def records(
             "time": pa.repeat(time, len(rows)),
             "trigger": pa.repeat(trigger.name, len(rows)),
             "key": found["key"].cast(pa.string()),
-            "status": status.take(rows),
+            "status": found["status"].cast(pa.string()),
             "rule": found["rule"].cast(pa.string()),
             "message": found["message"].cast(pa.string()),
             "count": counts.take(rows).cast(pa.int64()),
-            "row": rows.cast(pa.int64()),
+            "row": rows,
         },
         schema=SCHEMA,
     )

@@ -15,17 +15,26 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
+from dochistory import suspension, sweeper
 
 __all__ = ["CONTENT_TYPE", "VerdictCounts", "history_metrics", "prometheus_text"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The `Content-Type` under which `prometheus_text` is to be served."""
+
+
+class Counts(Protocol):
+    """Verdicts that were counted."""
+
+    def table(self) -> pa.Table:
+        """The counts, with columns `trigger`, `status`, `action`, `rule`, `count`."""
+        ...
 
 
 class VerdictCounts:
@@ -38,13 +47,10 @@ class VerdictCounts:
     def add(self, verdicts: Any, trigger: dh.Trigger | str) -> None:
         """Count the verdicts of one batch, as `classify` answered them; each batch once."""
         name = trigger if isinstance(trigger, str) else trigger.name
-        table = verdicts if isinstance(verdicts, pa.Table) else pa.Table.from_batches([verdicts])
-        columns = ["status", "action", "rule"]
-        plain = pa.table({column: table[column].cast(pa.string()) for column in columns})
-        grouped = plain.group_by(columns).aggregate([([], "count_all")]).to_pylist()
+        counted = dh.count_verdicts(verdicts)
         with self._lock:
-            for row in grouped:
-                self._counts[name, row["status"] or "", row["action"], row["rule"]] += row["count_all"]
+            for status, action, rule, count in counted:
+                self._counts[name, status or "", action, rule] += count
 
     def clear(self, trigger: dh.Trigger | str | None = None) -> None:
         """Forget the counts of one trigger, or of all. No entry of a history is touched."""
@@ -147,12 +153,16 @@ _OF_HISTORY = {
     ),
 }
 
-_VERDICTS = _Metric("dochistory_verdicts_total", "counter", "Documents judged by this process.")
+_SUSPENDED = _Metric("dochistory_suspended", "gauge", "1 for a trigger that is suspended on this machine.")
+_SUSPENDED_FOR = _Metric("dochistory_suspended_seconds", "gauge", "For how long a trigger has been suspended.")
+_NEXT_PURGE = _Metric("dochistory_next_purge_seconds", "gauge", "Until the sweeper purges next; below 0, it is late.")
+_LONGEST = _Metric("dochistory_longest_run_seconds", "gauge", "The longest run of a service that a sweeper saw.")
+_VERDICTS = _Metric("dochistory_verdicts_total", "counter", "Documents judged.")
 
 
 def prometheus_text(
     history: dh.History | None = None,
-    counts: VerdictCounts | None = None,
+    counts: Counts | None = None,
     *,
     in_progress: bool = True,
     now: dt.datetime | None = None,
@@ -161,7 +171,8 @@ def prometheus_text(
 
     Args:
         history: the history whose figures are wanted; every metric has the label `trigger`.
-        counts: what this process counted: `dochistory_verdicts_total`, by trigger, status, action and rule.
+        counts: `VerdictCounts` of this process, or `Statistics` that are kept: `dochistory_verdicts_total`, by trigger,
+            status, action and rule.
         in_progress: as in `history_metrics`.
         now: as in `history_metrics`.
     """
@@ -172,17 +183,32 @@ def prometheus_text(
     if counts is not None:
         rows = counts.table().to_pylist()
         lines += _samples(_VERDICTS, ((row, row.pop("count")) for row in rows))
+    if history is not None:
+        lines += _around(history, now or dt.datetime.now(dt.UTC))
     return "".join(f"{line}\n" for line in lines)
 
 
-def _samples(metric: _Metric, samples: Iterable[tuple[Mapping[str, Any], float | None]]) -> list[str]:
-    lines = [
-        f"{metric.name}{{{','.join(_label(*label) for label in labels.items())}}} {value}"
-        for labels, value in samples
-        if value is not None
+def _around(history: dh.History, now: dt.datetime) -> list[str]:
+    """What the sweeper and the suspensions of this machine say."""
+    found = [({"trigger": one.trigger}, one) for one in suspension.suspended(history)]
+    due = sweeper.next_purge(history)
+    runs = sweeper.longest_runs(history).items()
+    return [
+        *_samples(_SUSPENDED, ((labels, 1) for labels, _ in found)),
+        *_samples(_SUSPENDED_FOR, ((labels, (now - one.since).total_seconds()) for labels, one in found)),
+        *_samples(_NEXT_PURGE, [({}, None if due is None else (due - now).total_seconds())]),
+        *_samples(_LONGEST, (({"trigger": name}, seconds) for name, seconds in runs)),
     ]
+
+
+def _samples(metric: _Metric, samples: Iterable[tuple[Mapping[str, Any], float | None]]) -> list[str]:
+    lines = [f"{metric.name}{_labels(labels)} {value}" for labels, value in samples if value is not None]
     head = [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
     return head + lines if lines else []
+
+
+def _labels(labels: Mapping[str, str | None]) -> str:
+    return f"{{{','.join(_label(*label) for label in labels.items())}}}" if labels else ""
 
 
 def _label(name: str, value: str | None) -> str:

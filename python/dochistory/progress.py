@@ -29,6 +29,7 @@ class Bar:
         self._is_open = True
 
     def __call__(self, done: int, total: int | None = None) -> None:
+        """So much is done, of so much if that is known."""
         self.done, self.total = done, total or self.total
         if self._file.isatty():
             self._file.write(f"\r{self.text()}\x1b[K")

@@ -145,7 +145,6 @@ def by_document(function: Callable[[dict[str, Any]], Any]) -> Resolver:
         function: called with a dictionary of the document's columns and `dh_key`, `dh_count`, `dh_reason`,
             `dh_started_at`, `dh_trigger`; answers a status, or a status and a sentence for the journal. What it raises
             counts for this document alone: `TransientError` as a transient failure, anything else as a failure.
-            (Where a document of the batch fails, the sentences of the others are lost.)
     """
     return _ByDocument(function)
 
@@ -155,17 +154,7 @@ class _ByDocument:
     function: Callable[[dict[str, Any]], Any]
 
     def __call__(self, batch: pa.RecordBatch) -> Any:
-        answers = [self._answer(document) for document in batch.to_pylist()]
-        statuses = [answer[0] for answer in answers]
-        if any(isinstance(status, Exception) for status in statuses):
-            return statuses  # a table could not carry them
-        texts = [status if isinstance(status, str) else None for status in statuses]
-        return pa.table(
-            {
-                "status": pa.array(texts, pa.string()),
-                "message": pa.array([answer[1] for answer in answers], pa.string()),
-            }
-        )
+        return [self._answer(document) for document in batch.to_pylist()]
 
     def _answer(self, document: dict[str, Any]) -> tuple[Any, str | None]:
         try:
@@ -297,10 +286,11 @@ def retrying(
 ) -> Resolver:
     """A resolver that asks another one again where it fails for the moment.
 
-    It waits `backoff`, then twice that, and so on, each time a random share of it between a half and all. If it fails
-    for the moment in the last attempt too, that is the answer: the trigger is suspended, or the documents are in doubt.
-    Where single documents fail for the moment, only those are asked about again. `begin` waits meanwhile, though
-    without holding the trigger's lock.
+    A trigger asks its resolver three times by itself (`resolver_attempts`); this is for longer waits, or for a resolver
+    within another. It waits `backoff`, then twice that, and so on, each time a random share of it between a half and
+    all. If it fails for the moment in the last attempt too, that is the answer: the trigger is suspended, or the
+    documents are in doubt. Where single documents fail for the moment, only those are asked about again. `begin` waits
+    meanwhile, though without holding the trigger's lock.
 
     Args:
         resolver: whom to ask.
@@ -342,11 +332,11 @@ class _Retrying:
                     return _replaced(answers, rows, [error] * len(rows))
                 self._wait(attempt)
                 continue
-            if not isinstance(given, list | tuple) and answers is None:
+            if not isinstance(given, list | tuple | Mapping) and answers is None:
                 return given  # a column or a table has no exceptions in it
             said = _listed(given)
             answers = list(said) if answers is None else _replaced(answers, rows, said)
-            rows = [row for row, answer in enumerate(answers) if isinstance(answer, dh.TransientError)]
+            rows = [row for row, answer in enumerate(answers) if _is_transient(answer)]
             if not rows or attempt == self.attempts:
                 return answers
             self._wait(attempt)
@@ -357,6 +347,11 @@ class _Retrying:
         self.sleep(self.share(wait / 2, wait))
 
 
+def _is_transient(answer: Any) -> bool:
+    status = answer[0] if isinstance(answer, tuple) and len(answer) == 2 else answer
+    return isinstance(status, dh.TransientError)
+
+
 def _replaced(answers: list[Any], rows: Sequence[int], by: Sequence[Any]) -> list[Any]:
     if len(by) != len(rows):
         raise dh.SchemaError(f"[DH-SCHEMA] the resolver gave {len(by)} answers about {len(rows)} documents")
@@ -365,10 +360,16 @@ def _replaced(answers: list[Any], rows: Sequence[int], by: Sequence[Any]) -> lis
 
 
 def _listed(given: Any) -> list[Any]:
-    """Answers of any form as a list; of a table, its column `status`."""
-    if isinstance(given, pa.Table | pa.RecordBatch):
-        given = given["status"]
-    return given.to_pylist() if hasattr(given, "to_pylist") else list(given)
+    """Answers of any form as a list; with messages, as pairs."""
+    if not isinstance(given, pa.Table | pa.RecordBatch | Mapping):
+        return _plain(given)
+    names = given.keys() if isinstance(given, Mapping) else given.schema.names
+    status = _plain(given["status"])
+    return [*zip(status, _plain(given["message"]), strict=True)] if "message" in names else status
+
+
+def _plain(column: Any) -> list[Any]:
+    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
 
 
 def _seconds(duration: dt.timedelta | float) -> float:

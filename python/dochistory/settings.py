@@ -48,6 +48,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "max_delivery_count": _INTEGER,
     "in_batch": _TEXT,
     "expiry": _TEXT,
+    "resolver_attempts": _INTEGER,
+    "resolver_backoff": _DURATION,
 }
 
 _NAMES = {bool: "true or false", str: "text in quotes", int: "a whole number", float: "a number of seconds"}

@@ -131,14 +131,36 @@ def test_upkeep_changes_no_answer(directory: Path) -> None:
         assert status_of(history, ids) == ["DUPLICATE"] * 400
 
 
-def test_beginning_sees_to_upkeep(directory: Path) -> None:
+def test_upkeep_is_seen_to_while_documents_are_begun(directory: Path) -> None:
+    ids = fresh_ids(200)
     with dh.open(directory, create=True) as history:
-        most = 0
-        for _ in range(40):
+        for start in range(0, 200, 10):
+            history.begin(documents(ids[start : start + 10]), trigger(), now=T0).complete()
+            history.pin(trigger())
+        # It is done beside this: go on until it shows.
+        while history.stats(trigger())["filters"] == 0:
+            history.begin(documents(["again"]), trigger(), now=T0)
+        assert history.stats(trigger())["segments_uncovered"] < 20
+        assert status_of(history, ids) == ["DUPLICATE"] * 200
+
+
+def test_a_history_may_be_closed_while_upkeep_is_under_way(directory: Path) -> None:
+    ids = fresh_ids(240)
+    for start in range(0, 240, 10):
+        with dh.open(directory, create=True) as history:
+            history.begin(documents(ids[start : start + 10]), trigger(), now=T0).complete()
+            history.pin(trigger())
+    with dh.open(directory, read_only=True) as history:
+        assert status_of(history, ids) == ["DUPLICATE"] * 240
+        assert history.verify() > 0
+
+
+def test_upkeep_can_be_left_to_maintain_alone(directory: Path) -> None:
+    with dh.open(directory, create=True, auto_maintain=False) as history:
+        for _ in range(20):
             history.begin(documents(fresh_ids(10)), trigger(), now=T0).complete()
             history.pin(trigger())
-            most = max(most, history.stats(trigger())["segments"])
-        assert most < 40
+        assert history.stats(trigger())["segments"] == 20
 
 
 def test_what_progress_raises_stops_the_work(history: dh.History) -> None:
@@ -241,3 +263,40 @@ def test_objects_show_what_they_are(history: dh.History) -> None:
     assert "R11" in repr(history.begin_one(uuid="a", trigger=trigger()))
     history.close()
     assert "closed" in repr(history)
+
+
+@pytest.mark.parametrize("threads", [0, -3, 1.5, "two", None, True])
+def test_a_number_of_threads_that_makes_no_sense_gets_a_sentence(history: dh.History, threads: Any) -> None:
+    for call in (history.classify, history.begin):
+        with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] threads is .*; allowed is a whole number from 1 on"):
+            call(documents(["a"]), trigger(), threads=threads)
+
+
+def test_something_else_than_a_trigger_gets_a_sentence(history: dh.History) -> None:
+    wrong: Any = "orders"
+    for call in (history.classify, history.begin, history.load):
+        with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] trigger is 'orders'; needed is a dochistory.Trigger"):
+            call(documents(["a"]), wrong)
+    for end in (history.complete, history.release):
+        with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] trigger is 'orders'"):
+            end(["a"], wrong)
+    neither: Any = 7
+    with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] trigger is 7; needed is a trigger, or its name"):
+        history.purge(neither)
+    with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] path is 7"):
+        dh.open(neither)
+    with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] transaction is 7"):
+        history.begin(documents(["a"]), trigger(), transaction=neither)
+
+
+def test_how_far_a_transaction_came_is_told(history: dh.History) -> None:
+    assert history.transaction("orders", "app") is None
+    claim = history.begin(documents(["a"]), trigger(), transaction=("app", 3))
+    assert history.transaction(trigger(), "app") == (3, "begun")
+    assert history.transaction("orders", "other") is None
+    claim.complete()
+    assert history.transaction("orders", "app") == (3, "completed")
+    history.begin(documents(["b"]), trigger(), transaction=("app", 4)).release()
+    assert history.transaction("orders", "app") == (4, "released")
+    with dh.open(history.path, read_only=True) as reader:
+        assert reader.transaction("orders", "app") == (4, "released")

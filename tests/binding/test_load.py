@@ -1,12 +1,18 @@
 """Loading entries in bulk: what was processed elsewhere is known here."""
 
 import datetime as dt
+import io
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 import dochistory as dh
+from dochistory.progress import Bar
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 ORDERS = dh.Trigger("orders", detect_duplicates=True, use_history=True, history_time_to_live="30 days")
@@ -72,3 +78,80 @@ def test_what_cannot_be_loaded_is_refused_with_its_reason(tmp_path: Path, table:
             history.load(table, ORDERS)
 
         assert pa.table(history.entries(ORDERS)).num_rows == 0
+
+
+def batches_of(ids: list[str], rows: int) -> list[pa.RecordBatch]:
+    batches: list[pa.RecordBatch] = pa.table({"uuid": ids}).to_batches(max_chunksize=rows)
+    return batches
+
+
+def parquet_dataset(ids: list[str], directory: Path) -> Any:
+    pq.write_table(pa.table({"uuid": ids}), directory / "ids.parquet", row_group_size=10)
+    return ds.dataset(directory / "ids.parquet")
+
+
+@pytest.mark.parametrize("form", ["table", "reader", "list", "generator", "dataset", "scanner"])
+def test_entries_come_as_a_table_a_stream_a_dataset_or_batches_one_by_one(tmp_path: Path, form: str) -> None:
+    ids = [f"urn:document:{number}" for number in range(100)]
+    table = pa.table({"uuid": ids})
+    documents: Any = {
+        "table": lambda: table,
+        "reader": lambda: table.to_reader(7),
+        "list": lambda: batches_of(ids, 9),
+        "generator": lambda: (batch for batch in batches_of(ids, 33)),
+        "dataset": lambda: parquet_dataset(ids, tmp_path),
+        "scanner": lambda: parquet_dataset(ids, tmp_path).scanner(),
+    }[form]()
+    with dh.open(tmp_path / "h", create=True) as history:
+        assert history.load(documents, ORDERS, now=NOW) == 100
+        assert set(history.classify(table, ORDERS)["status"].to_pylist()) == {"DUPLICATE"}
+
+
+@pytest.mark.parametrize("documents", [7, "ids", [1, 2], np.array([1, 2])])
+def test_what_holds_no_columns_is_refused(tmp_path: Path, documents: Any) -> None:
+    with dh.open(tmp_path / "h", create=True) as history, pytest.raises((dh.SchemaError, TypeError)):
+        history.load(documents, ORDERS)
+
+
+def test_what_progress_raises_stops_a_load_and_it_can_be_started_again(tmp_path: Path) -> None:
+    def stop(done: int) -> None:
+        raise InterruptedError(str(done))
+
+    table = pa.table({"uuid": [f"urn:{number}" for number in range(50)]})
+    with dh.open(tmp_path / "h", create=True) as history:
+        with pytest.raises(InterruptedError, match="10"):
+            history.load(table.to_reader(10), ORDERS, progress=stop)
+        assert history.load(table.to_reader(10), ORDERS) == 50
+        assert set(history.classify(table, ORDERS)["status"].to_pylist()) == {"DUPLICATE"}
+
+
+def test_a_bar_says_how_far_a_load_and_upkeep_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.table({"uuid": [f"urn:{number}" for number in range(50)]})
+    with dh.open(tmp_path / "h", create=True) as history:
+        history.load(table, ORDERS, progress=True)
+        loaded = capsys.readouterr().err
+        history.pin(ORDERS)
+        history.maintain(ORDERS, all=True, progress=True)
+        history.verify(progress=True)
+        others = capsys.readouterr().err.splitlines()
+    assert loaded.startswith("loading orders: 100% |########################| 50 in ")
+    assert loaded.count("\n") == 1
+    assert [line.split(":")[0] for line in others] == ["maintaining orders", "checking orders"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_the_bar_is_one_line_that_changes() -> None:
+    terminal = Terminal()
+    with Bar("loading", file=terminal) as bar:
+        bar(5)
+        bar(10, 20)
+        bar(20, 20)
+    lines = terminal.getvalue().split("\r")[1:]
+    assert lines[0].startswith("loading: 5 in ")
+    assert lines[1].startswith("loading:  50% |############------------| 10 in ")
+    assert lines[-1].startswith("loading: 100%")
+    assert terminal.getvalue().count("\n") == 1

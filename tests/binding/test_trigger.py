@@ -101,3 +101,23 @@ def test_a_resolver_may_be_any_callable(history: dh.History) -> None:
             return ["DUPLICATE"] * batch.num_rows
 
     assert rules(history.classify(documents([None]), trigger(resolver=Resolver()))) == ["R3>S2"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"detect_duplicates": "yes"}, "detect_duplicates is 'yes'; allowed is True or False"),
+        ({"kind": 7}, "kind is 7"),
+        ({"max_delivery_count": "many"}, "max_delivery_count is 'many'; allowed is a whole number"),
+        ({"in_batch": 1}, "in_batch is 1"),
+        ({"resolver_attempts": 0}, "resolver_attempts is 0; allowed is a whole number from 1 on"),
+        ({"resolver_attempts": True}, "resolver_attempts is True"),
+        ({"resolver_backoff": -1}, "resolver_backoff"),
+        ({"name": 5}, "name is 5; allowed is text"),
+    ],
+)
+def test_settings_of_the_wrong_type_get_a_sentence_with_a_code(settings: Any, said: str) -> None:
+    with pytest.raises(dh.ConfigError) as raised:
+        dh.Trigger(**{"name": "orders", **settings})
+    assert str(raised.value).startswith("[DH-CONFIG] ")
+    assert said in str(raised.value)

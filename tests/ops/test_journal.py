@@ -176,3 +176,15 @@ def test_verdicts_of_another_batch_are_refused(history: dh.History, batch: pa.Re
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(dh.ConfigError, match="it is to be"):
         journal.write(None, many(1), SERIAL, **settings)
+
+
+def test_documents_of_polars_whose_text_is_views_are_written_down(history: dh.History) -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"uuid": ["a", "b"], "redelivery_count": [1, 0]})
+    history.begin(frame, trigger()).complete()
+    written = journal.records(frame, history.classify(frame, trigger()), trigger())
+    assert written["key"].to_pylist() == ["a", "b"]
+    assert written["count"].to_pylist() == [1, 0]
+    assert history.audit.keep(frame, history.classify(frame, trigger()), trigger()) == []
+    dh.Statistics(history).add(history.classify(frame, trigger()), trigger(), documents=frame, name="uuid")
+    assert dh.Statistics(history).documents()["name"].to_pylist() == ["a", "b"]

@@ -185,7 +185,7 @@ def test_an_error_for_the_whole_call_leaves_every_row_in_doubt(begun: dh.History
 
 def test_transient_errors_leave_rows_in_doubt_where_nothing_suspends(begun: dh.History) -> None:
     answers = ["NEW", dh.TransientError("later"), "DUPLICATE"]
-    verdicts = resolved(begun, lambda _: answers, suspend_and_retry_on_error=False)
+    verdicts = resolved(begun, lambda _: answers, suspend_and_retry_on_error=False, resolver_attempts=1)
     assert rules(verdicts) == ["R10>S1", "R10>S5", "R10>S2"]
 
 
@@ -221,3 +221,133 @@ def test_it_may_use_the_history_itself(begun: dh.History) -> None:
         return [str(one) for one in status_of(begun, ["c"])] * batch.num_rows
 
     assert statuses(resolved(begun, resolve)) == ["DUPLICATE"] * 3
+
+
+def test_a_pair_is_an_answer_with_its_message_and_errors_may_stand_among_them(begun: dh.History) -> None:
+    answers = [("NEW", "never shipped"), RuntimeError("no such table"), ("DUPLICATE", "shipped on Monday")]
+    verdicts = resolved(begun, lambda _: answers)
+    assert rules(verdicts) == ["R10>S1", "R10>S6", "R10>S2"]
+    assert column(verdicts, "message") == ["never shipped", "RuntimeError: no such table", "shipped on Monday"]
+
+
+def test_a_mapping_of_columns_may_hold_errors_and_messages(begun: dh.History) -> None:
+    answer = {
+        "status": ["IN_DOUBT", ValueError("broken"), "DUPLICATE"],
+        "message": ["ask Ada", "while looking it up", None],
+    }
+    verdicts = resolved(begun, lambda _: answer)
+    assert rules(verdicts) == ["R10>S3", "R10>S6", "R10>S2"]
+    said = column(verdicts, "message")
+    assert said[:2] == ["ask Ada", "while looking it up (ValueError: broken)"]
+    assert said[2] not in (None, "")
+
+
+@pytest.mark.parametrize("status", [pa.array(["NEW", "NEW", "DUPLICATE"]), ("NEW", "NEW", "DUPLICATE")])
+def test_a_mapping_may_hold_any_sequences(begun: dh.History, status: Any) -> None:
+    answer = {"status": status, "message": pa.array(["x", None, "z"])}
+    verdicts = resolved(begun, lambda _: answer)
+    assert rules(verdicts) == ["R10>S1", "R10>S1", "R10>S2"]
+    assert column(verdicts, "message")[2] == "z"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"message": ["x"] * 3},
+        {"status": {"status": "NEW"}},
+        {"status": ["NEW"]},
+        {"status": "NEW"},
+        {"status": None},
+    ],
+)
+def test_a_mapping_that_does_not_fit_leaves_all_in_doubt(begun: dh.History, answer: Any) -> None:
+    assert statuses(resolved(begun, lambda _: answer)) == ["IN_DOUBT"] * 3
+
+
+class Failing:
+    """A resolver that fails for the moment so many times, and remembers what it was asked."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.asked: list[list[str]] = []
+
+    def __call__(self, batch: pa.RecordBatch) -> Any:
+        self.asked.append(column(batch, "dh_key"))
+        if len(self.asked) <= self.times:
+            raise dh.TransientError(f"down for the {len(self.asked)}. time")
+        return ["DUPLICATE"] * batch.num_rows
+
+
+@pytest.mark.parametrize(("times", "rule"), [(0, "R10>S2"), (2, "R10>S2"), (3, "R10>S4")])
+def test_a_failure_for_the_moment_counts_only_if_it_lasts(begun: dh.History, times: int, rule: str) -> None:
+    resolver = Failing(times)
+    assert rules(resolved(begun, resolver, resolver_backoff=0)) == [rule] * 3
+    assert len(resolver.asked) == min(times + 1, 3)
+
+
+def test_how_often_it_is_asked_is_a_setting(begun: dh.History) -> None:
+    for attempts in (1, 5):
+        resolver = Failing(99)
+        verdicts = resolved(begun, resolver, resolver_attempts=attempts, resolver_backoff=0)
+        assert len(resolver.asked) == attempts
+        assert column(verdicts, "message")[0] == f"TransientError: down for the {attempts}. time"
+
+
+def test_only_documents_that_it_failed_for_are_asked_about_again(begun: dh.History) -> None:
+    asked: list[list[int]] = []
+
+    def some(batch: pa.RecordBatch) -> list[Any]:
+        asked.append(column(batch, "dh_row"))
+        assert batch.schema.names[0] == "uuid"
+        first = {
+            0: ["DUPLICATE", dh.TransientError("busy"), dh.TransientError("busy")],
+            1: ["NEW", dh.TransientError()],
+        }
+        return first.get(len(asked) - 1, [("IN_DOUBT", "at last")] * batch.num_rows)
+
+    verdicts = resolved(begun, some, resolver_backoff=0)
+    assert rules(verdicts) == ["R10>S2", "R10>S1", "R10>S3"]
+    assert asked == [[0, 1, 2], [1, 2], [2]]
+    assert column(verdicts, "message")[2] == "at last"
+
+
+def test_a_second_answer_that_does_not_fit_is_a_failure_of_its_rows_alone(begun: dh.History) -> None:
+    answers: list[Any] = [["NEW", dh.TransientError("busy"), dh.TransientError("busy")], ["NEW"]]
+    verdicts = resolved(begun, lambda _: answers.pop(0), resolver_backoff=0)
+    assert rules(verdicts) == ["R10>S1", "R10>S6", "R10>S6"]
+    assert "1 answers for 2 rows" in column(verdicts, "message")[1]
+
+
+def test_other_failures_are_not_tried_again(begun: dh.History) -> None:
+    calls = []
+
+    def broken(batch: pa.RecordBatch) -> Any:
+        calls.append(batch)
+        raise ValueError("broken")
+
+    assert rules(resolved(begun, broken)) == ["R10>S6"] * 3
+    assert len(calls) == 1
+
+
+def test_beginning_asks_again_too_and_holds_no_lock_meanwhile(begun: dh.History) -> None:
+    def resolver(batch: pa.RecordBatch) -> Any:
+        begun.begin(documents(["other"]), trigger())
+        return failing(batch)
+
+    failing = Failing(2)
+    claim = begun.begin(documents(["p"]), trigger(resolver=resolver, resolver_backoff=0))
+    assert rules(claim.verdicts) == ["R10>S2"]
+    assert len(failing.asked) == 3
+
+
+def test_an_interrupt_ends_the_wait_for_a_resolver(begun: dh.History) -> None:
+    import _thread
+    import threading
+
+    def resolver(_: pa.RecordBatch) -> Any:
+        threading.Timer(0.05, _thread.interrupt_main).start()
+        raise dh.TransientError("down")
+
+    with pytest.raises(KeyboardInterrupt):
+        resolved(begun, resolver, resolver_backoff="25 s")

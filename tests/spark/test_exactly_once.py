@@ -249,7 +249,7 @@ def test_a_suspended_batch_is_delivered_again_and_loses_nothing(
             raise dh.TransientError("the resolver is down")
         return ["NEW"] * batch.num_rows
 
-    handle = handler(history_path, service, orders(resolver=resolver))
+    handle = handler(history_path, service, orders(resolver=resolver, resolver_attempts=1))
     with pytest.raises(StreamingQueryException, match=r"\[DH-SUSPENDED\] 2 of the 3 documents of batch 0"):
         stream.run(handle)
     assert service.runs == ["a"]

@@ -163,3 +163,24 @@ def test_without_a_clock_of_the_caller_the_time_is_now(history: dh.History) -> N
 def test_a_clock_without_a_time_zone_is_refused(history: dh.History) -> None:
     with pytest.raises((dh.ConfigError, ValueError, TypeError)):
         history.classify(documents(["a"]), trigger(), now=T0.replace(tzinfo=None))
+
+
+def test_a_key_whose_only_completion_expired_is_completed_anew(history: dh.History) -> None:
+    exact = trigger(expiry="exact", history_time_to_live="2 hours")
+    history.complete(["a", "b"], exact, now=T0)
+    later = T0 + timedelta(hours=3)
+    assert status_of(history, ["a"], exact, now=later) == ["NEW"]
+    assert history.complete(["a"], exact, now=later) == {"changed": 0, "already": 0, "unknown": 1}
+    assert status_of(history, ["a", "b"], exact, now=later) == ["DUPLICATE", "NEW"]
+    assert history.complete(["a"], exact, now=later) == {"changed": 0, "already": 1, "unknown": 0}
+    assert history.release(["b"], exact, now=later) == {"changed": 0, "already": 0, "unknown": 1}
+    # What is begun anew after the completion expired is ended, and only that.
+    history.begin(documents(["b"]), exact, now=later)
+    assert history.complete(["b"], exact, now=later) == {"changed": 1, "already": 0, "unknown": 0}
+    assert status_of(history, ["b"], exact, now=later) == ["DUPLICATE"]
+
+
+def test_an_expired_completion_still_counts_until_it_is_purged_by_default(history: dh.History) -> None:
+    history.complete(["a"], trigger(), now=T0)
+    later = T0 + timedelta(hours=3)
+    assert history.complete(["a"], trigger(), now=later) == {"changed": 0, "already": 1, "unknown": 0}

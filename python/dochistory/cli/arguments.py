@@ -6,8 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import dochistory as dh
-from dochistory.cli import backup, completion, demo, doctor, documents, files, load, repair, report, upkeep
-from dochistory.cli.context import Context, duration, moment
+from dochistory.cli import (
+    around_arguments,
+    backup,
+    completion,
+    delivery,
+    demo,
+    doctor,
+    documents,
+    files,
+    load,
+    mapper,
+    repair,
+    report,
+    upkeep,
+)
+from dochistory.cli.context import Context, duration, moment, positive
 from dochistory.cli.failures import CommandError, Exit
 
 Command = Callable[[Context], Exit]
@@ -45,9 +59,12 @@ def parser() -> Parser:
     _classify(commands)
     _entries(commands)
     _load(commands)
-    _stats(commands)
+    around_arguments.statistics(commands, _add)
     _report(commands)
     _upkeep(commands)
+    around_arguments.others(commands, _add)
+    _delivery(commands)
+    _mapper(commands)
     _others(commands)
     return whole
 
@@ -126,7 +143,7 @@ def _classify(commands: Any) -> None:
         "--column", metavar="NAME=COLUMN", action="append", default=[], help="where an id is: --column uuid=order_id"
     )
     command.add_argument("--now", type=moment, metavar="TIME", help="the clock by which entries expire; now, if absent")
-    command.add_argument("--threads", type=_positive, default=1, metavar="N", help="threads for large files (1)")
+    command.add_argument("--threads", type=positive, default=1, metavar="N", help="threads for large files (1)")
     rules = command.add_argument_group(
         "rules of a trigger that no file of settings describes", "It detects duplicates, by the history."
     )
@@ -134,12 +151,6 @@ def _classify(commands: Any) -> None:
     rules.add_argument("--processing-mode", choices=["serial", "concurrent"], help="concurrent, if absent")
     rules.add_argument("--in-batch", choices=["duplicate", "in_doubt", "new"], help="what later copies in FILE are")
     rules.add_argument("--expiry", choices=["until_purged", "exact"], help="until_purged, if absent")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is to be a whole number from 1 on")
-    return int(text)
 
 
 def _entries(commands: Any) -> None:
@@ -189,20 +200,12 @@ def _load(commands: Any) -> None:
     )
     command.add_argument("--time-unit", choices=["s", "ms", "us"], default="ms", help="of times that are numbers (ms)")
     command.add_argument(
-        "--check", type=_positive, default=10_000, metavar="N", help="ids whose answers are compared afterwards (10000)"
+        "--check", type=positive, default=10_000, metavar="N", help="ids whose answers are compared afterwards (10000)"
     )
     database = command.add_argument_group("rows of a database, instead of FILE")
     database.add_argument("--driver", metavar="MODULE", help="a DB-API module: psycopg, oracledb, sqlite3")
     database.add_argument("--connect", metavar="TEXT", help="what its connect() takes: 'host=db dbname=is user=reader'")
     database.add_argument("--query", metavar="SQL", help="select topic as trigger, id as uuid, status, time from …")
-
-
-def _stats(commands: Any) -> None:
-    command = _add(commands, "stats", upkeep.stats, "show figures of a history")
-    _trigger(command)
-    command.add_argument(
-        "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
-    )
 
 
 def _report(commands: Any) -> None:
@@ -222,7 +225,7 @@ def _report(commands: Any) -> None:
         "--journal", metavar="PATH", help="the journal: a directory of Parquet, or a file of JSON lines"
     )
     command.add_argument(
-        "--doubts", type=_positive, default=200, metavar="N", help="documents in doubt to list, for each trigger (200)"
+        "--doubts", type=positive, default=200, metavar="N", help="documents in doubt to list, for each trigger (200)"
     )
 
 
@@ -247,9 +250,9 @@ def _upkeep(commands: Any) -> None:
         "repair",
         repair.repair,
         "say what is damaged and what a repair would drop",
-        "With --yes, repair: what can be read stays, filters are built anew, and every file that goes out of use is kept in a "
-        "directory repaired-<time> within the history. Exit status 1 without --yes if there is damage, with it if not all "
-        "of it could be repaired.",
+        "With --yes, repair: what can be read stays, filters are built anew, and every file that goes out of use is "
+        "kept in a directory repaired-<time> within the history. Exit status 1 without --yes if there is damage, with "
+        "it if not all of it could be repaired.",
     )
     _trigger(mend, "this trigger only; needed where its name is lost")
     mend.add_argument("--yes", action="store_true", help="repair; otherwise nothing is changed")
@@ -262,6 +265,67 @@ def _upkeep(commands: Any) -> None:
         "history like any other, and can be opened where it lies.",
     )
     copy.add_argument("target", metavar="DIR", help="a directory that does not exist yet")
+
+
+def _delivery(commands: Any) -> None:
+    command = _add(
+        commands,
+        "delivery",
+        delivery.delivery,
+        "show the streams of guaranteed delivery, or settle one that is in doubt",
+        "status: each stream under the column names of SYSREMOTEUSER. settle: says how far a stream was applied that a "
+        "crash left in doubt; only when no receiver of it runs.",
+    )
+    command.add_argument("action", choices=delivery.ACTIONS)
+    command.add_argument("--stream", metavar="NAME", help="this stream only; all, if absent")
+    command.add_argument("--log-received", metavar="OFFSET", type=_offset, help="everything up to here was applied")
+
+
+def _offset(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**64:
+        raise argparse.ArgumentTypeError(f"{text!r} is to be a log offset, from 0 to 2**64-1")
+    return int(text)
+
+
+def _mapper(commands: Any) -> None:
+    group: argparse.ArgumentParser = commands.add_parser(
+        "mapper",
+        help="look into the message id mappers, and decide what is pending",
+        description="Look into the message id mappers of a history, and decide what is pending.",
+        parents=[_common()],
+        allow_abbrev=False,
+    )
+    within = group.add_subparsers(title="commands", dest="mapper_command", metavar="COMMAND", required=True)
+    looked = _add(within, "lookup", mapper.lookup, "show what a mapper knows of some ids")
+    shown = _add(within, "pending", mapper.pending, "show the ids whose sending was begun and never ended")
+    decided = _add(
+        within,
+        "resolve",
+        mapper.resolve,
+        "decide single ids that are pending",
+        "The next arrival of such an id is treated so, once. Exit status 1: some of them are not pending.",
+    )
+    purged = _add(within, "purge", mapper.purge, "take away mappings whose time has come")
+    for command in (looked, decided):
+        command.add_argument("id", metavar="ID", nargs="+", help="an id; - reads them from standard input, one a line")
+        command.add_argument("--channel", metavar="NAME", help="whose they are; may be absent if there is one only")
+    for command in (shown, purged):
+        command.add_argument("--channel", metavar="NAME", help="this channel only; all, if absent")
+    shown.add_argument("--older-than", type=duration, metavar="TIME", help="only what began longer ago: '15 minutes'")
+    shown.add_argument("--limit", type=int, metavar="N", help="so many at most (50; all with --json)")
+    shown.add_argument("--check", action="store_true", help="exit status 1 if there is any: for monitoring")
+    decided.add_argument(
+        "--as",
+        dest="decision",
+        required=True,
+        choices=["process", "duplicate", "error"],
+        help="process: it was not delivered, send it; duplicate: it was; error: take a decision back",
+    )
+    purged.add_argument("--dry-run", action="store_true", help="only say what would go")
+    purged.add_argument(
+        "--include-pending", action="store_true", help="pending ids too: they are new when they come again"
+    )
+    purged.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
 
 
 def _others(commands: Any) -> None:

@@ -12,7 +12,10 @@ from dochistory.cli.failures import CommandError, Exit
 _ATTEMPTS = 40
 
 # The writers' lock files, other people's snapshots, and files in the making: nothing a copy needs to be opened.
-_LEFT_OUT = ("pin-", "new-", "tmp-", "upkeep")
+_LEFT_OUT = ("pin-", "new-", "tmp-", "upkeep", "take-")
+
+# What holds spaces: those of triggers, of mappers and of guaranteed delivery.
+_ROOMS = ("triggers", "mappers", "delivery")
 
 
 def backup(context: Context) -> Exit:
@@ -43,13 +46,13 @@ def _copied(context: Context, source: Path, draft: Path) -> int:
     for attempt in range(1, _ATTEMPTS + 1):
         shutil.rmtree(draft, ignore_errors=True)
         with context.open(read_only=True) as history:
-            names = set(history.triggers())
+            names = _spaces(history)
         try:
             _copy(source, draft)
             with dh.open(draft, read_only=True) as copy:
                 _complete(copy, names)
                 with show.progress("checking the copy", quiet=context.json) as progress:
-                    return copy.verify(progress=progress)
+                    return copy.verify(progress=progress) + copy.audit.verify()
         except (FileNotFoundError, dh.CorruptError, dh.OpenError, dh.StorageError) as error:
             if attempt == _ATTEMPTS:
                 # Either the source is damaged, which its own check tells, or it never holds still.
@@ -65,16 +68,31 @@ def _copied(context: Context, source: Path, draft: Path) -> int:
 
 
 def _complete(copy: dh.History, names: set[str]) -> None:
-    if missing := names - set(copy.triggers()):
+    if missing := names - _spaces(copy):
         raise dh.CorruptError(f"[DH-CORRUPT] the copy lacks {', '.join(sorted(missing))}")
+
+
+def _spaces(history: dh.History) -> set[str]:
+    figures = history.stats()
+    return {f"{room}/{name}" for room in _ROOMS for name in figures[room]}
 
 
 def _copy(source: Path, draft: Path) -> None:
     """Copy manifests first: what they name was there when they were copied, and logs only grow."""
     draft.mkdir()
+    # The audit log before the history: what its events rest on must not be missing there.
+    if (source / "audit").is_dir():
+        (draft / "audit").mkdir()
+        for file in sorted((source / "audit").glob("*.parquet")):
+            _copy_file(file, draft / "audit" / file.name)
+        _sync(draft / "audit")
     _copy_file(source / "HISTORY", draft / "HISTORY")
-    for space in sorted((source / "triggers").iterdir()) if (source / "triggers").is_dir() else []:
-        into = draft / "triggers" / space.name
+    # The second copy of the identity; histories made before there was one have none.
+    if (source / "HISTORY.copy").is_file():
+        _copy_file(source / "HISTORY.copy", draft / "HISTORY.copy")
+    rooms = [source / room for room in _ROOMS if (source / room).is_dir()]
+    for space in sorted(space for room in rooms for space in room.iterdir()):
+        into = draft / space.parent.name / space.name
         into.mkdir(parents=True)
         names = sorted(file.name for file in space.iterdir() if not file.name.startswith(_LEFT_OUT))
         # The file `turn` tells how far the log is durable: it must not know more than the copy of the log holds.
@@ -82,8 +100,9 @@ def _copy(source: Path, draft: Path) -> None:
         for name in order:
             _copy_file(space / name, into / name)
         _sync(into)
-    if (draft / "triggers").is_dir():
-        _sync(draft / "triggers")
+    for room in rooms:
+        if (draft / room.name).is_dir():
+            _sync(draft / room.name)
     _sync(draft)
 
 

@@ -36,6 +36,9 @@ def _helps(parser: argparse.ArgumentParser) -> dict[str, str]:
 def _options(command: argparse.ArgumentParser) -> _Options:
     found: _Options = {}
     for action in command._actions:  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for below in action.choices.values():
+                found.update({name: one for name, one in _options(below).items() if name})
         values = [str(choice) for choice in action.choices or []]
         # What has no name goes by place, and its values complete where no option does.
         for name in action.option_strings or [""]:

@@ -110,6 +110,17 @@ def _only(names: list[str]) -> str:
     raise CommandError(f"whose documents are they? name the trigger with --trigger NAME{known}")
 
 
+def positive(text: str) -> int:
+    """A number from the command line, from 1 on.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is to be a whole number from 1 on")
+    return int(text)
+
+
 def moment(text: str) -> dt.datetime:
     """A point in time from the command line.
 

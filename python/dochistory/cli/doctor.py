@@ -1,5 +1,6 @@
 """`dochistory doctor`: what is installed, what is missing, and whether the history can be used."""
 
+import datetime as dt
 import os
 import platform
 import shutil
@@ -9,10 +10,10 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import dochistory as dh
-from dochistory import metrics
+from dochistory import metrics, suspension, sweeper
 from dochistory.cli import show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import CommandError, Exit, explained
@@ -112,6 +113,17 @@ def _store(context: Context) -> Iterator[Check]:
         yield Check("purge", "wrong", f"overdue by more than a day for {', '.join(overdue)}: run dochistory purge")
     else:
         yield Check("purge", "ok", "nothing is overdue by more than a day")
+    yield from _lives(path, figures)
+    for one in suspension.suspended(path):
+        yield Check("suspension", "note", f"{one.trigger} has been suspended since {one.since}: {one.reason}")
+
+
+def _lives(path: Path, figures: dict[str, Any]) -> Iterator[Check]:
+    runs = sweeper.longest_runs(path)
+    for name, one in figures.items():
+        lives = dt.timedelta(seconds=one["history_time_to_live_seconds"] or 0.0)
+        for sentence in sweeper.warnings_about(name, lives, runs.get(name)):
+            yield Check("time to live", "wrong", sentence)
 
 
 def _permissions(path: Path) -> Check:

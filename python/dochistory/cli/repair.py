@@ -25,7 +25,7 @@ def repair(context: Context) -> Exit:
         print(show.as_json(told))
         return status
     if not findings:
-        print("every byte is what was written: there is nothing to repair")
+        print("every byte of the triggers' files is what was written: there is nothing to repair")
         return status
     for one in findings:
         print(_described(one))

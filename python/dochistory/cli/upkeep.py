@@ -4,27 +4,31 @@ import datetime as dt
 from typing import Any
 
 from dochistory import metrics
-from dochistory.cli import show
+from dochistory.cli import around, show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import Exit
+from dochistory.statistics import Statistics
 
 
 def stats(context: Context) -> Exit:
     """Show figures of a history."""
     with context.open(read_only=True) as history:
         if context.options.prometheus:
-            print(metrics.prometheus_text(history), end="")
+            print(metrics.prometheus_text(history, Statistics(history)), end="")
             return Exit.DONE
         names = context.named(history)
         figures: dict[str, Any] = history.stats()
         figures["triggers"] = {name: figures["triggers"][name] for name in names}
-    if context.json:
-        print(show.as_json(figures))
-        return Exit.DONE
+        if context.json:
+            figures["statistics"] = around.statistics_shown(context, history, names)
+            print(show.as_json(figures))
+            return Exit.DONE
     print(f"{figures['path']}, made at {show.cell(figures['created_at'])} UTC, {figures['shards']} shards")
     columns = ["trigger", "entries", "in the log", "bytes", "segments", "filters", "oldest (UTC)", "time to live"]
     rows = [_row(name, one) for name, one in figures["triggers"].items()]
     show.table("", columns, rows)
+    with context.open(read_only=True) as history:
+        around.statistics_shown(context, history, names)
     return Exit.DONE
 
 
@@ -81,9 +85,12 @@ def verify(context: Context) -> Exit:
         for name in context.named(history):
             with show.progress(f"checking {show.cell(name)}", quiet=context.json) as progress:
                 checked[name] = history.verify(name, progress=progress)
+        log = history.audit.verify()
     if context.json:
-        print(show.as_json({"whole": True, "bytes": checked}))
+        print(show.as_json({"whole": True, "bytes": checked, "audit_bytes": log}))
         return Exit.DONE
     show.table("", ["trigger", "checked"], [[name, show.size(bytes_)] for name, bytes_ in checked.items()])
-    print(f"every byte is what was written: {show.size(sum(checked.values()))}")
+    if log:
+        print(f"the audit log: {show.size(log)}")
+    print(f"every byte is what was written: {show.size(sum(checked.values()) + log)}")
     return Exit.DONE

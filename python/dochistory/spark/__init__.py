@@ -1,27 +1,47 @@
 """Spark's side of the document history.
 
-Two entrances, which must not be mixed up:
+Entrances, which must not be mixed up:
 
 - `classify` *reads*: it adds the verdict to every row of a DataFrame and leaves the history as it was. Spark may run it
   as often as it likes.
 - `exactly_once` *commits*: it wraps the function that `foreachBatch` is given, so that the function gets every document
-  once, and each batch is begun and completed under its own transaction.
+  once, and each batch is begun and completed under its own transaction. `send_once` does the same for messages that go
+  out by a message id mapper.
+
+`delivery` commits too: it wraps the function that applies the messages of guaranteed delivery.
 
 `session` starts a local Spark, with a Java where the machine has none. Nothing here is imported by `import dochistory`.
 """
 
-from dochistory.spark.batches import Batch, ExactlyOnce, SuspendedError, exactly_once
+from dochistory.errors import SuspendedError
+from dochistory.spark.around import audit_sink, keep_in_doubt, suspending
+from dochistory.spark.batches import Batch, ExactlyOnce, StagedBatch, exactly_once
+from dochistory.spark.claims import SparkClaim, claim
 from dochistory.spark.classify import VERDICT_COLUMNS, classify
+from dochistory.spark.delivery import Delivery, DeliveryBatch, delivery
 from dochistory.spark.java import JavaNotFoundError
+from dochistory.spark.sending import SendBatch, SendOnce, send_once
 from dochistory.spark.sessions import session
 
 __all__ = [
     "VERDICT_COLUMNS",
     "Batch",
+    "Delivery",
+    "DeliveryBatch",
     "ExactlyOnce",
     "JavaNotFoundError",
+    "SendBatch",
+    "SendOnce",
+    "SparkClaim",
+    "StagedBatch",
     "SuspendedError",
+    "audit_sink",
+    "claim",
     "classify",
+    "delivery",
     "exactly_once",
+    "keep_in_doubt",
+    "send_once",
     "session",
+    "suspending",
 ]

@@ -9,7 +9,7 @@ that the batch is done. Each batch is therefore a transaction of the history, `(
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,19 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
+from dochistory.errors import SuspendedError
 from dochistory.spark import compat
+from dochistory.spark.claims import Replay, SparkClaim, claim
 from dochistory.spark.settings import columns_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from dochistory import Claim, History, Trigger
-
-Replay = Literal["in_doubt", "resolver", "rerun"]
-
-
-class SuspendedError(RuntimeError):
-    """The trigger is suspended: the batch holds documents that cannot be decided now and must be delivered again."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +54,23 @@ class Batch:
         return found
 
 
+@dataclass(frozen=True)
+class StagedBatch:
+    """One batch, begun by Spark's tasks: what the service and `on_verdicts` get to see with `decide_on="executors"`."""
+
+    id: int
+    """Spark's number of the batch."""
+    application: str
+    """The name under which the batch's number is remembered."""
+    claim: SparkClaim
+    """The claim on what is new; the service may complete or release documents of it by itself."""
+
+    @property
+    def documents(self) -> "DataFrame":
+        """All rows of the batch, each with its verdict: `status`, `action`, `acknowledge`, `rule`, `key`, `message`."""
+        return self.claim.documents
+
+
 class ExactlyOnce:
     """The function for `foreachBatch` that `exactly_once` makes; calling it handles one batch."""
 
@@ -65,13 +78,16 @@ class ExactlyOnce:
         self,
         history: "History | str | os.PathLike[str]",
         trigger: "Trigger",
-        service: Callable[[Any, Batch], object],
+        service: Callable[[Any, Any], object],
         *,
         application: str | None,
         on_replay: Replay,
         columns: Mapping[str, str] | None,
         documents: Literal["spark", "arrow"],
-        on_verdicts: Callable[[Batch], object] | None,
+        on_verdicts: Callable[[Any], object] | None,
+        decide_on: Literal["driver", "executors"],
+        parts: int | None,
+        order_by: Any,
     ) -> None:
         self._history = history
         self._trigger = trigger
@@ -81,6 +97,10 @@ class ExactlyOnce:
         self._columns = dict(columns or {})
         self._documents = documents
         self._on_verdicts = on_verdicts
+        self._was_there = False
+        self._decide_on = decide_on
+        self._parts = parts
+        self._order_by = order_by
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Handle one batch; returns when its documents are completed.
@@ -96,6 +116,9 @@ class ExactlyOnce:
                 "[DH-CONFIG] exactly_once needs application=…, a name that outlives restarts: "
                 "outside a stream, and on Spark Connect, there is no query whose id could serve"
             )
+        if self._decide_on == "executors":
+            self._by_tasks(frame, int(batch_id), application)
+            return
         # Once, here: every further evaluation of the frame might bring the rows in another order.
         rows = compat.collect_arrow(frame)
         with self._opened() as history:
@@ -107,6 +130,32 @@ class ExactlyOnce:
                 columns=self._columns or None,
             )
             self._run(frame, Batch(int(batch_id), application, rows, claim))
+
+    def _by_tasks(self, frame: "DataFrame", batch_id: int, application: str) -> None:
+        with claim(
+            frame,
+            self._history,
+            self._trigger,
+            transaction=(application, batch_id),
+            on_replay=self._on_replay,
+            columns=self._columns or None,
+            parts=self._parts,
+            order_by=self._order_by,
+        ) as claimed:
+            batch = StagedBatch(batch_id, application, claimed)
+            if self._on_verdicts is not None:
+                self._on_verdicts(batch)
+            actions = claimed.counts["action"]
+            if actions.get("PROCESS"):
+                new = claimed.new
+                self._service(compat.collect_arrow(new) if self._documents == "arrow" else new, batch)
+            suspended = actions.get("SUSPEND", 0)
+            if not suspended:
+                claimed.complete()
+                return
+            # By key: the batch as a whole has not ended, and must not count as a batch that has when it comes again.
+            claimed.complete(claimed.new)
+        raise _suspended(suspended, claimed.rows, batch_id, self._trigger)
 
     def _run(self, frame: "DataFrame", batch: Batch) -> None:
         if self._on_verdicts is not None:
@@ -124,10 +173,10 @@ class ExactlyOnce:
             return
         # By row: the batch as a whole has not ended, and must not count as a batch that has when it comes again.
         batch.claim.complete(rows=batch.rows("PROCESS"))
-        raise SuspendedError(
-            f"[DH-SUSPENDED] {suspended} of the {len(batch.documents)} documents of batch {batch.id} cannot be "
-            f"decided now; trigger {self._trigger.name} is suspended until the batch is delivered again"
-        )
+        first = batch.verdicts.slice(batch.rows("SUSPEND")[0], 1).to_pylist()[0]
+        cause: Literal["history", "resolver"] = "history" if first["rule"] == "R5" else "resolver"
+        why = f" ({first['rule']}: {first['message']})"
+        raise _suspended(suspended, len(batch.documents), batch.id, self._trigger, why, cause)
 
     def _handed(self, frame: "DataFrame", new: pa.Table) -> Any:
         return new if self._documents == "arrow" else compat.frame_of(frame.sparkSession, new, frame.schema)
@@ -135,20 +184,41 @@ class ExactlyOnce:
     def _opened(self) -> "AbstractContextManager[History]":
         """The history of this batch: a path is opened anew, for the batch may be handled in another process."""
         if isinstance(self._history, str | os.PathLike):
-            return dh.open(self._history, create=True)
+            # Once it was there, it must not be made anew, empty, where its disk is away.
+            opened = dh.open(self._history, create=not self._was_there)
+            self._was_there = True
+            return opened
         return nullcontext(self._history)
+
+
+def _suspended(
+    suspended: int,
+    rows: int,
+    batch: int,
+    trigger: "Trigger",
+    why: str = "",
+    cause: Literal["history", "resolver"] = "resolver",
+) -> SuspendedError:
+    return SuspendedError(
+        f"[DH-SUSPENDED] {suspended} of the {rows} documents of batch {batch} cannot be decided now; "
+        f"trigger {trigger.name} is suspended until the batch is delivered again{why}",
+        cause=cause,
+    )
 
 
 def exactly_once(
     history: "History | str | os.PathLike[str]",
     trigger: "Trigger",
-    service: Callable[[Any, Batch], object],
+    service: Callable[[Any, Any], object],
     *,
     application: str | None = None,
     on_replay: Replay = "in_doubt",
     columns: Mapping[str, str] | None = None,
     documents: Literal["spark", "arrow"] = "spark",
-    on_verdicts: Callable[[Batch], object] | None = None,
+    on_verdicts: Callable[[Any], object] | None = None,
+    decide_on: Literal["driver", "executors"] = "driver",
+    parts: int | None = None,
+    order_by: "str | Column | Sequence[str | Column]" = (),
 ) -> ExactlyOnce:
     """A function for `foreachBatch` that hands each document to `service` once.
 
@@ -157,7 +227,7 @@ def exactly_once(
     ```
 
     A batch that Spark hands over again runs no completed document again and loses none: what was completed is
-    DUPLICATE; what was begun and not completed is settled by `on_replay`. The rows are collected on the driver.
+    DUPLICATE; what was begun and not completed is settled by `on_replay`.
 
     Args:
         history: the history, or its directory, which is created if it is not there.
@@ -176,10 +246,16 @@ def exactly_once(
         documents: `spark` hands the service a DataFrame, `arrow` a `pyarrow.Table`.
         on_verdicts: called with every batch once it is begun, before the service: the place to log what is in doubt.
             It sees a replayed batch again, with that run's verdicts.
+        decide_on: `driver` collects the rows of a batch there, which is the quickest for batches that fit (up to some
+            hundred thousand rows); the service then gets a `Batch`. `executors` leaves them to Spark's tasks, as
+            `claim` does, for batches of any size; the service then gets a `StagedBatch`.
+        parts: with `executors`, tasks to divide the work among.
+        order_by: with `executors`, columns that say which of several copies within a batch came first.
     """
     for name, value, allowed in (
         ("on_replay", on_replay, ("in_doubt", "resolver", "rerun")),
         ("documents", documents, ("spark", "arrow")),
+        ("decide_on", decide_on, ("driver", "executors")),
     ):
         if value not in allowed:
             raise dh.ConfigError(f"[DH-CONFIG] {name} is one of {', '.join(allowed)}, not {value!r}")
@@ -192,4 +268,7 @@ def exactly_once(
         columns=columns,
         documents=documents,
         on_verdicts=on_verdicts,
+        decide_on=decide_on,
+        parts=parts,
+        order_by=order_by,
     )

@@ -1,7 +1,7 @@
 """Everything that differs from one Spark to the next, in one place. Nothing else asks for a version."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,6 +42,64 @@ def columnar_udf(function: ArrowFunction, takes: StructType, returns: StructType
 
     made = _functions.pandas_udf(pandas, returns)
     return made
+
+
+PartitionFunction = Callable[[Iterator[Sequence[pa.Array]]], Iterator[pa.StructArray]]
+"""The columns of a whole partition in batches, one struct column of the same length out for each batch."""
+
+
+def partition_udf(function: PartitionFunction, takes: StructType, returns: StructType) -> Callable[..., Column]:
+    """Make `function` a function of Spark over argument columns of these types, called once for each partition.
+
+    It may read all batches before it answers: Spark keeps the other columns of the rows meanwhile, on disk if they are
+    many. What it answers is not a function of the row alone, so Spark never moves it or evaluates it twice in one plan.
+    """
+    made: Any
+    if hasattr(_functions, "arrow_udf"):
+        # Spark reads these hints.
+        def arrow(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+            # Of a single column Spark gives arrays rather than tuples of one.
+            yield from function(one if isinstance(one, tuple) else (one,) for one in batches)
+
+        made = _functions.arrow_udf(arrow, returns).asNondeterministic()
+        return cast("Callable[..., Column]", made)
+
+    import pandas as pd  # here, because later Sparks do without
+
+    types = to_arrow_schema(takes).types
+
+    def arrays(one: Any) -> list[pa.Array]:
+        columns = one if isinstance(one, tuple) else (one,)
+        return [pa.Array.from_pandas(each).cast(type_) for each, type_ in zip(columns, types, strict=True)]
+
+    def pandas(batches: Iterator[tuple[pd.Series, ...]]) -> Iterator[pd.DataFrame]:
+        for answer in function(arrays(one) for one in batches):
+            yield pa.RecordBatch.from_struct_array(answer).to_pandas()
+
+    made = _functions.pandas_udf(pandas, returns).asNondeterministic()
+    return cast("Callable[..., Column]", made)
+
+
+def route(frame: DataFrame, parts: int, column: str) -> DataFrame:
+    """The rows whose integer `column` is p in partition p, of `parts`; adaptive plans leave these partitions alone."""
+    any_frame: Any = frame
+    if hasattr(any_frame, "repartitionById"):  # Spark 4.1
+        routed: DataFrame = any_frame.repartitionById(parts, F.col(column))
+        return routed
+    stand_ins = ", ".join(str(one) for one in _stand_ins(frame.sparkSession, parts))
+    return frame.repartition(parts, F.expr(f"element_at(array({stand_ins}), `{column}` + 1)"))
+
+
+def _stand_ins(spark: SparkSession, parts: int) -> list[int]:
+    """For each partition an integer that Spark's own hash sends there."""
+    if parts not in _found_stand_ins:
+        hashed = spark.range(64 * parts).selectExpr("cast(id as int) one", f"pmod(hash(cast(id as int)), {parts}) p")
+        first = {row.p: row.one for row in hashed.groupBy("p").agg(F.min("one").alias("one")).collect()}
+        _found_stand_ins[parts] = [first[part] for part in range(parts)]
+    return _found_stand_ins[parts]
+
+
+_found_stand_ins: dict[int, list[int]] = {}
 
 
 def collect_arrow(frame: DataFrame) -> pa.Table:

@@ -28,6 +28,8 @@ _SETTINGS = (
     "max_delivery_count",
     "in_batch",
     "expiry",
+    "resolver_attempts",
+    "resolver_backoff",
 )
 
 

@@ -15,7 +15,7 @@ impl<'a> Validity<'a> {
     }
 
     /// Every row holds a value.
-    pub fn all() -> Self {
+    pub const fn all() -> Self {
         Self { bits: None }
     }
 

@@ -45,6 +45,15 @@ pub enum Error {
         /// The manifest that was there already.
         path: PathBuf,
     },
+    /// Another process has moved a row that this one's answer rests on.
+    #[error("[DH-FENCED] {0}")]
+    Overtaken(String),
+    /// One side of a stream was restored to an older state than the other remembers.
+    #[error("[DH-RESTORED] {0}")]
+    Restored(String),
+    /// What is asked for is no longer in the publisher's log.
+    #[error("[DH-TRUNCATED] {0}")]
+    Truncated(String),
     /// An earlier write or sync failed: this handle writes no more.
     #[error("[DH-FAILED] an earlier write failed ({0}); reopen the history to go on")]
     Failed(String),
@@ -68,6 +77,9 @@ pub enum Error {
     /// A transaction number went backwards.
     #[error("[DH-TRANSACTION] {0}")]
     Transaction(String),
+    /// Somebody else was first with documents of a staged claim.
+    #[error("[DH-CONFLICT] {0}")]
+    Conflict(String),
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
     State(String),
@@ -80,13 +92,16 @@ impl Error {
             Self::Io { .. } => "DH-IO",
             Self::Corrupt { .. } => "DH-CORRUPT",
             Self::Locked { .. } => "DH-LOCKED",
-            Self::Fenced { .. } => "DH-FENCED",
+            Self::Fenced { .. } | Self::Overtaken(_) => "DH-FENCED",
+            Self::Restored(_) => "DH-RESTORED",
+            Self::Truncated(_) => "DH-TRUNCATED",
             Self::Failed(_) => "DH-FAILED",
             Self::ReadOnly(_) => "DH-READ-ONLY",
             Self::Open { .. } => "DH-OPEN",
             Self::Schema(_) => "DH-SCHEMA",
             Self::Config(_) => "DH-CONFIG",
             Self::Transaction(_) => "DH-TRANSACTION",
+            Self::Conflict(_) => "DH-CONFLICT",
             Self::State(_) => "DH-STATE",
         }
     }

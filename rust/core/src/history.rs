@@ -10,6 +10,7 @@ use crate::io::{Disk, FileSystem, publish};
 use crate::key::Codec;
 use crate::keyspace::KeySpace;
 use crate::keyspace::view::Environment;
+use crate::values::Room;
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DHISTORY";
@@ -19,6 +20,8 @@ pub(crate) const IDENTITY: &str = "HISTORY";
 /// A second copy of it, for repairs: without the secret in it no id could be compared with what is stored.
 pub(crate) const SPARE: &str = "HISTORY.copy";
 pub(crate) const TRIGGERS: &str = "triggers";
+/// What the Python package keeps beside the triggers: documents in doubt, counts, when the sweeper runs next.
+const BESIDE: [&str; 3] = ["audit", "statistics", "sweeper.json"];
 /// Key ranges that Spark may split a history's work into, unless told otherwise.
 pub const DEFAULT_SHARDS: u32 = 64;
 
@@ -59,6 +62,7 @@ pub struct History {
     created_at: i64,
     snapshot: Option<String>,
     spaces: Mutex<HashMap<String, Arc<KeySpace>>>,
+    values: Mutex<HashMap<(Room, String), Arc<KeySpace>>>,
 }
 
 /// What the identity file says.
@@ -106,6 +110,7 @@ impl History {
             created_at: identity.created_at,
             snapshot: options.snapshot.clone(),
             spaces: Mutex::new(HashMap::new()),
+            values: Mutex::new(HashMap::new()),
         })
     }
 
@@ -163,27 +168,62 @@ impl History {
         Ok(space)
     }
 
+    /// Whether this handle sees this snapshot, and nothing else.
+    pub(crate) fn is_snapshot(&self, name: &str) -> bool {
+        self.snapshot.as_deref() == Some(name)
+    }
+
     /// The pin of a trigger in a snapshot. What a snapshot does not speak of must not pass for empty.
     pub(crate) fn pin_in<'a>(&self, snapshot: &'a str, trigger: &str) -> Result<&'a str> {
-        let pin = snapshot.strip_prefix(&directory_name(trigger)).and_then(|rest| rest.strip_prefix('='));
-        pin.ok_or_else(|| {
-            let reason = format!("the snapshot {snapshot:?} is not one of trigger {trigger:?}");
-            Error::Open { path: self.path.clone(), reason }
+        pin_of(snapshot, trigger).map_err(|error| match error {
+            Error::Config(reason) => Error::Open { path: self.path.clone(), reason },
+            other => other,
         })
+    }
+
+    /// The key space of values of a name, whether anything was written to it or not.
+    pub(crate) fn value_space(&self, room: Room, name: &str) -> Result<Arc<KeySpace>> {
+        let mut spaces = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (room, name.to_owned());
+        if let Some(space) = spaces.get(&key) {
+            return Ok(space.clone());
+        }
+        let directory = self.path.join(room.directory()).join(directory_name(name));
+        let full_name = format!("{}{name}", room.prefix());
+        let mut space = KeySpace::new_in_room(self.env.clone(), directory, &full_name);
+        if let Some(snapshot) = &self.snapshot {
+            space.use_pin(self.pin_in(snapshot, &full_name)?)?;
+        }
+        let space = Arc::new(space);
+        spaces.insert(key, space.clone());
+        Ok(space)
+    }
+
+    /// The value spaces of a room that hold entries, or held some, by name.
+    pub fn value_spaces(&self, room: Room) -> Result<Vec<String>> {
+        let directory = self.path.join(room.directory());
+        if !self.env.system.exists(&directory).map_err(Error::io("look for", &directory))? {
+            return Ok(Vec::new());
+        }
+        let names = self.names_in(&directory)?;
+        Ok(names.into_iter().filter_map(|name| name.strip_prefix(room.prefix()).map(str::to_owned)).collect())
     }
 
     /// The triggers that have entries, or had some, by name.
     pub fn triggers(&self) -> Result<Vec<String>> {
-        let directory = self.path.join(TRIGGERS);
-        let names = self.env.system.list(&directory).map_err(Error::io("list", &directory))?;
-        let mut triggers = Vec::new();
-        for name in names {
-            if let Some(trigger) = KeySpace::name_in(&self.env, &directory.join(name))? {
-                triggers.push(trigger);
+        self.names_in(&self.path.join(TRIGGERS))
+    }
+
+    fn names_in(&self, directory: &Path) -> Result<Vec<String>> {
+        let entries = self.env.system.list(directory).map_err(Error::io("list", directory))?;
+        let mut names = Vec::new();
+        for entry in entries {
+            if let Some(name) = KeySpace::name_in(&self.env, &directory.join(entry))? {
+                names.push(name);
             }
         }
-        triggers.sort();
-        Ok(triggers)
+        names.sort();
+        Ok(names)
     }
 }
 
@@ -192,23 +232,33 @@ pub(crate) fn snapshot_of(trigger: &str, pin: &str) -> String {
     format!("{}={pin}", directory_name(trigger))
 }
 
+/// The pin of a key space in a snapshot.
+pub(crate) fn pin_of<'a>(snapshot: &'a str, name: &str) -> Result<&'a str> {
+    let pin = snapshot.strip_prefix(&directory_name(name)).and_then(|rest| rest.strip_prefix('='));
+    pin.ok_or_else(|| Error::Config(format!("the snapshot {snapshot:?} is not one of trigger {name:?}")))
+}
+
 fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result<()> {
     if options.shards == 0 || !options.shards.is_power_of_two() || options.shards > 1 << 16 {
         return Err(Error::Config(format!("shards is {}; it must be a power of two up to 65536", options.shards)));
     }
     system.create_directory(path).map_err(Error::io("create", path))?;
     let others = system.list(path).map_err(Error::io("list", path))?;
-    let is_ours = |name: &String| [TRIGGERS, IDENTITY, SPARE].contains(&name.as_str()) || name.starts_with("tmp-");
+    let is_known = |name: &str| [TRIGGERS, IDENTITY, SPARE].contains(&name) || BESIDE.contains(&name);
+    let is_room = |name: &String| Room::ALL.iter().any(|room| name == room.directory());
+    let is_ours = |name: &String| is_known(name) || name.starts_with("tmp-") || is_room(name);
     if let Some(other) = others.iter().find(|name| !is_ours(name)) {
         let reason = format!("the directory holds other files ({other}); a history needs a directory of its own");
         return Err(Error::Open { path: path.to_path_buf(), reason });
     }
     let triggers = path.join(TRIGGERS);
     system.create_directory(&triggers).map_err(Error::io("create", &triggers))?;
-    if !system.list(&triggers).map_err(Error::io("list", &triggers))?.is_empty() {
+    // A room is made with its first space.
+    let has_spaces = others.iter().any(is_room);
+    if has_spaces || !system.list(&triggers).map_err(Error::io("list", &triggers))?.is_empty() {
         let reason = format!(
-            "the identity file {IDENTITY} is missing, but there are triggers: \
-            `dochistory repair` restores it, if its copy {SPARE} is there"
+            "the identity file {IDENTITY} is missing, but there are triggers or maps: \
+             `dochistory repair` restores it, if its copy {SPARE} is there"
         );
         return Err(Error::Open { path: path.to_path_buf(), reason });
     }

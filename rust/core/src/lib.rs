@@ -27,6 +27,7 @@ pub mod rules;
 mod segment;
 mod tail;
 pub mod time;
+pub mod values;
 
 pub use error::{Error, Result};
 pub use keyspace::{Finished, InProgress, Maintained, PartitionStatistics, Progress, Purged, SpaceStatistics};

@@ -7,7 +7,9 @@ use crate::bytes::{Reader, Writer, checked};
 use crate::log::frame::Transaction;
 
 const MAGIC: [u8; 8] = *b"DHMANIFS";
-const VERSION: u32 = 1;
+/// Version 2 lists files of values; a manifest without any is written as version 1.
+const VERSION: u32 = 2;
+const WITHOUT_VALUES: u32 = 1;
 /// No number of a manifest, a file or an operation reaches this.
 pub(crate) const MOST_NUMBER: u64 = 1 << 62;
 
@@ -36,6 +38,7 @@ pub(crate) struct Manifest {
     pub(crate) outcomes: Vec<OutcomeEntry>,
     /// The last transaction of each application.
     pub(crate) transactions: Vec<TransactionEntry>,
+    pub(crate) values: Vec<ValueEntry>,
 }
 
 /// The live log.
@@ -58,6 +61,25 @@ pub(crate) struct SegmentEntry {
     pub(crate) bytes: u64,
     pub(crate) min_started_at: i64,
     pub(crate) max_started_at: i64,
+}
+
+/// A file of values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ValueEntry {
+    pub(crate) id: u64,
+    /// Checksum of its header page, which holds all others.
+    pub(crate) sum: u32,
+    /// Whether its ids stood in older files when it was written.
+    pub(crate) is_later: bool,
+    pub(crate) rows: u64,
+    /// Entries that are not purged by time alone.
+    pub(crate) pending: u64,
+    pub(crate) bytes: u64,
+    pub(crate) min_until: i64,
+    pub(crate) max_until: i64,
+    /// Its entries that are kept until then or less are gone; pending ones have a mark of their own.
+    pub(crate) purged_upto: i64,
+    pub(crate) pending_purged_upto: i64,
 }
 
 /// A rolled-up filter over several segments.
@@ -117,7 +139,8 @@ impl Manifest {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
-        out.raw(&MAGIC).u32(VERSION).u32(0).u64(self.number).raw(&self.history).text(&self.name);
+        let version = if self.values.is_empty() { WITHOUT_VALUES } else { VERSION };
+        out.raw(&MAGIC).u32(version).u32(0).u64(self.number).raw(&self.history).text(&self.name);
         out.i64(self.partition_us).i64(self.time_to_live_us).u64(self.next_sequence).u64(self.next_file);
         out.i64(self.purged_upto).u64(self.log.id).u64(self.log.proven);
         out.u32(self.segments.len() as u32);
@@ -141,14 +164,26 @@ impl Manifest {
             out.text(&entry.transaction.application).i64(entry.transaction.batch).u64(entry.claim);
             out.i64(entry.started_at).u8(entry.outcome.map_or(0, |outcome| outcome as u8));
         }
+        if version > WITHOUT_VALUES {
+            self.encode_values(&mut out);
+        }
         out.checksum();
         out.finish()
+    }
+
+    fn encode_values(&self, out: &mut Writer) {
+        out.u32(self.values.len() as u32);
+        for entry in &self.values {
+            out.u64(entry.id).u32(entry.sum).u8(u8::from(entry.is_later)).u64(entry.rows).u64(entry.pending);
+            out.u64(entry.bytes).i64(entry.min_until).i64(entry.max_until);
+            out.i64(entry.purged_upto).i64(entry.pending_purged_upto);
+        }
     }
 
     pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
         Reader::new(bytes, path).preamble(MAGIC, VERSION)?;
         let mut from = Reader::new(checked(bytes, path)?, path);
-        from.preamble(MAGIC, VERSION)?;
+        let version = from.preamble(MAGIC, VERSION)?;
         from.u32()?;
         let mut manifest =
             Self { number: from.u64()?, history: from.bytes16()?, name: from.text()?, ..Self::default() };
@@ -164,6 +199,10 @@ impl Manifest {
         manifest.outcomes = (0..count).map(|_| read_outcome(&mut from)).collect::<Result<_>>()?;
         let count = from.count(29)?;
         manifest.transactions = (0..count).map(|_| read_transaction(&mut from)).collect::<Result<_>>()?;
+        if version > WITHOUT_VALUES {
+            let count = from.count(69)?;
+            manifest.values = (0..count).map(|_| read_values(&mut from)).collect::<Result<_>>()?;
+        }
         from.finish()?;
         if [manifest.number, manifest.next_file, manifest.next_sequence].iter().any(|number| *number >= MOST_NUMBER) {
             return Err(from.corrupt("a number that no writer reaches"));
@@ -181,7 +220,7 @@ impl Manifest {
     }
 }
 
-fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {
+pub(crate) fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {
     Ok(SegmentEntry {
         id: from.u64()?,
         sum: from.u32()?,
@@ -190,6 +229,21 @@ fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {
         bytes: from.u64()?,
         min_started_at: from.i64()?,
         max_started_at: from.i64()?,
+    })
+}
+
+fn read_values(from: &mut Reader) -> Result<ValueEntry> {
+    Ok(ValueEntry {
+        id: from.u64()?,
+        sum: from.u32()?,
+        is_later: from.u8()? != 0,
+        rows: from.u64()?,
+        pending: from.u64()?,
+        bytes: from.u64()?,
+        min_until: from.i64()?,
+        max_until: from.i64()?,
+        purged_upto: from.i64()?,
+        pending_purged_upto: from.i64()?,
     })
 }
 

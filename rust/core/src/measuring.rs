@@ -83,7 +83,17 @@ impl BeginFrame {
     pub fn of(uuids: Vec<Key>) -> Self {
         let keys = FrameKeys { uuids, ..FrameKeys::default() };
         let (kind, replaces, transaction) = (Kind::Begin, None, None);
-        Self(Frame { kind, sequence: 1, claim: 1, started_at: 0, replaces, durable: 0, transaction, keys })
+        Self(Frame {
+            kind,
+            sequence: 1,
+            claim: 1,
+            started_at: 0,
+            replaces,
+            durable: 0,
+            transaction,
+            keys,
+            values: Default::default(),
+        })
     }
 
     /// Its bytes.

@@ -15,6 +15,7 @@ use crate::manifest::{Manifest, Outcome, OutcomeEntry, TransactionEntry};
 use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::{Run, Runs};
+use crate::values::recent::Recent;
 
 const NONE: u32 = u32::MAX;
 /// Keys whose lines are asked for together, before the first of them is read.
@@ -59,6 +60,8 @@ pub(crate) struct Tail {
     claim_index: HashMap<(u64, i64), u32, RandomState>,
     outcomes: HashMap<u64, (Outcome, i64), RandomState>,
     transactions: HashMap<String, TransactionEntry, RandomState>,
+    /// Entries with values.
+    pub(crate) values: Recent,
 }
 
 impl Tail {
@@ -108,6 +111,9 @@ impl Tail {
             }
             Kind::CompleteKeys => self.finish_keys(frame, Mark::Completed),
             Kind::ReleaseKeys => self.finish_keys(frame, Mark::Released),
+            Kind::Values => self.change_values(frame, None),
+            Kind::ValuesAndComplete => self.change_values(frame, Some(Outcome::Completed)),
+            Kind::ValuesAndRelease => self.change_values(frame, Some(Outcome::Released)),
         }
         self.position = end;
         self.durable = self.durable.max(frame.durable);
@@ -122,12 +128,24 @@ impl Tail {
         self.entries.reserve(frame.keys.len());
         self.index.reserve(frame.keys.len());
         self.each_key(&frame.keys, |tail, key, text, _| tail.push(key, text, claim, Mark::Open));
+        self.begin_transaction(frame);
+    }
+
+    fn begin_transaction(&mut self, frame: &Frame) {
         if let Some(transaction) = &frame.transaction {
             if let Some((claim, started_at)) = frame.replaces {
                 self.finish_claim(claim, started_at, Outcome::Released);
             }
             let (claim, started_at) = (frame.claim, frame.started_at);
             self.know(TransactionEntry { transaction: transaction.clone(), claim, started_at, outcome: None });
+        }
+    }
+
+    fn change_values(&mut self, frame: &Frame, ending: Option<Outcome>) {
+        self.values.apply(&frame.values);
+        self.begin_transaction(frame);
+        if let Some(outcome) = ending {
+            self.finish_claim(frame.claim, frame.started_at, outcome);
         }
     }
 
@@ -146,6 +164,10 @@ impl Tail {
         self.transactions.retain(|_, entry| !is_load(entry));
         for entry in &manifest.transactions {
             self.know(entry.clone());
+        }
+        // A staged claim that takes the place of another ends that one by its manifest.
+        for entry in &manifest.outcomes {
+            self.finish_claim(entry.claim, entry.started_at, entry.outcome);
         }
     }
 

@@ -80,6 +80,16 @@ fn play(schedule: Schedule) -> [u64; 2] {
     changes
 }
 
+/// Schedules that once failed: seed, victim, change, whether power was lost, and the change of the second crash or `-`.
+const REGRESSIONS: &str = include_str!("regressions/crash.txt");
+
+fn regression(line: &str) -> Schedule {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let number = |at: usize| words[at].parse().unwrap();
+    let (power, again) = (words[3] == "power", words[4].parse().ok());
+    Schedule { seed: number(0), victim: number(1) as usize, at: number(2), power, again }
+}
+
 /// All schedules, the most telling first; without end.
 fn schedules(changes: [u64; 2]) -> impl Iterator<Item = Schedule> {
     let places = move || {
@@ -104,6 +114,9 @@ fn no_crash_loses_what_was_acknowledged_or_leaves_half_of_what_was_not() {
     let wanted: usize = std::env::var("DOCHISTORY_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000);
     let nobody = Schedule { seed: 1, victim: 0, at: u64::MAX, power: true, again: None };
     let changes = play(nobody);
+    for schedule in REGRESSIONS.lines().filter(|line| !line.starts_with('#')).map(regression) {
+        play(schedule);
+    }
     eprintln!("the workload makes {changes:?} changes; {wanted} schedules");
     let queue = Mutex::new(schedules(changes).take(wanted));
     let (done, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -127,6 +140,7 @@ fn no_crash_loses_what_was_acknowledged_or_leaves_half_of_what_was_not() {
             scope.spawn(work);
         }
     });
+    eprintln!("figure: crash schedules = {}", done.into_inner());
     let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "{} schedules failed: {failed:?}", failed.len());
 }

@@ -24,10 +24,12 @@ fn places(length: usize) -> Vec<usize> {
 #[test]
 fn a_flipped_byte_is_noticed_or_changes_nothing() {
     let mut store = Store::new();
+    let mut flipped = 0;
     for (path, bytes) in store.files.clone() {
         let kind = Store::kind(&path);
         let mut noticed = 0;
         let places = places(bytes.len());
+        flipped += places.len();
         for at in &places {
             let mut damaged = bytes.clone();
             damaged[*at] ^= 1 << (at % 8);
@@ -41,14 +43,17 @@ fn a_flipped_byte_is_noticed_or_changes_nothing() {
             _ => assert!(noticed > places.len() / 10, "{kind}: {noticed} of {}", places.len()),
         }
     }
+    eprintln!("figure: bytes flipped = {flipped}");
     assert_eq!(verdicts(&store.root, true).unwrap(), store.good);
 }
 
 #[test]
 fn a_shortened_or_missing_file_is_noticed_or_changes_nothing() {
     let mut store = Store::new();
+    let mut cut = 0;
     for (path, bytes) in store.files.clone() {
         let is_advisory = Store::is_advisory(&path);
+        cut += places(bytes.len()).len();
         for length in places(bytes.len()) {
             std::fs::write(&path, &bytes[..length]).unwrap();
             let noticed = store.check(&format!("{} at {length} bytes", path.display()), true);
@@ -61,6 +66,7 @@ fn a_shortened_or_missing_file_is_noticed_or_changes_nothing() {
         }
         restore(&store.root.clone(), &store.files.clone());
     }
+    eprintln!("figure: lengths cut to = {cut}");
     assert_eq!(verdicts(&store.root, true).unwrap(), store.good);
 }
 

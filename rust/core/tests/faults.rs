@@ -106,6 +106,7 @@ fn all(fault: fn(u64) -> Fault) {
             }
         }
     }
+    eprintln!("figure: {:?} faults = {}", fault(0), operations[0] + operations[1]);
     assert!(failed.is_empty(), "of {operations:?} operations {failed:?} failed");
 }
 

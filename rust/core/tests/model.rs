@@ -13,6 +13,9 @@ use common::uuid;
 use dochistory_core::engine::OnReplay;
 use dochistory_core::io::simulated::Simulated;
 
+/// Lives that once went wrong, one number a line.
+const REGRESSIONS: &str = include_str!("regressions/lives.txt");
+
 const IDS: u64 = 24;
 const STEPS: usize = 60;
 /// The slot of the one transaction that is under way.
@@ -48,10 +51,20 @@ impl Life {
         let by = self.below(2) as usize;
         let slot = self.below(6) as usize;
         self.day += i64::from(self.below(4) == 0);
-        // Sometimes a document is late.
-        let day = self.day - self.below(3) as i64;
+        // Sometimes a document is late; now and then the clock jumps, far back or far on.
+        let day = match self.below(40) {
+            0 => self.day - 50,
+            1 => self.day + 50,
+            _ => self.day - self.below(3) as i64,
+        };
         let completed = self.below(3) > 0;
-        let op = match self.below(22) {
+        let op = match self.below(26) {
+            22..=23 => Op::BeginStaged { slot, ids: self.ids(), day, batch: None, replay: OnReplay::ByRules },
+            24..=25 => {
+                self.batch += self.below(3) as i64;
+                let replay = if self.below(2) == 0 { OnReplay::Rerun } else { OnReplay::ByRules };
+                Op::BeginStaged { slot: BATCH, ids: self.ids(), day, batch: Some(self.batch), replay }
+            }
             0..=4 => Op::Begin { slot, ids: self.ids(), day, batch: None, replay: OnReplay::ByRules },
             5..=7 => {
                 self.batch += self.below(3) as i64 - i64::from(self.below(8) == 0);
@@ -115,8 +128,12 @@ fn a_history_says_what_a_naive_model_says_whatever_happens_to_it() {
     if let Ok(life) = std::env::var("DOCHISTORY_LIFE") {
         return live(life.parse().unwrap());
     }
+    for seed in REGRESSIONS.lines().filter(|line| !line.starts_with('#')) {
+        live(seed.parse().unwrap());
+    }
     let lives: u64 = std::env::var("DOCHISTORY_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000);
     let failed: Vec<u64> =
         (0..lives).filter(|seed| std::panic::catch_unwind(|| live(*seed)).is_err()).take(5).collect();
+    eprintln!("figure: random lives = {lives}");
     assert!(failed.is_empty(), "lives {failed:?} went wrong");
 }

@@ -121,7 +121,7 @@ impl Seen {
     }
 }
 
-fn every_file(step: impl Fn(&Store, &Path, &[u8], &mut Seen)) -> Seen {
+fn every_file(what: &str, step: impl Fn(&Store, &Path, &[u8], &mut Seen)) -> Seen {
     let store = Store::new();
     let mut seen = Seen::default();
     for (path, bytes) in &store.files {
@@ -129,13 +129,14 @@ fn every_file(step: impl Fn(&Store, &Path, &[u8], &mut Seen)) -> Seen {
             step(&store, path, bytes, &mut seen);
         }
     }
-    eprintln!("{seen:?}");
+    let repairs = seen.rebuilt + seen.salvaged + seen.dropped;
+    eprintln!("figure: repairs of {what} files = {repairs}");
     seen
 }
 
 #[test]
 fn after_a_repair_of_flipped_bytes_only_what_was_named_is_missing() {
-    let seen = every_file(|store, path, bytes, seen| {
+    let seen = every_file("flipped", |store, path, bytes, seen| {
         for at in (0..bytes.len()).filter(|at| *at < 64 && at % 7 == 0 || at % 797 == 0 || at % 4096 == 4095) {
             restore(&store.root, &store.files);
             let mut damaged = bytes.to_vec();
@@ -149,7 +150,7 @@ fn after_a_repair_of_flipped_bytes_only_what_was_named_is_missing() {
 
 #[test]
 fn after_a_repair_of_shortened_and_missing_files_only_what_was_named_is_missing() {
-    let seen = every_file(|store, path, bytes, seen| {
+    let seen = every_file("shortened", |store, path, bytes, seen| {
         for length in [0, 40, 150, 5000, bytes.len() / 2, bytes.len() - 1] {
             restore(&store.root, &store.files);
             std::fs::write(path, &bytes[..length.min(bytes.len() - 1)]).unwrap();
@@ -164,7 +165,7 @@ fn after_a_repair_of_shortened_and_missing_files_only_what_was_named_is_missing(
 
 #[test]
 fn after_a_repair_of_files_in_the_place_of_others_only_what_was_named_is_missing() {
-    let seen = every_file(|store, path, bytes, seen| {
+    let seen = every_file("swapped", |store, path, bytes, seen| {
         for (other, content) in &store.files {
             if other != path && content != bytes && Store::kind(other) == Store::kind(path) {
                 restore(&store.root, &store.files);

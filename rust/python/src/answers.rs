@@ -7,7 +7,7 @@ use dochistory_core::engine::Reply;
 use dochistory_core::rules::Answer;
 use pyo3::exceptions::{PyBaseException, PyException};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyMapping, PyString, PyTuple};
 use pyo3_arrow::input::AnyArray;
 
 use crate::errors::{Outcome, TransientError};
@@ -18,6 +18,9 @@ use crate::input::joined;
 pub(crate) fn read(answer: &Bound<'_, PyAny>, rows: usize) -> PyResult<Reply> {
     if answer.hasattr("__arrow_c_array__")? || answer.hasattr("__arrow_c_stream__")? {
         return from_arrow(answer, rows).or_else(|failure| unless_interrupt(answer.py(), failure.into(), rows));
+    }
+    if let Ok(columns) = answer.cast::<PyMapping>() {
+        return from_mapping(columns, rows);
     }
     let is_one = answer.is_none() || answer.is_instance_of::<PyString>() || answer.is_instance_of::<PyBytes>();
     match answer.try_iter() {
@@ -53,14 +56,61 @@ fn from_items<'py>(items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>, row
     // One more than asked for is enough to see that there are too many.
     for (place, item) in items.take(rows + 1).enumerate() {
         let item = item?;
-        let py = item.py();
-        if item.is_instance_of::<PyBaseException>() {
-            let is_transient = item.is_instance(py.get_type::<TransientError>().as_any())?;
-            reply.answers.push(if is_transient { Answer::Transient } else { Answer::Failed });
-            reply.messages.push((place, said(&item)));
-        } else {
-            let text = item.cast::<PyString>().ok().map(|text| text.to_string_lossy().into_owned());
-            reply.answers.push(Answer::parse(text.as_deref()));
+        // A pair is an answer and its message.
+        match item.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2) {
+            Some(pair) => {
+                let message = pair.get_item(1)?;
+                push(&mut reply, place, &pair.get_item(0)?, Some(&message))?;
+            }
+            None => push(&mut reply, place, &item, None)?,
+        }
+    }
+    Ok(reply)
+}
+
+/// One row's answer: an error, or a status; and what there is to say of it.
+fn push(
+    reply: &mut Reply,
+    place: usize,
+    answer: &Bound<'_, PyAny>,
+    message: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let own =
+        message.and_then(|message| message.cast::<PyString>().ok()).map(|text| text.to_string_lossy().into_owned());
+    if answer.is_instance_of::<PyBaseException>() {
+        let is_transient = answer.is_instance(answer.py().get_type::<TransientError>().as_any())?;
+        reply.answers.push(if is_transient { Answer::Transient } else { Answer::Failed });
+        let error = said(answer);
+        reply.messages.push((place, own.map_or(error.clone(), |own| format!("{own} ({error})"))));
+    } else {
+        let text = answer.cast::<PyString>().ok().map(|text| text.to_string_lossy().into_owned());
+        reply.answers.push(Answer::parse(text.as_deref()));
+        reply.messages.extend(own.map(|own| (place, own)));
+    }
+    Ok(())
+}
+
+/// `{"status": …, "message": …}`, of any sequences: unlike a column of Arrow's, a list may hold errors.
+fn from_mapping(columns: &Bound<'_, PyMapping>, rows: usize) -> PyResult<Reply> {
+    if !columns.contains("status")? {
+        return Ok(unfit(rows, "the resolver gave a mapping without \"status\""));
+    }
+    let status = columns.get_item("status")?;
+    if status.is_instance_of::<PyMapping>() {
+        return Ok(unfit(rows, "the resolver gave a mapping as \"status\""));
+    }
+    let mut reply = read(&status, rows)?;
+    if reply.answers.len() != rows || !columns.contains("message")? {
+        return Ok(reply);
+    }
+    let listed = columns.get_item("message")?;
+    let items = if listed.hasattr("to_pylist")? { listed.call_method0("to_pylist")? } else { listed };
+    for (place, item) in items.try_iter()?.take(rows).enumerate() {
+        let Ok(own) = item?.cast_into::<PyString>() else { continue };
+        let own = own.to_string_lossy().into_owned();
+        match reply.messages.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, error)) => *error = format!("{own} ({error})"),
+            None => reply.messages.push((place, own)),
         }
     }
     Ok(reply)

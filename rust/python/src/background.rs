@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use dochistory_core::Error;
 use dochistory_core::history::History;
+use dochistory_core::values::Values;
+use dochistory_core::{Error, Maintained, Progress};
 
 /// So long `begin` waits when upkeep has fallen far behind, so that it can catch up.
 const OVERDUE_WAIT: Duration = Duration::from_millis(250);
@@ -42,14 +43,29 @@ impl Upkeep {
         failed
     }
 
+    /// [`Upkeep::see_to`] for a space of values.
+    pub(crate) fn see_to_values(&self, values: &Values, name: &str) -> Option<Failed> {
+        let failed = self.collect();
+        if values.is_upkeep_due() {
+            let values = values.clone();
+            self.run(name, move |hear| values.maintain(false, hear));
+        }
+        failed
+    }
+
     fn start(&self, history: &Arc<History>, name: &str) {
+        let (history, of) = (history.clone(), name.to_owned());
+        self.run(name, move |hear| history.maintain(&of, false, hear));
+    }
+
+    fn run(&self, name: &str, job: impl FnOnce(Progress<'_>) -> dochistory_core::Result<Maintained> + Send + 'static) {
         let mut running = self.lock();
         if running.is_some() {
             return;
         }
-        let (history, name, stop) = (history.clone(), name.to_owned(), self.stop.clone());
+        let (name, stop) = (name.to_owned(), self.stop.clone());
         let work = move || {
-            let done = history.maintain(&name, false, &mut |_, _| {
+            let done = job(&mut |_, _| {
                 let is_over = stop.load(Ordering::Relaxed);
                 if is_over { Err(Error::State("the history is being closed".into())) } else { Ok(()) }
             });

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyRecordBatchReader;
 
+use crate::arguments;
 use crate::clock;
 use crate::entries::{self, EntryReader};
 use crate::errors::Outcome;
@@ -43,7 +44,7 @@ impl History {
     fn complete<'py>(
         &self,
         keys: &Bound<'py, PyAny>,
-        trigger: &Bound<'py, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         self.finish(keys, trigger.get(), now, Engine::complete_keys)
@@ -66,7 +67,7 @@ impl History {
     fn release<'py>(
         &self,
         keys: &Bound<'py, PyAny>,
-        trigger: &Bound<'py, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         self.finish(keys, trigger.get(), now, Engine::release_keys)

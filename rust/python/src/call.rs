@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use arrow::array::RecordBatch;
 use dochistory_core::Transaction;
-use dochistory_core::engine::{Begun, Call, OnReplay, Resolver, Verdicts};
+use dochistory_core::engine::{Attempt, Begun, Call, Job, OnReplay, Resolver, Staged, Verdicts};
 use dochistory_core::history::History;
 
 use crate::columns::Columns;
@@ -37,9 +37,6 @@ impl<'a> Documents<'a> {
         now_us: i64,
         threads: usize,
     ) -> Outcome<Self> {
-        if threads == 0 {
-            return Err(Failure::config("threads is 0; allowed is 1 or more"));
-        }
         let columns = Columns::find(&input, trigger.rules.kind, renamed)?;
         Ok(Self { trigger, input, columns, now_us, threads })
     }
@@ -57,6 +54,12 @@ impl<'a> Documents<'a> {
         self.ask(|call| history.begin(rules, &documents, call, how.transaction.as_ref(), how.on_replay))
     }
 
+    /// Decide and stage one part of a job. To be called without holding Python.
+    pub(crate) fn stage(&self, history: &History, job: &Job, attempt: Attempt<'_>) -> Outcome<Staged> {
+        let (rules, documents) = (&self.trigger.rules, self.columns.documents());
+        self.ask(|call| history.stage(rules, job, attempt, &documents, call))
+    }
+
     /// Run `work` with the trigger's resolver, if it has one.
     fn ask<T>(&self, work: impl FnOnce(&mut Call<'_>) -> dochistory_core::Result<T>) -> Outcome<T> {
         let call = Call { threads: self.threads, ..Call::at(self.now_us) };
@@ -69,6 +72,7 @@ impl<'a> Documents<'a> {
             trigger: &self.trigger.rules.name,
             input: &self.input,
             columns: &self.columns,
+            retries: self.trigger.retries,
             interrupt: None,
         };
         let done = work(&mut Call { resolver: Some(&mut asker as &mut dyn Resolver), ..call });

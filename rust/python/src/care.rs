@@ -1,12 +1,14 @@
 //! Looking after a history: what is in it, what expired, whether its files are whole.
 
 use dochistory_core::key::format_uuid;
+use dochistory_core::values::Room;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::history::History;
+use crate::mapper::value_statistics;
 use crate::upkeep::{self, TriggerOrName};
 
 #[pymethods]
@@ -63,7 +65,7 @@ impl History {
         upkeep::maintain(py, &history, upkeep::names(&history, trigger.as_ref())?, all, progress)
     }
 
-    /// Check every byte of the history's files.
+    /// Check every byte of the history's files, those of mappers and of guaranteed delivery among them.
     ///
     /// Args:
     ///     trigger: the trigger, or its name; every trigger, if absent.
@@ -82,7 +84,9 @@ impl History {
         progress: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<u64> {
         let history = self.handle.get()?;
-        upkeep::verify(py, &history, &upkeep::names(&history, trigger.as_ref())?, progress)
+        let of_triggers = upkeep::verify(py, &history, &upkeep::names(&history, trigger.as_ref())?, progress)?;
+        let of_values = if trigger.is_none() { upkeep::verify_values(py, &history, progress)? } else { 0 };
+        Ok(of_triggers + of_values)
     }
 
     /// Figures of the history.
@@ -91,11 +95,13 @@ impl History {
     ///     trigger: the trigger, or its name, whose figures alone are wanted.
     ///
     /// Returns:
-    ///     Of the history: `path`, `id`, `created_at`, `shards`, and `triggers` (name -> figures). Of a trigger: entries
+    ///     Of the history: `path`, `id`, `created_at`, `shards`, `triggers`, and `mappers` and `delivery` (name ->
+    ///     figures; of the last two see `MessageIdMapper.stats`). Of a trigger: entries
     ///     (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`, `log_bytes`, `filter_bytes`), files
     ///     (`segments`, `segments_uncovered`, `filters`), `manifest` (number of the newest), `oldest_started_at`,
-    ///     `purged_upto`, `partition`, `history_time_to_live`, `transactions` (application -> last batch, whether it ended), and
-    ///     `partitions` (a list, oldest first, of what lies in segments: `start`, `entries`, `bytes`, `segments`).
+    ///     `purged_upto`, `partition`, `history_time_to_live`, `transactions` (application -> last batch, whether it ended),
+    ///     `longest_run` (timedelta from `begin` to the end of a claim, the longest that this handle saw; None before the first),
+    ///     and `partitions` (a list, oldest first, of what lies in segments: `start`, `entries`, `bytes`, `segments`).
     #[pyo3(signature = (trigger = None))]
     fn stats<'py>(&self, py: Python<'py>, trigger: Option<TriggerOrName<'py>>) -> Outcome<Bound<'py, PyDict>> {
         let history = self.handle.get()?;
@@ -116,6 +122,14 @@ impl History {
         figures.set_item("created_at", clock::datetime(py, history.created_at())?)?;
         figures.set_item("shards", history.shards())?;
         figures.set_item("triggers", triggers)?;
+        for (name, room) in [("mappers", Room::Mapper), ("delivery", Room::Delivery)] {
+            let spaces = PyDict::new(py);
+            for space in history.value_spaces(room)? {
+                let found = py.detach(|| history.values(room, &space)?.statistics())?;
+                spaces.set_item(&space, value_statistics(py, found)?)?;
+            }
+            figures.set_item(name, spaces)?;
+        }
         Ok(figures)
     }
 

@@ -60,11 +60,7 @@ impl Claim {
     /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`; else None.
     #[getter]
     fn replay(&self) -> Option<&'static str> {
-        self.replay.map(|replay| match replay {
-            Replay::First => "first",
-            Replay::Unfinished => "unfinished",
-            Replay::Finished => "finished",
-        })
+        self.replay.map(replay_word)
     }
 
     /// The verdict of every row: `status`, `action`, `acknowledge`, `rule`, `key`, `message`; see `History.classify`.
@@ -174,5 +170,14 @@ impl Claim {
             }
         }
         Ok(recorded)
+    }
+}
+
+/// How Python calls it.
+pub(crate) fn replay_word(replay: Replay) -> &'static str {
+    match replay {
+        Replay::First => "first",
+        Replay::Unfinished => "unfinished",
+        Replay::Finished => "finished",
     }
 }

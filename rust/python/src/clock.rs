@@ -14,17 +14,21 @@ const DAY_SECONDS: i64 = 86_400;
 
 /// The time that counts as now: the caller's, or the clock's.
 pub(crate) fn now_us(now: Option<&Bound<'_, PyAny>>) -> Outcome<i64> {
-    let Some(now) = now else { return Ok(dochistory_core::time::now_us()) };
-    let since = epoch(now.py())?.bind(now.py());
-    let age = now.sub(since).map_err(|error| {
-        if error.is_instance_of::<PyTypeError>(now.py()) {
-            let shown = now.repr().map_or_else(|_| "?".to_owned(), |shown| shown.to_string());
-            Failure::config(format!("now is {shown}; allowed is a datetime with a time zone"))
+    now.map_or_else(|| Ok(dochistory_core::time::now_us()), |now| time_us("now", now))
+}
+
+/// A `datetime` with a time zone.
+pub(crate) fn time_us(setting: &str, time: &Bound<'_, PyAny>) -> Outcome<i64> {
+    let since = epoch(time.py())?.bind(time.py());
+    let age = time.sub(since).map_err(|error| {
+        if error.is_instance_of::<PyTypeError>(time.py()) {
+            let shown = time.repr().map_or_else(|_| "?".to_owned(), |shown| shown.to_string());
+            Failure::config(format!("{setting} is {shown}; allowed is a datetime with a time zone"))
         } else {
             error.into()
         }
     })?;
-    timedelta_us("now", &age)?.ok_or_else(|| Failure::config("now is no datetime with a time zone"))
+    timedelta_us(setting, &age)?.ok_or_else(|| Failure::config(format!("{setting} is no datetime with a time zone")))
 }
 
 /// A `datetime` with the time zone UTC.

@@ -55,7 +55,7 @@ impl Columns {
                 known.join(", ")
             )));
         }
-        let find = |role: &'static str| find(input, role, renamed);
+        let find = |role: &'static str| find_named(input, role, renamed);
         let mut ids = Vec::with_capacity(roles.ids.len());
         for role in roles.ids {
             ids.extend(find(role)?.map(|(name, array)| ids::checked(role, name, array)).transpose()?);
@@ -96,7 +96,7 @@ impl Columns {
 }
 
 /// A column by its role; an absent one is fine unless it was asked for by name.
-fn find<'a>(
+pub(crate) fn find_named<'a>(
     input: &'a Input,
     role: &'static str,
     renamed: Option<&'a HashMap<String, String>>,

@@ -28,7 +28,21 @@ create_exception!(
     dochistory,
     FencedError,
     DocHistoryError,
-    "[DH-FENCED] Another writer wrote in this one's turn: the file system's locks do not exclude each other."
+    "[DH-FENCED] Another writer wrote in this one's turn (the file system's locks do not exclude each other), or has moved \
+     the stream that this one receives or sends; the text says which."
+);
+create_exception!(
+    dochistory,
+    RestoredError,
+    DocHistoryError,
+    "[DH-RESTORED] One side of a stream was restored to an older state than the other remembers: extract the subscription \
+     again."
+);
+create_exception!(
+    dochistory,
+    TruncatedError,
+    DocHistoryError,
+    "[DH-TRUNCATED] A resend was asked for of what is no longer in the publisher's log: extract the subscription again."
 );
 create_exception!(
     dochistory,
@@ -60,6 +74,12 @@ create_exception!(
     TransactionError,
     DocHistoryError,
     "[DH-TRANSACTION] The numbers of an application's batches went backwards."
+);
+create_exception!(
+    dochistory,
+    ConflictError,
+    TransactionError,
+    "[DH-CONFLICT] Others were first with documents of a staged claim, so nothing of it was begun: decide again."
 );
 create_exception!(
     dochistory,
@@ -147,13 +167,16 @@ fn exception(error: &Error) -> PyErr {
         Error::Io { .. } => StorageError::new_err(text),
         Error::Corrupt { .. } => CorruptError::new_err(text),
         Error::Locked { .. } => LockedError::new_err(text),
-        Error::Fenced { .. } => FencedError::new_err(text),
+        Error::Fenced { .. } | Error::Overtaken(_) => FencedError::new_err(text),
+        Error::Restored(_) => RestoredError::new_err(text),
+        Error::Truncated(_) => TruncatedError::new_err(text),
         Error::Failed(_) => FailedError::new_err(text),
         Error::ReadOnly(_) => ReadOnlyError::new_err(text),
         Error::Open { .. } => OpenError::new_err(text),
         Error::Schema(_) => SchemaError::new_err(text),
         Error::Config(_) => ConfigError::new_err(text),
         Error::Transaction(_) => TransactionError::new_err(text),
+        Error::Conflict(_) => ConflictError::new_err(text),
         Error::State(_) => StateError::new_err(text),
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn keys(keys: &Bound<'_, PyAny>, trigger: &Trigger) -> Outcome<Column
     }
 }
 
-fn listed(keys: &Bound<'_, PyAny>) -> Outcome<ArrayRef> {
+pub(crate) fn listed(keys: &Bound<'_, PyAny>) -> Outcome<ArrayRef> {
     let is_one = keys.is_instance_of::<PyString>() || keys.is_instance_of::<PyBytes>();
     let items = keys.try_iter().ok().filter(|_| !is_one).ok_or_else(|| {
         let kind = keys.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());

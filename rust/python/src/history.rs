@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
 
+use crate::arguments;
+use crate::around::Keeper;
 use crate::call::{Beginning, Documents, on_replay};
 use crate::claim::Claim;
 use crate::clock;
@@ -23,7 +25,7 @@ use crate::trigger::Trigger;
 use crate::verdicts::verdict_columns;
 
 /// Column names by role, where they differ.
-type Names = HashMap<String, String>;
+pub(crate) type Names = HashMap<String, String>;
 
 /// A durable history of the ids of documents. `open` makes it.
 ///
@@ -80,8 +82,9 @@ impl History {
     /// A resolver is asked once about all documents that are left undecided. It gets a pyarrow RecordBatch of their columns
     /// and `dh_trigger`, `dh_key`, `dh_count`, `dh_reason` (the rule that left it undecided), `dh_started_at` (timestamp[us,
     /// UTC]; null unless it is processing) and `dh_row`; it answers an Arrow array or any sequence of NEW, DUPLICATE,
-    /// IN_DOUBT, or a table with the columns `status` and `message`. It may raise `TransientError`, or answer an exception for
-    /// a single document.
+    /// IN_DOUBT, a table with the columns `status` and `message`, a mapping of two such sequences, or a sequence of pairs. It may
+    /// raise `TransientError`, or answer an exception for a single document; what failed for the moment is asked about again
+    /// before it counts (`Trigger.resolver_attempts`).
     ///
     /// Raises:
     ///     SchemaError: a column is missing or has the wrong type.
@@ -93,10 +96,10 @@ impl History {
     fn classify<'py>(
         &self,
         documents: &Bound<'py, PyAny>,
-        trigger: &Bound<'py, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
         columns: Option<&Bound<'py, PyMapping>>,
-        threads: usize,
+        #[pyo3(from_py_with = arguments::threads)] threads: usize,
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = documents.py();
         let history = self.handle.get()?;
@@ -119,6 +122,8 @@ impl History {
     ///     on_replay: what documents are that this very transaction began and never ended: `in_doubt` (by the rules),
     ///         `resolver` (the same, and the trigger must have a resolver), `rerun` (NEW again: for services that are
     ///         idempotent for each batch).
+    ///     audit: True keeps the documents in doubt, whole, in the history's audit log before this returns; or an audit log
+    ///         of your own (`dochistory.audit`). What fails there is raised, and nothing is claimed.
     ///
     /// Raises:
     ///     SchemaError: a column is missing or has the wrong type.
@@ -131,21 +136,25 @@ impl History {
     ///     StateError: the history is closed.
     ///     ForkedError: it was opened before this process was forked off.
     #[pyo3(signature = (
-        documents, trigger, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt"
+        documents, trigger, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt",
+        audit = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn begin<'py>(
-        &self,
+        this: &Bound<'py, Self>,
         documents: &Bound<'py, PyAny>,
-        trigger: &Bound<'py, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
         columns: Option<&Bound<'py, PyMapping>>,
-        threads: usize,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::threads)] threads: usize,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
-    ) -> Outcome<Claim> {
+        audit: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, Claim>> {
         let py = documents.py();
-        let history = self.handle.get()?;
+        let history = this.get().handle.get()?;
+        let keeper = Keeper::of(this, audit)?;
+        let application = transaction.clone();
         let how = Beginning {
             on_replay: self::on_replay(on_replay, trigger.get())?,
             transaction: transaction.map(|(application, batch)| Transaction { application, batch }),
@@ -157,10 +166,10 @@ impl History {
             let columns = verdict_columns(&begun.verdicts, &documents.columns)?;
             Ok::<_, Failure>((begun, columns))
         })?;
-        self.see_to_upkeep(py, &history, trigger.get());
+        this.get().see_to_upkeep(py, &history, trigger.get());
         let started_at_us = begun.claim.as_ref().map_or(documents.now_us, Claimed::started_at);
-        Ok(Claim {
-            handle: self.handle.clone(),
+        let claim = Claim {
+            handle: this.get().handle.clone(),
             claimed: begun.claim,
             replay: begun.replay,
             started_at_us,
@@ -169,7 +178,12 @@ impl History {
             verdict_columns,
             verdicts: PyOnceLock::new(),
             new: PyOnceLock::new(),
-        })
+        };
+        let claim = Bound::new(py, claim)?;
+        if let Some(keeper) = keeper {
+            keeper.keep(&claim, trigger.as_any(), application, columns)?;
+        }
+        Ok(claim)
     }
 
     /// Begin one document; the same as `begin` with a batch of one.
@@ -196,7 +210,7 @@ impl History {
     fn begin_one(
         &self,
         py: Python<'_>,
-        trigger: &Bound<'_, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
         uuid: Option<String>,
         track_id: Option<String>,
         event_id: Option<String>,
@@ -253,24 +267,28 @@ impl History {
     }
 }
 
-fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Names>> {
+pub(crate) fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Names>> {
     let Some(columns) = columns else { return Ok(None) };
     let pairs = columns.items()?;
     Ok(Some(pairs.iter().map(|pair| pair.extract()).collect::<PyResult<_>>()?))
 }
 
 impl History {
-    /// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the next time.
     fn see_to_upkeep(&self, py: Python<'_>, history: &Arc<Engine>, trigger: &Trigger) {
-        if !self.handle.auto_maintain {
-            return;
-        }
-        if let Some((name, error)) = py.detach(|| self.handle.upkeep.see_to(history, &trigger.rules.name)) {
-            let logged = py.import("logging").and_then(|logging| {
-                let log = logging.call_method1("getLogger", ("dochistory",))?;
-                log.call_method1("warning", ("upkeep of trigger %r: %s", name, error))
-            });
-            drop(logged);
-        }
+        see_to_upkeep(py, &self.handle, history, trigger);
+    }
+}
+
+/// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the next time.
+pub(crate) fn see_to_upkeep(py: Python<'_>, handle: &Handle, history: &Arc<Engine>, trigger: &Trigger) {
+    if !handle.auto_maintain {
+        return;
+    }
+    if let Some((name, error)) = py.detach(|| handle.upkeep.see_to(history, &trigger.rules.name)) {
+        let logged = py.import("logging").and_then(|logging| {
+            let log = logging.call_method1("getLogger", ("dochistory",))?;
+            log.call_method1("warning", ("upkeep of trigger %r: %s", name, error))
+        });
+        drop(logged);
     }
 }

@@ -4,6 +4,8 @@
 #![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 
 mod answers;
+mod arguments;
+mod around;
 mod background;
 mod by_key;
 mod call;
@@ -11,6 +13,8 @@ mod care;
 mod claim;
 mod clock;
 mod columns;
+mod counts;
+mod delivery;
 mod entries;
 mod errors;
 mod finish;
@@ -20,6 +24,7 @@ mod ids;
 mod input;
 mod keys;
 mod load;
+mod mapper;
 mod messages;
 mod one;
 mod open;
@@ -28,6 +33,8 @@ mod progress;
 mod repair;
 mod resolver;
 mod rows;
+mod staged_claim;
+mod staging;
 mod trigger;
 mod unchecked;
 mod upkeep;
@@ -41,18 +48,29 @@ mod _native {
     #[pymodule_export]
     use super::claim::Claim;
     #[pymodule_export]
+    use super::counts::count_verdicts;
+    #[pymodule_export]
+    use super::delivery::{DeliveryOutbox, DeliveryPoll, GuaranteedDelivery};
+    #[pymodule_export]
     use super::errors::{
-        ConfigError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError, OpenError,
-        ReadOnlyError, SchemaError, StateError, StorageError, TransactionError, TransientError,
+        ConfigError, ConflictError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError,
+        OpenError, ReadOnlyError, RestoredError, SchemaError, StateError, StorageError, TransactionError,
+        TransientError, TruncatedError,
     };
     #[pymodule_export]
     use super::history::History;
+    #[pymodule_export]
+    use super::mapper::{MapperSend, MapperTaken, MessageIdMapper, UnitOfWork};
     #[pymodule_export]
     use super::one::DocumentClaim;
     #[pymodule_export]
     use super::open::open;
     #[pymodule_export]
     use super::repair::repair;
+    #[pymodule_export]
+    use super::staged_claim::StagedClaim;
+    #[pymodule_export]
+    use super::staging::{Job, Staged, read_receipt};
     #[pymodule_export]
     use super::trigger::Trigger;
 

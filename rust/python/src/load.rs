@@ -6,10 +6,12 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use dochistory_core::columns::{FlagColumn, Validity};
-use dochistory_core::engine::Load;
+use dochistory_core::engine::{Attempt, Job};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use pyo3_arrow::input::AnyRecordBatch;
 
+use crate::arguments;
 use crate::clock;
 use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
@@ -53,7 +55,7 @@ impl History {
     fn load(
         &self,
         documents: &Bound<'_, PyAny>,
-        trigger: &Bound<'_, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
         columns: Option<HashMap<String, String>>,
         now: Option<&Bound<'_, PyAny>>,
         progress: Option<&Bound<'_, PyAny>>,
@@ -68,7 +70,10 @@ impl History {
         let done = each_batch(documents, &mut |batch| {
             for start in (0..batch.num_rows()).step_by(AT_A_TIME) {
                 let piece = batch.slice(start, AT_A_TIME.min(batch.num_rows() - start));
-                py.detach(|| names.push(piece, trigger, &mut load))?;
+                py.detach(|| {
+                    let read = names.read(piece, trigger)?;
+                    Ok::<_, Failure>(load.push(&read.columns.documents(), &read.times, names.now_us, read.flags())?)
+                })?;
                 py.check_signals()?;
                 hearer.tell(load.progress().entries, None)?;
             }
@@ -110,6 +115,78 @@ fn each_batch(documents: &Bound<'_, PyAny>, take: &mut dyn FnMut(RecordBatch) ->
     Ok(())
 }
 
+#[pymethods]
+impl History {
+    /// Stage entries of one part of a job: durable on return, and not part of the history until `commit_entries`.
+    ///
+    /// Args:
+    ///     documents: as in `load`.
+    ///     trigger: whose documents they are.
+    ///     job: the `token` of a job that was reserved with `reads=False`.
+    ///     part: number of the part, from 0.
+    ///     attempt: a name that no other attempt at this job has: letters, digits and hyphens.
+    ///     columns: other names of the trigger's columns, `started_at` and `status`: role -> name.
+    ///     now: `started_at` of entries that have none, a datetime with a time zone; the job's `started_at`, if absent.
+    ///
+    /// Returns:
+    ///     The receipt, to hand to whoever commits.
+    ///
+    /// Raises:
+    ///     SchemaError: a column has the wrong type, or a row has no key or one of more than 96 characters.
+    ///     ConfigError: an argument makes no sense.
+    ///     StorageError: the operating system refused a file operation.
+    #[pyo3(signature = (documents, trigger, *, job, part, attempt, columns = None, now = None))]
+    #[expect(clippy::too_many_arguments, reason = "users give them by name")]
+    fn stage_entries<'py>(
+        &self,
+        documents: &Bound<'py, PyAny>,
+        trigger: &Bound<'_, Trigger>,
+        job: &str,
+        part: u32,
+        attempt: &str,
+        columns: Option<HashMap<String, String>>,
+        now: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome<Bound<'py, PyBytes>> {
+        let py = documents.py();
+        let history = self.handle.get()?;
+        let trigger = trigger.get();
+        let job = Job::from_token(job)?;
+        if job.trigger() != trigger.rules.name {
+            let (of, name) = (job.trigger(), &trigger.rules.name);
+            return Err(Failure::config(format!("the job is one of trigger {of:?}, not {name:?}")));
+        }
+        let now_us = now.map_or(Ok(job.plan().started_at), |now| clock::now_us(Some(now)))?;
+        let names = Names::of(columns.unwrap_or_default(), now_us);
+        let mut staging = history.stage_entries(&job, Attempt { part, name: attempt })?;
+        each_batch(documents, &mut |batch| {
+            py.detach(|| {
+                let read = names.read(batch, trigger)?;
+                Ok::<_, Failure>(staging.push(&read.columns.documents(), &read.times, read.flags())?)
+            })?;
+            py.check_signals().map_err(Failure::from)
+        })?;
+        let receipt = py.detach(|| staging.finish())?;
+        Ok(PyBytes::new(py, &receipt.encode()))
+    }
+}
+
+/// The entries of a batch.
+struct Read {
+    columns: Columns,
+    times: Vec<i64>,
+    completed: Option<BooleanArray>,
+}
+
+impl Read {
+    fn flags(&self) -> FlagColumn<'_> {
+        self.completed.as_ref().map_or(FlagColumn::Absent, |flags| FlagColumn::Bits {
+            bits: flags.values().values(),
+            offset: flags.values().offset(),
+            validity: Validity::all(),
+        })
+    }
+}
+
 /// Where a batch's entries stand.
 struct Names {
     started_at: String,
@@ -126,18 +203,13 @@ impl Names {
         Self { started_at, status, renamed, now_us }
     }
 
-    fn push(&self, batch: RecordBatch, trigger: &Trigger, load: &mut Load<'_>) -> Outcome<()> {
+    fn read(&self, batch: RecordBatch, trigger: &Trigger) -> Outcome<Read> {
         let times = batch.column_by_name(&self.started_at).map(|column| self.times(column)).transpose()?;
         let completed = batch.column_by_name(&self.status).map(|column| self.completed(column)).transpose()?;
         let input = Input::from(batch);
         let columns = Columns::find(&input, trigger.rules.kind, Some(&self.renamed))?;
         let times = times.unwrap_or_else(|| vec![self.now_us; input.rows]);
-        let flags = completed.as_ref().map_or(FlagColumn::Absent, |flags| FlagColumn::Bits {
-            bits: flags.values().values(),
-            offset: flags.values().offset(),
-            validity: Validity::all(),
-        });
-        Ok(load.push(&columns.documents(), &times, self.now_us, flags)?)
+        Ok(Read { columns, times, completed })
     }
 
     fn times(&self, column: &ArrayRef) -> Outcome<Vec<i64>> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dochistory_core::history::{DEFAULT_SHARDS, History as Engine, OpenOptions};
 use pyo3::prelude::*;
 
+use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
@@ -41,12 +42,12 @@ use crate::history::History;
 #[expect(clippy::too_many_arguments, reason = "users give them by name")]
 pub(crate) fn open(
     py: Python<'_>,
-    path: PathBuf,
+    #[pyo3(from_py_with = arguments::path)] path: PathBuf,
     create: bool,
     read_only: bool,
     lock_timeout: Option<&Bound<'_, PyAny>>,
     snapshot: Option<String>,
-    shards: u32,
+    #[pyo3(from_py_with = arguments::shards)] shards: u32,
     auto_maintain: bool,
 ) -> Outcome<History> {
     let mut options = OpenOptions { create, read_only, snapshot, shards, ..OpenOptions::default() };

@@ -1,10 +1,14 @@
 //! Asking a Python resolver about the undecided rows.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::array::{
     Array, ArrayRef, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder,
+    UInt32Array,
 };
+use arrow::compute::take_record_batch;
 use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
 use dochistory_core::Error;
 use dochistory_core::columns::{CountColumn, Documents, Id};
@@ -20,12 +24,33 @@ use crate::errors::{Failure, Outcome, TransientError};
 use crate::input::Input;
 use crate::output;
 
+/// The longest wait before the resolver is asked again.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// So often a wait looks whether it is to stop.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// How often a resolver is asked that fails for the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Retries {
+    /// Times in all.
+    pub(crate) attempts: u32,
+    /// Wait before the second time.
+    pub(crate) backoff: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { attempts: 3, backoff: Duration::from_millis(100) }
+    }
+}
+
 /// A trigger's resolver, for one call.
 pub(crate) struct Asker<'a> {
     pub(crate) resolver: &'a Py<PyAny>,
     pub(crate) trigger: &'a str,
     pub(crate) input: &'a Input,
     pub(crate) columns: &'a Columns,
+    pub(crate) retries: Retries,
     /// What ended the call: an interrupt, say.
     pub(crate) interrupt: Option<PyErr>,
 }
@@ -36,17 +61,72 @@ impl Resolver for Asker<'_> {
             Failure::Engine(error) => error,
             Failure::Python(error) => Error::State(error.to_string()),
         })?;
-        Python::attach(|py| {
-            let asked = output::record_batch(py, batch);
-            let answered = asked
-                .and_then(|batch| self.resolver.bind(py).call1((batch,)))
-                .and_then(|answer| answers::read(&answer, ask.rows.len()));
-            answered.or_else(|error| self.failed(py, error, ask.rows.len()))
-        })
+        let mut reply = self.ask(&batch)?;
+        for attempt in 1..self.retries.attempts {
+            let places = failed_for_the_moment(&reply, ask.rows.len());
+            if places.is_empty() {
+                break;
+            }
+            self.wait(attempt)?;
+            let rest = take_record_batch(&batch, &places).map_err(|error| Error::State(error.to_string()))?;
+            replace(&mut reply, &places, self.ask(&rest)?);
+        }
+        Ok(reply)
     }
 }
 
+/// The rows whose answer is that nobody can say now.
+fn failed_for_the_moment(reply: &Reply, rows: usize) -> UInt32Array {
+    let is_transient = |(place, answer): (usize, &Answer)| (*answer == Answer::Transient).then_some(place as u32);
+    // A reply that does not fit the rows is a failure of another kind.
+    let answers = if reply.answers.len() == rows { &reply.answers[..] } else { &[] };
+    answers.iter().enumerate().filter_map(is_transient).collect::<Vec<_>>().into()
+}
+
+/// Put the answers about some rows in the place of those that they had.
+fn replace(reply: &mut Reply, places: &UInt32Array, mut by: Reply) {
+    if by.answers.len() != places.len() {
+        let text = format!("the resolver gave {} answers for {} rows", by.answers.len(), places.len());
+        let messages = (0..places.len()).map(|place| (place, text.clone())).collect();
+        by = Reply { answers: vec![Answer::Failed; places.len()], messages };
+    }
+    for (place, answer) in places.values().iter().zip(by.answers) {
+        reply.answers[*place as usize] = answer;
+    }
+    reply.messages.retain(|(place, _)| places.values().binary_search(&(*place as u32)).is_err());
+    let messages = by.messages.into_iter().filter(|(place, _)| *place < places.len());
+    reply.messages.extend(messages.map(|(place, text)| (places.value(place) as usize, text)));
+}
+
 impl Asker<'_> {
+    /// Ask once.
+    fn ask(&mut self, batch: &RecordBatch) -> dochistory_core::Result<Reply> {
+        let rows = batch.num_rows();
+        Python::attach(|py| {
+            let asked = output::record_batch(py, batch.clone());
+            let answered = asked
+                .and_then(|batch| self.resolver.bind(py).call1((batch,)))
+                .and_then(|answer| answers::read(&answer, rows));
+            answered.or_else(|error| self.failed(py, error, rows))
+        })
+    }
+
+    /// Wait before asking again: twice as long each time, and a random share of that between a half and all. An interrupt
+    /// from the keyboard ends the call.
+    fn wait(&mut self, attempt: u32) -> dochistory_core::Result<()> {
+        let longest = self.retries.backoff.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_WAIT);
+        let share = f64::from(RandomState::new().hash_one(attempt) as u32) / f64::from(u32::MAX);
+        let end = Instant::now() + longest.mul_f64(0.5 + share / 2.0);
+        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            std::thread::sleep(left.min(BETWEEN_LOOKS));
+            Python::attach(|py: Python<'_>| py.check_signals()).map_err(|error| {
+                self.interrupt = Some(error);
+                Error::State("it was interrupted while it waited for the resolver".into())
+            })?;
+        }
+        Ok(())
+    }
+
     /// An exception is everybody's answer; what is no error (an interrupt, an exit) ends the call.
     fn failed(&mut self, py: Python<'_>, error: PyErr, rows: usize) -> dochistory_core::Result<Reply> {
         if !error.is_instance_of::<PyException>(py) {

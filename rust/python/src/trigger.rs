@@ -1,13 +1,16 @@
 //! The settings of a trigger.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use dochistory_core::rules;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
+use crate::resolver::Retries;
 
 /// The settings of one trigger: whose documents are judged, and how.
 ///
@@ -30,6 +33,10 @@ use crate::errors::{Failure, Outcome};
 ///     in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`; None leaves it to the
 ///         processing mode and the resolver.
 ///     expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time to live is over).
+///     resolver_attempts: how often the resolver is asked in all if it fails for the moment (`TransientError`), before that
+///         counts; only about the documents that it failed for. 1 for once.
+///     resolver_backoff: how long to wait before the second time, a duration; each time twice as long, 30 seconds at most, and
+///         a random share of that between a half and all.
 ///
 /// Raises:
 ///     ConfigError: a setting makes no sense.
@@ -37,6 +44,7 @@ use crate::errors::{Failure, Outcome};
 pub(crate) struct Trigger {
     pub(crate) rules: rules::Trigger,
     pub(crate) resolver: Option<Py<PyAny>>,
+    pub(crate) retries: Retries,
 }
 
 #[pymethods]
@@ -44,35 +52,38 @@ impl Trigger {
     #[new]
     #[pyo3(
         signature = (
-            name, *, kind = "messaging", detect_duplicates = false, use_history = false, history_time_to_live = None,
-            resolver = None, processing_mode = "concurrent", suspend_and_retry_on_error = true,
-            suspend_on_failure = false, max_delivery_count = 100, in_batch = None, expiry = "until_purged"
+            name, *, kind = "messaging".to_owned(), detect_duplicates = false, use_history = false, history_time_to_live = None,
+            resolver = None, processing_mode = "concurrent".to_owned(), suspend_and_retry_on_error = true,
+            suspend_on_failure = false, max_delivery_count = 100, in_batch = None, expiry = "until_purged".to_owned(),
+            resolver_attempts = 3, resolver_backoff = None
         ),
         text_signature = "(name, *, kind='messaging', detect_duplicates=False, use_history=False, \
             history_time_to_live='2 hours', resolver=None, processing_mode='concurrent', \
             suspend_and_retry_on_error=True, suspend_on_failure=False, max_delivery_count=100, in_batch=None, \
-            expiry='until_purged')"
+            expiry='until_purged', resolver_attempts=3, resolver_backoff='100 ms')"
     )]
     #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "users give them by name")]
     fn new(
-        name: String,
-        kind: &str,
-        detect_duplicates: bool,
-        use_history: bool,
+        #[pyo3(from_py_with = arguments::name)] name: String,
+        #[pyo3(from_py_with = arguments::kind)] kind: String,
+        #[pyo3(from_py_with = arguments::detect_duplicates)] detect_duplicates: bool,
+        #[pyo3(from_py_with = arguments::use_history)] use_history: bool,
         history_time_to_live: Option<Bound<'_, PyAny>>,
         resolver: Option<Bound<'_, PyAny>>,
-        processing_mode: &str,
-        suspend_and_retry_on_error: bool,
-        suspend_on_failure: bool,
-        max_delivery_count: i64,
-        in_batch: Option<&str>,
-        expiry: &str,
+        #[pyo3(from_py_with = arguments::processing_mode)] processing_mode: String,
+        #[pyo3(from_py_with = arguments::suspend_and_retry_on_error)] suspend_and_retry_on_error: bool,
+        #[pyo3(from_py_with = arguments::suspend_on_failure)] suspend_on_failure: bool,
+        #[pyo3(from_py_with = arguments::max_delivery_count)] max_delivery_count: i64,
+        #[pyo3(from_py_with = arguments::in_batch)] in_batch: Option<String>,
+        #[pyo3(from_py_with = arguments::expiry)] expiry: String,
+        #[pyo3(from_py_with = arguments::resolver_attempts)] resolver_attempts: u32,
+        resolver_backoff: Option<Bound<'_, PyAny>>,
     ) -> Outcome<Self> {
         let mut rules = rules::Trigger {
             detect_duplicates,
             use_history,
             processing_mode: processing_mode.parse()?,
-            in_batch: in_batch.map(str::parse).transpose()?,
+            in_batch: in_batch.as_deref().map(str::parse).transpose()?,
             suspend_and_retry_on_error,
             suspend_on_failure,
             max_delivery_count,
@@ -86,7 +97,14 @@ impl Trigger {
         if let Some(resolver) = resolver.as_ref().filter(|resolver| !resolver.is_callable()) {
             return Err(Failure::config(format!("resolver is {}; allowed is a callable or None", resolver.repr()?)));
         }
-        Ok(Self { rules, resolver: resolver.map(Bound::unbind) })
+        let mut retries = Retries { attempts: resolver_attempts, ..Retries::default() };
+        if let Some(backoff) = resolver_backoff {
+            let backoff_us = clock::duration_us("resolver_backoff", &backoff)?;
+            let backoff_us = u64::try_from(backoff_us)
+                .map_err(|_| Failure::config("resolver_backoff is less than nothing; allowed is 0 or more"))?;
+            retries.backoff = Duration::from_micros(backoff_us);
+        }
+        Ok(Self { rules, resolver: resolver.map(Bound::unbind), retries })
     }
 
     /// Id of the trigger.
@@ -161,8 +179,21 @@ impl Trigger {
         self.rules.expiry.as_str()
     }
 
+    /// How often the resolver is asked in all, if it fails for the moment.
+    #[getter]
+    fn resolver_attempts(&self) -> u32 {
+        self.retries.attempts
+    }
+
+    /// How long to wait before it is asked the second time, as a timedelta.
+    #[getter]
+    fn resolver_backoff<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        clock::timedelta(py, i64::try_from(self.retries.backoff.as_micros()).unwrap_or(i64::MAX))
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let default = Self { rules: rules::Trigger::new(self.rules.name.clone(), self.rules.kind), resolver: None };
+        let default = rules::Trigger::new(self.rules.name.clone(), self.rules.kind);
+        let default = Self { rules: default, resolver: None, retries: Retries::default() };
         let (settings, defaults) = (self.settings(py)?, default.settings(py)?);
         let mut shown = vec![format!("{:?}", self.rules.name)];
         for (setting, value) in settings {
@@ -180,7 +211,7 @@ impl Trigger {
             (Some(one), Some(other)) => one.bind(py).eq(other)?,
             _ => false,
         };
-        Ok(same_resolver && self.rules == other.rules)
+        Ok(same_resolver && self.rules == other.rules && self.retries == other.retries)
     }
 
     fn __hash__(&self) -> u64 {
@@ -210,6 +241,8 @@ impl Trigger {
         settings.set_item("max_delivery_count", self.rules.max_delivery_count)?;
         settings.set_item("in_batch", self.in_batch())?;
         settings.set_item("expiry", self.expiry())?;
+        settings.set_item("resolver_attempts", self.resolver_attempts())?;
+        settings.set_item("resolver_backoff", self.resolver_backoff(py)?)?;
         Ok(settings)
     }
 }

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 use dochistory_core::engine::SpaceStatistics;
 use dochistory_core::history::History;
 use dochistory_core::rules::{self, Kind};
+use dochistory_core::values::Room;
 use dochistory_core::{Error, Maintained, Purged};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::arguments::shown;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::progress::Hearer;
@@ -18,12 +20,21 @@ use crate::trigger::Trigger;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// A trigger, or the name of one.
-#[derive(FromPyObject)]
 pub(crate) enum TriggerOrName<'py> {
-    #[pyo3(transparent)]
     Trigger(Bound<'py, Trigger>),
-    #[pyo3(transparent)]
     Name(String),
+}
+
+impl<'py> FromPyObject<'_, 'py> for TriggerOrName<'py> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(trigger) = given.cast::<Trigger>() {
+            return Ok(Self::Trigger(trigger.to_owned()));
+        }
+        let wrong = || Failure::config(format!("trigger is {}; needed is a trigger, or its name", shown(&given)));
+        given.extract().map(Self::Name).map_err(|_| wrong().into())
+    }
 }
 
 impl TriggerOrName<'_> {
@@ -125,6 +136,18 @@ pub(crate) fn verify(
     Ok(bytes)
 }
 
+/// Check every byte of the spaces of values; answers how many there were.
+pub(crate) fn verify_values(py: Python<'_>, history: &History, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
+    let mut bytes = 0;
+    for room in Room::ALL {
+        for name in history.value_spaces(room)? {
+            let values = history.values(room, &name)?;
+            bytes += watched(py, progress, |hear| values.verify(hear))?;
+        }
+    }
+    Ok(bytes)
+}
+
 /// Run a long job without holding Python. Every step is told to `progress`, if there is one; an error that it raises, or an
 /// interrupt from the keyboard, stops the job.
 pub(crate) fn watched<T: Send>(
@@ -177,6 +200,7 @@ pub(crate) fn statistics(py: Python<'_>, found: SpaceStatistics) -> PyResult<Bou
     figures.set_item("partition", clock::timedelta(py, found.partition_us)?)?;
     figures.set_item("history_time_to_live", clock::timedelta(py, found.time_to_live_us)?)?;
     figures.set_item("transactions", transactions)?;
+    figures.set_item("longest_run", found.longest_run_us.map(|us| clock::timedelta(py, us)).transpose()?)?;
     let partitions = PyList::empty(py);
     for partition in found.partitions {
         let one = PyDict::new(py);

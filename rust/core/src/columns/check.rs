@@ -71,9 +71,9 @@ impl IdColumn<'_> {
 fn check_offsets<O: Copy + PartialOrd + Into<i64>>(offsets: &[O], bytes: usize) -> Checked {
     let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return Ok(()) };
     // No early exit: so the comparisons are done many at a time.
-    let rises = offsets.windows(2).fold(true, |rises, pair| rises & (pair[0] <= pair[1]));
+    let falls = offsets.windows(2).map(|pair| u32::from(pair[0] > pair[1])).fold(0, |falls, one| falls | one);
     let is_within = (*first).into() >= 0 && usize::try_from((*last).into()).is_ok_and(|last| last <= bytes);
-    if rises && is_within { Ok(()) } else { Err(format!("has offsets that do not fit its {bytes} bytes")) }
+    if falls == 0 && is_within { Ok(()) } else { Err(format!("has offsets that do not fit its {bytes} bytes")) }
 }
 
 /// Whether the text of a view lies in its buffer.
@@ -133,7 +133,7 @@ mod tests {
         for offsets in [&[0, 2, 5][..], &[0, 3, 2], &[-1, 2, 4], &[0, 4]] {
             refused(text(offsets));
         }
-        let views = [13u128, 13 | 1 << 64];
+        let views = [13u128, 0xd | 1 << 64];
         refused(IdColumn::Utf8View { views: &views, buffers: vec![&[0; 13]], validity: all });
         let dictionary =
             |validity| IdColumn::Dictionary { indices: vec![0, 9], values: Box::new(text(&[0, 4])), validity };

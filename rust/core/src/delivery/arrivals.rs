@@ -30,6 +30,8 @@ pub(super) struct Shelf {
     first_place: usize,
     /// `prev << 32 | seq` of each slot, ascending.
     keys: Vec<u128>,
+    /// Room for sorting.
+    packed: Vec<u64>,
     /// Slot of each arrival from `first_place` on.
     slot_of: Vec<u32>,
     /// The arrival that is held in each slot.
@@ -90,12 +92,7 @@ impl Shelf {
     /// `log_received` can.
     fn lay_out(&mut self, place: usize, arrivals: &[Arrival], log_received: u64) {
         self.first_place = place;
-        self.keys.extend(
-            (place..arrivals.len())
-                .filter(|&at| arrivals[at].prev >= log_received)
-                .map(|at| (key(arrivals[at].prev, arrivals[at].seq) << 32) | at as u128),
-        );
-        self.keys.sort_unstable();
+        self.sort_keys(place, arrivals, log_received);
         self.slot_of.resize(arrivals.len() - place, NOBODY);
         let mut slots = 0;
         for at in 0..self.keys.len() {
@@ -108,6 +105,37 @@ impl Shelf {
         }
         self.keys.truncate(slots);
         self.holder.resize(slots, NOBODY);
+    }
+
+    /// Fills `keys` with the places of all arrivals from `place` on, in order, the arrival's number in the lowest 32 bits.
+    fn sort_keys(&mut self, place: usize, arrivals: &[Arrival], log_received: u64) {
+        let wanted = || (place..arrivals.len()).filter(|&at| arrivals[at].prev >= log_received);
+        let (mut highest, mut parts) = (log_received, 0);
+        for at in wanted() {
+            highest = highest.max(arrivals[at].prev);
+            parts = parts.max(arrivals[at].seq);
+        }
+        let bits = |number: u64| 64 - number.leading_zeros();
+        let (seq_bits, row_bits) = (bits(u64::from(parts)), bits(arrivals.len() as u64));
+        if bits(highest - log_received) + seq_bits + row_bits > 64 {
+            let whole = |at: usize| (key(arrivals[at].prev, arrivals[at].seq) << 32) | at as u128;
+            self.keys.extend(wanted().map(whole));
+            self.keys.sort_unstable();
+            return;
+        }
+        // Nearly always all three fit half as much, which sorts in half the time.
+        let packed = |at: usize| {
+            let place = ((arrivals[at].prev - log_received) << seq_bits) | u64::from(arrivals[at].seq);
+            (place << row_bits) | at as u64
+        };
+        self.packed.clear();
+        self.packed.extend(wanted().map(packed));
+        self.packed.sort_unstable();
+        self.keys.extend(self.packed.iter().map(|&packed| {
+            let (at, seq) = (packed & ((1 << row_bits) - 1), (packed >> row_bits) & ((1 << seq_bits) - 1));
+            let prev = log_received + ((packed >> row_bits) >> seq_bits);
+            (key(prev, seq as u32) << 32) | u128::from(at)
+        }));
     }
 
     /// Takes out the front message, if it is expected at (`log_received`, `next`) or lies before that.

@@ -24,6 +24,7 @@ pub const ENCODED_LEN: usize = 56;
 const VERSION: u8 = 1;
 const RECEIVER: u8 = 1;
 const SENDER: u8 = 2;
+const BATCH: u8 = 3;
 const HEAD_LEN: usize = 8;
 
 /// Why bytes are not a state.
@@ -36,7 +37,7 @@ pub enum CodecError {
     #[error("stream state of version {0}; this program reads version 1")]
     Version(u8),
     /// A sender's state where a receiver's was asked for, or the other way round.
-    #[error("stream state of kind {found} where kind {expected} belongs (1 is receiving, 2 is sending)")]
+    #[error("stream state of kind {found} where kind {expected} belongs (1 is receiving, 2 is sending, 3 is a batch)")]
     Kind {
         /// What was asked for.
         expected: u8,
@@ -98,6 +99,50 @@ impl SenderState {
             return Err(CodecError::Invariant);
         }
         Ok(Self { log_sent, log_send, confirm_sent, send_count, resend_count, time_sent: time_sent as i64 })
+    }
+}
+
+/// A state that has a form of [`ENCODED_LEN`] bytes.
+pub(super) trait Encoded: Sized {
+    fn to_bytes(&self) -> [u8; ENCODED_LEN];
+    fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError>;
+}
+
+impl Encoded for ReceiverState {
+    fn to_bytes(&self) -> [u8; ENCODED_LEN] {
+        self.encode()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
+        Self::decode(bytes)
+    }
+}
+
+impl Encoded for SenderState {
+    fn to_bytes(&self) -> [u8; ENCODED_LEN] {
+        self.encode()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
+        Self::decode(bytes)
+    }
+}
+
+/// The last batch of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LastBatch {
+    pub(super) batch: i64,
+    pub(super) is_finished: bool,
+}
+
+impl Encoded for LastBatch {
+    fn to_bytes(&self) -> [u8; ENCODED_LEN] {
+        encode(BATCH, [self.batch as u64, u64::from(self.is_finished), 0, 0, 0, 0])
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
+        let [batch, is_finished, ..] = decode(BATCH, bytes)?;
+        Ok(Self { batch: batch as i64, is_finished: is_finished == 1 })
     }
 }
 

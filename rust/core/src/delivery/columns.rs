@@ -68,6 +68,11 @@ impl Headers<'_> {
 }
 
 impl HeaderColumns<'_> {
+    /// The header of `row`, if it can be used.
+    pub fn header(&self, row: usize) -> Option<Header> {
+        self.headers.get(row).ok()
+    }
+
     /// Equal lengths, few enough rows for 32-bit row numbers, indices that point at a name.
     pub(super) fn check(&self) -> Result<()> {
         let rows = self.streams.len();

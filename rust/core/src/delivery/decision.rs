@@ -28,6 +28,38 @@ pub enum Decision {
     Unknown,
 }
 
+impl Decision {
+    /// All decisions, in the order of their codes.
+    pub const ALL: [Self; 10] = [
+        Self::Corrupt,
+        Self::Stale,
+        Self::Future,
+        Self::Duplicate,
+        Self::Overlap,
+        Self::Conflict,
+        Self::Hold,
+        Self::Part,
+        Self::Apply,
+        Self::Unknown,
+    ];
+
+    /// As it stands in columns.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Corrupt => "CORRUPT",
+            Self::Stale => "STALE",
+            Self::Future => "FUTURE",
+            Self::Duplicate => "DUPLICATE",
+            Self::Overlap => "OVERLAP",
+            Self::Conflict => "CONFLICT",
+            Self::Hold => "HOLD",
+            Self::Part => "PART",
+            Self::Apply => "APPLY",
+            Self::Unknown => "UNKNOWN",
+        }
+    }
+}
+
 /// The common words for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -40,6 +72,21 @@ pub enum Status {
     InDoubt,
     /// Kept.
     Held,
+}
+
+impl Status {
+    /// All words, in the order of their codes.
+    pub const ALL: [Self; 4] = [Self::New, Self::Duplicate, Self::InDoubt, Self::Held];
+
+    /// As it stands in columns.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "NEW",
+            Self::Duplicate => "DUPLICATE",
+            Self::InDoubt => "IN_DOUBT",
+            Self::Held => "HELD",
+        }
+    }
 }
 
 /// How a message came to its outcome: the rules that matched, in order.

@@ -17,12 +17,16 @@
 mod arrivals;
 mod codec;
 mod columns;
+mod cut;
 mod decision;
+mod durable;
 mod end_of_poll;
 mod group;
 mod header;
 mod held;
+mod names;
 mod options;
+mod order;
 mod poll;
 mod receive;
 mod send;
@@ -35,10 +39,16 @@ mod tests;
 pub use codec::{CodecError, ENCODED_LEN};
 pub use columns::{HeaderColumns, Headers, NO_STREAM};
 pub use decision::{Decision, Reason, Status};
+pub use durable::{
+    Built, Exchange, Inbox, KeyAndValue, OnReplay, Opening, Outbox, Overtaken, Receiving, Replay, Rows as StateRows,
+    Settings, StreamStatus, Taken, Transactions, status,
+};
 pub use header::{BadHeader, Header};
+pub use names::encode_names;
 pub use options::Options;
+pub use order::{InOrder, Place};
 pub use poll::{Change, Dropped, NOT_APPLIED, Poll, Released, Rows, StreamOutcome};
-pub use receive::receive;
+pub use receive::{receive, receive_on};
 pub use send::{Confirmation, Resend, SendError, SenderState, truncation_point};
 pub use state::ReceiverState;
 pub use table::StreamTable;

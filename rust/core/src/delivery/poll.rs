@@ -1,5 +1,6 @@
 //! The outcome of a poll, which counts for nothing until it is committed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::decision::{Decision, Reason, Status};
@@ -136,4 +137,11 @@ pub struct Poll {
     pub(super) pending: Vec<Pending>,
     /// The state of the table that this poll started from.
     pub(super) version: u64,
+}
+
+impl Poll {
+    /// Where each known stream of this poll stands after it.
+    pub(super) fn ends(&self) -> HashMap<u32, u64> {
+        self.pending.iter().filter_map(|one| Some((one.known?, one.durable.log_received))).collect()
+    }
 }

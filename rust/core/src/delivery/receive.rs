@@ -1,5 +1,7 @@
 //! One poll over many streams.
 
+mod shared;
+
 use std::sync::Arc;
 
 use super::columns::HeaderColumns;
@@ -17,44 +19,43 @@ use crate::error::{Error, Result};
 ///
 /// Nothing changes before [`StreamTable::commit`].
 pub fn receive(table: &StreamTable, columns: &HeaderColumns<'_>, options: &Options, now: i64) -> Result<Poll> {
+    receive_on(1, table, columns, options, now)
+}
+
+/// [`receive`] on several threads, which share the streams; the outcome is the same.
+pub fn receive_on(
+    threads: usize,
+    table: &StreamTable,
+    columns: &HeaderColumns<'_>,
+    options: &Options,
+    now: i64,
+) -> Result<Poll> {
     columns.check()?;
     if options.held_limit == 0 {
         return Err(Error::Config(
             "held_limit must be at least 1: the lowest held message shows what is missing".into(),
         ));
     }
-    let grouped = group(columns, table);
-    let mut pass = Pass {
-        table,
-        options,
-        now,
-        streams: Vec::with_capacity(grouped.groups.len()),
-        pending: Vec::with_capacity(grouped.groups.len()),
-        changes: Vec::new(),
-        outputs: Outputs {
-            reasons: grouped.reasons,
-            apply_ranks: vec![NOT_APPLIED; columns.streams.len()],
-            released: Vec::new(),
-            dropped: Vec::new(),
-        },
-        workspace: Workspace::default(),
-    };
+    let mut grouped = group(columns, table);
     let mut had_messages = vec![false; table.len()];
-    for one in &grouped.groups {
-        if let Some(id) = one.known {
-            had_messages[id as usize] = true;
-        }
-        pass.group(one, columns.names[one.name as usize], &grouped.arrivals[one.start..one.end]);
+    for id in grouped.groups.iter().filter_map(|one| one.known) {
+        had_messages[id as usize] = true;
     }
+    let transactions = std::mem::take(&mut grouped.transactions);
+    let mut pass = if threads > 1 && grouped.groups.len() > 1 {
+        shared::run(threads, table, columns, options, now, grouped)
+    } else {
+        let mut pass = Pass::new(table, options, now, grouped.reasons);
+        for one in &grouped.groups {
+            pass.group(one, columns.names[one.name as usize], &grouped.arrivals[one.start..one.end]);
+        }
+        pass
+    };
     for id in table.attention().filter(|&id| !had_messages[id as usize]) {
         pass.known(id, &[]);
     }
     Ok(Poll {
-        rows: Rows {
-            reasons: pass.outputs.reasons,
-            transactions: grouped.transactions,
-            apply_ranks: pass.outputs.apply_ranks,
-        },
+        rows: Rows { reasons: pass.outputs.reasons, transactions, apply_ranks: pass.outputs.apply_ranks },
         streams: pass.streams,
         released: pass.outputs.released,
         dropped: pass.outputs.dropped,
@@ -75,7 +76,21 @@ struct Pass<'p> {
     workspace: Workspace,
 }
 
-impl Pass<'_> {
+impl<'p> Pass<'p> {
+    fn new(table: &'p StreamTable, options: &'p Options, now: i64, reasons: Vec<Reason>) -> Self {
+        let apply_ranks = vec![NOT_APPLIED; reasons.len()];
+        Self {
+            table,
+            options,
+            now,
+            streams: Vec::new(),
+            pending: Vec::new(),
+            changes: Vec::new(),
+            outputs: Outputs { reasons, apply_ranks, released: Vec::new(), dropped: Vec::new() },
+            workspace: Workspace::default(),
+        }
+    }
+
     fn group(&mut self, group: &Group, name: &str, arrivals: &[Arrival]) {
         match group.known {
             Some(id) => self.known(id, arrivals),

@@ -5,6 +5,7 @@
 //! the transaction only, because parts that were sent before a crash carry the same identity as the same parts after it.
 
 use super::header::Header;
+use crate::Error;
 
 /// The durable sending state, columns of the status table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,10 +133,10 @@ impl SenderState {
         if from > self.log_sent {
             return Err(SendError::Restored { offset: from, log_sent: self.log_sent });
         }
-        let offset = self.confirm_sent.max(from);
-        if offset < log_start {
-            return Err(SendError::Truncated { from: offset, log_start });
+        if from < log_start {
+            return Err(SendError::Truncated { from, log_start });
         }
+        let offset = self.confirm_sent.max(from);
         Ok(Resend::Restart(Self { resend_count: epoch, confirm_sent: offset, log_sent: offset, ..self }))
     }
 }
@@ -143,4 +144,14 @@ impl SenderState {
 /// Up to here the log may be truncated: every subscriber has it. None without subscribers.
 pub fn truncation_point<'a>(subscribers: impl IntoIterator<Item = &'a SenderState>) -> Option<u64> {
     subscribers.into_iter().map(|subscriber| subscriber.confirm_sent).min()
+}
+
+impl From<SendError> for Error {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::NothingToSend { .. } => Self::State(error.to_string()),
+            SendError::Restored { .. } => Self::Restored(error.to_string()),
+            SendError::Truncated { .. } => Self::Truncated(error.to_string()),
+        }
+    }
 }

@@ -66,35 +66,74 @@ impl StreamTable {
     /// Says what was applied before a crash: everything up to `log_received`, which lies in the range in doubt. Returns
     /// the state to make durable. A caller that keeps L in one transaction with its own data passes it here on open.
     pub fn settle(&mut self, name: &str, log_received: u64) -> Result<ReceiverState> {
-        let id = self.find(name).ok_or_else(|| Error::State(format!("stream {name:?} is not in the table")))?;
-        let durable = &mut self.streams[id as usize].durable;
+        let settled = self.settled(name, log_received)?;
+        if let Some(id) = self.find(name) {
+            self.replace(id, settled);
+        }
+        Ok(settled)
+    }
+
+    /// What [`settle`](Self::settle) would make of the stream.
+    pub(super) fn settled(&self, name: &str, log_received: u64) -> Result<ReceiverState> {
+        let durable = *self.state(name).ok_or_else(|| Error::State(format!("stream {name:?} is not in the table")))?;
         if log_received < durable.log_received || log_received > durable.applying_upto {
-            return Err(Error::State(format!(
+            return Err(Error::Restored(format!(
                 "stream {name:?}: {log_received} is outside of {}..={}, which may have been applied; if this data or its \
                  history was restored from a copy, extract the subscription again",
                 durable.log_received, durable.applying_upto
             )));
         }
-        (durable.log_received, durable.applying_upto) = (log_received, log_received);
-        let settled = *durable;
+        Ok(ReceiverState { log_received, applying_upto: log_received, ..durable })
+    }
+
+    /// Sets a stream's state; what is held stays.
+    pub(super) fn replace(&mut self, id: u32, durable: ReceiverState) {
+        self.streams[id as usize].durable = durable;
         self.version += 1;
         self.watch(id);
-        Ok(settled)
+    }
+
+    /// Takes streams for not begun that are in doubt.
+    pub(super) fn reopen(&mut self, streams: &[(u32, u64)]) {
+        for &(id, _) in streams {
+            let durable = self.streams[id as usize].durable;
+            self.replace(id, ReceiverState { applying_upto: durable.log_received, ..durable });
+        }
+    }
+
+    /// Takes streams for in doubt up to an offset.
+    pub(super) fn mark_in_doubt(&mut self, streams: &[(u32, u64)]) {
+        for &(id, applying_upto) in streams {
+            let durable = self.streams[id as usize].durable;
+            self.replace(id, ReceiverState { applying_upto, ..durable });
+        }
+    }
+
+    /// Whether the streams are still as they were when this poll was decided.
+    pub(super) fn check(&self, poll: &Poll) -> Result<()> {
+        if poll.version == self.version {
+            return Ok(());
+        }
+        Err(Error::State("the streams have changed since this poll was decided; decide it again".into()))
     }
 
     /// Makes the outcome of a poll the state of the table, once it is durable. Confirmations count as given from here.
+    #[expect(clippy::needless_pass_by_value, reason = "a poll is used up by its commit")]
     pub fn commit(&mut self, poll: Poll) -> Result<()> {
-        if poll.version != self.version {
-            return Err(Error::State("the streams have changed since this poll was decided; decide it again".into()));
-        }
-        for (outcome, pending) in poll.streams.into_iter().zip(poll.pending) {
+        self.accept(&poll)
+    }
+
+    /// [`commit`](Self::commit), for a poll that is still looked at.
+    pub(super) fn accept(&mut self, poll: &Poll) -> Result<()> {
+        self.check(poll)?;
+        for (outcome, pending) in poll.streams.iter().zip(&poll.pending) {
             let mut durable = pending.durable;
             durable.confirm_received = outcome.confirm.unwrap_or(durable.confirm_received);
             match pending.known {
-                None => self.push(outcome.stream, durable, pending.volatile),
+                None => self.push(Arc::clone(&outcome.stream), durable, pending.volatile.clone()),
                 Some(id) => {
                     let stream = &mut self.streams[id as usize];
-                    (stream.durable, stream.volatile) = (durable, pending.volatile);
+                    (stream.durable, stream.volatile) = (durable, pending.volatile.clone());
                     self.watch(id);
                 }
             }

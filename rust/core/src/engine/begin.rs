@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
+use super::commit::previous_in_turn;
 use super::identities::{Identities, each_key};
 use super::look::Look;
-use super::resolver::{Ask, Asked};
+use super::resolver::{Ask, Asked, Reply};
 use super::{Call, Claim};
 use crate::batch::Copy;
 use crate::columns::Documents;
@@ -62,10 +64,10 @@ enum Attempt {
 }
 
 /// All rows decided, and which the resolver was asked about; or rows to ask it about first.
-type Judged = std::result::Result<(Decided, Vec<Asked>), Vec<Asked>>;
+pub(super) type Judged = std::result::Result<(Decided, Vec<Asked>), Vec<Asked>>;
 
 /// What the resolver said of a row, and of which facts.
-type Answers = HashMap<u32, (Asked, Answer, Option<String>)>;
+pub(super) type Answers = HashMap<u32, (Asked, Answer, Option<String>)>;
 
 impl History {
     /// Classify a batch and write `processing` for what is to be processed, as one atomic step: of two concurrent arrivals
@@ -106,10 +108,7 @@ impl History {
                 Attempt::Ask(asked) => {
                     let Some(resolver) = call.resolver.as_mut() else { break };
                     let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
-                    let mut messages: HashMap<usize, String> = reply.messages.into_iter().collect();
-                    for (place, (asked, answer)) in asked.into_iter().zip(reply.answers).enumerate() {
-                        work.answers.insert(asked.row, (asked, answer, messages.remove(&place)));
-                    }
+                    work.remember(asked, reply);
                 }
             }
         }
@@ -117,16 +116,17 @@ impl History {
     }
 }
 
-struct Work<'a, 'd> {
-    codec: &'a Codec,
-    trigger: &'a Trigger,
-    settings: Settings,
-    identities: Identities,
-    documents: &'a Documents<'d>,
-    threads: usize,
-    transaction: Option<&'a Transaction>,
-    on_replay: OnReplay,
-    answers: Answers,
+/// A batch in the course of being begun.
+pub(super) struct Work<'a, 'd> {
+    pub(super) codec: &'a Codec,
+    pub(super) trigger: &'a Trigger,
+    pub(super) settings: Settings,
+    pub(super) identities: Identities,
+    pub(super) documents: &'a Documents<'d>,
+    pub(super) threads: usize,
+    pub(super) transaction: Option<&'a Transaction>,
+    pub(super) on_replay: OnReplay,
+    pub(super) answers: Answers,
 }
 
 impl<'a, 'd> Work<'a, 'd> {
@@ -137,7 +137,7 @@ impl<'a, 'd> Work<'a, 'd> {
         let attempt = space.write(settings, |locked| {
             let found = locked.look_in_turn(|view| self.look(now_us, view))?;
             let mut looked = Looked { found, unavailable: None };
-            let previous = self.previous(locked)?;
+            let previous = previous_in_turn(locked, self.transaction)?;
             let replay = self.transaction.map(|_| previous.as_ref().map_or(Replay::First, replay_of));
             self.see_replay(&mut looked, previous.as_ref());
             let (decided, asked) = match self.decide(&looked, is_last)? {
@@ -163,7 +163,7 @@ impl<'a, 'd> Work<'a, 'd> {
     }
 
     /// Look the batch up.
-    fn look(&mut self, now_us: i64, view: Option<&View>) -> Result<LookedUp> {
+    pub(super) fn look(&mut self, now_us: i64, view: Option<&View>) -> Result<LookedUp> {
         let (look, identities) = (self.how(now_us), &mut self.identities);
         look.run(identities, view)
     }
@@ -174,7 +174,7 @@ impl<'a, 'd> Work<'a, 'd> {
     }
 
     /// Decide all rows with the answers there are; or the rows to ask about.
-    fn decide(&self, looked: &Looked, is_last: bool) -> Result<Judged> {
+    pub(super) fn decide(&self, looked: &Looked, is_last: bool) -> Result<Judged> {
         let (mut decided, copies): (Decided, Vec<Copy>) =
             judge(&self.settings, &self.identities, &self.how(0), &looked.found)?;
         let asked = questions(&decided, &looked.found.processing);
@@ -189,23 +189,16 @@ impl<'a, 'd> Work<'a, 'd> {
         Ok(Ok((decided, asked)))
     }
 
-    /// The application's last transaction, if this batch may follow it.
-    fn previous(&self, space: &KeySpace) -> Result<Option<TransactionEntry>> {
-        let Some(transaction) = self.transaction else { return Ok(None) };
-        let Some(last) = space.transaction_in_turn(&transaction.application) else { return Ok(None) };
-        let (last_batch, batch) = (last.transaction.batch, transaction.batch);
-        if last_batch > batch {
-            let application = &transaction.application;
-            return Err(Error::Transaction(format!(
-                "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
-                 Its numbers must go on, or the application needs a new id"
-            )));
+    /// Keep what the resolver said.
+    pub(super) fn remember(&mut self, asked: Vec<Asked>, reply: Reply) {
+        let mut messages: HashMap<usize, String> = reply.messages.into_iter().collect();
+        for (place, (asked, answer)) in asked.into_iter().zip(reply.answers).enumerate() {
+            self.answers.insert(asked.row, (asked, answer, messages.remove(&place)));
         }
-        Ok((last_batch == batch).then_some(last))
     }
 
     /// A replayed batch sees its own entries: ended, it must not run again; begun only, the policy says.
-    fn see_replay(&self, looked: &mut Looked, previous: Option<&TransactionEntry>) {
+    pub(super) fn see_replay(&self, looked: &mut Looked, previous: Option<&TransactionEntry>) {
         let Some(previous) = previous else { return };
         let states = &mut looked.found.states;
         match previous.outcome {
@@ -252,11 +245,12 @@ impl<'a, 'd> Work<'a, 'd> {
         let (number, keys) = locked.begin(beginning)?;
         let settings = SpaceSettings::of(self.trigger);
         let (space, released, ended) = (space.clone(), Mutex::default(), Mutex::default());
-        Ok(Some(Claim { space, settings, number, started_at: now_us, uuid_rows, text_rows, keys, released, ended }))
+        let (started_at, begun) = (now_us, Instant::now());
+        Ok(Some(Claim { space, settings, number, started_at, begun, uuid_rows, text_rows, keys, released, ended }))
     }
 
     /// The keys to write `processing` for, and their rows.
-    fn claimed(&self, decided: &Decided) -> (FrameKeys, Vec<u32>, Vec<u32>) {
+    pub(super) fn claimed(&self, decided: &Decided) -> (FrameKeys, Vec<u32>, Vec<u32>) {
         let mut keys = FrameKeys::default();
         let (mut uuid_rows, mut text_rows) = (Vec::new(), Vec::new());
         let outcomes = (0..).zip(&decided.outcomes);
@@ -284,6 +278,11 @@ impl<'a, 'd> Work<'a, 'd> {
         replay: Option<Replay>,
         unavailable: Option<String>,
     ) -> Attempt {
+        let verdicts = self.verdicts(decided, asked, unavailable);
+        Attempt::Done(Box::new(Begun { verdicts, claim, replay }))
+    }
+
+    pub(super) fn verdicts(&self, decided: Decided, asked: &[Asked], unavailable: Option<String>) -> Verdicts {
         let message = |asked: &Asked| {
             let (_, _, message) = self.answers.get(&asked.row)?;
             Some((asked.row, message.clone()?))
@@ -291,12 +290,20 @@ impl<'a, 'd> Work<'a, 'd> {
         let messages = asked.iter().filter_map(message).collect();
         let sources = self.identities.sources.clone();
         let outcomes: Vec<Outcome> = decided.outcomes;
-        let verdicts = Verdicts { outcomes, sources, messages, unavailable };
-        Attempt::Done(Box::new(Begun { verdicts, claim, replay }))
+        Verdicts { outcomes, sources, messages, unavailable }
     }
 }
 
-fn replay_of(previous: &TransactionEntry) -> Replay {
+/// A batch that comes after a later one of its application.
+pub(super) fn backwards(transaction: &Transaction, last_batch: i64) -> Error {
+    let Transaction { application, batch } = transaction;
+    Error::Transaction(format!(
+        "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
+         Its numbers must go on, or the application needs a new id"
+    ))
+}
+
+pub(super) fn replay_of(previous: &TransactionEntry) -> Replay {
     match previous.outcome {
         Some(End::Completed) => Replay::Finished,
         Some(End::Released) => Replay::First,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use crate::columns::Documents;
 use crate::history::History;
@@ -12,6 +13,7 @@ use crate::rules::Trigger;
 use crate::{Error, Result};
 
 use super::batch::Batch;
+use super::classify::expired;
 
 /// Documents that were begun together: theirs is the turn to be processed.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub struct Claim {
     /// Number of the claim in its key space.
     pub(super) number: u64,
     pub(super) started_at: i64,
+    /// When it was begun by a clock that nobody sets, to see how long services run.
+    pub(super) begun: Instant,
     /// Row of each UUID key, then of each text key.
     pub(super) uuid_rows: Vec<u32>,
     pub(super) text_rows: Vec<u32>,
@@ -79,6 +83,9 @@ impl Claim {
         })?;
         if rows.is_none() {
             *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended.max(Some(end));
+        }
+        if end == End::Completed {
+            self.space.note_run(self.begun.elapsed());
         }
         if end == End::Released {
             self.released.lock().unwrap_or_else(PoisonError::into_inner).extend(rows.unwrap_or_default());
@@ -140,7 +147,7 @@ impl History {
         let batch = Batch::identify(self.codec(), documents)?;
         let space = self.space(&trigger.name)?;
         space.write(SpaceSettings::of(trigger), |space| {
-            batch.wanted(documents, |wanted| space.finish_keys(wanted, end, now_us))
+            batch.wanted(documents, |wanted| space.finish_keys(wanted, end, now_us, expired(trigger, now_us)))
         })
     }
 }

@@ -35,9 +35,10 @@ pub(super) struct Part<'a> {
 }
 
 impl Identities {
-    /// Room for the ids of a batch whose columns must be of one length.
+    /// Room for the ids of a batch whose columns must be of one length, and whose rows can all be read.
     pub(super) fn new(documents: &Documents) -> Result<Self> {
         check_lengths(documents)?;
+        documents.check()?;
         let rows = documents.rows;
         Ok(Self { forms: vec![Form::Absent; rows], sources: vec![NO_SOURCE; rows], tags: vec![NO_TAG; rows] })
     }

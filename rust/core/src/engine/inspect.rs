@@ -4,10 +4,22 @@ use crate::Result;
 use crate::history::History;
 use crate::key::{Codec, Key, format_uuid};
 use crate::keyspace::{Entry, EntryCursor, Maintained, Progress, Purged, SpaceSettings};
+use crate::manifest::{Outcome, TransactionEntry};
 use crate::rules::Trigger;
 use crate::segment::format::Mark;
 
 pub use crate::keyspace::SpaceStatistics;
+
+/// How far a batch of an application came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progressed {
+    /// Begun, and not known to have ended.
+    Begun,
+    /// Its claim was completed.
+    Completed,
+    /// Its claim was released.
+    Released,
+}
 
 /// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +86,17 @@ impl History {
     /// The figures of a trigger.
     pub fn statistics(&self, trigger: &str) -> Result<SpaceStatistics> {
         self.space(trigger)?.statistics()
+    }
+
+    /// The last batch of an application among a trigger's transactions, and how it ended; none if it never began one.
+    pub fn transaction(&self, trigger: &str, application: &str) -> Result<Option<(i64, Progressed)>> {
+        let found = self.space(trigger)?.transaction(application)?;
+        let progressed = |entry: &TransactionEntry| match entry.outcome {
+            None => Progressed::Begun,
+            Some(Outcome::Completed) => Progressed::Completed,
+            Some(Outcome::Released) => Progressed::Released,
+        };
+        Ok(found.map(|entry| (entry.transaction.batch, progressed(&entry))))
     }
 
     /// Drop what began a time to live before `now_us`, in whole files; with `dry_run` only say what that would be.

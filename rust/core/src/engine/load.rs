@@ -19,7 +19,7 @@ use crate::segment::run::Runs;
 use crate::{Error, Result};
 
 /// Entries of a part. (Tests meet every path with few entries.)
-const PART: usize = if cfg!(feature = "testing") { 8 } else { 4 << 20 };
+pub(super) const PART: usize = if cfg!(feature = "testing") { 8 } else { 4 << 20 };
 
 /// What became of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,14 +78,7 @@ impl Load<'_> {
         now_us: i64,
         completed: FlagColumn,
     ) -> Result<()> {
-        if started_at.len() != documents.rows {
-            return Err(Error::Schema(format!("{} start times for {} rows", started_at.len(), documents.rows)));
-        }
-        let batch = Batch::identify(self.history.codec(), documents)?;
-        if let Some(row) = batch.forms.iter().position(|form| !form.is_usable()) {
-            let what = if batch.forms[row] == Form::TooLong { "a key of more than 96 characters" } else { "no key" };
-            return Err(Error::Schema(format!("row {row} has {what}; nothing of this batch was loaded")));
-        }
+        let batch = identified(self.history, documents, started_at)?;
         let mut first = 0;
         while first < documents.rows {
             let rows = first..documents.rows.min(first + PART - self.gathered);
@@ -159,4 +152,17 @@ impl Drop for Load<'_> {
         // A load that is broken off still publishes the part that is being written, so that nobody has to write it again.
         drop(self.wait());
     }
+}
+
+/// The keys of entries, all of which must have one, and a start time.
+pub(super) fn identified(history: &History, documents: &Documents, started_at: &[i64]) -> Result<Batch> {
+    if started_at.len() != documents.rows {
+        return Err(Error::Schema(format!("{} start times for {} rows", started_at.len(), documents.rows)));
+    }
+    let batch = Batch::identify(history.codec(), documents)?;
+    if let Some(row) = batch.forms.iter().position(|form| !form.is_usable()) {
+        let what = if batch.forms[row] == Form::TooLong { "a key of more than 96 characters" } else { "no key" };
+        return Err(Error::Schema(format!("row {row} has {what}; nothing of this batch was loaded")));
+    }
+    Ok(batch)
 }

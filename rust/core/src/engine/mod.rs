@@ -4,20 +4,29 @@ mod batch;
 mod begin;
 mod claim;
 mod classify;
+mod commit;
 mod identities;
 mod inspect;
 mod load;
 mod look;
+pub mod mapper;
 mod pin;
 mod resolver;
+mod stage;
+mod stage_entries;
+mod staged_claim;
 mod threads;
 
+pub use crate::keyspace::staged::{Job, OutcomeCount, Plan, Receipt};
 pub use begin::{Begun, OnReplay, Replay};
 pub use claim::Claim;
 pub use classify::Verdicts;
-pub use inspect::{Entries, EntryBatch, EntryStatus, SpaceStatistics};
+pub use inspect::{Entries, EntryBatch, EntryStatus, Progressed, SpaceStatistics};
 pub use load::{Load, Loaded};
 pub use resolver::{Ask, Asked, Reply, Resolver};
+pub use stage::{Attempt, Staged};
+pub use stage_entries::StageEntries;
+pub use staged_claim::StagedClaim;
 
 /// What one call brings along.
 pub struct Call<'a> {

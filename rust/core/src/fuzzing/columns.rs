@@ -62,7 +62,7 @@ impl Buffers {
         let count = pieces.around(rows);
         // Most offsets rise, so that what lies behind them is reached.
         let mut at = 0i64;
-        let rises = pieces.byte() % 4 > 0;
+        let rises = !pieces.byte().is_multiple_of(4);
         let large: Vec<i64> = (0..=count)
             .map(|_| {
                 let step = pieces.number();
@@ -104,7 +104,7 @@ impl Buffers {
 pub fn columns(bytes: &[u8]) {
     let mut pieces = Pieces(bytes);
     let (how, rows) = (pieces.byte(), usize::from(pieces.byte() % 24));
-    let buffers: Vec<Buffers> = (0..1 + how % 3).map(|_| Buffers::new(&mut pieces, rows)).collect();
+    let buffers: Vec<Buffers> = (0..=how % 3).map(|_| Buffers::new(&mut pieces, rows)).collect();
     let ids: Vec<IdColumn> = buffers.iter().map(|buffers| buffers.column(&mut pieces, 0)).collect();
     let counts: Vec<i64> = (0..pieces.around(rows)).map(|_| pieces.number()).collect();
     let count = if how & 4 == 0 { CountColumn::Absent } else { CountColumn::I64(&counts, pieces.validity()) };

@@ -145,13 +145,32 @@ pub fn segment(bytes: &[u8]) {
 /// A rolled-up filter.
 pub fn filter(bytes: &[u8]) {
     let Some(system) = machine(&paged(bytes, 64, 72)) else { return };
-    if let Ok(rollup) = Rollup::open(&system, Path::new(FILE), HISTORY) {
+    // A view asks a filter only if it covers as many segments as the manifest lists, which has a line for each.
+    let opened = Rollup::open(&system, Path::new(FILE), HISTORY);
+    if let Some(rollup) = opened.ok().filter(|rollup| rollup.slots() < 1 << 12) {
         wanted(|wanted| {
             drop(rollup.may_contain(wanted, 0, &mut Vec::new()));
             drop(rollup.candidates(wanted));
         });
         drop(rollup.verify(&mut |_| {}));
     }
+}
+
+/// A file of values: opened, looked into, read.
+pub fn values(bytes: &[u8]) {
+    let Some(system) = machine(&paged(bytes, 72, 80)) else { return };
+    let Ok(segment) = crate::values::segment::Segment::open(&system, Path::new(FILE), HISTORY) else { return };
+    wanted(|wanted| {
+        let rows: Vec<u32> = (0..wanted.keys.len() as u32).collect();
+        drop(segment.may_contain(wanted, 0, &mut Vec::new()));
+        drop(segment.find(wanted, &rows, &mut |_, _| {}));
+    });
+    let (mut texts, mut found) = (Vec::new(), Vec::new());
+    for place in 0..segment.header().rows.min(8) as u32 {
+        drop(segment.text(place, &mut texts));
+        drop(segment.record(place, &mut texts).and_then(|record| segment.value(record, &mut found).map(drop)));
+    }
+    drop(segment.verify(&mut |_| {}));
 }
 
 /// The file of the writers' turn, which is only ever advice.

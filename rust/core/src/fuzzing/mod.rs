@@ -1,25 +1,28 @@
 //! What fuzzers drive: every decoder of what stands on disk, with checksums made right so that the bytes behind them are reached,
 //! and the columns that come from outside. Bytes of any kind may give an error; never a panic, and no wrong read.
 
+#![expect(clippy::missing_panics_doc, reason = "a panic is how a fuzzer hears of a failure")]
+
 mod columns;
 mod files;
 mod seeds;
 
 pub use columns::columns;
-pub use files::{filter, identity, log, manifest, segment, turn};
+pub use files::{filter, identity, log, manifest, segment, turn, values};
 pub use seeds::seeds;
 
 /// A fuzz target: its name, and what it does with any bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("identity", identity),
     ("manifest", manifest),
     ("log", log),
     ("segment", segment),
     ("filter", filter),
     ("turn", turn),
+    ("values", values),
     ("delivery", delivery),
     ("duration", duration),
     ("columns", columns),

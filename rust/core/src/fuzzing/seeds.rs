@@ -9,11 +9,14 @@ use crate::io::simulated::Simulated;
 use crate::key::Key;
 use crate::log::START;
 use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
-use crate::manifest::{LogEntry, Manifest, Outcome, OutcomeEntry, RollupEntry, SegmentEntry, TransactionEntry};
+use crate::manifest::{
+    LogEntry, Manifest, Outcome, OutcomeEntry, RollupEntry, SegmentEntry, TransactionEntry, ValueEntry,
+};
 use crate::segment::Segment;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Run;
 use crate::segment::writer;
+use crate::values::run::{self as values, GONE, PENDING};
 
 /// Inputs of a target that are whole.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -24,6 +27,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "segment" => vec![segment(3).unwrap_or_default(), segment(300).unwrap_or_default()],
         "filter" => vec![filter().unwrap_or_default()],
         "turn" => vec![b"DHTN\0\0\0\0".repeat(8), [&[0; 64][..], b"host process 12 since 1790000000000000"].concat()],
+        "values" => vec![value_file(3).unwrap_or_default(), value_file(300).unwrap_or_default()],
         "delivery" => delivery(),
         "duration" => ["30 days", "1 day 12 hours", "PT2H", "P1DT0.5S", "500 ms"].map(Into::into).to_vec(),
         _ => (0..12u8).map(|kind| (0..160u8).map(|at| at.wrapping_mul(kind).rotate_left(3)).collect()).collect(),
@@ -50,6 +54,7 @@ fn manifest() -> Manifest {
         rollups: vec![RollupEntry { id: 4, entries: 5, segments: vec![3, 0], ..RollupEntry::default() }],
         outcomes: vec![OutcomeEntry { claim: 2, started_at: 5, outcome: Outcome::Completed }],
         transactions: vec![TransactionEntry { transaction, claim: 2, started_at: 5, outcome: None }],
+        values: vec![ValueEntry { id: 5, rows: 3, pending: 1, bytes: 99, ..ValueEntry::default() }],
         ..Manifest::default()
     }
 }
@@ -65,15 +70,23 @@ fn log() -> Vec<u8> {
     let claims = Some(vec![(1, 5); 5]);
     let transaction = Some(Transaction { application: "stream".into(), batch: 4 });
     let kinds = [Kind::Begin, Kind::CompleteKeys, Kind::ReleaseKeys, Kind::CompleteClaim, Kind::ReleaseClaim];
+    let kinds = kinds.into_iter().chain([Kind::Values, Kind::ValuesAndComplete]);
+    let mut entries = values::Run::default();
+    entries.push(key(1), b"", 1 << 50, 0, b"value");
+    entries.push(key(9), b"urn:nine", i64::MAX, PENDING, b"");
+    entries.push(key(2), b"", i64::MIN, GONE, b"");
     let mut bytes = Vec::new();
-    for (kind, sequence) in kinds.into_iter().zip(1..) {
+    for (kind, sequence) in kinds.zip(1..) {
         let keys = match kind {
             Kind::Begin => keys.clone(),
             Kind::CompleteKeys | Kind::ReleaseKeys => FrameKeys { claims: claims.clone(), ..keys.clone() },
-            Kind::CompleteClaim | Kind::ReleaseClaim => FrameKeys::default(),
+            _ => FrameKeys::default(),
         };
+        let of_values = matches!(kind, Kind::Values | Kind::ValuesAndComplete);
+        let values = if of_values { entries.clone() } else { values::Run::default() };
         let transaction = transaction.clone().filter(|_| kind == Kind::Begin);
-        let frame = Frame { kind, sequence, claim: 1, started_at: 5, replaces: None, durable: 0, transaction, keys };
+        let (replaces, durable) = (None, 0);
+        let frame = Frame { kind, sequence, claim: 1, started_at: 5, replaces, durable, transaction, keys, values };
         bytes.extend(frame.encode(7, START + bytes.len() as u64));
     }
     bytes
@@ -113,6 +126,18 @@ fn filter() -> Option<Vec<u8>> {
     let group: &[Arc<Segment>] = &segments;
     let path = Path::new("/filter");
     crate::rollup::build(&system, path, 4, HISTORY, group, &mut |_| Ok(())).ok()?;
+    read(&system, path)
+}
+
+fn value_file(entries: u64) -> Option<Vec<u8>> {
+    let (system, path) = (Simulated::new(0), Path::new("/values"));
+    let mut run = values::Run::default();
+    for number in 0..entries {
+        run.push(key(number), b"", i64::MAX, 0, format!("value {number}").as_bytes());
+        run.push(key(number + 1_000), format!("urn:{number}").as_bytes(), 5, PENDING, b"");
+    }
+    run.sort();
+    crate::values::writer::write(&system, path, 3, HISTORY, &run).ok()?;
     read(&system, path)
 }
 

@@ -7,6 +7,7 @@ use crate::log::frame::{Frame, FrameKeys, Kind};
 use crate::manifest::Outcome;
 use crate::rules::HistoryState;
 use crate::segment::Wanted;
+use crate::values::run::Run;
 
 /// How many of the keys given were ended, and how many were not there to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,12 +47,15 @@ impl KeySpace {
     }
 
     /// In our turn: end keys whatever claim began them. A key that is not known is recorded as completed now; there is
-    /// nothing to release of it.
-    pub(crate) fn finish_keys(&self, wanted: &Wanted, outcome: Outcome, now_us: i64) -> Result<Finished> {
-        let found = self.look_in_turn(|view| match view {
+    /// nothing to release of it. A completion that began at or before `expired` counts no more, so it is said anew.
+    pub(crate) fn finish_keys(&self, wanted: &Wanted, outcome: Outcome, now_us: i64, expired: i64) -> Result<Finished> {
+        let mut found = self.look_in_turn(|view| match view {
             Some(view) => view.lookup(wanted, i64::MIN),
             None => Ok(LookedUp::none(wanted.keys.len())),
         })?;
+        if expired > i64::MIN && found.states.contains(&HistoryState::Completed) {
+            self.forget_expired(wanted, expired, &mut found)?;
+        }
         let mut keys = Parts::default();
         for entry in &found.processing {
             keys.push(wanted, entry.row as usize, (entry.claim, entry.started_at));
@@ -75,10 +79,25 @@ impl KeySpace {
         Ok(finished)
     }
 
+    /// In our turn: what is completed by nothing but an expired entry is what it would be without that entry.
+    fn forget_expired(&self, wanted: &Wanted, expired: i64, found: &mut LookedUp) -> Result<()> {
+        let counting = self.look_in_turn(|view| match view {
+            Some(view) => view.lookup(wanted, expired),
+            None => Ok(LookedUp::none(wanted.keys.len())),
+        })?;
+        for (state, counts) in found.states.iter_mut().zip(counting.states) {
+            if *state == HistoryState::Completed {
+                *state = counts;
+            }
+        }
+        Ok(())
+    }
+
     /// In our turn: append a frame that ends something.
     fn end(&self, kind: Kind, claim: u64, started_at: i64, keys: FrameKeys) -> Result<()> {
+        let (replaces, transaction, values) = (None, None, Run::default());
         let frame =
-            |sequence| Frame { kind, sequence, claim, started_at, replaces: None, durable: 0, transaction: None, keys };
+            |sequence| Frame { kind, sequence, claim, started_at, replaces, durable: 0, transaction, keys, values };
         self.append(frame).map(drop)
     }
 }

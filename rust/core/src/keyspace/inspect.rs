@@ -1,6 +1,7 @@
 //! Figures of a key space, and the check of all its bytes.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use super::KeySpace;
 use super::loaded::is_load;
@@ -8,6 +9,7 @@ use super::maintain::Progress;
 use super::view::{Environment, View, newest, read_manifest};
 use crate::Result;
 use crate::log::{Frames, Next, START};
+use crate::manifest::TransactionEntry;
 use crate::pages::PAGE;
 
 /// The figures of one trigger's history.
@@ -43,6 +45,8 @@ pub struct SpaceStatistics {
     pub time_to_live_us: i64,
     /// Application, last batch, and whether it ended.
     pub transactions: Vec<(String, i64, bool)>,
+    /// The longest run of a service that this handle saw, from `begin` to the end of the claim, in microseconds.
+    pub longest_run_us: Option<i64>,
     /// What lies in segments, by time partition, oldest first.
     pub partitions: Vec<PartitionStatistics>,
 }
@@ -68,14 +72,31 @@ impl KeySpace {
     }
 
     pub(crate) fn statistics(&self) -> Result<SpaceStatistics> {
-        self.read(|view| Ok(view.map_or(SpaceStatistics::default(), View::statistics)))
+        let mut found = self.read(|view| Ok(view.map_or(SpaceStatistics::default(), View::statistics)))?;
+        let longest = self.longest_run_us.load(Ordering::Relaxed);
+        found.longest_run_us = i64::try_from(longest).ok().filter(|longest| *longest > 0);
+        Ok(found)
+    }
+
+    /// The last batch of an application, and how it ended; none if it never began one. What this tells is durable, unless
+    /// the history is open for reading only.
+    pub(crate) fn transaction(&self, application: &str) -> Result<Option<TransactionEntry>> {
+        let known = |view: &View| view.tail.transaction(application).cloned();
+        if self.env.read_only || self.is_pinned {
+            return self.read(|view| Ok(view.and_then(known)));
+        }
+        if !self.exists()? {
+            return Ok(None);
+        }
+        self.write(self.settings(), |space| Ok(space.present().as_ref().and_then(known)))
     }
 
     /// Check every byte: pages of segments and filters, frames of the log, the manifest. Answers the bytes checked.
     pub(crate) fn verify(&self, progress: Progress) -> Result<u64> {
         let Some(view) = self.pinned_view()? else { return Ok(0) };
         let pages: u64 = view.segments.iter().map(|segment| segment.pages()).sum::<u64>()
-            + view.covered.iter().map(|covered| covered.rollup.pages()).sum::<u64>();
+            + view.covered.iter().map(|covered| covered.rollup.pages()).sum::<u64>()
+            + view.values.iter().map(|placed| placed.segment.pages()).sum::<u64>();
         let total = pages * PAGE as u64 + view.tail.position;
         let mut done = 0;
         for segment in &view.segments {
@@ -84,6 +105,10 @@ impl KeySpace {
         }
         for covered in &view.covered {
             covered.rollup.verify(&mut |pages| done += pages * PAGE as u64)?;
+            progress(done, total)?;
+        }
+        for placed in &view.values {
+            placed.segment.verify(&mut |pages| done += pages * PAGE as u64)?;
             progress(done, total)?;
         }
         let mut frames = Frames::new(&view.log, START, view.tail.position);
@@ -123,6 +148,7 @@ impl View {
                 .filter(|entry| !is_load(entry))
                 .map(transaction)
                 .collect(),
+            longest_run_us: None,
             partitions: self.partitions(),
         }
     }

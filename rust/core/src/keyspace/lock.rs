@@ -33,8 +33,7 @@ pub(crate) struct Guard<'a> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // If this fails the lock stays until the file is closed: others wait and are told who holds it.
-        drop(self.lock.file.unlock());
+        self.lock.release();
     }
 }
 
@@ -63,8 +62,19 @@ impl Lock {
     /// wait for, `meanwhile` is done now and then.
     pub(super) fn take(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<Option<Guard<'_>>> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_taken = self.try_lock()? || self.wait(limit, meanwhile)?;
+        let is_taken = self.acquire(limit, meanwhile)?;
         Ok(is_taken.then_some(Guard { lock: self, _queue: queue }))
+    }
+
+    /// [`Lock::take`] for whoever gives it back by [`Lock::release`], and lets no other thread use this lock meanwhile.
+    pub(super) fn acquire(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<bool> {
+        Ok(self.try_lock()? || self.wait(limit, meanwhile)?)
+    }
+
+    /// Give it back.
+    pub(super) fn release(&self) {
+        // If this fails the lock stays until the file is closed: others wait and are told who holds it.
+        drop(self.file.unlock());
     }
 
     fn try_lock(&self) -> Result<bool> {

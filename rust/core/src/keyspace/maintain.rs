@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::lock::Lock;
 use super::publish::entry_of;
+use super::staged::is_staged_name;
 use super::view::{Covered, View, rollup_path, segment_path};
 use super::{KeySpace, SpaceSettings};
 use crate::manifest::{Manifest, Outcome, RollupEntry, SegmentEntry};
@@ -82,7 +83,8 @@ impl KeySpace {
 
     /// Whether upkeep is worth its while.
     pub(crate) fn is_upkeep_due(&self) -> bool {
-        self.present().as_ref().is_some_and(|view| view.uncovered.len() > MOST_UNCOVERED)
+        let is_due = |view: &View| view.uncovered.len() > MOST_UNCOVERED || view.is_value_upkeep_due();
+        self.present().as_ref().is_some_and(is_due)
     }
 
     /// Whether so much has piled up that every look-up feels it.
@@ -108,6 +110,7 @@ impl KeySpace {
 
     fn keep_up(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
         self.take_away_unfinished()?;
+        self.keep_values_up(all, progress, done)?;
         let groups = self.read(|view| Ok(view.map_or(Vec::new(), |view| view.merge_groups(all))))?;
         let rollup_work = |view: Option<&View>| Ok(view.map_or(0, |view| view.rollup_group(all).1));
         let merging: u64 = groups.iter().flatten().map(|segment| segment.header().entries()).sum();
@@ -131,7 +134,7 @@ impl KeySpace {
     }
 
     /// Reserve file numbers, so that no other writer uses them.
-    fn reserve(&self, count: u64) -> Result<u64> {
+    pub(super) fn reserve(&self, count: u64) -> Result<u64> {
         self.write(self.settings(), |space| {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else {
                 return Err(Error::State("the key space is not there".into()));
@@ -212,12 +215,13 @@ impl KeySpace {
     /// Take away what an interrupted upkeep or publication left behind.
     fn take_away_unfinished(&self) -> Result<()> {
         let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
-        for name in names.iter().filter(|name| name.starts_with("new-")) {
+        for name in names.iter().filter(|name| name.starts_with("new-") && !is_staged_name(name)) {
             let path = self.directory.join(name);
             self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
         }
         self.take_away_unfinished_parts()?;
-        super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::time::now_us())
+        super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::time::now_us())?;
+        self.take_away_staged(&names)
     }
 }
 
@@ -266,6 +270,13 @@ impl View {
         let mut manifest = self.manifest.clone();
         manifest.number += 1;
         manifest.log.proven = manifest.log.proven.max(self.proven());
+        manifest
+    }
+
+    /// As [`View::same_log_successor`], with numbers of claims above those of the log's frames, for a manifest that begins one.
+    pub(super) fn next_of_same_log(&self) -> Manifest {
+        let mut manifest = self.same_log_successor();
+        manifest.next_sequence = manifest.next_sequence.max(self.tail.next_sequence);
         manifest
     }
 

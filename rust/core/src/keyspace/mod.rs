@@ -10,13 +10,17 @@ mod maintain;
 mod pin;
 mod publish;
 pub(crate) mod repair;
+pub(crate) mod staged;
 mod sync;
 pub(crate) mod turn;
+pub(crate) mod values;
 pub(crate) mod view;
 mod waiter;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 pub(crate) use entries::{Entry, EntryCursor};
 pub use finish::Finished;
@@ -33,6 +37,7 @@ use crate::log::Log;
 use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
 use crate::manifest::TransactionEntry;
 use crate::rules::Trigger;
+use crate::values::run::Run;
 use crate::{Error, Result};
 
 /// More entries than this in the log, and they are put into a segment. (Tests meet every path with small batches.)
@@ -64,6 +69,10 @@ pub(crate) struct KeySpace {
     sync: GroupSync,
     /// Whether this handle stays with one snapshot.
     is_pinned: bool,
+    /// The longest time between `begin` and the end of its claim that this handle saw, in microseconds; 0 before the first.
+    longest_run_us: AtomicU64,
+    /// Whether the directory above is made with its first space.
+    makes_room: bool,
 }
 
 /// What a `begin` decided to write.
@@ -79,7 +88,31 @@ pub(crate) struct Beginning {
 impl KeySpace {
     pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
         let (view, turn, sync) = (RwLock::new(None), OnceLock::new(), GroupSync::default());
-        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned: false }
+        let longest_run_us = AtomicU64::new(0);
+        let (is_pinned, makes_room) = (false, false);
+        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned, longest_run_us, makes_room }
+    }
+
+    /// A service ended that ran for so long.
+    pub(crate) fn note_run(&self, took: Duration) {
+        self.longest_run_us.fetch_max(took.as_micros().max(1) as u64, Ordering::Relaxed);
+    }
+
+    /// A space in a directory of its kind, which is made with the first of them.
+    pub(crate) fn new_in_room(env: Environment, directory: PathBuf, name: &str) -> Self {
+        Self { makes_room: true, ..Self::new(env, directory, name) }
+    }
+
+    /// Make the directory above, durably, if that is ours to do.
+    fn make_room(&self) -> Result<()> {
+        let Some(room) = self.directory.parent().filter(|_| self.makes_room) else { return Ok(()) };
+        self.env.system.create_directory(room).map_err(Error::io("create", room))?;
+        let history = room.parent().unwrap_or(room);
+        self.env.system.sync_directory(history).map_err(Error::io("sync", history))
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether anything was ever written here.
@@ -142,10 +175,19 @@ impl KeySpace {
 
     /// Look something up in the present state. An answer that rests on frames of the log is given only once they are durable.
     pub(crate) fn look(&self, mut look: impl FnMut(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
+        self.look_durably(|view| {
+            let found = look(view)?;
+            let rests_on_log = found.rests_on_log;
+            Ok((found, rests_on_log))
+        })
+    }
+
+    /// [`KeySpace::look`] for any answer, which comes with whether it rests on the log.
+    pub(crate) fn look_durably<T>(&self, mut look: impl FnMut(Option<&View>) -> Result<(T, bool)>) -> Result<T> {
         loop {
             let (found, log, is_doubtful) = self.read(|view| {
-                let found = look(view)?;
-                let rests_on = view.filter(|_| found.rests_on_log);
+                let (found, rests_on_log) = look(view)?;
+                let rests_on = view.filter(|_| rests_on_log);
                 let is_doubtful = rests_on.is_some_and(|view| !self.is_pinned && view.is_doubtful(&self.env));
                 Ok((found, rests_on.map(|view| (view.log.clone(), view.tail.position)), is_doubtful))
             })?;
@@ -245,6 +287,7 @@ impl KeySpace {
             return Ok(turn);
         }
         let system = &*self.env.system;
+        self.make_room()?;
         system.create_directory(&self.directory).map_err(Error::io("create", &self.directory))?;
         let turn = Turn::open(system, &self.directory)?;
         Ok(self.turn.get_or_init(|| turn))
@@ -294,6 +337,7 @@ impl KeySpace {
             durable: 0,
             transaction,
             keys,
+            values: Run::default(),
         })
         .map(|frame| (frame.claim, frame.keys))
     }
@@ -320,8 +364,8 @@ impl KeySpace {
     }
 
     fn seal_if_full(&self) -> Result<()> {
-        let entries = self.present().as_ref().map_or(0, |view| view.tail.len());
-        if entries > MOST_IN_LOG { self.seal() } else { Ok(()) }
+        let is_full = |view: &View| view.tail.len() > MOST_IN_LOG || Self::is_log_full_of_values(view);
+        if self.present().as_ref().is_some_and(is_full) { self.seal() } else { Ok(()) }
     }
 }
 

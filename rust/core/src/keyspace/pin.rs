@@ -8,7 +8,7 @@ use crate::io::FileSystem;
 use crate::manifest::Manifest;
 use crate::{Error, Result};
 
-const PREFIX: &str = "pin-";
+pub(super) const PREFIX: &str = "pin-";
 /// What a key space that does not exist yet is pinned as.
 const EMPTY: &str = "empty";
 /// Pins older than this were left behind by processes that died.
@@ -26,17 +26,22 @@ impl KeySpace {
             if is_touched {
                 space.seal()?;
             }
-            let number = space.present().as_ref().map_or(0, |view| view.manifest.number);
-            // Made in our turn, so the clock alone sets pins of one state apart.
-            let name = format!("{PREFIX}{:020}-{:x}-{number}", crate::time::now_us(), std::process::id());
-            let (from, to) = (super::view::manifest_path(&space.directory, number), space.directory.join(&name));
-            match space.env.system.link(&from, &to) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                other => other.map_err(Error::io("link", &to))?,
-            }
-            space.env.system.sync_directory(&space.directory).map_err(Error::io("sync", &space.directory))?;
-            Ok(name)
+            space.pin_present()
         })
+    }
+
+    /// In our turn: keep the newest manifest under a second name.
+    pub(super) fn pin_present(&self) -> Result<String> {
+        let number = self.present().as_ref().map_or(0, |view| view.manifest.number);
+        // Made in our turn, so the clock alone sets pins of one state apart.
+        let name = format!("{PREFIX}{:020}-{:x}-{number}", crate::time::now_us(), std::process::id());
+        let (from, to) = (super::view::manifest_path(&self.directory, number), self.directory.join(&name));
+        match self.env.system.link(&from, &to) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            other => other.map_err(Error::io("link", &to))?,
+        }
+        self.env.system.sync_directory(&self.directory).map_err(Error::io("sync", &self.directory))?;
+        Ok(name)
     }
 
     /// Let a pinned state go.
@@ -76,7 +81,7 @@ impl KeySpace {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     if is_plain && name.starts_with(PREFIX) {
         Ok(())

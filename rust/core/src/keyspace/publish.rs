@@ -1,6 +1,7 @@
 //! Publishing: data durable first, then the manifest that names it, then the old files' names taken away.
 
 use super::maintain::forget_dropped;
+use super::values::Expiry;
 use super::view::{Environment, View, log_path, manifest_path, segment_path};
 use super::{Beginning, KeySpace, SpaceSettings};
 use crate::io::publish;
@@ -10,6 +11,7 @@ use crate::manifest::{LogEntry, Manifest, SegmentEntry, TransactionEntry};
 use crate::segment::format::{Header, MOST_ENTRIES, Mark, Stamp};
 use crate::segment::run::Run;
 use crate::segment::writer;
+use crate::values::recent::Recent;
 use crate::{Error, Result};
 
 const MINUTE: i64 = 60_000_000;
@@ -59,6 +61,16 @@ impl KeySpace {
     /// In our turn: put the log's entries into segments, without those that began at or before `expired`, start a new log, and
     /// publish this together with another `change`.
     pub(super) fn seal_with(&self, expired: i64, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        self.seal_all(expired, None, change)
+    }
+
+    /// [`KeySpace::seal_with`], with other values than the log's.
+    pub(super) fn seal_all(
+        &self,
+        expired: i64,
+        values: Option<(&Recent, Expiry)>,
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<()> {
         let mut manifest = {
             let view = self.present();
             let Some(view) = view.as_ref() else { return Ok(()) };
@@ -67,6 +79,8 @@ impl KeySpace {
             for run in &mut runs {
                 self.write_run(&mut manifest, run)?;
             }
+            let (recent, expiry) = values.unwrap_or((&view.tail.values, Expiry::NONE));
+            self.seal_values(view, &mut manifest, recent, expiry)?;
             manifest
         };
         let log = self.new_log(manifest.next_file)?;
@@ -142,6 +156,11 @@ impl KeySpace {
         self.take_away(manifest)
     }
 
+    /// Make way for a file of values.
+    pub(super) fn remove_left_over(&self, path: &std::path::Path) -> Result<()> {
+        remove_left_over(&self.env, path)
+    }
+
     pub(super) fn new_log(&self, id: u64) -> Result<Log> {
         let path = log_path(&self.directory, id);
         remove_left_over(&self.env, &path)?;
@@ -155,10 +174,12 @@ impl KeySpace {
         let pinned = super::pin::pinned(&self.env, &self.directory, &names)?;
         let live = || pinned.iter().chain([manifest]);
         let has_segment = |id: u64| live().any(|manifest| manifest.segments.iter().any(|entry| entry.id == id));
+        let has_values = |id: u64| live().any(|manifest| manifest.values.iter().any(|entry| entry.id == id));
         let has_rollup = |id: u64| live().any(|manifest| manifest.rollups.iter().any(|entry| entry.id == id));
         let is_old = |name: &str| match name.split_once('-') {
             Some(("manifest", _)) => Manifest::number_of(name).is_some_and(|number| number < manifest.number),
             Some(("segment", id)) => is_unnamed(id, manifest.next_file, has_segment),
+            Some(("values", id)) => is_unnamed(id, manifest.next_file, has_values),
             Some(("filter", id)) => is_unnamed(id, manifest.next_file, has_rollup),
             Some(("log", id)) => is_unnamed(id, manifest.next_file, |id| live().any(|manifest| manifest.log.id == id)),
             // Published in our turn or never: whoever was at it died.
@@ -211,7 +232,7 @@ pub(super) fn entry_of(header: &Header, sum: u32, bytes: u64) -> SegmentEntry {
 }
 
 /// A file of this number that a crashed writer left behind: no manifest names it.
-fn remove_left_over(env: &Environment, path: &std::path::Path) -> Result<()> {
+pub(super) fn remove_left_over(env: &Environment, path: &std::path::Path) -> Result<()> {
     match env.system.remove(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
         _ => Ok(()),

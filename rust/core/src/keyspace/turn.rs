@@ -22,18 +22,50 @@ pub(crate) struct Turn {
     lock: Lock,
 }
 
+/// A lock that outlasts a call. Its file is open for it alone, so that it excludes the threads of its own process too.
+#[derive(Debug)]
+pub(crate) struct Held {
+    turn: Turn,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.turn.lock.release();
+    }
+}
+
 impl Turn {
     pub(crate) const FILE_NAME: &'static str = "turn";
 
     pub(crate) fn open(system: &dyn FileSystem, directory: &Path) -> Result<Self> {
-        Ok(Self { lock: Lock::open(system, &directory.join(Self::FILE_NAME))? })
+        Self::named(system, &directory.join(Self::FILE_NAME))
+    }
+
+    /// A lock of another name, which keeps nobody from writing.
+    pub(crate) fn named(system: &dyn FileSystem, path: &Path) -> Result<Self> {
+        Ok(Self { lock: Lock::open(system, path)? })
+    }
+
+    /// Wait for the lock, for `limit` at most, and keep it as long as the answer lives.
+    pub(crate) fn hold(self, limit: Duration) -> Result<Held> {
+        if !self.lock.acquire(limit, || {})? {
+            return Err(self.locked(limit));
+        }
+        let held = Held { turn: self };
+        held.turn.sign()?;
+        Ok(held)
+    }
+
+    /// Why a wait was in vain.
+    fn locked(&self, limit: Duration) -> Error {
+        let (path, waited_ms) = (self.lock.path().to_path_buf(), limit.as_millis() as u64);
+        Error::Locked { path, waited_ms, holder: self.holder() }
     }
 
     /// Wait for the turn, for `limit` at most; `meanwhile` is done now and then while there is something to wait for.
     pub(crate) fn take(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<Guard<'_>> {
         let Some(guard) = self.lock.take(limit, meanwhile)? else {
-            let (path, waited_ms) = (self.lock.path().to_path_buf(), limit.as_millis() as u64);
-            return Err(Error::Locked { path, waited_ms, holder: self.holder() });
+            return Err(self.locked(limit));
         };
         self.sign()?;
         Ok(guard)

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::turn;
+use super::values::Placed;
 use crate::io::FileSystem;
 use crate::log::{Frames, Log, Next, Owner, START};
 use crate::manifest::Manifest;
@@ -51,7 +52,7 @@ impl Environment {
         }
         let first = log_path(directory, 1);
         let is_first = |name: &String| first.ends_with(name);
-        let kinds = ["segment-", "filter-", "pin-", "new-", "part-", "log-"];
+        let kinds = ["segment-", "filter-", "values-", "pin-", "new-", "part-", "log-"];
         let tells = |name: &String| kinds.iter().any(|kind| name.starts_with(kind)) && !is_first(name);
         let has_frames = || -> std::io::Result<bool> {
             Ok(names.iter().any(is_first) && self.system.open(&first, false)?.len()? > START)
@@ -91,6 +92,8 @@ pub(crate) struct View {
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) covered: Vec<Covered>,
     pub(crate) uncovered: Vec<Arc<Segment>>,
+    /// Files of values, in the order in which they are asked.
+    pub(crate) values: Vec<Placed>,
     pub(crate) log: Log,
     pub(crate) tail: Tail,
     /// Bytes behind the last whole frame: a writer is at work, or died at it.
@@ -186,7 +189,8 @@ impl View {
         let tail = Tail::new(&manifest, START);
         let directory = directory.to_path_buf();
         let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { directory, source, manifest, segments, covered, uncovered, log, tail, torn: 0, buffer: Vec::new() })
+        let (values, buffer) = (Vec::new(), Vec::new());
+        Ok(Self { directory, source, manifest, segments, covered, uncovered, values, log, tail, torn: 0, buffer })
     }
 
     /// Open the segments and filters that the manifest names, except those that are open already.
@@ -224,6 +228,8 @@ impl View {
             let segments = entry.segments.iter().map(of_id).collect();
             self.covered.push(Covered { rollup, segments });
         }
+        let open = known.map_or(&[][..], |known| &known.values);
+        self.values = Placed::open_all(env, &self.directory, &self.manifest.values, open)?;
         let uncovered = self.manifest.uncovered();
         let is_uncovered = |segment: &&Arc<Segment>| uncovered.iter().any(|entry| entry.id == segment.header().id);
         self.uncovered = self.segments.iter().filter(is_uncovered).cloned().collect();

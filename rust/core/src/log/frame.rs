@@ -6,6 +6,7 @@ use crate::Result;
 use crate::bytes::{Reader, Writer};
 use crate::key::Key;
 use crate::manifest::MOST_NUMBER;
+use crate::values::run::Run;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"DHFR");
 /// Bytes of a frame's header.
@@ -27,12 +28,24 @@ pub(crate) enum Kind {
     CompleteKeys = 4,
     /// Single keys were rolled back.
     ReleaseKeys = 5,
+    /// Entries with values were written or removed.
+    Values = 6,
+    /// The same, and everything of a claim ended.
+    ValuesAndComplete = 7,
+    /// The same, and everything of a claim was rolled back.
+    ValuesAndRelease = 8,
 }
 
 impl Kind {
     fn from_u8(value: u8) -> Option<Self> {
         use Kind::{Begin, CompleteClaim, CompleteKeys, ReleaseClaim, ReleaseKeys};
-        [Begin, CompleteClaim, ReleaseClaim, CompleteKeys, ReleaseKeys].into_iter().find(|kind| *kind as u8 == value)
+        use Kind::{Values, ValuesAndComplete, ValuesAndRelease};
+        let of_keys = [Begin, CompleteClaim, ReleaseClaim, CompleteKeys, ReleaseKeys];
+        of_keys.into_iter().chain([Values, ValuesAndComplete, ValuesAndRelease]).find(|kind| *kind as u8 == value)
+    }
+
+    fn is_of_values(self) -> bool {
+        self as u8 >= Self::Values as u8
     }
 }
 
@@ -84,6 +97,8 @@ pub(crate) struct Frame {
     pub(crate) durable: u64,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) keys: FrameKeys,
+    /// What a frame of values carries.
+    pub(crate) values: Run,
 }
 
 /// The fixed part of a frame, as read back.
@@ -109,10 +124,13 @@ impl Frame {
         let mut flags = 0;
         flags |= if self.transaction.is_some() { HAS_TRANSACTION } else { 0 };
         flags |= if self.keys.claims.is_some() { HAS_CLAIMS } else { 0 };
+        let is_of_values = self.kind.is_of_values();
+        let of_keys = (self.keys.uuids.len(), self.keys.texts.len());
+        let (uuids, texts) = if is_of_values { (self.values.len(), 0) } else { of_keys };
         let mut out = Writer::with_capacity(HEADER + payload.len());
         out.u32(MAGIC).u8(self.kind as u8).u8(flags).u16(HEADER as u16);
         out.u64(log).u64(position).u64(self.durable).u64(self.sequence).u64(self.claim).i64(self.started_at);
-        out.u64(payload.len() as u64).u32(self.keys.uuids.len() as u32).u32(self.keys.texts.len() as u32);
+        out.u64(payload.len() as u64).u32(uuids as u32).u32(texts as u32);
         out.u32(crc32c::crc32c(&payload)).u32(0).u64(self.replaces.map_or(0, |(claim, _)| claim)).u32(0).checksum();
         out.raw(&payload);
         out.finish()
@@ -120,12 +138,17 @@ impl Frame {
 
     fn payload(&self) -> Vec<u8> {
         let keys = &self.keys;
-        let mut out = Writer::with_capacity(keys.len() * 16 + keys.heap.len() + 64);
+        let of_values = self.values.len() * 32 + self.values.heap_bytes();
+        let mut out = Writer::with_capacity(keys.len() * 16 + keys.heap.len() + of_values + 64);
         if let Some((_, started_at)) = self.replaces {
             out.i64(started_at);
         }
         if let Some(transaction) = &self.transaction {
             out.i64(transaction.batch).text(&transaction.application).align(8);
+        }
+        if self.kind.is_of_values() {
+            self.values.encode(&mut out);
+            return out.finish();
         }
         for key in keys.uuids.iter().chain(&keys.texts) {
             out.u64(key.hi).u64(key.lo);
@@ -197,9 +220,15 @@ impl FrameHeader {
         } else {
             None
         };
-        let keys = self.keys(&mut from)?;
+        let (mut keys, mut values) = (FrameKeys::default(), Run::default());
+        if kind.is_of_values() {
+            values = Run::decode(&mut from, self.uuids as usize)?;
+            from.finish()?;
+        } else {
+            keys = self.keys(&mut from)?;
+        }
         let Self { sequence, claim, started_at, durable, .. } = *self;
-        Ok(Frame { kind, sequence, claim, started_at, replaces, durable, transaction, keys })
+        Ok(Frame { kind, sequence, claim, started_at, replaces, durable, transaction, keys, values })
     }
 
     fn keys(&self, from: &mut Reader) -> Result<FrameKeys> {

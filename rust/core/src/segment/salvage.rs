@@ -41,7 +41,7 @@ impl Segment {
         let pages = Pages::open_damaged(path, file, header.pages)?;
         let section = header.section(Part::Filter);
         let filter = Region { offset: section.offset, length: section.length };
-        Ok(Self { sum, header, pages, filter })
+        Ok(Self { header, sum, pages, filter })
     }
 
     /// Add the entries of one kind that can be read.

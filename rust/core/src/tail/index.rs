@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_key_leads_to_its_newest_entry_however_many_share_a_slot() {
         // Keys that differ only below what a slot keeps share their tag; a fifth of them comes twice.
-        let lo = |number: u64| (number / 7 % 300) << 57 | number % 1000;
+        let lo = |number: u64| ((number / 7 % 300) << 57) | (number % 1000);
         let keys: Vec<u64> = (0..5000).map(lo).collect();
         let mut index = Index::default();
         let mut newest = std::collections::HashMap::new();

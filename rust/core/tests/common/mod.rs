@@ -1,12 +1,14 @@
 //! What the store's tests share: documents from lists of ids, and short names for the usual calls.
 #![allow(dead_code, reason = "each test file uses its part")]
-#![allow(clippy::unwrap_used, unreachable_pub, missing_docs, reason = "a failing helper fails its test")]
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, missing_docs, reason = "a failing helper fails its test")]
 
 #[cfg(feature = "testing")]
 pub mod model;
 #[cfg(feature = "testing")]
 pub mod rig;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod value_rig;
 #[cfg(feature = "testing")]
 pub mod workload;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::{Call, Claim, OnReplay};
+use dochistory_core::engine::{Attempt, Call, Claim, OnReplay, Plan, StagedClaim};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
 use dochistory_core::rules::Trigger;
@@ -17,14 +17,45 @@ use super::{DAY, Ids, START, trigger};
 /// One operation. Days are counted from the start of the test's time.
 #[derive(Clone, Debug)]
 pub enum Op {
-    Begin { slot: usize, ids: Vec<String>, day: i64, batch: Option<i64>, replay: OnReplay },
-    FinishClaim { slot: usize, completed: bool },
-    FinishRows { slot: usize, ids: Vec<String>, completed: bool },
-    FinishKeys { ids: Vec<String>, completed: bool, day: i64 },
-    Load { ids: Vec<String>, day: i64, completed: bool },
+    Begin {
+        slot: usize,
+        ids: Vec<String>,
+        day: i64,
+        batch: Option<i64>,
+        replay: OnReplay,
+    },
+    /// The same, staged by two tasks and committed by a third party; one attempt is lost.
+    BeginStaged {
+        slot: usize,
+        ids: Vec<String>,
+        day: i64,
+        batch: Option<i64>,
+        replay: OnReplay,
+    },
+    FinishClaim {
+        slot: usize,
+        completed: bool,
+    },
+    FinishRows {
+        slot: usize,
+        ids: Vec<String>,
+        completed: bool,
+    },
+    FinishKeys {
+        ids: Vec<String>,
+        completed: bool,
+        day: i64,
+    },
+    Load {
+        ids: Vec<String>,
+        day: i64,
+        completed: bool,
+    },
     Seal,
     Maintain,
-    Purge { day: i64 },
+    Purge {
+        day: i64,
+    },
     Reopen,
 }
 
@@ -35,6 +66,27 @@ pub struct Step {
     pub op: Op,
 }
 
+/// A claim, whichever way it was begun.
+enum Held {
+    Batch(Claim),
+    Staged(StagedClaim),
+}
+
+impl Held {
+    /// End all of it, or some ids of its batch.
+    fn finish(&self, batch: &[String], ids: Option<&[String]>, completed: bool) -> Result<(), Error> {
+        let column = ids.map(Ids::new);
+        let row = |id: &String| batch.iter().position(|other| other == id).unwrap() as u32;
+        let rows: Option<Vec<u32>> = ids.map(|ids| ids.iter().map(row).collect());
+        match self {
+            Self::Batch(claim) if completed => claim.complete(rows.as_deref()),
+            Self::Batch(claim) => claim.release(rows.as_deref()),
+            Self::Staged(claim) if completed => claim.complete(column.as_ref().map(Ids::documents).as_ref()),
+            Self::Staged(claim) => claim.release(column.as_ref().map(Ids::documents).as_ref()),
+        }
+    }
+}
+
 pub const APPLICATION: &str = "stream";
 
 /// Handles on one history, and what it may hold: one model for each possible state.
@@ -42,7 +94,7 @@ pub struct Rig {
     pub path: &'static str,
     pub systems: Vec<Arc<dyn FileSystem>>,
     pub histories: Vec<Option<History>>,
-    claims: HashMap<usize, (Claim, Vec<String>)>,
+    claims: HashMap<usize, (Held, Vec<String>)>,
     /// The ids of each slot's batch.
     batches: HashMap<usize, Vec<String>>,
     pub models: Vec<Model>,
@@ -132,7 +184,7 @@ impl Rig {
 
     fn apply(&self, model: &mut Model, op: &Op) -> Option<Vec<&'static str>> {
         match op {
-            Op::Begin { slot, ids, day, batch, replay } => {
+            Op::Begin { slot, ids, day, batch, replay } | Op::BeginStaged { slot, ids, day, batch, replay } => {
                 return model.begin(*slot, ids, at(*day), batch.map(|batch| (APPLICATION, batch)), *replay);
             }
             Op::FinishClaim { slot, completed } if self.claims.contains_key(slot) => {
@@ -163,9 +215,12 @@ impl Rig {
                 self.batches.insert(*slot, ids.clone());
                 return self.begin(step, *slot, ids, *day, *batch, *replay);
             }
+            Op::BeginStaged { slot, ids, day, batch, replay } => {
+                self.batches.insert(*slot, ids.clone());
+                return self.begin_staged(step, *slot, ids, *day, *batch, *replay);
+            }
             Op::FinishClaim { slot, completed } => match self.claims.get(slot) {
-                Some((claim, _)) if *completed => claim.complete(None)?,
-                Some((claim, _)) => claim.release(None)?,
+                Some((claim, batch)) => claim.finish(batch, None, *completed)?,
                 None => {
                     let ids = self.batches.get(slot).cloned().unwrap_or_default();
                     self.finish_keys(step.by, &ids, *completed, 0)?;
@@ -174,10 +229,8 @@ impl Rig {
             Op::FinishRows { slot, ids, completed } => match self.claims.get(slot) {
                 Some((claim, batch)) => {
                     let claimed = self.models[0].claimed(*slot);
-                    let wanted = ids.iter().filter(|id| claimed.contains(id));
-                    let row = |id: &String| batch.iter().position(|other| other == id).unwrap() as u32;
-                    let rows: Vec<u32> = wanted.map(row).collect();
-                    if *completed { claim.complete(Some(&rows))? } else { claim.release(Some(&rows))? }
+                    let wanted: Vec<_> = ids.iter().filter(|id| claimed.contains(id)).cloned().collect();
+                    claim.finish(batch, Some(&wanted), *completed)?;
                 }
                 None => self.finish_keys(step.by, ids, *completed, 0)?,
             },
@@ -247,13 +300,79 @@ impl Rig {
                 }
                 self.claims.remove(&slot);
                 if let Some(claim) = begun.claim {
-                    self.claims.insert(slot, (claim, ids.to_vec()));
+                    self.claims.insert(slot, (Held::Batch(claim), ids.to_vec()));
                 }
                 Some(begun.verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect::<Vec<_>>())
             }
             Err(Error::Transaction(_)) => None,
             Err(error) => return Err(error),
         };
+        self.has_begun(step, slot, ids, (day, batch, replay), rules);
+        Ok(())
+    }
+
+    fn begin_staged(
+        &mut self,
+        step: &Step,
+        slot: usize,
+        ids: &[String],
+        day: i64,
+        batch: Option<i64>,
+        replay: OnReplay,
+    ) -> Result<(), Error> {
+        let (trigger, collides) = (self.trigger.clone(), self.collides);
+        let (system, path) = (self.systems[step.by].clone(), Path::new(self.path));
+        let transaction = batch.map(|batch| Transaction { application: APPLICATION.into(), batch });
+        let reruns = replay == OnReplay::Rerun;
+        let plan = Plan { parts: 2, reads: true, routed: false, reruns, transaction, started_at: at(day) };
+        let history = self.history(step.by)?;
+        let job = match history.reserve(&trigger, plan) {
+            Ok((job, _)) => job,
+            Err(Error::Transaction(_)) => {
+                self.has_begun(step, slot, ids, (day, batch, replay), None);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let options = OpenOptions { snapshot: History::snapshot_of_job(&job), ..OpenOptions::default() };
+        let tasks = History::open_on(system, path, &options)?;
+        let tasks = if collides { tasks.with_colliding_keys() } else { tasks };
+        let stage = |part: u32, name, ids: &[String]| {
+            let (column, attempt) = (Ids::new(ids), Attempt { part, name });
+            tasks.stage(&trigger, &job, attempt, &column.documents(), &mut Call::at(0))
+        };
+        let (first, second) = ids.split_at(ids.len() / 2);
+        stage(1, "lost", second)?;
+        let staged = [stage(0, "a0", first)?, stage(1, "a1", second)?];
+        let receipts = [staged[0].receipt.clone(), staged[1].receipt.clone()];
+        let outcomes = staged.iter().flat_map(|staged| &staged.verdicts.outcomes);
+        let rules = outcomes.map(|outcome| outcome.rule()).collect();
+        let claim = match history.commit(&trigger, &job, &receipts) {
+            Err(Error::Conflict(text)) => {
+                // Nobody else is at work here: only a purge can have come first.
+                let purged = history.statistics(&trigger.name)?.purged_upto;
+                assert!(purged >= Some(at(day)), "{text}");
+                return Ok(());
+            }
+            other => other?,
+        };
+        self.claims.remove(&slot);
+        if claim.number().is_some() {
+            self.claims.insert(slot, (Held::Staged(claim), ids.to_vec()));
+        }
+        self.has_begun(step, slot, ids, (day, batch, replay), Some(rules));
+        Ok(())
+    }
+
+    /// Compare what was begun with the models, and let it happen in them.
+    fn has_begun(
+        &mut self,
+        step: &Step,
+        slot: usize,
+        ids: &[String],
+        (day, batch, replay): (i64, Option<i64>, OnReplay),
+        rules: Option<Vec<&'static str>>,
+    ) {
         self.retain(&format!("{:?} begins as {rules:?}", step.op), |model, _| {
             let mut model = model.clone();
             model.begin(slot, ids, at(day), batch.map(|batch| (APPLICATION, batch)), replay) == rules
@@ -266,6 +385,5 @@ impl Rig {
                 model
             })
             .collect();
-        Ok(())
     }
 }

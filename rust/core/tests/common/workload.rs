@@ -24,6 +24,13 @@ pub fn workload() -> Vec<Step> {
         batch,
         replay,
     };
+    let staged = |slot, numbers: std::ops::Range<u64>, day, batch, replay| Op::BeginStaged {
+        slot,
+        ids: ids(numbers),
+        day,
+        batch,
+        replay,
+    };
     let rows = |slot, numbers: [u64; 2], completed| Op::FinishRows { slot, ids: ids(numbers), completed };
     let steps = [
         (0, begin(0, 0..6, 0, None, ByRules)),
@@ -51,10 +58,23 @@ pub fn workload() -> Vec<Step> {
         (0, Op::Purge { day: 30 }),
         (0, Op::FinishClaim { slot: 4, completed: true }),
         (1, begin(5, 0..4, 30, Some(3), ByRules)),
+        (0, staged(7, 2..8, 30, None, ByRules)),
+        (1, Op::FinishKeys { ids: ids(6..7), completed: false, day: 30 }),
+        (0, staged(8, 6..14, 30, Some(5), ByRules)),
+        (1, Op::Seal),
+        (0, rows(8, [8, 9], false)),
+        (1, staged(8, 6..14, 30, Some(5), Rerun)),
+        (0, Op::Maintain),
+        (1, Op::FinishClaim { slot: 8, completed: true }),
+        (0, staged(8, 6..14, 30, Some(5), ByRules)),
+        (0, Op::FinishClaim { slot: 7, completed: false }),
+        (1, staged(9, 0..0, 30, Some(6), ByRules)),
+        (0, begin(9, 14..18, 30, Some(7), ByRules)),
+        (1, staged(9, 14..19, 30, Some(7), Rerun)),
         (0, Op::Seal),
         (0, Op::Maintain),
         (1, Op::Purge { day: 31 }),
-        (1, begin(6, 0..40, 31, Some(4), ByRules)),
+        (1, begin(6, 0..40, 31, Some(8), ByRules)),
         (0, Op::FinishKeys { ids: ids(34..38), completed: false, day: 31 }),
     ];
     steps.map(|(by, op)| Step { by, op }).to_vec()

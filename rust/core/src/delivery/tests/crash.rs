@@ -60,11 +60,11 @@ fn a_range_in_doubt_is_held_until_it_is_settled() {
 fn only_an_offset_in_the_range_in_doubt_settles_it() {
     let mut table = StreamTable::new();
     table.insert("s", ReceiverState { applying_upto: 30, ..ReceiverState::starting_at(10) }).unwrap();
-    assert_eq!(table.settle("s", 9).unwrap_err().code(), "DH-STATE");
-    assert_eq!(table.settle("s", 31).unwrap_err().code(), "DH-STATE");
+    assert_eq!(table.settle("s", 9).unwrap_err().code(), "DH-RESTORED");
+    assert_eq!(table.settle("s", 31).unwrap_err().code(), "DH-RESTORED");
     assert_eq!(table.settle("t", 10).unwrap_err().code(), "DH-STATE");
     table.settle("s", 20).unwrap();
-    assert_eq!(table.settle("s", 21).unwrap_err().code(), "DH-STATE");
+    assert_eq!(table.settle("s", 21).unwrap_err().code(), "DH-RESTORED");
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub(crate) fn diagnose(
             }
         },
     };
-    let basis = lost_manifest::basis(env, directory, &names, named)?;
+    let basis = lost_manifest::basis(env, directory, &names, named);
     lost(env, directory, &names, damage, basis, looked).map(Some)
 }
 
@@ -331,7 +331,7 @@ impl<'a> Doctor<'a> {
                 Err(error) => damage(&*self.env.system, error, &path, None)?,
             };
             self.find(found, Remedy::Dropped, |finding| {
-                finding.meaning = "whoever reads this snapshot has to take another"
+                finding.meaning = "whoever reads this snapshot has to take another";
             });
             self.retired.push(name.clone());
         }

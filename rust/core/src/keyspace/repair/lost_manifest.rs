@@ -24,7 +24,7 @@ pub(super) struct Basis {
 }
 
 /// The best basis there is.
-pub(super) fn basis(env: &Environment, directory: &Path, names: &[String], named: Option<&str>) -> Result<Basis> {
+pub(super) fn basis(env: &Environment, directory: &Path, names: &[String], named: Option<&str>) -> Basis {
     let own = name_of(directory);
     let is_own = |name: &str| directory_name(name) == own;
     let mut manifest = older(env, directory, names).filter(|older| is_own(&older.name)).unwrap_or_else(|| {
@@ -50,7 +50,7 @@ pub(super) fn basis(env: &Environment, directory: &Path, names: &[String], named
     manifest.segments = numbers("segment-", 16).into_iter().map(|id| entry(env, directory, id)).collect();
     manifest.log.proven = START;
     manifest.next_sequence = manifest.next_sequence.max(highest_claim(env, directory, &manifest) + 1) + MANY;
-    Ok(Basis { is_named: is_own(&manifest.name), manifest })
+    Basis { is_named: is_own(&manifest.name), manifest }
 }
 
 /// The newest manifest or snapshot that is whole.

@@ -1,0 +1,183 @@
+"""Files beside a history that survive crashes: they appear whole or not at all, and nobody's file is overwritten."""
+
+import fcntl
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import dochistory as dh
+
+DRAFT = "tmp-"
+"""How names of files in the making begin; whatever is left of them after a crash means nothing."""
+
+
+def publish(path: Path, content: Any) -> bool:
+    """Make a file, durably: whole under its name, or not there.
+
+    Args:
+        path: its name; the directory is made if it is not there.
+        content: its bytes.
+
+    Returns:
+        False if there is a file of that name already, which stays as it is.
+
+    Raises:
+        StorageError: the operating system refused.
+    """
+    with storage(path):
+        make_directory(path.parent)
+        draft = path.parent / f"{DRAFT}{os.getpid()}-{uuid.uuid4().hex}"
+        try:
+            draft.write_bytes(content)
+            sync(draft)
+            try:
+                os.link(draft, path)
+            except FileExistsError:
+                return False
+        finally:
+            draft.unlink(missing_ok=True)
+        sync(path.parent)
+    return True
+
+
+def replace(path: Path, content: dict[str, Any]) -> None:
+    """Put a small JSON document in the place of another, durably.
+
+    Raises:
+        StorageError: the operating system refused.
+    """
+    with storage(path):
+        make_directory(path.parent)
+        draft = path.parent / f"{DRAFT}{os.getpid()}-{uuid.uuid4().hex}"
+        try:
+            draft.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+            sync(draft)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        sync(path.parent)
+
+
+def content_of(path: Path) -> dict[str, Any] | None:
+    """What `replace` wrote; None if there is nothing.
+
+    Raises:
+        CorruptError: the file is no JSON document.
+        StorageError: the operating system refused.
+    """
+    with storage(path):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except UnicodeDecodeError as error:
+            raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no text: {error}") from error
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise dh.CorruptError(
+            f"[DH-CORRUPT] {path}: this is no JSON: {error}; take the file away to begin anew"
+        ) from error
+    if not isinstance(found, dict):
+        raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no JSON object; take the file away to begin anew")
+    return found
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory, and those above it, durably."""
+    if directory.is_dir():
+        return
+    make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    sync(directory.parent)
+
+
+def sync(path: Path) -> None:
+    """Make the content of a file or directory durable."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def storage(path: Path) -> Iterator[None]:
+    """Errors of the operating system as those of the package."""
+    try:
+        yield
+    except OSError as error:
+        raise dh.StorageError(f"[DH-IO] {error.filename or path}: {error.strerror or error}") from error
+
+
+class Lock:
+    """A lock between processes and threads that dies with its holder."""
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        self.path = path
+        self.timeout = timeout
+        self._file: int | None = None
+        self._process = 0
+
+    def take(self) -> None:
+        """Wait for it.
+
+        Raises:
+            LockedError: somebody else held it for longer than `timeout` seconds; the text says who.
+            StorageError: the operating system refused.
+        """
+        with storage(self.path):
+            make_directory(self.path.parent)
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            end = time.monotonic() + self.timeout
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() < end:
+                        time.sleep(0.005)
+                        continue
+                    holder = os.pread(file, 200, 0).decode(errors="replace").strip("\0\n") or "another process"
+                    os.close(file)
+                    raise dh.LockedError(
+                        f"[DH-LOCKED] {self.path} has been held by {holder} for longer than {self.timeout:g} s"
+                    ) from None
+            os.pwrite(file, f"process {os.getpid()}".ljust(64, "\0").encode(), 0)
+        self._file, self._process = file, os.getpid()
+
+    def give_back(self) -> None:
+        """Let others have it; again changes nothing."""
+        if self._file is None:
+            return
+        if self._process == os.getpid():
+            # A process that was forked off meanwhile holds the same lock until it ends, unless it is let go of for all.
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        os.close(self._file)
+        self._file = None
+
+    def is_taken(self) -> bool:
+        """Whether somebody holds it now."""
+        try:
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    def __enter__(self) -> Self:
+        self.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.give_back()

@@ -1,0 +1,71 @@
+"""What became of documents: the last thing that happened to each, by columns."""
+
+import datetime as dt
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+STATES = ("open", "process", "resubmitting", "cut_off", "resubmitted", "duplicate")
+"""All states, as they follow each other."""
+
+UNDONE = "released"
+"""The outcome of a resubmission that changes nothing: nothing was begun, or all was undone."""
+
+CHANGES = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("state", pa.string()),
+        ("time", pa.timestamp("us", "UTC")),
+        ("by", pa.string()),
+        ("note", pa.string()),
+        ("event", pa.int64()),
+    ]
+)
+
+
+def change(event: pa.Table, number: int) -> pa.Table:
+    """One event's rows, as `with_states` wants them."""
+    size = event.num_rows
+    columns = {
+        name: event[name] if name in event.column_names else pa.nulls(size, pa.string()) for name in CHANGES.names[:-1]
+    }
+    return pa.table({**columns, "event": pa.repeat(number, size)}, schema=CHANGES)
+
+
+def outcome(resubmission: pa.Table, state: str) -> pa.Table:
+    """The rows of a resubmission that all ended alike; those that were duplicates from the start stay so."""
+    size = resubmission.num_rows
+    now = pa.scalar(dt.datetime.now(dt.UTC), pa.timestamp("us", "UTC"))
+    return pa.table({"number": resubmission["number"], "state": pa.repeat(state, size), "time": pa.repeat(now, size)})
+
+
+def end_of(number: int, progress: tuple[int, str] | None) -> str:
+    """How the resubmission of this number ended, by what the history says of its transactions."""
+    if progress is None or progress[0] < number:
+        return UNDONE
+    if progress[0] > number:
+        # Only a restored copy can get here; what it does not know it must not guess.
+        return "cut_off"
+    return {"begun": "cut_off", "completed": "resubmitted", "released": UNDONE}[progress[1]]
+
+
+def with_states(kept: pa.Table, changes: pa.Table) -> pa.Table:
+    """The documents with the last change of each: `state`, `changed_at`, `by`, `note`."""
+    changes = changes.filter(pc.not_equal(changes["state"], UNDONE))
+    last = changes.group_by("number", use_threads=False).aggregate([("event", "max")])
+    last = last.rename_columns({"event_max": "event"})
+    # An event speaks of a document once, so this keeps one row of each.
+    latest = last.join(changes, ["number", "event"], join_type="left outer") if last.num_rows else changes
+    rows = pc.index_in(kept["number"], value_set=_flat(latest["number"]))
+    state = pc.fill_null(_flat(latest["state"]).take(rows), "open")
+    return (
+        kept.append_column("state", state)
+        .append_column("changed_at", _flat(latest["time"]).take(rows))
+        .append_column("by", _flat(latest["by"]).take(rows))
+        .append_column("note", _flat(latest["note"]).take(rows))
+    )
+
+
+def _flat(column: Any) -> Any:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,125 @@
+"""The commands about message id mappers: `mapper lookup`, `mapper pending`, `mapper resolve`, `mapper purge`."""
+
+import datetime as dt
+import itertools
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import dochistory as dh
+from dochistory.cli import show
+from dochistory.cli.context import Context
+from dochistory.cli.failures import CommandError, Exit
+
+_FOR_PEOPLE = 50
+_COLUMNS = ["found", "mapped_id", "pending", "pending_since", "resolved", "persist_until"]
+
+
+def lookup(context: Context) -> Exit:
+    """Show what a mapper knows of some ids."""
+    ids = _ids(context)
+    with context.open(read_only=True) as history:
+        channel = _channel(context, history)
+        rows = history.mapper(channel).lookup(ids).to_pylist()
+    rows = [{"id": id_, **row} for id_, row in zip(ids, rows, strict=True)]
+    if context.json:
+        print(show.as_json({"channel": channel, "ids": rows}))
+        return Exit.DONE
+    show.table("", ["id", *_COLUMNS], [list(row.values()) for row in rows])
+    return Exit.DONE
+
+
+def pending(context: Context) -> Exit:
+    """Show the ids whose sending was begun and never ended."""
+    options = context.options
+    before = None
+    if options.older_than is not None:
+        before = pa.scalar(dt.datetime.now(dt.UTC) - options.older_than, pa.timestamp("us", "UTC"))
+    limit = options.limit if options.limit is not None else (None if context.json else _FOR_PEOPLE)
+    rows: list[dict[str, Any]] = []
+    with context.open(read_only=True) as history:
+        for channel in _channels(context, history):
+            for batch in history.mapper(channel).pending():
+                kept = batch if before is None else batch.filter(pc.less(batch["pending_since"], before))
+                rows.extend(kept.select(["channel", "id", "pending_since", "resolved", "persist_until"]).to_pylist())
+                if limit is not None and len(rows) > limit:
+                    break
+    more = limit is not None and len(rows) > limit
+    rows = rows[:limit]
+    if context.json:
+        print(show.as_json({"pending": rows, "more": more}))
+    else:
+        columns = ["channel", "id", "pending since (UTC)", "resolved", "kept until (UTC)"]
+        show.table("", columns, [list(row.values()) for row in rows])
+        if more:
+            print(f"there are more: --limit shows more than {limit:,}", file=sys.stderr)
+    return Exit.FOUND if options.check and rows else Exit.DONE
+
+
+def resolve(context: Context) -> Exit:
+    """Decide single ids that are pending."""
+    options = context.options
+    ids = _ids(context)
+    with context.open(read_only=False) as history:
+        channel = _channel(context, history)
+        errors = history.mapper(channel).resolve(ids, options.decision).to_pylist()
+    refused = [row for row in errors if row["error"] is not None]
+    if context.json:
+        print(show.as_json({"channel": channel, "decision": options.decision, "ids": errors}))
+    else:
+        done = f"{len(errors) - len(refused):,} of {len(errors):,} ids of channel {show.cell(channel)}"
+        print(f"{done}: at their next arrival they are treated as {options.decision!r}, once")
+        if refused:
+            show.table("not done", ["id", "why"], [[row["id"], row["error"]] for row in refused])
+    return Exit.FOUND if refused else Exit.DONE
+
+
+def purge(context: Context) -> Exit:
+    """Take away mappings whose time has come."""
+    options = context.options
+    now = options.now or dt.datetime.now(dt.UTC)
+    purged: dict[str, Any] = {}
+    with context.open(read_only=options.dry_run) as history:
+        for channel in _channels(context, history):
+            mapper = history.mapper(channel)
+            purged[channel] = mapper.purge(now, options.include_pending, options.dry_run)
+    if context.json:
+        print(show.as_json({"dry_run": options.dry_run, "now": now, "channels": purged}))
+        return Exit.DONE
+    title = "what would go" if options.dry_run else "what went"
+    rows = [[name, one["entries"], show.size(one["bytes"]), one["files"]] for name, one in purged.items()]
+    show.table(title, ["channel", "entries", "bytes", "files"], rows)
+    return Exit.DONE
+
+
+def _ids(context: Context) -> list[str]:
+    """The ids of the command line; `-` stands for the lines of the standard input."""
+    given: list[str] = context.options.id
+    lines = (line.rstrip("\n") for line in sys.stdin) if "-" in given else ()
+    found = list(itertools.chain((id_ for id_ in given if id_ != "-"), (line for line in lines if line)))
+    if not found:
+        raise CommandError("which ids? name them, or give them line by line on the standard input and say -")
+    return found
+
+
+def _channels(context: Context, history: dh.History) -> list[str]:
+    """The channels that are meant: the one of the option, or all."""
+    there = history.mappers()
+    named = context.options.channel
+    if named is None:
+        return sorted(there)
+    if named not in there:
+        known = ", ".join(sorted(there)) or "none yet"
+        raise CommandError(f"the history {context.history_path} has no mapper of channel {named!r}; it has {known}")
+    return [named]
+
+
+def _channel(context: Context, history: dh.History) -> str:
+    """The one channel that is meant."""
+    channels = _channels(context, history)
+    if len(channels) == 1:
+        return channels[0]
+    known = f" (there are {', '.join(channels)})" if channels else ""
+    raise CommandError(f"whose ids are they? name the channel with --channel NAME{known}")

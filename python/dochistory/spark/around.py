@@ -1,0 +1,165 @@
+"""What stands around the decision in a stream: the audit log, and suspension."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+import dochistory as dh
+from dochistory import _columns, _durations
+from dochistory.errors import SuspendedError
+from dochistory.spark import compat
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dochistory import History, Trigger
+    from dochistory.suspension import Suspension
+
+
+def keep_in_doubt(
+    history: "History | str | os.PathLike[str]", trigger: "Trigger", *, columns: Mapping[str, str] | None = None
+) -> Callable[[Any], None]:
+    """A function for `exactly_once(on_verdicts=…)` that keeps documents in doubt in the history's audit log.
+
+    It runs before the service, and before Spark notes that the batch is done, so nothing is acknowledged that is not
+    kept. A batch that comes again keeps no document of it twice.
+
+    Args:
+        history: the history, or its directory.
+        trigger: whose documents they are; a messaging trigger.
+        columns: the trigger's name of a column -> its name in the batch, where they differ.
+    """
+
+    def keep(batch: Any) -> None:
+        transaction = (batch.application, batch.id)
+        if not isinstance(batch.documents, pa.Table):
+            _keep_frame(batch.documents, history, trigger, transaction, "", columns)
+            return
+        with _opened(history) as opened:
+            opened.audit.keep(batch.documents, batch.verdicts, trigger, transaction=transaction, columns=columns)
+
+    return keep
+
+
+def audit_sink(
+    history: "History | str | os.PathLike[str]",
+    trigger: "Trigger",
+    *,
+    application: str | None = None,
+    prefix: str = "",
+    columns: Mapping[str, str] | None = None,
+) -> "Callable[[DataFrame, int], None]":
+    """A function for `foreachBatch` that keeps the documents in doubt of a stream that `classify` judged.
+
+    ```python
+    judged = dh.spark.classify(stream, "orders.history", trigger)
+    judged.writeStream.foreachBatch(dh.spark.audit_sink("orders.history", trigger)).option(…).start()
+    ```
+
+    Spark itself leaves out the other rows; those in doubt are collected on the driver.
+
+    Args:
+        history: the history, or its directory.
+        trigger: whose documents they are; a messaging trigger.
+        application: the name under which batch numbers are remembered; the streaming query's id, if absent.
+        prefix: what stands before the names of the verdict's columns.
+        columns: the trigger's name of a column -> its name in the stream, where they differ.
+
+    Raises:
+        ConfigError: outside a stream there is no query whose id could serve.
+        SchemaError: the frame has no verdicts.
+    """
+
+    def keep(frame: "DataFrame", batch_id: int) -> None:
+        name = application or compat.query_id(frame.sparkSession)
+        if name is None:
+            raise dh.ConfigError(
+                "[DH-CONFIG] audit_sink needs application=…, a name that outlives restarts: outside a stream, and on "
+                "Spark Connect, there is no query whose id could serve"
+            )
+        _keep_frame(frame, history, trigger, (name, int(batch_id)), prefix, columns)
+
+    return keep
+
+
+def _keep_frame(
+    frame: "DataFrame",
+    history: "History | str | os.PathLike[str]",
+    trigger: "Trigger",
+    transaction: tuple[str, int],
+    prefix: str,
+    columns: Mapping[str, str] | None,
+) -> None:
+    judged = [prefix + name for name in _columns.VERDICTS]
+    if missing := [name for name in judged if name not in frame.columns]:
+        raise dh.SchemaError(f"[DH-SCHEMA] the frame has no column {', '.join(missing)}: give what `classify` answered")
+    rows = compat.collect_arrow(frame.filter(F.col(f"`{prefix}status`") == "IN_DOUBT"))
+    if not rows.num_rows:
+        return
+    verdicts = rows.select(judged).rename_columns([*_columns.VERDICTS])
+    with _opened(history) as opened:
+        opened.audit.keep(rows.drop_columns(judged), verdicts, trigger, transaction=transaction, columns=columns)
+
+
+def suspending(
+    handle: "Callable[[DataFrame, int], object]",
+    suspension: "Suspension",
+    *,
+    wait: str | timedelta | float = 0,
+) -> "Callable[[DataFrame, int], None]":
+    """A function for `foreachBatch` that does nothing while a trigger is suspended, and suspends it if need be.
+
+    ```python
+    handle = dh.spark.exactly_once("orders.history", trigger, service)
+    suspension = dh.Suspension("orders.history", trigger)
+    stream.writeStream.foreachBatch(dh.spark.suspending(handle, suspension, wait="1 hour"))…
+    ```
+
+    While the trigger is suspended a batch waits, polling, for `wait` at most; if it is resumed by then, the same batch
+    is handled, or handled again, and the stream never knows. Else the batch fails with a `SuspendedError` that says why
+    and when it is tried again: Spark has not noted the batch, and hands it over again when the query is started again.
+
+    Args:
+        handle: what `exactly_once` made, or another function that raises `SuspendedError`.
+        suspension: of the same trigger and history.
+        wait: how long a batch may wait, a duration; 0 fails it at once.
+
+    Raises:
+        ConfigError: `wait` is no duration.
+    """
+    longest = _durations.seconds("wait", wait)
+
+    def run(frame: "DataFrame", batch_id: int) -> None:
+        end = time.monotonic() + longest
+        while True:
+            if not suspension.wait(max(end - time.monotonic(), 0.0)):
+                suspension.check()  # says why
+                continue
+            try:
+                handle(frame, batch_id)
+            except SuspendedError as error:
+                raised = error
+                if error.status is None:
+                    cause = cast("Literal['history', 'resolver']", error.cause or "resolver")
+                    raised = suspension.failed(error, cause)
+            except (dh.StorageError, dh.OpenError) as error:
+                if not suspension.suspends:
+                    raise
+                raised = suspension.failed(error)
+            else:
+                suspension.succeeded()
+                return
+            if time.monotonic() >= end:
+                raise raised
+
+    return run
+
+
+def _opened(history: "History | str | os.PathLike[str]") -> "AbstractContextManager[History]":
+    return dh.open(history) if isinstance(history, str | os.PathLike) else nullcontext(history)

@@ -1,0 +1,333 @@
+"""Claim the documents of a DataFrame: decided and staged by Spark's tasks, begun by one commit of the driver.
+
+route      rows with the same key into one partition
+stage      each task decides its partition by a pinned snapshot, and writes `processing` into files of its own
+keep       the rows and their verdicts are materialised, once
+commit     one manifest names the files of the attempts whose rows were kept; from then on the claim is begun
+"""
+
+import datetime as dt
+import html
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import StructType
+
+import dochistory as dh
+from dochistory.spark import compat, questions, shards, staging
+from dochistory.spark.classify import VERDICT_COLUMNS
+from dochistory.spark.settings import columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from dochistory import History, Job, StagedClaim, Trigger
+
+Replay = Literal["in_doubt", "resolver", "rerun"]
+
+_TRIES = 5
+_ANSWER = "__dochistory_answer"
+
+
+class SparkClaim:
+    """Documents that were begun together, and the verdicts of all. `claim` makes it.
+
+    ```python
+    with dh.spark.claim(df, "orders.history", trigger, transaction=("orders", 17)) as claim:
+        claim.new.write.mode("append").saveAsTable("orders")
+        claim.complete()
+    ```
+
+    A document that is neither completed nor released when this is left stays `processing`: it is in doubt when it comes
+    again. Leaving it by `RolledBack` releases all that is not completed.
+    """
+
+    def __init__(
+        self,
+        judged: "DataFrame",
+        ids: list[str],
+        staged: "StagedClaim",
+        receipts: list[dict[str, Any]],
+        end: Callable[[], None],
+    ) -> None:
+        self._judged = judged
+        self._ids = ids
+        self._staged = staged
+        self._receipts = receipts
+        self._end = end
+
+    @property
+    def id(self) -> int | None:
+        """Number of the claim, unique within its trigger; None if there was nothing to begin."""
+        return self._staged.id
+
+    @property
+    def started_at(self) -> dt.datetime:
+        """When the services began, in UTC."""
+        return self._staged.started_at
+
+    @property
+    def replay(self) -> str | None:
+        """Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`; else None."""
+        return self._staged.replay
+
+    @property
+    def documents(self) -> "DataFrame":
+        """All rows of the batch, each with its verdict: `status`, `action`, `acknowledge`, `rule`, `key`, `message`.
+
+        They were computed once and are kept; no action on this DataFrame evaluates where they came from again. If Spark
+        loses them it says so, rather than deciding anew.
+        """
+        return self._judged
+
+    @property
+    def new(self) -> "DataFrame":
+        """The documents to process: the rows whose action is PROCESS, in the columns they came in."""
+        kept = [f"`{name}`" for name in self._judged.columns[: -len(VERDICT_COLUMNS)]]
+        action = self._judged.columns[-len(VERDICT_COLUMNS) + 1]
+        return self._judged.where(F.col(f"`{action}`") == "PROCESS").select(*kept)
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Rows by `status`, by `action` and by `rule`."""
+        counted = {name: Counter[str]() for name in ("status", "action", "rule")}
+        for receipt in self._receipts:
+            for name, of in counted.items():
+                of.update(receipt[name])
+        return {name: dict(sorted(of.items())) for name, of in counted.items()}
+
+    @property
+    def rows(self) -> int:
+        """Rows of the batch."""
+        return sum(receipt["rows"] for receipt in self._receipts)
+
+    def __len__(self) -> int:
+        """Number of documents begun."""
+        return len(self._staged)
+
+    def complete(self, keys: "DataFrame | Iterable[str | None] | Any | None" = None) -> None:
+        """The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
+
+        Args:
+            keys: the documents that ended: a DataFrame with the batch's id columns, an Arrow array, or any iterable of
+                text. All of them, if absent, which is one record however many they are.
+
+        Raises:
+            StateError: some keys are not of this claim.
+        """
+        self._staged.complete(self._collected(keys))
+
+    def release(self, keys: "DataFrame | Iterable[str | None] | Any | None" = None) -> None:
+        """The services' work was undone for certain: the documents are NEW when they come again.
+
+        What is completed stays so. Durable on return.
+
+        Args:
+            keys: as for `complete`.
+        """
+        self._staged.release(self._collected(keys))
+
+    def _collected(self, keys: Any) -> Any:
+        if keys is None or not hasattr(keys, "sparkSession"):
+            return keys
+        key = self._judged.columns[-2]
+        if key in keys.columns:
+            return compat.collect_arrow(keys.select(F.col(f"`{key}`").cast("string")))[key].combine_chunks()
+        ids = self._ids_of(keys)
+        return compat.collect_arrow(keys.select(shards.key_of(keys, ids).alias("key")))["key"].combine_chunks()
+
+    def _ids_of(self, keys: "DataFrame") -> list[str]:
+        if missing := [name for name in self._ids if name not in keys.columns]:
+            raise dh.SchemaError(f"[DH-SCHEMA] the keys lack the id column {', '.join(missing)} of the batch")
+        return self._ids
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if isinstance(error, dh.RolledBack):
+                self.release()
+        finally:
+            self._end()
+
+    def __repr__(self) -> str:
+        return f"<SparkClaim {self.id}: {len(self)} of {self.rows} documents to process>"
+
+    def _repr_html_(self) -> str:
+        lines = "".join(
+            f"<tr><td>{html.escape(rule)}</td><td style='text-align:right'>{rows:,}</td></tr>"
+            for rule, rows in self.counts["rule"].items()
+        )
+        return f"<p>{html.escape(repr(self))}</p><table><tr><th>rule</th><th>documents</th></tr>{lines}</table>"
+
+
+def claim(
+    df: "DataFrame",
+    history: "History | str | os.PathLike[str]",
+    trigger: "Trigger",
+    *,
+    transaction: tuple[str, int] | None = None,
+    on_replay: Replay = "in_doubt",
+    columns: Mapping[str, str] | None = None,
+    order_by: "str | Column | Sequence[str | Column]" = (),
+    parts: int | None = None,
+    resolver_on: Literal["executors", "driver"] = "executors",
+    prefix: str = "",
+    now: dt.datetime | None = None,
+) -> SparkClaim:
+    """Judge all rows of `df`, and begin what is to be processed: as a whole or not at all. Durable on return.
+
+    As `History.begin`, on as many machines as Spark has; only ids and counts cross to Python, and no row to the driver.
+    Of copies of an id within `df` the first is processed, and what the others are says the trigger (`in_batch`,
+    `processing_mode`); the order is that of `order_by`, and of rows that are equal by it (all, if it is absent) that in
+    which `df` has them: partition by partition, as `collect` would bring them. A trigger that a document suspends
+    is suspended for the later rows of its partition.
+
+    Whoever else works with the same history goes on meanwhile. If others begin some of these documents between the
+    snapshot and the commit, all are decided anew from a newer snapshot, before any is handed out.
+
+    Args:
+        df: the documents, in the columns that the trigger looks at, and any others. It is evaluated once, and again for
+            each new decision.
+        history: the history or its directory, which all machines must see under the same path; it is created if it is
+            not there.
+        trigger: whose documents they are. It must detect duplicates by its history.
+        transaction: (application, number of the batch): a batch that comes again is known by it.
+        on_replay: what documents are that this very transaction began and never ended: `in_doubt` (by the rules),
+            `resolver` (the same, and the trigger must have a resolver), `rerun` (NEW again: for services that are
+            idempotent for each batch).
+        columns: the trigger's name of a column -> its name in `df`, where they differ.
+        order_by: columns of `df` that say which of several copies came first.
+        parts: tasks to divide the work among; by default as many as Spark's shuffles have, and no more than the history
+            has shards.
+        resolver_on: whether a resolver is asked in the tasks, once for each partition with undecided rows, or on the
+            driver, once about all of them. It sees the trigger's columns.
+        prefix: put before the names of the six verdict columns of `documents`.
+        now: the time at which the services begin, with a time zone; the clock's, if absent.
+
+    Raises:
+        TransactionError: the application's numbers went backwards, or others kept being first (ConflictError).
+        SchemaError: there is no id column, `columns` names one that is missing, or a verdict's column is there already.
+        ConfigError: an argument makes no sense, or the trigger does not use its history.
+    """
+    claimer = Claimer(df, trigger, columns, order_by, prefix, resolver_on)
+    opened = dh.open(history, create=True) if isinstance(history, str | os.PathLike) else history
+    end = opened.close if opened is not history else lambda: None
+    try:
+        number = parts or _default_parts(df, opened)
+        for attempt in range(_TRIES):
+            job = opened.reserve(trigger, number, routed=True, transaction=transaction, on_replay=on_replay, now=now)
+            try:
+                return claimer.run(opened, job, end)
+            except dh.ConflictError as error:
+                job.abort()
+                if attempt + 1 == _TRIES:
+                    raise _gave_up(error) from error
+                time.sleep(0.05 * 2**attempt)
+            except BaseException:
+                # Also when a query is stopped: what the tasks staged is of no use.
+                job.abort()
+                raise
+    except BaseException:
+        end()
+        raise
+    raise dh.StateError("[DH-STATE] each attempt returns or raises")
+
+
+def _gave_up(error: "dh.ConflictError") -> "dh.TransactionError":
+    return dh.ConflictError(
+        f"{error} This was tried {_TRIES} times: others keep beginning the same documents. Let one consumer at a time "
+        "have them, or claim smaller batches."
+    )
+
+
+def _default_parts(df: "DataFrame", history: "History") -> int:
+    return max(1, min(int(df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200") or 200), history.shards))
+
+
+class Claimer:
+    """What all attempts at one claim share."""
+
+    def __init__(
+        self,
+        df: "DataFrame",
+        trigger: "Trigger",
+        columns: Mapping[str, str] | None,
+        order_by: "str | Column | Sequence[str | Column]",
+        prefix: str,
+        resolver_on: str,
+    ) -> None:
+        if resolver_on not in ("executors", "driver"):
+            raise dh.ConfigError(f"[DH-CONFIG] resolver_on is 'executors' or 'driver', not {resolver_on!r}")
+        self._appended = [prefix + name for name in VERDICT_COLUMNS]
+        if taken := [name for name in self._appended if name in df.columns]:
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] the column {', '.join(taken)} is there already: rename it or give a prefix"
+            )
+        self._df = df
+        self._trigger = trigger
+        self._found = columns_of(trigger, df.columns, columns)
+        self._ids = shards.ids_of(self._found)
+        given: Sequence[Any] = order_by if isinstance(order_by, list | tuple) else [order_by]
+        self._order_by = [F.col(one) if isinstance(one, str) else one for one in given]
+        self._resolver_on = resolver_on
+
+    def run(self, history: "History", job: "Job", end: Callable[[], None]) -> SparkClaim:
+        """Stage, keep, commit.
+
+        Raises:
+            ConflictError: others were first; nothing was begun.
+        """
+        kept = self._staged(history, job).localCheckpoint(eager=True)
+        found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
+        receipts = [bytes(row.receipt) for row in found]
+        read = [dh.read_receipt(receipt) for receipt in receipts]
+        judged = self._judged(history, kept, [staging.attempt_number(one["attempt"]) for one in read])
+        return SparkClaim(judged, self._ids, job.commit(receipts), read, end)
+
+    def _staged(self, history: "History", job: "Job") -> "DataFrame":
+        routed = shards.by_shard(self._df, self._ids, job.parts, self._order_by)
+        path = str(Path(history.path).absolute())
+        work = staging.Staging(path, str(job.snapshot), job.token, self._trigger, tuple(self._found))
+        if self._trigger.resolver is not None and self._resolver_on == "driver":
+            work = work.with_trigger(questions.answered(work, routed, self._found))
+        takes = StructType([routed.schema[there] for there in self._found.values()])
+        stage = compat.partition_udf(work.part, takes, staging.RETURNED)
+        return routed.withColumn(_ANSWER, stage(*(routed[f"`{there}`"] for there in self._found.values())))
+
+    def _judged(self, history: "History", kept: "DataFrame", attempts: list[int]) -> "DataFrame":
+        """The rows with their verdicts as words. Rows of an attempt that was not committed are an error."""
+        answer = F.col(_ANSWER)
+        message = "[DH-STATE] Spark has evaluated this claim again, instead of the rows that it kept: they are in doubt"
+        is_committed = F.when(answer["attempt"].isin(attempts), F.lit(True)).otherwise(
+            F.raise_error(F.lit(message)).cast("boolean")
+        )
+        words = {name: _word(answer[name], known) for name, known in _words(history, self._trigger).items()}
+        verdict = {**words, "key": shards.key_of(kept, self._ids), "message": answer["message"]}
+        checked = kept.where(is_committed)
+        names = [name for name in kept.columns if name != _ANSWER]
+        columns = [F.col(f"`{name}`") for name in names]
+        return checked.select(
+            *columns, *(verdict[name].alias(alias) for name, alias in zip(VERDICT_COLUMNS, self._appended, strict=True))
+        )
+
+
+def _words(history: "History", trigger: "Trigger") -> dict[str, list[str]]:
+    """What the numbers stand for: each column's words, in the order of their numbers."""
+    nothing = history.classify(pa.record_batch({"uuid": pa.array([], pa.string())}), trigger)
+    return {name: nothing.column(name).dictionary.to_pylist() for name in staging.WORDS}
+
+
+def _word(number: "Column", words: list[str]) -> "Column":
+    array = F.array(*(F.lit(word) for word in words))
+    return F.when(number >= 0, F.element_at(array, number.cast("int") + 1))

@@ -1,0 +1,175 @@
+"""Sending messages out once, in `foreachBatch`: the receiver direction of a message id mapper.
+
+Each batch is a transaction of the mapper, `(application, batch number)`, as it is one of a trigger:
+
+    begin    the verdicts, and a pending entry for what is new: durable before anything is sent
+    service  sends what is new
+    complete mapped, and pending no more
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+import dochistory as dh
+from dochistory.spark import compat
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dochistory import History, MapperSend
+
+
+@dataclass(frozen=True)
+class SendBatch:
+    """One batch, begun: what the service and `on_verdicts` get to see."""
+
+    id: int
+    """Spark's number of the batch."""
+    application: str
+    """The name under which the batch's number is remembered."""
+    messages: pa.Table
+    """All rows of the batch, in order."""
+    send: "MapperSend"
+    """What is to be sent; the service may complete or abort rows of it by itself."""
+
+    @property
+    def verdicts(self) -> pa.Table:
+        """The verdict of every row; see `MapperSend.verdicts`."""
+        return self.send.verdicts
+
+
+class SendOnce:
+    """The function for `foreachBatch` that `send_once` makes; calling it handles one batch."""
+
+    def __init__(
+        self,
+        history: "History | str | os.PathLike[str]",
+        channel: str,
+        service: Callable[[Any, SendBatch], Any],
+        *,
+        application: str | None,
+        on_replay: Literal["in_doubt", "rerun"],
+        columns: Mapping[str, str] | None,
+        messages: Literal["spark", "arrow"],
+        on_verdicts: Callable[[SendBatch], object] | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._history = history
+        self._channel = channel
+        self._service = service
+        self._application = application
+        self._on_replay: Literal["in_doubt", "rerun"] = on_replay
+        self._columns = dict(columns or {})
+        self._messages = messages
+        self._on_verdicts = on_verdicts
+        self._settings = dict(settings)
+
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        """Handle one batch; returns when all of its messages are sent, now or before.
+
+        Raises:
+            PendingMessageError: of some it is unclear whether they were sent before, or what became of them now.
+            Exception: whatever the service raised.
+        """
+        application = self._application or compat.query_id(frame.sparkSession)
+        if application is None:
+            raise dh.ConfigError(
+                "[DH-CONFIG] send_once needs application=…, a name that outlives restarts: "
+                "outside a stream, and on Spark Connect, there is no query whose id could serve"
+            )
+        # Once, here: every further evaluation of the frame might bring the rows in another order.
+        rows = compat.collect_arrow(frame)
+        with self._opened() as history:
+            send = history.mapper(self._channel, **self._settings).begin_send(
+                rows,
+                transaction=(application, int(batch_id)),
+                on_replay=self._on_replay,
+                columns=self._columns or None,
+            )
+            self._run(frame, SendBatch(int(batch_id), application, rows, send))
+
+    def _run(self, frame: "DataFrame", batch: SendBatch) -> None:
+        if self._on_verdicts is not None:
+            self._on_verdicts(batch)
+        new = batch.send.new
+        external_ids = None
+        if new.num_rows:
+            try:
+                external_ids = self._service(self._handed(frame, new), batch)
+            except dh.RolledBack:
+                batch.send.abort(definite=True)
+                raise
+        batch.send.complete(external_ids)
+        batch.send.raise_pending()
+
+    def _handed(self, frame: "DataFrame", new: pa.Table) -> Any:
+        return new if self._messages == "arrow" else compat.frame_of(frame.sparkSession, new, frame.schema)
+
+    def _opened(self) -> "AbstractContextManager[History]":
+        """The history of this batch: a path is opened anew, for the batch may be handled in another process."""
+        if isinstance(self._history, str | os.PathLike):
+            return dh.open(self._history, create=True)
+        return nullcontext(self._history)
+
+
+def send_once(
+    history: "History | str | os.PathLike[str]",
+    channel: str,
+    service: Callable[[Any, SendBatch], Any],
+    *,
+    application: str | None = None,
+    on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+    columns: Mapping[str, str] | None = None,
+    messages: Literal["spark", "arrow"] = "spark",
+    on_verdicts: Callable[[SendBatch], object] | None = None,
+    **settings: Any,
+) -> SendOnce:
+    """A function for `foreachBatch` that sends each message to `service` once.
+
+    ```python
+    stream.writeStream.foreachBatch(send_once("orders.history", "jms-receiver", service)).option(…).start()
+    ```
+
+    A batch that Spark hands over again sends no message again that was sent, and loses none: what was completed is
+    DUPLICATE; what was begun and not completed is settled by `on_replay`. The rows are collected on the driver.
+
+    Args:
+        history: the history, or its directory, which is created if it is not there.
+        channel: the channel whose mapper it is.
+        service: called as `service(new, batch)` with the messages to send, in order, in the columns they came in.
+            What it answers are the external ids, one a message, or None. Not called when nothing is new. If it raises
+            `RolledBack`, nothing was delivered for certain: the messages are NEW the next time. After any other
+            exception nobody knows: they stay pending. Either way the batch fails and the stream stops.
+        application: the name under which batch numbers are remembered; the streaming query's id, if absent.
+        on_replay: what becomes of messages that this very batch began to send and never completed: `in_doubt` (the
+            mapper's policy for what is pending), or `rerun` (send them again: for receivers that are idempotent).
+        columns: the mapper's name of a column (`id`, `qos`, `queue`) -> its name in the batch, where they differ.
+        messages: `spark` hands the service a DataFrame, `arrow` a `pyarrow.Table`.
+        on_verdicts: called with every batch once it is begun, before the service.
+        settings: those of `History.mapper`: `pending`, `mirror`, `expiry`, `persist`.
+
+    Raises:
+        ConfigError: an argument is none of those allowed.
+    """
+    for name, value, allowed in (
+        ("on_replay", on_replay, ("in_doubt", "rerun")),
+        ("messages", messages, ("spark", "arrow")),
+    ):
+        if value not in allowed:
+            raise dh.ConfigError(f"[DH-CONFIG] {name} is one of {', '.join(allowed)}, not {value!r}")
+    return SendOnce(
+        history,
+        channel,
+        service,
+        application=application,
+        on_replay=on_replay,
+        columns=columns,
+        messages=messages,
+        on_verdicts=on_verdicts,
+        settings=settings,
+    )

@@ -1,0 +1,53 @@
+"""Where copies of an id meet: the same key goes to the same task, whatever Spark and its adaptive plans do."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import BinaryType
+
+from dochistory.spark import compat
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_ARRIVAL = "__dochistory_arrival"
+_SHARD = "__dochistory_shard"
+
+
+def key_of(df: "DataFrame", ids: list[str]) -> "Column":
+    """The key of each row as text: the first of the id columns that holds a value; null where none does.
+
+    Args:
+        df: the documents.
+        ids: its id columns, in the order of the key chain: text, or UUIDs as 16 bytes.
+    """
+    return F.coalesce(*(_id_text(df, name) for name in ids))
+
+
+def by_shard(df: "DataFrame", ids: list[str], parts: int, order_by: "list[Column]") -> "DataFrame":
+    """The rows of `df`, those of part p in partition p: by `pmod(xxhash64(key), parts)`, which the engine checks.
+
+    Within a partition they stand in the order of `order_by`, and rows that are equal by it (all, if it is empty) in the
+    order in which `df` has them: partition by partition, as `collect` would bring them.
+    """
+    known = F.pmod(F.xxhash64(key_of(df, ids)), F.lit(parts))
+    # Rows without a key have no copies; they are spread.
+    spread = F.pmod(F.monotonically_increasing_id(), F.lit(parts))
+    shard = F.when(key_of(df, ids).isNull(), spread).otherwise(known).cast("int")
+    kept = [df[f"`{name}`"] for name in df.columns]
+    numbered = df.select(*kept, F.monotonically_increasing_id().alias(_ARRIVAL), shard.alias(_SHARD))
+    routed = compat.route(numbered, parts, _SHARD)
+    return routed.sortWithinPartitions(*order_by, _ARRIVAL).drop(_ARRIVAL, _SHARD)
+
+
+def ids_of(found: Mapping[str, str]) -> list[str]:
+    """Of the columns that a trigger looks at, the id columns, in the order of the key chain."""
+    return [there for name, there in found.items() if name in ("uuid", "track_id", "event_id", "jms_message_id")]
+
+
+def _id_text(df: "DataFrame", name: str) -> "Column":
+    column = df[f"`{name}`"]
+    if isinstance(df.schema[name].dataType, BinaryType):
+        return F.regexp_replace(F.lower(F.hex(column)), "^(.{8})(.{4})(.{4})(.{4})(.{12})$", "$1-$2-$3-$4-$5")
+    return F.when(column != "", column)

@@ -1,0 +1,129 @@
+"""What a task of a claim does: decide all rows of its partition, and stage `processing` for what is to be processed.
+
+Nothing here is part of the history until the driver commits it. A task may be tried again, run twice, or end long after
+everybody has forgotten it: each attempt writes files of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
+
+import dochistory as dh
+from dochistory.spark.settings import settings_of
+from dochistory.spark.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dochistory import Staged, Trigger
+
+WORDS = ("status", "action", "acknowledge", "rule")
+"""The verdict columns that come back as numbers of words: a byte each, -1 for none."""
+
+RETURNED = StructType(
+    [
+        *(StructField(name, ByteType(), False) for name in WORDS),
+        StructField("message", StringType()),
+        StructField("attempt", LongType(), False),
+        StructField("receipt", BinaryType()),
+    ]
+)
+"""What a task says of each row; the receipt of its partition stands in the last one."""
+
+
+@dataclass(frozen=True)
+class Staging:
+    """What travels to the tasks."""
+
+    path: str
+    snapshot: str
+    job: str
+    trigger: "Trigger"
+    names: tuple[str, ...]
+
+    def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
+        """Stage one partition, and say of its rows what is decided: as many rows as came, in the same batches."""
+        received = [identified(pa.RecordBatch.from_arrays(list(one), list(self.names))) for one in batches]
+        lengths = [batch.num_rows for batch in received]
+        if not sum(lengths):
+            return
+        context = _task()
+        staged = self.staged(received)
+        yield from _cut(staged.verdicts.combine_chunks(), lengths, context.taskAttemptId(), staged.receipt)
+
+    def staged(self, received: list[pa.RecordBatch]) -> "Staged":
+        """Decide the rows of this task's partition together, and stage what is to be processed."""
+        context = _task()
+        return (
+            Snapshot(self.path, self.snapshot)
+            .open()
+            .stage(
+                pa.Table.from_batches(received),
+                self.trigger,
+                job=self.job,
+                part=context.partitionId(),
+                attempt=attempt_name(context),
+            )
+        )
+
+    def trigger_with(self, resolver: "Callable[[pa.RecordBatch], Any]") -> "Trigger":
+        """The trigger with another resolver."""
+        return dh.Trigger(**{**settings_of(self.trigger), "resolver": resolver})
+
+    def with_trigger(self, trigger: "Trigger") -> "Staging":
+        """The same for another trigger of that name."""
+        return replace(self, trigger=trigger)
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise dh.StateError("[DH-STATE] documents are staged by tasks of Spark, and this is none")
+    return context
+
+
+def attempt_name(context: TaskContext) -> str:
+    """A name that no other attempt at a task of this application has."""
+    return f"s{context.stageId()}-p{context.partitionId()}-a{context.attemptNumber()}-t{context.taskAttemptId()}"
+
+
+def attempt_number(name: str) -> int:
+    """The number that Spark gave the attempt of that name."""
+    return int(name.rpartition("-t")[2])
+
+
+def identified(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows from Spark as documents: UUIDs in 16 bytes come as binary of any length."""
+    columns = [one.cast(pa.binary(16)) if pa.types.is_binary(one.type) else one for one in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _cut(verdicts: pa.Table, lengths: list[int], attempt: int, receipt: bytes) -> Iterator[pa.StructArray]:
+    """The verdicts in the batches in which the rows came."""
+    columns = {name: _numbers(verdicts[name]) for name in WORDS}
+    columns["message"] = verdicts["message"].combine_chunks().cast(pa.string())
+    last = max(place for place, length in enumerate(lengths) if length)
+    start = 0
+    for place, length in enumerate(lengths):
+        cut = {name: column.slice(start, length) for name, column in columns.items()}
+        yield _answer(length, cut, attempt, receipt if place == last else None)
+        start += length
+
+
+def _numbers(column: pa.ChunkedArray) -> pa.Array:
+    one = column.combine_chunks()
+    chunk = one.chunk(0) if isinstance(one, pa.ChunkedArray) else one
+    return chunk.indices.fill_null(-1)
+
+
+def _answer(length: int, columns: dict[str, pa.Array], attempt: int, receipt: bytes | None) -> pa.StructArray:
+    receipts = pa.nulls(length, pa.binary())
+    if receipt is not None:
+        receipts = pa.concat_arrays([pa.nulls(length - 1, pa.binary()), pa.array([receipt], pa.binary())])
+    attempts = pa.repeat(pa.scalar(attempt, pa.int64()), length)
+    arrays = [*(columns[name] for name in (*WORDS, "message")), attempts, receipts]
+    return pa.StructArray.from_arrays(arrays, RETURNED.names)

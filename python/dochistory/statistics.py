@@ -1,0 +1,340 @@
+"""Exactly-once statistics: what became of documents, by trigger, kept beside the history.
+
+```python
+statistics = dh.Statistics(history)                  # or its directory
+claim = history.begin(documents, trigger)
+statistics.add(claim.verdicts, trigger)              # once a batch
+statistics.summary(history)["orders"]                # new, duplicate, in_doubt by rule, in progress, next purge
+statistics.documents(trigger, status="IN_DOUBT")     # the newest of them
+statistics.clear(trigger)                            # touches no entry of the history
+```
+
+Counts are exact. `add` writes one line to a file before it returns, so counts survive restarts and killed processes; it
+does not sync, so a power failure may take the last seconds. The list of documents is bounded: the newest of each
+trigger, and of one batch a sample that is spread over it. Several processes may add and clear at once.
+"""
+
+import datetime as dt
+import errno
+import fcntl
+import json
+import os
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+import dochistory as dh
+from dochistory import _columns, _files, metrics, sweeper
+
+__all__ = ["COUNTS", "DOCUMENTS", "Statistics"]
+
+COUNTS = pa.schema(
+    [
+        ("trigger", pa.string()),
+        ("status", pa.string()),
+        ("action", pa.string()),
+        ("rule", pa.string()),
+        ("count", pa.int64()),
+    ]
+)
+"""The columns of `Statistics.counts`; `status` is null where a document was suspended or rejected."""
+
+DOCUMENTS = pa.schema(
+    [
+        ("time", pa.timestamp("us", "UTC")),
+        ("trigger", pa.string()),
+        ("key", pa.string()),
+        ("name", pa.string()),
+        ("status", pa.string()),
+        ("rule", pa.string()),
+    ]
+)
+"""The columns of `Statistics.documents`; `name` is that of the document, null if its batch has no column of names."""
+
+_COMPACT_BYTES = 4 << 20
+"""A file that has grown by so much since it was last put together is put together again."""
+
+_Key = tuple[str | None, str, str]
+
+
+@dataclass
+class _Held:
+    """What is known of one trigger."""
+
+    most: int
+    counts: Counter[_Key] = field(default_factory=Counter)
+    documents: deque[list[Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.documents = deque(maxlen=self.most)
+
+
+class Statistics:
+    """Counts of verdicts, and lists of documents that were not NEW, of one history.
+
+    Args:
+        history: the history, or its directory.
+        most_documents: how many documents are listed of a trigger.
+        most_per_batch: how many documents one batch adds to the list, for each status.
+    """
+
+    def __init__(
+        self,
+        history: dh.History | str | os.PathLike[str],
+        *,
+        most_documents: int = 1_000,
+        most_per_batch: int = 100,
+    ) -> None:
+        if most_documents < 0 or most_per_batch < 0:
+            raise dh.ConfigError("[DH-CONFIG] most_documents and most_per_batch are to be 0 or more")
+        self.path = Path(history.path if isinstance(history, dh.History) else history)
+        self._file = self.path / "statistics" / "verdicts.jsonl"
+        self._most = most_documents
+        self._per_batch = most_per_batch
+
+    def __repr__(self) -> str:
+        return f"<Statistics of {str(self.path)!r}>"
+
+    def add(
+        self,
+        verdicts: Any,
+        trigger: dh.Trigger | str,
+        *,
+        documents: Any = None,
+        name: str = "document_name",
+        now: dt.datetime | None = None,
+    ) -> None:
+        """Count the verdicts of one batch; each batch once.
+
+        Args:
+            verdicts: what `classify` answered, or `claim.verdicts`.
+            trigger: whose documents they are.
+            documents: the batch, if it has a column with the documents' names for the list.
+            name: that column.
+            now: the time; the clock's, if absent.
+
+        Raises:
+            SchemaError: these are no verdicts, or documents and verdicts are not of one batch.
+            StorageError: the operating system refused.
+        """
+        judged = _columns.verdicts_of(verdicts)
+        if not judged.num_rows:
+            return
+        at = (now or dt.datetime.now(dt.UTC)).isoformat()
+        counts = dh.count_verdicts(judged)
+        # Most batches hold nothing but NEW, so nothing to list.
+        is_listed = any(status in ("DUPLICATE", "IN_DOUBT") for status, *_ in counts)
+        listed = self._listed(judged, documents, name, at) if is_listed else []
+        line = {"trigger": _name(trigger), "at": at, "counts": counts, "documents": listed}
+        self._append(line)
+
+    def _listed(self, judged: pa.Table, documents: Any, name: str, at: str) -> list[list[Any]]:
+        """A sample of the documents that are not NEW, in their order."""
+        rows: list[int] = []
+        for status in ("DUPLICATE", "IN_DOUBT"):
+            found = _columns.rows_where(judged["status"], status)
+            share = min(self._per_batch, len(found))
+            rows += found.take(pa.array([n * len(found) // share for n in range(share)], pa.int64())).to_pylist()
+        if not rows:
+            return []
+        picked = judged.take(pa.array(sorted(rows), pa.int64()))
+        names: list[Any] = [None] * len(rows)
+        if documents is not None:
+            table = _columns.table_of(documents)
+            _columns.same_rows(table, judged)
+            if name in table.column_names:
+                column = _columns.without_views(table.select([name]))[name]
+                names = [None if one is None else str(one) for one in column.take(pa.array(sorted(rows))).to_pylist()]
+        shown = (picked[column].to_pylist() for column in ("key", "status", "rule"))
+        return [[at, key, said, status, rule] for key, status, rule, said in zip(*shown, names, strict=True)]
+
+    def clear(self, trigger: dh.Trigger | str | None = None) -> None:
+        """Forget the counts and the list of one trigger, or of all. No entry of the history is touched."""
+        self._append({"clear": None if trigger is None else _name(trigger)})
+
+    def counts(self, trigger: dh.Trigger | str | None = None) -> pa.Table:
+        """The counts, with the columns of `COUNTS`, sorted."""
+        rows = [
+            (name, *key, count)
+            for name, held in sorted(self._read(trigger).items())
+            for key, count in sorted(held.counts.items(), key=lambda one: tuple(part or "" for part in one[0]))
+        ]
+        columns = zip(*rows, strict=True) if rows else [[] for _ in COUNTS]
+        return pa.table(
+            [pa.array(column, kind) for column, kind in zip(columns, COUNTS.types, strict=True)], schema=COUNTS
+        )
+
+    def table(self) -> pa.Table:
+        """The same as `counts()`; so statistics may stand for `metrics.VerdictCounts`."""
+        return self.counts()
+
+    def documents(
+        self,
+        trigger: dh.Trigger | str | None = None,
+        *,
+        status: Literal["DUPLICATE", "IN_DOUBT"] | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """The newest documents that were DUPLICATE or IN_DOUBT, newest first, with the columns of `DOCUMENTS`.
+
+        Raises:
+            ConfigError: there is no such status.
+        """
+        if status not in (None, "DUPLICATE", "IN_DOUBT"):
+            raise dh.ConfigError(f"[DH-CONFIG] status is {status!r}; allowed is DUPLICATE or IN_DOUBT")
+        rows = [
+            (at, name, *rest)
+            for name, held in self._read(trigger).items()
+            for at, *rest in held.documents
+            if status in (None, rest[2])
+        ]
+        rows.sort(key=lambda row: str(row[0]), reverse=True)
+        rows = rows[:limit] if limit is not None else rows
+        times = pa.array([dt.datetime.fromisoformat(row[0]) for row in rows], DOCUMENTS.field("time").type)
+        others = [pa.array([row[at] for row in rows], pa.string()) for at in range(1, 6)]
+        return pa.table([times, *others], schema=DOCUMENTS)
+
+    def summary(
+        self, history: dh.History | None = None, *, in_progress: bool = True, now: dt.datetime | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """All figures by trigger.
+
+        Args:
+            history: the open history, for what is in progress; without it those figures are None.
+            in_progress: also count what is processing, which reads through all entries.
+            now: the time that counts as now; the clock's, if absent.
+
+        Returns:
+            For each trigger: `new`, `duplicate`, `suspended`, `rejected` (documents), `in_doubt` (rule -> documents),
+            `processing`, `oldest_processing_seconds`, `oldest_entry_seconds` (as `metrics.history_metrics`), and
+            `next_purge` (time; None if no sweeper runs).
+        """
+        held = self._read(None)
+        figures = {} if history is None else metrics.history_metrics(history, in_progress=in_progress, now=now)
+        due = sweeper.next_purge(self.path)
+        return {
+            name: _summed(held.get(name, _Held(0)).counts) | _of_history(figures.get(name)) | {"next_purge": due}
+            for name in sorted({*held, *figures})
+        }
+
+    def _read(self, trigger: dh.Trigger | str | None) -> dict[str, _Held]:
+        with self._shared(write=False):
+            found = self._replayed()
+        return found if trigger is None else {name: one for name, one in found.items() if name == _name(trigger)}
+
+    def _replayed(self) -> dict[str, _Held]:
+        with _files.storage(self._file):
+            try:
+                lines = self._file.read_bytes().split(b"\n")
+            except (FileNotFoundError, NotADirectoryError):
+                return {}
+        found: dict[str, _Held] = {}
+        for line in lines:
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue  # the half line of a process that died in it, or the end of the file
+            if "clear" in said:
+                for name in [said["clear"]] if said["clear"] is not None else [*found]:
+                    found.pop(name, None)
+                continue
+            one = found.setdefault(said["trigger"], _Held(self._most))
+            for status, action, rule, count in said["counts"]:
+                one.counts[status, action, rule] += count
+            one.documents.extend(said["documents"])
+        return found
+
+    def _append(self, line: dict[str, Any]) -> None:
+        # It begins with a line's end: a process that died within its line must not spoil the next.
+        content = b"\n" + json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        with self._shared(write=True), _files.storage(self._file):
+            file = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                if os.write(file, content) < len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._file))
+                size = os.fstat(file).st_size
+            finally:
+                os.close(file)
+        if size > _COMPACT_BYTES:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Put all lines of a trigger together into one."""
+        with self._locked(fcntl.LOCK_EX, write=True), _files.storage(self._file):
+            if self._file.stat().st_size <= _COMPACT_BYTES:
+                return  # somebody else was first
+            held = self._replayed()
+            lines = [
+                {
+                    "trigger": name,
+                    "counts": [[*key, count] for key, count in one.counts.items()],
+                    "documents": [*one.documents],
+                }
+                for name, one in held.items()
+            ]
+            draft = self._file.with_name(f"{_files.DRAFT}{os.getpid()}")
+            draft.write_bytes(b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines))
+            _files.sync(draft)
+            draft.replace(self._file)
+            _files.sync(self._file.parent)
+
+    @contextmanager
+    def _shared(self, *, write: bool) -> Iterator[None]:
+        """While nobody puts the file together."""
+        with self._locked(fcntl.LOCK_SH, write=write):
+            yield
+
+    @contextmanager
+    def _locked(self, how: int, *, write: bool) -> Iterator[None]:
+        path = self._file.with_name("lock")
+        with _files.storage(path):
+            if write and not path.parent.is_dir():
+                if not self.path.is_dir():
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+                path.parent.mkdir(exist_ok=True)
+            try:
+                file = os.open(path, (os.O_RDWR | os.O_CREAT if write else os.O_RDONLY) | os.O_CLOEXEC, 0o666)
+            except (FileNotFoundError, NotADirectoryError):
+                file = -1  # nobody wrote anything yet
+        try:
+            if file >= 0:
+                fcntl.flock(file, how)
+            yield
+        finally:
+            if file >= 0:
+                os.close(file)
+
+
+def _summed(counts: Counter[_Key]) -> dict[str, Any]:
+    def total(wanted_status: str | None, wanted_action: str | None = None) -> int:
+        return sum(
+            count
+            for (status, action, _), count in counts.items()
+            if status == wanted_status and wanted_action in (None, action)
+        )
+
+    in_doubt: Counter[str] = Counter()
+    for (status, _, rule), count in counts.items():
+        if status == "IN_DOUBT":
+            in_doubt[rule] += count
+    return {
+        "new": total("NEW"),
+        "duplicate": total("DUPLICATE"),
+        "in_doubt": dict(sorted(in_doubt.items())),
+        "suspended": total(None, "SUSPEND"),
+        "rejected": total(None, "REJECT"),
+    }
+
+
+def _of_history(figures: dict[str, Any] | None) -> dict[str, Any]:
+    names = ("processing", "oldest_processing_seconds", "oldest_entry_seconds")
+    return {name: None if figures is None else figures[name] for name in names}
+
+
+def _name(trigger: dh.Trigger | str) -> str:
+    return trigger.name if isinstance(trigger, dh.Trigger) else trigger

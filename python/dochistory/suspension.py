@@ -1,0 +1,322 @@
+"""Suspension: a trigger that waits while its history or its resolver is down.
+
+```python
+suspension = dh.Suspension("orders.history", trigger)
+while True:
+    suspension.wait()                            # returns at once unless the trigger is suspended
+    claim = history.begin(broker.receive(), trigger)
+    suspension.note(claim.verdicts)              # rows whose action is SUSPEND suspend the trigger
+```
+
+The rules say when (R5, S4): rows whose action is SUSPEND are not acknowledged, so the broker keeps them. From then on
+nothing is begun. After `poll_every` (60 s) it is tried again: whether the history can be read, or, if the resolver
+failed, one batch. Each time that fails the wait grows by `backoff`, up to `longest`. What works again resumes the
+trigger by itself; `resume` does so by hand, from any process of the machine.
+
+The state is a file in a directory of the machine (`state_directory`), not of the history, for that may be what is away.
+It survives restarts, and is shared by the processes of the machine; consumers on other machines find out by themselves.
+"""
+
+import datetime as dt
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+import dochistory as dh
+from dochistory import _columns, _durations, _files
+from dochistory._durations import state_directory
+from dochistory.errors import SuspendedError
+
+__all__ = ["LOGGER", "Status", "SuspendedError", "Suspension", "state_directory", "suspended"]
+
+LOGGER = "dochistory.suspension"
+"""The name of the logger that is told of each suspension (WARNING) and resumption (INFO)."""
+
+Cause = Literal["history", "resolver", "person"]
+
+_SLICE = 0.5
+
+
+@dataclass(frozen=True)
+class Status:
+    """A suspended trigger."""
+
+    history: str
+    """The directory of the history."""
+    trigger: str
+    """The trigger's name."""
+    cause: Cause
+    """`history` (it cannot be reached), `resolver` (it failed for the moment), or `person` (suspended by hand)."""
+    reason: str
+    """What was said."""
+    since: dt.datetime
+    """When it was suspended."""
+    polls: int
+    """How often it was tried again since, in vain."""
+    next_poll: dt.datetime | None
+    """When it is tried again; None if a person has to resume it."""
+
+
+class Suspension:
+    """Whether a trigger is suspended, and until when. Safe with threads.
+
+    Args:
+        history: the history, or its directory.
+        trigger: the trigger.
+        poll_every: how long to wait before the first poll: text, a timedelta, or seconds.
+        backoff: by how much the wait grows with each poll in vain; 1 for never.
+        longest: the longest wait.
+        state: the directory for the state; that of the machine, if absent.
+        on_change: called with the new status (None: resumed) whenever it changes here.
+        now: the clock; the system's, if absent.
+
+    Raises:
+        ConfigError: an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        history: dh.History | str | os.PathLike[str],
+        trigger: dh.Trigger,
+        *,
+        poll_every: str | dt.timedelta | float = "60 s",
+        backoff: float = 2.0,
+        longest: str | dt.timedelta | float = "5 minutes",
+        state: str | os.PathLike[str] | None = None,
+        on_change: Callable[[Status | None], object] | None = None,
+        now: Callable[[], dt.datetime] = _durations.utc_now,
+    ) -> None:
+        if backoff < 1:
+            raise dh.ConfigError(f"[DH-CONFIG] backoff is {backoff}; allowed is 1 or more")
+        self._history = history if isinstance(history, dh.History) else None
+        self._path = Path(history.path if isinstance(history, dh.History) else history).absolute()
+        self._trigger = trigger
+        self._poll_every = _durations.seconds("poll_every", poll_every)
+        self._longest = max(_durations.seconds("longest", longest), self._poll_every)
+        self._backoff = backoff
+        self._file = _file(Path(state) if state else state_directory(), self._path, trigger.name)
+        self._on_change = on_change
+        self._now = now
+        self._lock = threading.RLock()
+        self._memory: Status | None = None  # where the file cannot be written
+
+    @property
+    def suspends(self) -> bool:
+        """Whether a failure suspends the trigger at all: whether either of its two switches says so."""
+        return self._trigger.suspend_and_retry_on_error or self._trigger.suspend_on_failure
+
+    @property
+    def status(self) -> Status | None:
+        """The suspension, as any process of the machine sees it; None if the trigger is not suspended.
+
+        Raises:
+            CorruptError: the file of the state is damaged.
+        """
+        try:
+            return _read(self._file) or self._memory
+        except dh.StorageError:
+            return self._memory
+
+    def check(self) -> None:
+        """Returns if documents may be begun now; polls if it is time to.
+
+        Raises:
+            SuspendedError: the trigger is suspended; the text says why and when it is tried again.
+        """
+        with self._lock:
+            status = self.status
+            if status is None:
+                return
+            if status.next_poll is None or self._now() < status.next_poll:
+                raise _error(status)
+            if status.cause == "resolver":
+                return  # only a batch can tell whether it answers again
+            if (reason := self._unreachable()) is None:
+                self.resume()
+                return
+            raise _error(self._again(status, reason))
+
+    def note(self, verdicts: Any) -> Status | None:
+        """Take in the verdicts of a batch: rows whose action is SUSPEND suspend the trigger, none resumes it.
+
+        Args:
+            verdicts: what `classify` answered, or `claim.verdicts`.
+
+        Returns:
+            The suspension, if the batch led to one.
+        """
+        judged = _columns.verdicts_of(verdicts)
+        rows = _columns.rows_where(judged["action"], "SUSPEND")
+        with self._lock:
+            if not len(rows):
+                if judged.num_rows:
+                    self.succeeded()
+                return None
+            first = judged.slice(rows[0].as_py(), 1).to_pylist()[0]
+            cause: Cause = "history" if first["rule"] == "R5" else "resolver"
+            return self._fail(cause, first["message"] or f"rule {first['rule']}")
+
+    def failed(self, error: Exception, cause: Literal["history", "resolver"] = "history") -> SuspendedError:
+        """Suspend the trigger, for its history or its resolver failed with this error; answers what to raise."""
+        return _error(self._fail(cause, str(error).removeprefix("[DH-SUSPENDED] ")))
+
+    def succeeded(self) -> None:
+        """Resume the trigger, for a batch was decided. What a person suspended a person resumes."""
+        with self._lock:
+            status = self.status
+            if status is not None and status.cause != "person":
+                self.resume()
+
+    def suspend(self, reason: str = "suspended by hand") -> Status:
+        """Suspend the trigger by hand, until somebody says `resume`."""
+        return self._set(Status(str(self._path), self._trigger.name, "person", reason, self._now(), 0, None))
+
+    def resume(self) -> None:
+        """Resume the trigger, whatever suspended it; if it is not suspended, nothing changes.
+
+        Raises:
+            StorageError: the file of the state cannot be removed.
+        """
+        with self._lock:
+            status = self.status
+            self._memory = None
+            with _files.storage(self._file):
+                self._file.unlink(missing_ok=True)
+            if status is None:
+                return
+            log = logging.getLogger(LOGGER)
+            log.info("%s: resumed after %s", self._trigger.name, self._now() - status.since)
+            if self._on_change is not None:
+                self._on_change(None)
+
+    def wait(self, timeout: str | dt.timedelta | float | None = None, *, stop: threading.Event | None = None) -> bool:
+        """Wait until documents may be begun, polling. A resumption by hand is seen within half a second.
+
+        Args:
+            timeout: how long at most; for ever, if absent.
+            stop: an event that ends the wait.
+
+        Returns:
+            Whether documents may be begun now.
+        """
+        end = None if timeout is None else time.monotonic() + _durations.seconds("timeout", timeout)
+        stop = stop or threading.Event()
+        while True:
+            try:
+                self.check()
+            except SuspendedError as error:
+                left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
+                due = error.status.next_poll if error.status else None
+                if due is not None:
+                    left = min(left, max((due - self._now()).total_seconds(), 0.001))
+                if stop.is_set() or left <= 0 or stop.wait(left):
+                    return False
+            else:
+                return True
+
+    def _fail(self, cause: Cause, reason: str) -> Status:
+        with self._lock:
+            status = self.status
+            if status is None:
+                first = self._now() + dt.timedelta(seconds=self._poll_every)
+                found = Status(str(self._path), self._trigger.name, cause, reason, self._now(), 0, first)
+                return self._set(found)
+            if status.next_poll is None or self._now() < status.next_poll:
+                return status  # a batch that was begun before
+            return self._again(Status(**{**asdict(status), "cause": cause}), reason)
+
+    def _again(self, status: Status, reason: str) -> Status:
+        """The same suspension after one more poll in vain."""
+        polls = status.polls + 1
+        wait = min(self._poll_every * self._backoff ** min(polls, 64), self._longest)
+        due = self._now() + dt.timedelta(seconds=wait)
+        return self._set(Status(**{**asdict(status), "polls": polls, "reason": reason, "next_poll": due}))
+
+    def _set(self, status: Status) -> Status:
+        self._memory = status
+        log = logging.getLogger(LOGGER)
+        try:
+            _write(self._file, status)
+            self._memory = None
+        except dh.StorageError as error:
+            log.warning("%s: the suspension does not survive a restart: %s", status.trigger, error)
+        log.warning("%s", _sentence(status), extra={"dochistory": asdict(status)})
+        if self._on_change is not None:
+            self._on_change(status)
+        return status
+
+    def _unreachable(self) -> str | None:
+        """Why the history cannot be asked; None if it can."""
+        probe = dh.Trigger(self._trigger.name, detect_duplicates=True, use_history=True)
+        nothing = pa.table({"uuid": ["dochistory.poll"]})
+        try:
+            if self._history is not None and not self._history.closed:
+                verdicts = self._history.classify(nothing, probe)
+            else:
+                with dh.open(self._path) as history:
+                    verdicts = history.classify(nothing, probe)
+        except (dh.StorageError, dh.OpenError) as error:
+            return str(error)
+        first = verdicts.to_pylist()[0]
+        return str(first["message"]) if first["action"] == "SUSPEND" else None
+
+
+def suspended(
+    history: dh.History | str | os.PathLike[str] | None = None, *, state: str | os.PathLike[str] | None = None
+) -> list[Status]:
+    """The triggers that are suspended on this machine, the longest suspended first.
+
+    Args:
+        history: only those of this history, or of the one in this directory.
+        state: the directory for the state; that of the machine, if absent.
+    """
+    directory = Path(state) if state else state_directory()
+    found = [_read(path) for path in directory.glob("suspended-*.json")]
+    all_ = sorted((one for one in found if one is not None), key=lambda one: one.since)
+    if history is None:
+        return all_
+    path = str(Path(history.path if isinstance(history, dh.History) else history).absolute())
+    return [one for one in all_ if one.history == path]
+
+
+def _file(directory: Path, history: Path, trigger: str) -> Path:
+    return directory / f"suspended-{_durations.file_name(str(history), trigger)}.json"
+
+
+def _read(path: Path) -> Status | None:
+    found = _files.content_of(path)
+    if found is None:
+        return None
+    try:
+        due = found["next_poll"]
+        times = {
+            "since": dt.datetime.fromisoformat(found["since"]),
+            "next_poll": None if due is None else dt.datetime.fromisoformat(due),
+        }
+        return Status(**{**found, **times})
+    except (KeyError, TypeError, ValueError) as error:
+        raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no suspension: {error}") from error
+
+
+def _write(path: Path, status: Status) -> None:
+    due = status.next_poll.isoformat() if status.next_poll else None
+    _files.replace(path, {**asdict(status), "since": status.since.isoformat(), "next_poll": due})
+
+
+def _sentence(status: Status) -> str:
+    due = f"it is tried again at {status.next_poll:%Y-%m-%d %H:%M:%S} UTC" if status.next_poll else "resume it by hand"
+    return (
+        f"trigger {status.trigger} is suspended since {status.since:%Y-%m-%d %H:%M:%S} UTC "
+        f"({status.cause}: {status.reason}); {due}"
+    )
+
+
+def _error(status: Status) -> SuspendedError:
+    return SuspendedError(f"[DH-SUSPENDED] {_sentence(status)}", status)

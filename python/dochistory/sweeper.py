@@ -1,0 +1,258 @@
+"""The sweeper: purges a history every ten minutes.
+
+```python
+with dh.Sweeper(history):                            # a thread, until the block is left
+    …
+
+sweeper = dh.Sweeper("orders.history")               # in a stream: a call with each batch, which rarely does anything
+sweeper.sweep_if_due()
+```
+
+`dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand removes what is expired
+and nothing else, and does not move the sweeper's next run. When the sweeper runs next, and the longest run of a service
+that it saw, is kept in the file `sweeper.json` of the history.
+"""
+
+import datetime as dt
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import dochistory as dh
+from dochistory import _durations, _files
+
+__all__ = ["LOGGER", "Sweeper", "next_purge", "warnings_about"]
+
+LOGGER = "dochistory.sweeper"
+"""The name of the logger that is told of purges (INFO), lives that are too short (WARNING) and failures (ERROR)."""
+
+_FILE = "sweeper.json"
+
+
+class Sweeper:
+    """Purges a history from time to time. Safe with threads and forks: a forked process has none until it starts one.
+
+    Args:
+        history: the history, or its directory, which is then opened for each purge.
+        triggers: triggers whose own time to live counts; the others are purged by the one they were last used with.
+        every: how long from one run to the next: text, a timedelta, or seconds.
+        retry_window: for how long the broker may deliver a document again; a time to live that is shorter is warned of.
+        on_sweep: called with what `History.purge` answered, after each run.
+        now: the clock; the system's, if absent.
+
+    Raises:
+        ConfigError: an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        history: dh.History | str | os.PathLike[str],
+        triggers: Iterable[dh.Trigger] = (),
+        *,
+        every: str | dt.timedelta | float = "10 minutes",
+        retry_window: str | dt.timedelta | float | None = None,
+        on_sweep: Callable[[dict[str, Any]], object] | None = None,
+        now: Callable[[], dt.datetime] = _durations.utc_now,
+    ) -> None:
+        self._history = history if isinstance(history, dh.History) else None
+        self.path = Path(history.path if isinstance(history, dh.History) else history)
+        self._triggers = {trigger.name: trigger for trigger in triggers}
+        self._every = dt.timedelta(seconds=_durations.seconds("every", every, least=0.001))
+        self._window = None if retry_window is None else _durations.seconds("retry_window", retry_window)
+        self._on_sweep = on_sweep
+        self._now = now
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+        self._warned: set[str] = set()
+        self._next = now() + self._every
+
+    @property
+    def next_run(self) -> dt.datetime:
+        """When it purges next."""
+        return self._next
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread runs, in this process."""
+        return self._process == os.getpid() and self._thread is not None and self._thread.is_alive()
+
+    def sweep(self) -> dict[str, Any]:
+        """Purge now, as one of the sweeper's own runs: the next is due after `every`.
+
+        Returns:
+            For each trigger what `History.purge` answers: `entries`, `bytes`, `segments`. A trigger that somebody holds
+            locked is left for the next run.
+
+        Raises:
+            OpenError: there is no history.
+            StorageError: the operating system refused.
+        """
+        log = logging.getLogger(LOGGER)
+        self._next = self._now() + self._every
+        purged: dict[str, Any] = {}
+        if self._history is not None:
+            purged = self._swept(self._history, log)
+        else:
+            with dh.open(self.path) as history:
+                purged = self._swept(history, log)
+        for name, gone in purged.items():
+            if gone["entries"]:
+                log.info("%s: purged %d entries, %d bytes", name, gone["entries"], gone["bytes"])
+        if self._on_sweep is not None:
+            self._on_sweep(purged)
+        return purged
+
+    def sweep_if_due(self) -> dict[str, Any] | None:
+        """Purge if the next run is due: a call for each batch of a stream, which nearly always does nothing.
+
+        Returns:
+            As `sweep`; None if it is not due.
+        """
+        with self._lock:
+            if self._now() < self._next:
+                return None
+            return self.sweep()
+
+    def _swept(self, history: dh.History, log: logging.Logger) -> dict[str, Any]:
+        purged: dict[str, Any] = {}
+        figures = history.stats()["triggers"]
+        for name in sorted({*figures, *self._triggers}):
+            try:
+                purged |= history.purge(self._triggers.get(name, name), now=self._now())
+            except dh.LockedError as error:
+                log.warning("%s: left for the next run: %s", name, error)
+        runs = _note(self.path, figures, self._next, self._every)
+        for name, one in figures.items():
+            lives = self._triggers[name].history_time_to_live if name in self._triggers else one["history_time_to_live"]
+            for sentence in warnings_about(name, lives, runs.get(name), self._window):
+                if sentence not in self._warned:
+                    self._warned.add(sentence)
+                    log.warning("%s", sentence)
+        return purged
+
+    def start(self) -> Self:
+        """Start the thread, a daemon; again changes nothing."""
+        with self._lock:
+            if self.is_running:
+                return self
+            self._process, self._stop = os.getpid(), threading.Event()
+            self._next = self._now() + self._every
+            _note_next(self.path, self._next, self._every)
+            arguments = (self._stop,)
+            self._thread = threading.Thread(target=self._run, args=arguments, name="dochistory sweeper", daemon=True)
+            self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop the thread, and wait for a purge that is under way; again changes nothing."""
+        if not self.is_running or self._thread is None:
+            return
+        self._stop.set()
+        self._thread.join()
+        self._thread = None
+
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.wait(max((self._next - self._now()).total_seconds(), 0.0)):
+            try:
+                self.sweep()
+            except Exception:  # the next run may do better, and nobody is there to raise it to
+                logging.getLogger(LOGGER).exception("the purge of %s failed; it is tried again", self.path)
+
+    def run(self) -> None:
+        """Purge until somebody calls `stop_running` or interrupts: for a program that does nothing else."""
+        self._process, self._stop = os.getpid(), threading.Event()
+        _note_next(self.path, self._next, self._every)
+        self._run(self._stop)
+
+    def stop_running(self) -> None:
+        """End `run`; may be called by a signal handler."""
+        self._stop.set()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Sweeper of {str(self.path)!r}, every {self._every}, next at {self._next:%Y-%m-%d %H:%M:%S}>"
+
+
+def warnings_about(
+    name: str,
+    time_to_live: dt.timedelta | None,
+    longest_run_seconds: float | None,
+    retry_window_seconds: float | None = None,
+) -> list[str]:
+    """What is to be said of a trigger's time to live.
+
+    Args:
+        name: the trigger's.
+        time_to_live: as it is used.
+        longest_run_seconds: the longest run of a service that was seen.
+        retry_window_seconds: for how long the broker may deliver again.
+    """
+    if not time_to_live:
+        return []
+    lives, found = time_to_live.total_seconds(), []
+    if longest_run_seconds is not None and longest_run_seconds >= lives:
+        found.append(
+            f"{name}: a service ran for {dt.timedelta(seconds=round(longest_run_seconds))}, but an entry lives for "
+            f"{time_to_live} only: a purge in between takes the protection away; give it a longer history_time_to_live"
+        )
+    if retry_window_seconds is not None and retry_window_seconds >= lives:
+        found.append(
+            f"{name}: the broker may deliver again for {dt.timedelta(seconds=round(retry_window_seconds))}, but an "
+            f"entry lives for {time_to_live} only: later redeliveries are NEW; give it a longer history_time_to_live"
+        )
+    return found
+
+
+def next_purge(history: dh.History | str | os.PathLike[str]) -> dt.datetime | None:
+    """When a history is purged next, by what its sweeper said; None if it has none."""
+    said = _read(history).get("next_run")
+    return None if said is None else dt.datetime.fromisoformat(said)
+
+
+def longest_runs(history: dh.History | str | os.PathLike[str]) -> dict[str, float]:
+    """The longest run of a service that sweepers saw, by trigger, in seconds."""
+    return {name: float(seconds) for name, seconds in _read(history).get("longest_runs", {}).items()}
+
+
+def _read(history: dh.History | str | os.PathLike[str]) -> dict[str, Any]:
+    path = Path(history.path if isinstance(history, dh.History) else history)
+    try:
+        return _files.content_of(path / _FILE) or {}
+    except dh.CorruptError:
+        return {}  # a figure, which the next run writes anew
+
+
+def _note(path: Path, figures: dict[str, Any], due: dt.datetime, every: dt.timedelta) -> dict[str, float]:
+    """Remember the longest runs, and when the next purge is due."""
+    known = longest_runs(path)
+    for name, one in figures.items():
+        if one["longest_run"] is not None:
+            known[name] = max(known.get(name, 0.0), one["longest_run"].total_seconds())
+    _write(path, due, every, known)
+    return known
+
+
+def _note_next(path: Path, due: dt.datetime, every: dt.timedelta) -> None:
+    if path.is_dir():
+        _write(path, due, every, longest_runs(path))
+
+
+def _write(path: Path, due: dt.datetime, every: dt.timedelta, runs: dict[str, float]) -> None:
+    said = {"next_run": due.isoformat(), "every_seconds": every.total_seconds(), "longest_runs": runs}
+    try:
+        _files.replace(path / _FILE, said)
+    except dh.StorageError as error:
+        logging.getLogger(LOGGER).warning("when %s is purged next is not written down: %s", path, error)

@@ -1,0 +1,17 @@
+//! Streams whose durable rows a store keeps: the receiving side ([`Inbox`]), the sending side ([`Outbox`]), and what both
+//! look like in a table ([`status`]).
+
+mod commit;
+mod inbox;
+mod outbox;
+mod row;
+mod status;
+mod store;
+mod transaction;
+mod values;
+
+pub use inbox::{Inbox, Opening, Receiving, Settings, Taken};
+pub use outbox::{Built, Outbox, Transactions};
+pub use status::{Status as StreamStatus, status};
+pub use store::{Exchange, KeyAndValue, Overtaken, Rows};
+pub use transaction::{OnReplay, Replay};

@@ -1,0 +1,39 @@
+//! What the durable rows need of a store: a few rows looked at, and many changed at once or not at all.
+
+use crate::Result;
+
+/// One row that changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Which row.
+    pub key: String,
+    /// What it has to be still; none if it must not be there.
+    pub expected: Option<Vec<u8>>,
+    /// What it becomes; none if it goes.
+    pub new: Option<Vec<u8>>,
+}
+
+/// A row was not as expected, so nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overtaken {
+    /// Which of the exchanges.
+    pub at: usize,
+    /// What the row is.
+    pub found: Option<Vec<u8>>,
+}
+
+/// A row's key and value.
+pub type KeyAndValue = (String, Vec<u8>);
+
+/// Rows by key.
+pub trait Rows: Send + Sync + std::fmt::Debug {
+    /// All rows whose keys begin with `prefix`, in the order of their keys.
+    fn scan(&self, prefix: &str) -> Result<Vec<KeyAndValue>>;
+
+    /// One row.
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
+
+    /// Change all rows or, if one is not as expected, none. Of many processes only one does this at a time. Durable on
+    /// return.
+    fn exchange(&self, changes: &[Exchange]) -> Result<std::result::Result<(), Overtaken>>;
+}

@@ -1,0 +1,385 @@
+//! Receiver direction: pending before a message goes out, mapped after (rules M1 to M8).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::known::Known;
+use super::record::Record;
+use super::texts::{Texts, Untils};
+use super::{Mapper, same_length};
+use crate::engine::{OnReplay, Replay};
+use crate::log::frame::Transaction;
+use crate::mapper::{
+    Action, Attempt, Batch, Change, NO_ID, Policies, Policy, Qos, ReceiverFacts, Rule, decide_receiver,
+};
+use crate::values::{Ending, Ids, LastTransaction, Work};
+use crate::{Error, Result};
+
+/// The transaction that a batch is sent under.
+#[derive(Clone, Debug)]
+pub struct SendTransaction {
+    /// Application and batch.
+    pub transaction: Transaction,
+    /// What ids are that this very transaction began to send and never ended.
+    pub on_replay: OnReplay,
+}
+
+/// What became of a row that was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentRow {
+    /// Not said yet.
+    Open,
+    /// Sent and mapped.
+    Done,
+    /// Certainly not delivered.
+    Failed,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// The facts of a batch, as of when it was begun.
+#[derive(Debug)]
+struct Facts {
+    qos: Vec<Qos>,
+    first_copies: Vec<u32>,
+    queues: Vec<u32>,
+    pending: Vec<bool>,
+    mapped: Vec<bool>,
+    policies: Vec<Policy>,
+}
+
+/// A batch of messages that go out.
+#[derive(Debug)]
+pub struct Send {
+    mapper: Mapper,
+    facts: Facts,
+    known: Known,
+    /// The claim of its transaction.
+    claim: Option<u64>,
+    replay: Option<Replay>,
+    started_at: i64,
+    /// Until when pending entries are kept.
+    untils: Vec<i64>,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    rules: Vec<Rule>,
+    rows: Vec<SentRow>,
+    is_ended: bool,
+}
+
+/// What a batch of messages brings beside its ids.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages<'a> {
+    /// Quality of service of each.
+    pub qos: &'a [Qos],
+    /// The queue of each that is in order.
+    pub queues: &'a [u32],
+}
+
+impl Facts {
+    fn decide(&self, attempts: Option<&[Attempt]>) -> Result<Vec<Rule>> {
+        let batch = Batch {
+            qos: &self.qos,
+            first_copies: &self.first_copies,
+            queues: &self.queues,
+            queue_count: self.qos.len() + 1,
+            attempts,
+        };
+        let policies = Policies::Rows(&self.policies);
+        decide_receiver(&ReceiverFacts { batch, pending: &self.pending, mapped: &self.mapped, policies })
+    }
+}
+
+impl Mapper {
+    /// Judge messages that go out, and write the pending entries of those to send, in one step: of two that begin the same id at
+    /// once one finds it pending. Durable on return, before anything is sent. With `refuse` nothing is written if any row is to
+    /// be raised.
+    pub fn begin_send(
+        &self,
+        ids: &Ids,
+        messages: Messages,
+        until: Untils,
+        now_us: i64,
+        under: Option<&SendTransaction>,
+        refuse: bool,
+    ) -> Result<Send> {
+        same_length("qos", messages.qos.len(), ids.len())?;
+        same_length("queue", messages.queues.len(), ids.len())?;
+        until.check(ids.len())?;
+        let first_copies = ids.first_copies(NO_ID);
+        self.values.change(ids, |turn| {
+            let known = Known::read(turn.found(), self.settings, now_us)?;
+            let previous = under.map(|under| previous(turn, &under.transaction)).transpose()?.flatten();
+            let mut facts = Facts {
+                qos: messages.qos.to_vec(),
+                first_copies: first_copies.clone(),
+                queues: messages.queues.to_vec(),
+                pending: known.pending.clone(),
+                mapped: known.mapped.clone(),
+                policies: known.resolved.iter().map(|one| one.unwrap_or(self.settings.policy)).collect(),
+            };
+            let reruns = see_replay(&mut facts, &known, previous.as_ref(), under);
+            let rules = facts.decide(None)?;
+            let rows = vec![SentRow::Open; rules.len()];
+            let is_first =
+                under.is_some() && previous.as_ref().is_none_or(|previous| previous.ending == Some(Ending::Released));
+            let replay = under.map(|_| previous.as_ref().map_or(Replay::First, replay_of));
+            let mut claim = previous.as_ref().map(|previous| previous.claim);
+            let is_refused = refuse && rules.iter().any(|rule| rule.outcome().action == Action::Raise);
+            if !is_refused {
+                if let Some(under) = under.filter(|_| is_first || reruns) {
+                    claim = Some(turn.claim());
+                    let replaces = previous.as_ref().filter(|_| reruns).map(|previous| previous.claim);
+                    turn.begin(under.transaction.clone(), replaces);
+                }
+                let open = claim.filter(|_| under.is_some()).unwrap_or(0);
+                for (row, rule) in rules.iter().enumerate() {
+                    Self::first_change(turn, ids, row, *rule, &known, until.get(row), now_us, open)?;
+                }
+            }
+            let is_ended = previous.as_ref().is_some_and(|previous| previous.ending == Some(Ending::Completed));
+            let state = Mutex::new(State { rules, rows, is_ended });
+            let claim = claim.filter(|_| under.is_some());
+            let untils = (0..ids.len()).map(|row| until.get(row)).collect();
+            Ok(Send { mapper: self.clone(), facts, known, claim, replay, started_at: now_us, untils, state })
+        })
+    }
+
+    /// What a rule changes before anything is sent.
+    #[expect(clippy::too_many_arguments, reason = "one row of a batch, in a private helper")]
+    fn first_change(
+        turn: &mut Work,
+        ids: &Ids,
+        row: usize,
+        rule: Rule,
+        known: &Known,
+        until: i64,
+        now_us: i64,
+        claim: u64,
+    ) -> Result<()> {
+        match rule.outcome().change {
+            Change::WritePending => Self::put(turn, ids.id(row), &Record::pending(now_us, claim), until),
+            Change::RemovePending if known.mapped[row] => {
+                let record = Record::mapped(known.values.get(row));
+                Self::put(turn, ids.id(row), &record, known.persist_until[row])
+            }
+            Change::WriteMappingRemovePending => {
+                Self::put(turn, ids.id(row), &Record::mapped(None), known.persist_until[row])
+            }
+            // What was decided about this id alone holds for one arrival: if its end stays unknown again, it is in doubt again.
+            Change::None if rule == Rule::M4 && known.resolved[row].is_some() => {
+                Self::put(turn, ids.id(row), &Record::pending(now_us, claim), until)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The application's last transaction, if it is this one.
+fn previous(turn: &Work, transaction: &Transaction) -> Result<Option<LastTransaction>> {
+    let Some(last) = turn.transaction(&transaction.application) else { return Ok(None) };
+    if last.batch > transaction.batch {
+        return Err(crate::engine::begin::backwards(transaction, last.batch));
+    }
+    Ok((last.batch == transaction.batch).then_some(last))
+}
+
+/// A batch that comes again sees its own entries: ended, nothing of it goes out again; begun only, the policy says. Answers
+/// whether it runs anew.
+fn see_replay(
+    facts: &mut Facts,
+    known: &Known,
+    previous: Option<&LastTransaction>,
+    under: Option<&SendTransaction>,
+) -> bool {
+    let Some(previous) = previous else { return false };
+    match previous.ending {
+        Some(Ending::Completed) => {
+            // Also what a purge took away since: the batch is the same.
+            for row in 0..facts.mapped.len() {
+                facts.mapped[row] |= !facts.pending[row];
+            }
+            false
+        }
+        None if under.is_some_and(|under| under.on_replay == OnReplay::Rerun) => {
+            for row in 0..facts.pending.len() {
+                facts.pending[row] &= known.claims[row] != previous.claim;
+            }
+            true
+        }
+        Some(Ending::Released) | None => false,
+    }
+}
+
+fn replay_of(previous: &LastTransaction) -> Replay {
+    match previous.ending {
+        Some(Ending::Completed) => Replay::Finished,
+        Some(Ending::Released) => Replay::First,
+        None => Replay::Unfinished,
+    }
+}
+
+impl Send {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rule of each row, as of now: rows that failed change those behind them.
+    pub fn rules(&self) -> Vec<Rule> {
+        self.state().rules.clone()
+    }
+
+    /// What the mapper knew when the batch was begun.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// The claim of its transaction.
+    pub fn claim(&self) -> Option<u64> {
+        self.claim
+    }
+
+    /// Whether its transaction was begun before.
+    pub fn replay(&self) -> Option<Replay> {
+        self.replay
+    }
+
+    /// When it was begun, in microseconds since 1970.
+    pub fn started_at(&self) -> i64 {
+        self.started_at
+    }
+
+    /// The rows that are to be sent and of which nothing was said yet.
+    pub fn open_rows(&self) -> Vec<u32> {
+        let state = self.state();
+        (0..state.rules.len() as u32).filter(|row| state.is_open(*row as usize)).collect()
+    }
+
+    /// These rows were sent: write their mappings and remove what is pending, in one step. Durable on return; saying it again
+    /// changes nothing. `ids` are those that the batch was begun with; `values` and `untils` have a row for each of `rows`.
+    pub fn complete(&self, ids: &Ids, rows: &[u32], values: &Texts, untils: Untils) -> Result<()> {
+        same_length("external_ids", values.len(), rows.len())?;
+        untils.check(rows.len())?;
+        self.settle(ids, rows, SentRow::Done, |turn, before| {
+            for (place, row) in rows.iter().map(|row| *row as usize).enumerate() {
+                if self.facts.qos[row] == Qos::BestEffort || before.rows[row] == SentRow::Done {
+                    continue;
+                }
+                let (value, until) = (values.get(place), untils.get(place));
+                Mapper::put(turn, ids.id(row), &Record::mapped(value), until)?;
+                self.mapper.mirror(turn, value, ids.bytes(row).as_deref(), until)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// These rows failed: with `definite` they were certainly not delivered, so that a retry is new; else nobody knows, and they
+    /// stay pending. Later rows of their queues are held. Durable on return.
+    pub fn abort(&self, ids: &Ids, rows: &[u32], definite: bool) -> Result<()> {
+        self.settle(ids, rows, if definite { SentRow::Failed } else { SentRow::Unknown }, |_, _| Ok(()))
+    }
+
+    fn settle(
+        &self,
+        ids: &Ids,
+        rows: &[u32],
+        became: SentRow,
+        write: impl FnOnce(&mut Work, &State) -> Result<()>,
+    ) -> Result<()> {
+        same_length("ids", ids.len(), self.facts.qos.len())?;
+        let mut state = self.state();
+        state.check(rows, became)?;
+        let mut after = state.clone();
+        for row in rows {
+            after.rows[*row as usize] = became;
+        }
+        let had_unknown = rows.iter().any(|row| state.rows[*row as usize] == SentRow::Unknown);
+        let decides = became != SentRow::Done || had_unknown;
+        if decides {
+            after.rules = self.facts.decide(Some(&after.attempts()))?;
+        }
+        let ending = self.claim.filter(|_| !after.is_ended && after.is_done());
+        self.mapper.values.write(|turn| {
+            if decides {
+                (0..after.rules.len()).try_for_each(|row| self.change(turn, ids, row, &state, &after))?;
+            }
+            write(turn, &state)?;
+            if let Some(claim) = ending {
+                turn.end(claim, Ending::Completed);
+            }
+            Ok(())
+        })?;
+        after.is_ended |= ending.is_some();
+        *state = after;
+        Ok(())
+    }
+
+    /// What a failure changes for one row: what failed for certain, and what waits behind a failure, is pending no more; a copy
+    /// of what failed takes its place.
+    fn change(&self, turn: &mut Work, ids: &Ids, row: usize, before: &State, after: &State) -> Result<()> {
+        let was_sent = before.rules[row].outcome().action == Action::Process;
+        let action = after.rules[row].outcome().action;
+        if self.facts.qos[row] == Qos::BestEffort || after.rows[row] == SentRow::Done {
+            return Ok(());
+        }
+        let failed = after.rules[row] == Rule::M1Failed && before.rules[row] != Rule::M1Failed;
+        if failed || was_sent && action == Action::Hold {
+            if failed || !self.facts.pending[row] {
+                return turn.remove(ids.id(row));
+            }
+            // It was pending before this batch, and nobody has tried again.
+            let record = Record::pending(self.known.since[row], self.known.claims[row]);
+            return Mapper::put(turn, ids.id(row), &record, self.known.persist_until[row]);
+        }
+        let waited = before.rules[row].outcome().action != Action::Process && before.rows[row] == SentRow::Open;
+        if waited && action == Action::Process {
+            let record = Record::pending(self.started_at, self.claim.unwrap_or(0));
+            return Mapper::put(turn, ids.id(row), &record, self.untils[row]);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn is_open(&self, row: usize) -> bool {
+        self.rows[row] == SentRow::Open && self.rules[row].outcome().action == Action::Process
+    }
+
+    /// Whether nothing of the batch is left to send, to decide or to wait for.
+    fn is_done(&self) -> bool {
+        self.rows.iter().zip(&self.rules).all(|(row, rule)| match rule.outcome().action {
+            Action::Process => *row == SentRow::Done,
+            Action::Skip => true,
+            Action::Raise | Action::Hold => false,
+        })
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        let attempt = |row: &SentRow| match row {
+            SentRow::Open | SentRow::Done => Attempt::Open,
+            SentRow::Failed => Attempt::Failed,
+            SentRow::Unknown => Attempt::Unknown,
+        };
+        self.rows.iter().map(attempt).collect()
+    }
+
+    /// Only what was to be sent can end, and what was sent stays so.
+    fn check(&self, rows: &[u32], became: SentRow) -> Result<()> {
+        for row in rows {
+            let at = *row as usize;
+            let is_allowed = match self.rows.get(at) {
+                None => false,
+                Some(SentRow::Open) => self.is_open(at),
+                Some(SentRow::Unknown) => true,
+                Some(known) => *known == became,
+            };
+            if !is_allowed {
+                let why = self.rules.get(at).map_or("beyond the batch", |rule| rule.text());
+                return Err(Error::State(format!("row {row} is none that can end like this: {why}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! The receiving side of streams.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dochistory_core::Transaction;
+use dochistory_core::delivery::{Inbox, OnReplay, Receiving};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyMapping;
+
+use super::arrivals::Arrivals;
+use super::columns;
+use super::kept::Kept;
+use super::poll::{DeliveryPoll, Stage};
+use super::status;
+use crate::clock;
+use crate::errors::{Failure, Outcome};
+use crate::handle::Handle;
+use crate::input::Input;
+use crate::output;
+
+/// The receiving side of guaranteed delivery: every operation applied in the right order, none missed, none applied
+/// twice. `History.delivery` opens it, for one stream (a publisher-subscriber pair) or for all.
+///
+/// A message has a header `(resend_count-prev-cur-seq)`: the epoch, the log offsets of the last COMMIT in the previous
+/// message and in this one, and the number of the part of a transaction that spans messages. One call of `receive` is one
+/// poll; row order is order of arrival. What a history keeps of a stream is a row of watermarks, and no list of ids.
+///
+/// Not durable, by the rules: messages that are held or buffered, and the wait for what is missing. After a crash they
+/// are requested again; a transaction that spans messages then starts again at its first part.
+#[pyclass(module = "dochistory", name = "GuaranteedDelivery", frozen)]
+pub(crate) struct GuaranteedDelivery {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What a delivery shares with its polls.
+pub(super) struct Shared {
+    pub(super) handle: Arc<Handle>,
+    pub(super) inbox: Inbox,
+    pub(super) keep_rows: bool,
+    pub(super) kept: Mutex<Kept>,
+}
+
+impl Shared {
+    /// What is held; the lock is never taken while Python is held and wanted.
+    pub(super) fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn only(&self) -> Option<&str> {
+        self.inbox.settings().only.as_deref()
+    }
+}
+
+#[pymethods]
+impl GuaranteedDelivery {
+    /// The one stream that this delivery receives; None if it receives all.
+    #[getter]
+    fn stream(&self) -> Option<&str> {
+        self.shared.only()
+    }
+
+    /// Decide one poll: which messages are applied, in which order, and what is held, dropped or asked for again.
+    ///
+    /// Unless the delivery was opened with `own_transaction`, a poll that applies something is recorded (`applying_upto`)
+    /// before this returns; it ends with `commit`, or with `abort` if certainly nothing of it was applied. If neither
+    /// happens, what it applies is in doubt when the delivery is opened anew.
+    ///
+    /// Args:
+    ///     messages: what arrived, in order of arrival; None if nothing did (which counts as a poll too). Columns: `stream`
+    ///         (text; may be absent in the delivery of one stream), and `header` (text) or `resend_count`, `prev`, `cur`,
+    ///         `seq` (integers). A null header is a damaged message. Other columns come back in `DeliveryPoll.messages`.
+    ///     now: the time of `time_received`, a datetime with a time zone; the clock's, if absent.
+    ///     columns: name of a column as above -> its name in `messages`, where they differ.
+    ///     threads: threads to use; a stream is never shared by two.
+    ///     transaction: (application, number of the batch): a batch that comes again is known by it.
+    ///     on_replay: what becomes of streams that this very batch was about to apply when the process ended: `in_doubt`,
+    ///         or `rerun` (handed out again, if it ends where it ended before: for work that is idempotent for each batch).
+    ///
+    /// Raises:
+    ///     SchemaError: a column is missing or has the wrong type.
+    ///     ConfigError: an argument makes no sense.
+    ///     StateError: an earlier poll is neither committed nor aborted; or the history is closed.
+    ///     FencedError: another receiver has moved a stream since this delivery read it.
+    ///     TransactionError: the application's numbers went backwards.
+    ///     LockedError: another writer held the history's streams for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading, and something is to be recorded.
+    ///     FailedError: an earlier write failed.
+    #[pyo3(signature = (
+        messages = None, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt"
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "users give them by name")]
+    fn receive(
+        &self,
+        py: Python<'_>,
+        messages: Option<&Bound<'_, PyAny>>,
+        now: Option<&Bound<'_, PyAny>>,
+        columns: Option<&Bound<'_, PyMapping>>,
+        threads: usize,
+        transaction: Option<(String, i64)>,
+        on_replay: &str,
+    ) -> Outcome<DeliveryPoll> {
+        self.shared.handle.get()?;
+        if threads == 0 {
+            return Err(Failure::config("threads is 0; allowed is 1 or more"));
+        }
+        let on_replay = match on_replay {
+            "in_doubt" => OnReplay::InDoubt,
+            "rerun" => OnReplay::Rerun,
+            other => {
+                return Err(Failure::config(format!("on_replay is {other:?}; allowed is \"in_doubt\" or \"rerun\"")));
+            }
+        };
+        let now = clock::now_us(now)?;
+        let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
+        let input = messages.map(Input::import).transpose()?;
+        let renamed: Option<HashMap<String, String>> = columns
+            .map(|columns| columns.items()?.iter().map(|pair| pair.extract()).collect::<PyResult<_>>())
+            .transpose()?;
+        let shared = &self.shared;
+        let (arrivals, taken, decisions, released) = py.detach(|| {
+            let arrivals = match input {
+                Some(input) => Arrivals::new(input, renamed.as_ref(), shared.only())?,
+                None => Arrivals::none(),
+            };
+            let taken = arrivals.with(|columns| {
+                let how = Receiving { columns, now, threads, transaction: transaction.as_ref(), on_replay };
+                shared.inbox.receive(&how)
+            })?;
+            let decisions = columns::decisions(&taken.poll.rows)?;
+            let released = shared.kept().released(&taken.poll);
+            Ok::<_, Failure>((arrivals, taken, decisions, released))
+        })?;
+        Ok(DeliveryPoll {
+            shared: shared.clone(),
+            replay: taken.replay,
+            state: Mutex::new((taken, Stage::Open)),
+            arrivals,
+            decision_columns: decisions,
+            released_rows: released,
+            decisions: PyOnceLock::new(),
+            messages: PyOnceLock::new(),
+        })
+    }
+
+    /// The streams and how they stand in this delivery, a row each: `stream`, `log_received`, `rereceive_count`,
+    /// `confirm_received`, `receive_count`, `time_received` (timestamp[us, UTC]; null is never), `applying_upto`. A pyarrow
+    /// RecordBatch.
+    fn status<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        self.shared.handle.get()?;
+        let batch = py.detach(|| status::received(&self.shared.inbox.states()))?;
+        Ok(output::record_batch(py, batch)?)
+    }
+
+    /// Streams of which nobody knows how far they were applied before a crash, a row each: `stream`, `log_received`,
+    /// `applying_upto`. Everything up to `log_received` was applied, and nothing after `applying_upto`. Their messages are
+    /// held until `settle`, or until the delivery is opened with `log_received`.
+    fn in_doubt<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        self.shared.handle.get()?;
+        let batch = py.detach(|| status::in_doubt(&self.shared.inbox.states()))?;
+        Ok(output::record_batch(py, batch)?)
+    }
+
+    /// Say how far a stream in doubt was applied: up to `log_received`, the end of a transaction. Durable on return.
+    ///
+    /// Raises:
+    ///     RestoredError: it lies outside of what may have been applied.
+    ///     StateError: there is no such stream, or a poll is neither committed nor aborted.
+    ///     FencedError: another receiver has moved the stream.
+    fn settle(&self, py: Python<'_>, stream: &str, log_received: u64) -> Outcome<()> {
+        self.shared.handle.get()?;
+        Ok(py.detach(|| self.shared.inbox.settle(stream, log_received))?)
+    }
+
+    fn __repr__(&self) -> String {
+        match self.shared.only() {
+            Some(stream) => format!("<GuaranteedDelivery {stream:?}>"),
+            None => "<GuaranteedDelivery of all streams>".to_owned(),
+        }
+    }
+}

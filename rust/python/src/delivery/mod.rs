@@ -1,0 +1,15 @@
+//! Guaranteed delivery for Python: columns of messages in, decisions and messages to apply out.
+
+mod arrivals;
+mod columns;
+mod inbox;
+mod kept;
+mod offsets;
+mod open;
+mod outbox;
+mod poll;
+mod status;
+
+pub(crate) use inbox::GuaranteedDelivery;
+pub(crate) use outbox::DeliveryOutbox;
+pub(crate) use poll::DeliveryPoll;

@@ -1,0 +1,399 @@
+//! The mapper of a channel, as Python has it.
+
+use std::sync::{Arc, Mutex};
+
+use dochistory_core::engine::OnReplay;
+use dochistory_core::engine::mapper::{self as engine, Mapper, RowError, SendTransaction, Texts, Unit, Untils};
+use dochistory_core::mapper::Policy;
+use dochistory_core::values::Ids;
+use dochistory_core::{Purged, Transaction};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyMapping};
+use pyo3_arrow::PyRecordBatchReader;
+
+use super::arrays::{batch, column, error_columns, ids, known_columns, texts};
+use super::entries::EntryReader;
+use super::figures::value_statistics;
+use super::messages::{self, Messages};
+use super::send::MapperSend;
+use super::settings::{self, Kept};
+use super::unit::{UnitOfWork, Units};
+use crate::clock;
+use crate::errors::{Failure, Outcome};
+use crate::handle::Handle;
+use crate::history::{History, names};
+use crate::output;
+use crate::upkeep::watched;
+
+/// A durable map from ids to other ids, for the messages of one channel. `History.mapper` makes it.
+///
+/// Ids are text of up to 65,535 bytes, a dictionary of text, or UUIDs as 16 bytes: an Arrow array, a table with a column
+/// `id`, or any iterable of text. All methods may be called by many threads at once; none holds Python while it works.
+#[pyclass(module = "dochistory", name = "MessageIdMapper", frozen)]
+pub(crate) struct MessageIdMapper {
+    handle: Arc<Handle>,
+    mapper: Mapper,
+    persist_us: Option<i64>,
+    units: Units,
+}
+
+/// How mappings are changed outside of a unit.
+type Change = fn(&Mapper, &Ids<'_>, &Texts, Untils<'_>, i64) -> dochistory_core::Result<Vec<Option<RowError>>>;
+/// The same within one.
+type Join = fn(&mut Unit, &Ids<'_>, &Texts, Untils<'_>, i64) -> dochistory_core::Result<Vec<Option<RowError>>>;
+
+#[pymethods]
+impl History {
+    /// The message id mapper of a channel. Nothing is made of it before it first writes.
+    ///
+    /// Args:
+    ///     channel: its name; each channel has ids of its own.
+    ///     pending: what is done with a message whose sending was begun and never ended: `error` (raise, and keep it),
+    ///         `process` (send it) or `duplicate` (take it as sent). An administrator's decision, and so not stored.
+    ///     mirror: write the second direction of each mapping as well, so that the other id is found too.
+    ///     expiry: `until_purged` (a mapping counts until a purge takes it) or `exact` (until its time).
+    ///     persist: how long entries are kept where a call does not say: text, a timedelta, seconds, or "forever".
+    ///
+    /// Raises:
+    ///     ConfigError: an argument makes no sense.
+    #[pyo3(signature = (channel, *, pending = "error", mirror = false, expiry = "until_purged", persist = None))]
+    fn mapper(
+        &self,
+        channel: &str,
+        pending: &str,
+        mirror: bool,
+        expiry: &str,
+        persist: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome<MessageIdMapper> {
+        const DEFAULT_US: i64 = 30 * 86_400_000_000;
+        let history = self.handle.get()?;
+        let settings = settings::settings(pending, mirror, expiry)?;
+        let persist_us = persist.map_or(Ok(Some(DEFAULT_US)), settings::persist)?;
+        let mapper = Mapper::new(&history, channel, settings)?;
+        Ok(MessageIdMapper { handle: self.handle.clone(), mapper, persist_us, units: Units::default() })
+    }
+
+    /// The channels whose mappers hold entries, or held some.
+    fn mappers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
+        let history = self.handle.get()?;
+        Ok(py.detach(|| history.value_spaces(dochistory_core::values::Room::Mapper))?)
+    }
+}
+
+#[pymethods]
+impl MessageIdMapper {
+    /// The channel's name.
+    #[getter]
+    fn name(&self) -> &str {
+        self.mapper.name()
+    }
+
+    /// What is done with a message that is pending: `error`, `process` or `duplicate`.
+    #[getter]
+    fn policy(&self) -> &'static str {
+        settings::policy_word(self.mapper.settings().policy)
+    }
+
+    /// What the mapper knows of some ids. Writes nothing.
+    ///
+    /// Args:
+    ///     ids: the ids.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     A row for each id, in order: `found` (it is mapped), `mapped_id` (to what; a mapping may be to nothing), `pending`,
+    ///     `pending_since` (timestamp[us, UTC]), `resolved` (process, duplicate or null), `persist_until` (null: for ever).
+    ///
+    /// Raises:
+    ///     SchemaError: the ids are no text and no UUIDs.
+    ///     CorruptError: a file of the history is damaged.
+    #[pyo3(signature = (ids, *, now = None))]
+    fn lookup<'py>(&self, ids: &Bound<'py, PyAny>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
+        let (py, array) = (ids.py(), self::ids("ids", ids)?);
+        self.handle.get()?;
+        let now_us = clock::now_us(now)?;
+        let known = py.detach(|| {
+            let column = column(&array)?;
+            let known = self.mapper.lookup(&self.mapper.values().ids(&column), now_us)?;
+            batch(known_columns(&known)?)
+        })?;
+        Ok(output::record_batch(py, known)?)
+    }
+
+    /// Map ids to other ids. Durable on return.
+    ///
+    /// Args:
+    ///     ids: the ids.
+    ///     external_ids: what they are mapped to, a column of text of the same length; None maps to nothing.
+    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the mapper's, if absent.
+    ///     transactional: join this thread's open unit of work, and be durable when that commits; else durable on return,
+    ///         whatever becomes of the unit.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     `id` and `error` for each row: null where it is done, else EXISTS (it is mapped, or stood in an earlier row), NO_ID,
+    ///     TOO_LONG (more than 65,535 bytes) or MIRROR_EXISTS (the other id is mapped). The other rows are done.
+    ///
+    /// Raises:
+    ///     SchemaError: the columns are no text, or have different lengths.
+    ///     StateError: `transactional`, and there is no unit of work.
+    ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading.
+    ///     FailedError: an earlier write failed.
+    #[pyo3(signature = (ids, external_ids = None, persist_until = None, transactional = false, *, now = None))]
+    fn create<'py>(
+        &self,
+        ids: &Bound<'py, PyAny>,
+        external_ids: Option<&Bound<'py, PyAny>>,
+        persist_until: Option<&Bound<'py, PyAny>>,
+        transactional: bool,
+        now: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let join = transactional.then_some(Unit::create as Join);
+        self.change(ids, external_ids, persist_until, now, Mapper::create, join)
+    }
+
+    /// Map ids that are mapped to other ids than before. As `create`; the error of an id that is not mapped is NOT_FOUND.
+    #[pyo3(signature = (ids, external_ids = None, persist_until = None, transactional = false, *, now = None))]
+    fn update<'py>(
+        &self,
+        ids: &Bound<'py, PyAny>,
+        external_ids: Option<&Bound<'py, PyAny>>,
+        persist_until: Option<&Bound<'py, PyAny>>,
+        transactional: bool,
+        now: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let join = transactional.then_some(Unit::update as Join);
+        self.change(ids, external_ids, persist_until, now, Mapper::update, join)
+    }
+
+    /// Take mappings away. As `create`; the error of an id that is not mapped is NOT_FOUND.
+    #[pyo3(signature = (ids, transactional = false, *, now = None))]
+    fn remove<'py>(
+        &self,
+        ids: &Bound<'py, PyAny>,
+        transactional: bool,
+        now: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let join = transactional.then_some((|unit, ids, _, _, now_us| unit.remove(ids, now_us)) as Join);
+        self.change(ids, None, None, now, |mapper, ids, _, _, now_us| mapper.remove(ids, now_us), join)
+    }
+
+    /// Judge messages that go out, and make those to send pending, in one step. Durable on return, before anything is sent.
+    ///
+    /// Args:
+    ///     messages: anything with Arrow's C interface. Columns `id` (ours), `qos` (BE, EO, EOIO), `queue` (of EOIO).
+    ///     columns: the mapper's name of a column -> its name in `messages`, where they differ.
+    ///     qos: the quality of service where no column says it.
+    ///     persist_until: until when pending entries are kept at least; see `create`. A purge takes them only when asked to.
+    ///     raise_pending: raise `PendingMessageError`, and write nothing, if the action of any row is RAISE.
+    ///     transaction: (application, number of the batch): a batch that comes again is known by it.
+    ///     on_replay: what ids are that this very transaction began to send and never ended: `in_doubt` (pending, by the rules)
+    ///         or `rerun` (NEW again: for receivers that are idempotent for each batch).
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Raises:
+    ///     PendingMessageError: with `raise_pending`.
+    ///     SchemaError: a column is missing or has the wrong type.
+    ///     ConfigError: an argument makes no sense.
+    ///     TransactionError: the application's numbers went backwards.
+    ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading.
+    ///     FailedError: an earlier write failed.
+    #[pyo3(signature = (
+        messages, *, columns = None, qos = "EO", persist_until = None, raise_pending = false, transaction = None,
+        on_replay = "in_doubt", now = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "users give them by name")]
+    fn begin_send<'py>(
+        &self,
+        messages: &Bound<'py, PyAny>,
+        columns: Option<&Bound<'py, PyMapping>>,
+        qos: &str,
+        persist_until: Option<&Bound<'py, PyAny>>,
+        raise_pending: bool,
+        transaction: Option<(String, i64)>,
+        on_replay: &str,
+        now: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<MapperSend> {
+        let py = messages.py();
+        self.handle.get()?;
+        let now_us = clock::now_us(now)?;
+        let kept = Kept::read(persist_until, self.persist_us, now_us)?;
+        let on_replay = match on_replay {
+            "in_doubt" => OnReplay::ByRules,
+            "rerun" => OnReplay::Rerun,
+            _ => {
+                return Err(Failure::config(format!(
+                    "on_replay is {on_replay:?}; allowed is \"in_doubt\" or \"rerun\""
+                )));
+            }
+        };
+        let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
+        let under = transaction.map(|transaction| SendTransaction { transaction, on_replay });
+        let qos = messages::qos(qos)?;
+        let messages = Messages::import(messages, names(columns)?.as_ref(), qos, self.mapper.values())?;
+        let send = py.detach(|| {
+            let column = column(&messages.ids)?;
+            let ids = self.mapper.values().ids(&column);
+            let begun =
+                self.mapper.begin_send(&ids, messages.engine(), kept.untils(), now_us, under.as_ref(), raise_pending);
+            Ok::<_, Failure>(begun?)
+        })?;
+        let (handle, mapper) = (self.handle.clone(), self.mapper.clone());
+        let begun = MapperSend { handle, mapper, persist_us: self.persist_us, messages, send };
+        if raise_pending {
+            begun.check_pending(py)?;
+        }
+        self.see_to_upkeep(py);
+        Ok(begun)
+    }
+
+    /// Begin a unit of work, in which messages are taken in.
+    fn unit_of_work(&self) -> Outcome<UnitOfWork> {
+        self.handle.get()?;
+        let unit = Arc::new(Mutex::new(Some(self.mapper.unit_of_work())));
+        let (handle, mapper, units) = (self.handle.clone(), self.mapper.clone(), self.units.clone());
+        Ok(UnitOfWork { handle, mapper, persist_us: self.persist_us, unit, units })
+    }
+
+    /// Decide single ids that are pending: their next arrival is treated so, once, whatever the channel's policy is.
+    ///
+    /// Args:
+    ///     ids: the ids.
+    ///     decision: `process` (it was not delivered: send it), `duplicate` (it was), or `error` (undecided again).
+    ///
+    /// Returns:
+    ///     `id` and `error` for each row: null where it is done, else NOT_PENDING, NO_ID or TOO_LONG.
+    fn resolve<'py>(&self, ids: &Bound<'py, PyAny>, decision: &str) -> Outcome<Bound<'py, PyAny>> {
+        let py = ids.py();
+        self.handle.get()?;
+        let policy: Policy = settings::policy("decision", decision)?;
+        let array = self::ids("ids", ids)?;
+        let errors = py.detach(|| {
+            let column = column(&array)?;
+            Ok::<_, Failure>(self.mapper.resolve(&self.mapper.values().ids(&column), policy)?)
+        })?;
+        Ok(output::record_batch(py, error_columns(array, &errors)?)?)
+    }
+
+    /// The ids whose sending was begun and never ended, as a pyarrow RecordBatchReader, in no order: `channel`, `id`, and the
+    /// columns of `lookup`.
+    fn pending<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        self.handle.get()?;
+        let found = py.detach(|| self.mapper.pending())?;
+        self.reader(py, found)
+    }
+
+    /// All entries, as a pyarrow RecordBatchReader, in no order: `channel`, `id`, and the columns of `lookup`.
+    #[pyo3(signature = (*, now = None))]
+    fn entries<'py>(&self, py: Python<'py>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
+        self.handle.get()?;
+        let now_us = clock::now_us(now)?;
+        let found = py.detach(|| self.mapper.entries(now_us))?;
+        self.reader(py, found)
+    }
+
+    /// Take away mappings whose time has come. They are gone at once; files go when all in them is gone.
+    ///
+    /// Args:
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///     include_pending: take pending entries too whose time has come: that silently turns "in doubt" into "new".
+    ///     dry_run: only say what would go.
+    ///
+    /// Returns:
+    ///     `entries`, `bytes` and `files` that went.
+    #[pyo3(signature = (now = None, include_pending = false, dry_run = false))]
+    fn purge<'py>(
+        &self,
+        py: Python<'py>,
+        now: Option<&Bound<'py, PyAny>>,
+        include_pending: bool,
+        dry_run: bool,
+    ) -> Outcome<Bound<'py, PyDict>> {
+        self.handle.get()?;
+        let now_us = clock::now_us(now)?;
+        let Purged { entries, bytes, segments } = py.detach(|| self.mapper.purge(now_us, include_pending, dry_run))?;
+        let purged = PyDict::new(py);
+        purged.set_item("entries", entries)?;
+        purged.set_item("bytes", bytes)?;
+        purged.set_item("files", segments)?;
+        Ok(purged)
+    }
+
+    /// Put files together: as far as it pays, or with `all` as far as it goes. Writing does it by itself when it pays.
+    #[pyo3(signature = (*, all = false))]
+    fn maintain(&self, py: Python<'_>, all: bool) -> Outcome<()> {
+        self.handle.get()?;
+        watched(py, None, |hear| self.mapper.values().maintain(all, hear)).map(drop)
+    }
+
+    /// Check every byte of the mapper's files; answers how many there were.
+    fn verify(&self, py: Python<'_>) -> Outcome<u64> {
+        self.handle.get()?;
+        watched(py, None, |hear| self.mapper.values().verify(hear))
+    }
+
+    /// Figures: `file_entries`, `later_entries`, `pending_entries`, `log_entries`, `files`, `file_bytes`, `log_bytes`,
+    /// `manifest`, `transactions` (application -> last batch, whether it ended).
+    fn stats<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
+        self.handle.get()?;
+        let found = py.detach(|| self.mapper.values().statistics())?;
+        Ok(value_statistics(py, found)?)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<MessageIdMapper {:?}, pending={:?}>", self.mapper.name(), self.policy())
+    }
+}
+
+impl MessageIdMapper {
+    fn change<'py>(
+        &self,
+        given: &Bound<'py, PyAny>,
+        external_ids: Option<&Bound<'py, PyAny>>,
+        persist_until: Option<&Bound<'py, PyAny>>,
+        now: Option<&Bound<'py, PyAny>>,
+        change: Change,
+        join: Option<Join>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let py = given.py();
+        self.handle.get()?;
+        if let Some(join) = join {
+            let unit = self.units.current()?;
+            return unit.join(given, external_ids, persist_until, now, join);
+        }
+        let now_us = clock::now_us(now)?;
+        let kept = Kept::read(persist_until, self.persist_us, now_us)?;
+        let array = ids("ids", given)?;
+        let external_ids = external_ids.map(|given| ids("external_ids", given)).transpose()?;
+        let errors = py.detach(|| {
+            let column = column(&array)?;
+            let ids = self.mapper.values().ids(&column);
+            let texts = texts(external_ids.as_ref(), ids.len())?;
+            Ok::<_, Failure>(change(&self.mapper, &ids, &texts, kept.untils(), now_us)?)
+        })?;
+        self.see_to_upkeep(py);
+        Ok(output::record_batch(py, error_columns(array, &errors)?)?)
+    }
+
+    fn reader<'py>(&self, py: Python<'py>, found: engine::PendingEntries) -> Outcome<Bound<'py, PyAny>> {
+        let reader = EntryReader::new(self.handle.clone(), self.mapper.name(), found)?;
+        Ok(PyRecordBatchReader::new(Box::new(reader)).into_pyarrow(py)?)
+    }
+
+    /// Upkeep that fails costs the caller nothing: it is said in the log, and due again the next time.
+    fn see_to_upkeep(&self, py: Python<'_>) {
+        if !self.handle.auto_maintain {
+            return;
+        }
+        let seen = py.detach(|| self.handle.upkeep.see_to_values(self.mapper.values(), self.mapper.name()));
+        if let Some((name, error)) = seen {
+            let logged = py.import("logging").and_then(|logging| {
+                let log = logging.call_method1("getLogger", ("dochistory",))?;
+                log.call_method1("warning", ("upkeep of mapper %r: %s", name, error))
+            });
+            drop(logged);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The message id mapper, for Python.
+
+mod arrays;
+mod channel;
+mod entries;
+mod figures;
+mod messages;
+mod send;
+mod settings;
+mod unit;
+mod verdicts;
+
+pub(crate) use channel::MessageIdMapper;
+pub(crate) use figures::value_statistics;
+pub(crate) use send::MapperSend;
+pub(crate) use unit::{MapperTaken, UnitOfWork};

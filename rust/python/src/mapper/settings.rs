@@ -1,0 +1,87 @@
+//! Settings and times of a mapper, as Python gives them.
+
+use arrow::array::{Array, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::TimestampMicrosecondType;
+use dochistory_core::engine::mapper::{MapperSettings, Untils};
+use dochistory_core::mapper::Policy;
+use dochistory_core::values::FOREVER;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::arrays::time_type;
+use crate::answers;
+use crate::clock;
+use crate::errors::{Failure, Outcome};
+
+/// The word of a policy.
+pub(super) fn policy_word(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Error => "error",
+        Policy::Process => "process",
+        Policy::Duplicate => "duplicate",
+    }
+}
+
+pub(super) fn policy(setting: &str, word: &str) -> Outcome<Policy> {
+    let all = [Policy::Error, Policy::Process, Policy::Duplicate];
+    all.into_iter().find(|policy| policy_word(*policy) == word).ok_or_else(|| {
+        Failure::config(format!("{setting} is {word:?}; allowed is \"error\" or \"process\" or \"duplicate\""))
+    })
+}
+
+pub(super) fn settings(pending: &str, mirror: bool, expiry: &str) -> Outcome<MapperSettings> {
+    let exact_expiry = match expiry {
+        "until_purged" => false,
+        "exact" => true,
+        _ => {
+            return Err(Failure::config(format!("expiry is {expiry:?}; allowed is \"until_purged\" or \"exact\"")));
+        }
+    };
+    Ok(MapperSettings { policy: policy("pending", pending)?, mirror, exact_expiry })
+}
+
+/// How long entries are kept unless a call says otherwise; none for ever.
+pub(super) fn persist(value: &Bound<'_, PyAny>) -> Outcome<Option<i64>> {
+    if is_forever(value) { Ok(None) } else { Ok(Some(clock::duration_us("persist", value)?)) }
+}
+
+fn is_forever(value: &Bound<'_, PyAny>) -> bool {
+    value.cast::<PyString>().is_ok_and(|text| text.to_str().is_ok_and(|text| text == "forever"))
+}
+
+/// Until when the entries of one call are kept.
+pub(crate) enum Kept {
+    All(i64),
+    Rows(Vec<i64>),
+}
+
+impl Kept {
+    /// From a datetime, a duration from `now_us` on, "forever", or a column of times (null: the default).
+    pub(super) fn read(value: Option<&Bound<'_, PyAny>>, persist_us: Option<i64>, now_us: i64) -> Outcome<Self> {
+        let from_now = |duration: i64| now_us.saturating_add(duration);
+        let default = persist_us.map_or(FOREVER, from_now);
+        let Some(value) = value else { return Ok(Self::All(default)) };
+        if is_forever(value) {
+            return Ok(Self::All(FOREVER));
+        }
+        if value.hasattr("__arrow_c_array__")? || value.hasattr("__arrow_c_stream__")? {
+            let (_, array) = answers::import(value)?;
+            let times = cast(&array, &time_type())
+                .map_err(|_| Failure::schema(format!("persist_until is {}; allowed are times", array.data_type())))?;
+            let times = times.as_primitive::<TimestampMicrosecondType>();
+            return Ok(Self::Rows(times.iter().map(|time| time.unwrap_or(default)).collect()));
+        }
+        if value.hasattr("tzinfo")? {
+            return Ok(Self::All(clock::time_us("persist_until", value)?));
+        }
+        Ok(Self::All(from_now(clock::duration_us("persist_until", value)?)))
+    }
+
+    pub(super) fn untils(&self) -> Untils<'_> {
+        match self {
+            Self::All(until) => Untils::All(*until),
+            Self::Rows(each) => Untils::Rows(each),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What the commit of a job hands out: the right to end its documents.
+
+use std::sync::Arc;
+
+use dochistory_core::engine::{Replay, StagedClaim as Claimed};
+use pyo3::prelude::*;
+
+use crate::claim::replay_word;
+use crate::clock;
+use crate::errors::Outcome;
+use crate::finish;
+use crate::handle::Handle;
+use crate::history::see_to_upkeep;
+use crate::trigger::Trigger;
+
+/// Documents that the tasks of a job began together. `Job.commit` makes it.
+///
+/// `complete()` when the services have ended, in success or failure; `release()` when their work was undone for certain. Both
+/// are durable on return, and change nothing when said again. What is neither stays `processing`, and is in doubt when it
+/// comes again.
+#[pyclass(module = "dochistory", name = "StagedClaim", frozen)]
+pub(crate) struct StagedClaim {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) trigger: Py<Trigger>,
+    pub(crate) claimed: Claimed,
+    pub(crate) replay: Option<Replay>,
+}
+
+#[pymethods]
+impl StagedClaim {
+    /// Number of the claim, unique within its trigger; None if there was nothing to begin.
+    #[getter]
+    fn id(&self) -> Option<u64> {
+        self.claimed.number()
+    }
+
+    /// When the services began, as a datetime in UTC.
+    #[getter]
+    fn started_at<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        clock::datetime(py, self.claimed.started_at())
+    }
+
+    /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`; else None.
+    #[getter]
+    fn replay(&self) -> Option<&'static str> {
+        self.replay.map(replay_word)
+    }
+
+    /// Number of documents begun.
+    fn __len__(&self) -> usize {
+        self.claimed.len() as usize
+    }
+
+    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
+    ///
+    /// Args:
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all, if absent.
+    ///
+    /// Raises:
+    ///     StateError: some keys are not of this claim.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: an earlier write failed.
+    #[pyo3(signature = (keys = None))]
+    fn complete(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
+        self.end(py, keys, Claimed::complete)
+    }
+
+    /// The services' work was undone for certain: the documents are NEW when they come again. What is completed stays so.
+    ///
+    /// Args:
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all, if absent.
+    ///
+    /// Raises:
+    ///     As `complete`.
+    #[pyo3(signature = (keys = None))]
+    fn release(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
+        self.end(py, keys, Claimed::release)
+    }
+
+    fn __repr__(&self) -> String {
+        let id = self.id().map_or_else(|| "None".to_owned(), |id| id.to_string());
+        format!("<StagedClaim {id}: {} documents to process>", self.claimed.len())
+    }
+}
+
+/// How the engine ends documents.
+type End = fn(&Claimed, Option<&dochistory_core::columns::Documents<'_>>) -> dochistory_core::Result<()>;
+
+impl StagedClaim {
+    fn end(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>, end: End) -> Outcome<()> {
+        self.handle.check_process()?;
+        let trigger = self.trigger.get();
+        let columns = keys.map(|keys| finish::keys(keys, trigger)).transpose()?;
+        py.detach(|| match &columns {
+            Some(columns) => end(&self.claimed, Some(&columns.documents())),
+            None => end(&self.claimed, None),
+        })?;
+        // A job leaves many small files. Not at its commit, for which the services wait.
+        if let (None, Ok(history)) = (&columns, self.handle.get()) {
+            see_to_upkeep(py, &self.handle, &history, trigger);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,326 @@
+//! Staging: what tasks on many machines decide and write, and one process publishes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use dochistory_core::Transaction;
+use dochistory_core::engine::{Attempt, Job as Reserved, OnReplay, Plan, Receipt, Replay, Staged as Part};
+use dochistory_core::history::History as Engine;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyMapping};
+
+use crate::call::{Documents, on_replay};
+use crate::claim::replay_word;
+use crate::clock;
+use crate::errors::{Failure, Outcome};
+use crate::handle::Handle;
+use crate::history::{History, names};
+use crate::input::Input;
+use crate::output;
+use crate::staged_claim::StagedClaim;
+use crate::trigger::Trigger;
+use crate::verdicts::verdict_columns;
+
+/// Work that is divided among tasks: what `History.reserve` reserved for it.
+///
+/// The tasks stage (`History.stage`, `History.stage_entries`), wherever they run; whoever has their receipts commits. Until
+/// then nothing of it shows in the history. A job that nobody commits or gives up is forgotten after a week.
+#[pyclass(module = "dochistory", name = "Job", frozen)]
+pub(crate) struct Job {
+    handle: Arc<Handle>,
+    trigger: Py<Trigger>,
+    job: Reserved,
+    replay: Option<Replay>,
+}
+
+#[pymethods]
+impl Job {
+    /// The job as text, which tasks need to stage its parts.
+    #[getter]
+    fn token(&self) -> String {
+        self.job.token()
+    }
+
+    /// The name of the job.
+    #[getter]
+    fn id(&self) -> &str {
+        self.job.id()
+    }
+
+    /// What tasks open the history with (`snapshot=`) to classify; None if the job only loads.
+    #[getter]
+    fn snapshot(&self) -> Option<String> {
+        Engine::snapshot_of_job(&self.job)
+    }
+
+    /// Number of the claim that it will begin.
+    #[getter]
+    fn claim(&self) -> u64 {
+        self.job.claim()
+    }
+
+    /// When the services begin, as a datetime in UTC: the `now` of `reserve`.
+    #[getter]
+    fn started_at<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        clock::datetime(py, self.job.plan().started_at)
+    }
+
+    /// Parts that the work is divided into.
+    #[getter]
+    fn parts(&self) -> u32 {
+        self.job.plan().parts
+    }
+
+    /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`; else None. Only where it
+    /// was reserved.
+    #[getter]
+    fn replay(&self) -> Option<&'static str> {
+        self.replay.map(replay_word)
+    }
+
+    /// Begin what the tasks staged: all of it, or nothing. Durable on return.
+    ///
+    /// Args:
+    ///     receipts: the receipt of one attempt of each part that has rows.
+    ///
+    /// Raises:
+    ///     ConflictError: others were first with some of these documents: decide again, from a new job.
+    ///     TransactionError: the application's numbers went backwards meanwhile.
+    ///     StateError: the job was committed or given up before.
+    ///     ConfigError: the receipts are not this job's, or a part is there twice.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: an earlier write failed.
+    fn commit(&self, py: Python<'_>, receipts: Vec<Vec<u8>>) -> Outcome<StagedClaim> {
+        let history = self.handle.get()?;
+        let rules = &self.trigger.get().rules;
+        let claimed = py.detach(|| {
+            let receipts = decoded(&receipts)?;
+            history.commit(rules, &self.job, &receipts)
+        })?;
+        let (handle, trigger) = (self.handle.clone(), self.trigger.clone_ref(py));
+        Ok(StagedClaim { handle, trigger, claimed, replay: self.replay })
+    }
+
+    /// Give the job up: its files go, except those that were committed. Again changes nothing.
+    fn abort(&self, py: Python<'_>) -> Outcome<()> {
+        let history = self.handle.get()?;
+        Ok(py.detach(|| history.give_up(&self.job))?)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Job {}: {} parts>", self.job.id(), self.job.plan().parts)
+    }
+}
+
+/// One part of a job, decided and staged. `History.stage` makes it.
+#[pyclass(module = "dochistory", name = "Staged", frozen)]
+pub(crate) struct Staged {
+    is_batch: bool,
+    verdict_columns: RecordBatch,
+    receipt: Receipt,
+    verdicts: PyOnceLock<Py<PyAny>>,
+}
+
+#[pymethods]
+impl Staged {
+    /// The verdict of every row: `status`, `action`, `acknowledge`, `rule`, `key`, `message`; see `History.classify`.
+    #[getter]
+    fn verdicts(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
+        let make = || Ok::<_, Failure>(output::like(py, self.is_batch, self.verdict_columns.clone())?.unbind());
+        self.verdicts.get_or_try_init(py, make).map(|verdicts| verdicts.clone_ref(py))
+    }
+
+    /// What to hand to whoever commits the job.
+    #[getter]
+    fn receipt<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.receipt.encode())
+    }
+
+    fn __repr__(&self) -> String {
+        let (part, rows, entries) = (self.receipt.part(), self.receipt.rows(), self.receipt.entries());
+        format!("<Staged part {part}: {entries} of {rows} documents to process>")
+    }
+}
+
+#[pymethods]
+impl History {
+    /// Reserve numbers for work that is divided among tasks, and pin what they read. Nothing of it shows in the history.
+    ///
+    /// Args:
+    ///     trigger: whose documents they are.
+    ///     parts: parts that the work is divided into.
+    ///     reads: whether the tasks classify (`stage`); False for jobs that only load entries (`stage_entries`).
+    ///     routed: whether part p holds exactly the documents whose key has `pmod(xxhash64(key), parts) == p` in Spark; any
+    ///         other row is then an error, as copies of an id would not meet.
+    ///     transaction: (application, number of the batch): a batch that comes again is known by it.
+    ///     on_replay: as in `begin`.
+    ///     now: the time at which the services begin, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Raises:
+    ///     TransactionError: the application's numbers went backwards.
+    ///     ConfigError: an argument makes no sense, or the trigger uses no history.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading.
+    #[pyo3(signature = (
+        trigger, parts = 1, *, reads = true, routed = false, transaction = None, on_replay = "in_doubt", now = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "users give them by name")]
+    fn reserve(
+        &self,
+        py: Python<'_>,
+        trigger: &Bound<'_, Trigger>,
+        parts: u32,
+        reads: bool,
+        routed: bool,
+        transaction: Option<(String, i64)>,
+        on_replay: &str,
+        now: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome<Job> {
+        let history = self.handle.get()?;
+        let rules = &trigger.get().rules;
+        let reruns = self::on_replay(on_replay, trigger.get())? == OnReplay::Rerun;
+        let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
+        let plan = Plan { parts, reads, routed, reruns, transaction, started_at: clock::now_us(now)? };
+        let (job, replay) = py.detach(|| history.reserve(rules, plan))?;
+        Ok(Job { handle: self.handle.clone(), trigger: trigger.clone().unbind(), job, replay })
+    }
+
+    /// A job that was reserved elsewhere.
+    ///
+    /// Args:
+    ///     token: its `token`.
+    ///     trigger: whose documents it is about.
+    ///
+    /// Raises:
+    ///     ConfigError: the text is no job's token, or the job is another trigger's.
+    fn job(&self, token: &str, trigger: &Bound<'_, Trigger>) -> Outcome<Job> {
+        let job = Reserved::from_token(token)?;
+        if job.trigger() != trigger.get().rules.name {
+            return Err(Failure::config(format!("the job is one of trigger {:?}", job.trigger())));
+        }
+        Ok(Job { handle: self.handle.clone(), trigger: trigger.clone().unbind(), job, replay: None })
+    }
+
+    /// Decide all documents of one part of a job by its snapshot, and stage `processing` for those to process: durable on
+    /// return, and not part of the history until the job is committed. The same rows in the same order get the same verdicts,
+    /// however often they are staged.
+    ///
+    /// The history has to be opened with the job's snapshot; that handle writes nothing else.
+    ///
+    /// Args:
+    ///     documents: all documents of the part, in order of arrival.
+    ///     trigger: whose documents they are.
+    ///     job: the job's `token`.
+    ///     part: number of the part, from 0.
+    ///     attempt: a name that no other attempt at this job has: letters, digits and hyphens.
+    ///     columns: the trigger's name of a column -> its name in `documents`, where they differ.
+    ///     threads: threads to use for large parts.
+    ///
+    /// Raises:
+    ///     SchemaError: a column is missing or has the wrong type, or a row belongs to another part.
+    ///     ConfigError: an argument makes no sense, or the history was not opened with the job's snapshot.
+    ///     StorageError: the operating system refused a file operation.
+    ///     CorruptError: a file of the history is damaged.
+    #[pyo3(signature = (documents, trigger, *, job, part, attempt, columns = None, threads = 1))]
+    #[expect(clippy::too_many_arguments, reason = "users give them by name")]
+    fn stage(
+        &self,
+        documents: &Bound<'_, PyAny>,
+        trigger: &Bound<'_, Trigger>,
+        job: &str,
+        part: u32,
+        attempt: &str,
+        columns: Option<&Bound<'_, PyMapping>>,
+        threads: usize,
+    ) -> Outcome<Staged> {
+        let py = documents.py();
+        let history = self.handle.get()?;
+        let job = Reserved::from_token(job)?;
+        let input = Input::import(documents)?;
+        let started_at = job.plan().started_at;
+        let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), started_at, threads)?;
+        let (receipt, verdict_columns) = py.detach(|| {
+            let Part { verdicts, receipt } = documents.stage(&history, &job, Attempt { part, name: attempt })?;
+            let columns = verdict_columns(&verdicts, &documents.columns)?;
+            Ok::<_, Failure>((receipt, columns))
+        })?;
+        Ok(Staged { is_batch: documents.input.is_batch, verdict_columns, receipt, verdicts: PyOnceLock::new() })
+    }
+
+    /// Publish entries that tasks staged, of one job or of several, in one manifest. Durable on return.
+    ///
+    /// Args:
+    ///     receipts: what `stage_entries` answered.
+    ///     trigger: whose documents they are.
+    ///     transaction: (application, number of the batch): one that was committed before publishes nothing again.
+    ///
+    /// Returns:
+    ///     The number of entries published.
+    ///
+    /// Raises:
+    ///     TransactionError: the application's numbers went backwards.
+    ///     StateError: a job was committed or given up before.
+    ///     ConfigError: a receipt is another trigger's, or a part is there twice.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    #[pyo3(signature = (receipts, trigger, *, transaction = None))]
+    fn commit_entries(
+        &self,
+        py: Python<'_>,
+        receipts: Vec<Vec<u8>>,
+        trigger: &Bound<'_, Trigger>,
+        transaction: Option<(String, i64)>,
+    ) -> Outcome<u64> {
+        let history = self.handle.get()?;
+        let rules = &trigger.get().rules;
+        let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
+        Ok(py.detach(|| history.commit_entries(rules, &decoded(&receipts)?, transaction.as_ref()))?)
+    }
+
+    /// Give the jobs of these receipts up: their files go, except those that were committed.
+    ///
+    /// Args:
+    ///     receipts: what `stage_entries` answered.
+    fn abort_entries(&self, py: Python<'_>, receipts: Vec<Vec<u8>>) -> Outcome<()> {
+        let history = self.handle.get()?;
+        Ok(py.detach(|| decoded(&receipts).map(|receipts| history.abort_entries(&receipts)))?)
+    }
+}
+
+fn decoded(receipts: &[Vec<u8>]) -> dochistory_core::Result<Vec<Receipt>> {
+    receipts.iter().map(|receipt| Receipt::decode(receipt)).collect()
+}
+
+/// What a receipt says of its part.
+///
+/// Args:
+///     receipt: the `receipt` of a staged part, or what `stage_entries` answered.
+///
+/// Returns:
+///     `part`, `attempt`, `rows`, `entries`, `bytes`, and the rows by `rule`, `status` (without those that have none) and
+///     `action`.
+///
+/// Raises:
+///     ConfigError: these bytes are no receipt.
+#[pyfunction]
+pub(crate) fn read_receipt(py: Python<'_>, receipt: Vec<u8>) -> Outcome<Bound<'_, PyDict>> {
+    let receipt = Receipt::decode(&receipt)?;
+    let found = PyDict::new(py);
+    found.set_item("part", receipt.part())?;
+    found.set_item("attempt", receipt.attempt())?;
+    found.set_item("rows", receipt.rows())?;
+    found.set_item("entries", receipt.entries())?;
+    found.set_item("bytes", receipt.bytes())?;
+    let mut by: [HashMap<&str, u64>; 3] = Default::default();
+    for count in receipt.counts() {
+        for (words, word) in by.iter_mut().zip([&count.rule, &count.status, &count.action]) {
+            *words.entry(word.as_str()).or_default() += count.rows;
+        }
+    }
+    by[1].remove("");
+    for (name, words) in ["rule", "status", "action"].into_iter().zip(by) {
+        found.set_item(name, words)?;
+    }
+    Ok(found)
+}

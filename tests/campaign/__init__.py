@@ -1,0 +1,1 @@
+"""The campaign that tries to break the promises: `python -m tests.campaign`."""

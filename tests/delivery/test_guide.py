@@ -1,0 +1,38 @@
+"""The guide to delivery: its snippets run and print what they say, and its commands run."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dochistory.cli import main
+from tests.delivery.support import header
+from tests.ops.test_docs import blocks, printed, promised
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_snippets_print_what_they_say_and_commands_run(capsys: pytest.CaptureFixture[str]) -> None:
+    said = promised("delivery.md")
+    assert len(said) > 8
+    assert [line for line in printed("delivery.md", capsys) if line.startswith("[")] == said
+    commands = [line for block in blocks("delivery.md", "sh") for line in block.splitlines()]
+    assert commands
+    for command in commands:
+        assert main(shlex.split(command)[1:]) == 0, command
+
+
+@pytest.mark.spark
+def test_the_snippet_of_spark_runs(spark: "SparkSession") -> None:
+    (block,) = blocks("delivery.md", "python spark")
+    frame = spark.createDataFrame([("a", header(10, 20)), ("a", header(0, 10))], "stream string, header string")
+    exec("import dochistory as dh\n" + block, {"df": frame})
+    found = spark.read.parquet("applied.parquet").collect()
+    assert sorted(int(row["dh_commit"]) for row in found) == [10, 20]

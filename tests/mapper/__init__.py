@@ -1,0 +1,1 @@
+"""The message id mapper through the public interface."""

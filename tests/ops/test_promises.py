@@ -1,0 +1,45 @@
+"""Every test that a promise names is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "promises.md").read_text()
+ROWS = [line for line in PAGE.splitlines() if re.match(r"\| \d+ \|", line)]
+RUST = [*(ROOT / "rust").glob("core/tests/*.rs"), *(ROOT / "rust").glob("core/src/**/*.rs")]
+
+
+def test_every_promise_names_a_test() -> None:
+    assert [int(row.split("|")[1]) for row in ROWS] == list(range(1, len(ROWS) + 1))
+    for row in ROWS:
+        assert "`" in row.split("|")[-2], f"a promise without a test: {row}"
+
+
+def test_every_test_that_a_promise_names_is_there() -> None:
+    named = [word for row in ROWS for word in re.findall(r"`([^`]+)`", row.split("|")[-2])]
+    file: Path | None = None
+    seen = 0
+    for word in named:
+        if word.startswith("…::"):
+            assert file is not None
+            place, test = file, word.removeprefix("…::")
+        elif "::" in word:
+            name, _, test = word.partition("::")
+            place = ROOT / "tests" / name
+        elif "/" in word or word.endswith(".py"):
+            assert any((root / word).exists() for root in (ROOT, ROOT / "tests")), word
+            file = ROOT / "tests" / word
+            continue
+        elif word.endswith(".rs"):
+            assert any(one.name == word for one in RUST), word
+            continue
+        else:
+            assert any(re.search(rf"\bfn {re.escape(word)}\(", one.read_text()) for one in RUST), word
+            seen += 1
+            continue
+        file = place
+        assert re.search(rf"\bdef {re.escape(test)}\(", place.read_text()), word
+        seen += 1
+    assert seen > 20
