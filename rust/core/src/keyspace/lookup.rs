@@ -9,7 +9,7 @@ use crate::segment::sort;
 use crate::segment::{Segment, Wanted};
 
 /// So many rows that filters let through are looked up together: enough that neighbours in the order of keys share pages.
-const TOGETHER: usize = 1 << 20;
+const TOGETHER: usize = 1 << 19;
 
 /// A key that a claim has begun and not ended, and which claim, since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
