@@ -40,6 +40,7 @@ from dochistory._native import (
     __version__,
     open,  # noqa: A004 - always said as dochistory.open
     read_receipt,
+    repair,
     verdict_words,
 )
 from dochistory.errors import RolledBack
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from dochistory import brokers as brokers
     from dochistory import journal as journal
     from dochistory import metrics as metrics
+    from dochistory import migration as migration
+    from dochistory import progress as progress
+    from dochistory import report as report
     from dochistory import resolvers as resolvers
     from dochistory import spark as spark
     from dochistory.settings import triggers_from_toml as triggers_from_toml
@@ -79,11 +83,12 @@ __all__ = [
     "__version__",
     "open",
     "read_receipt",
+    "repair",
     "verdict_words",
 ]
 
 
-_ON_DEMAND = ("brokers", "journal", "metrics", "resolvers", "spark")
+_ON_DEMAND = ("brokers", "journal", "metrics", "migration", "progress", "report", "resolvers", "spark")
 """Modules that are imported when they are asked for; some need packages of their own."""
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["brokers.md", "cli.md", "operations.md"]
+PAGES = ["brokers.md", "cli.md", "migration.md", "operations.md"]
 
 
 def blocks(page: str, language: str) -> Iterator[str]:
@@ -48,7 +48,7 @@ def promised(page: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("page", ["brokers.md", "operations.md"])
+@pytest.mark.parametrize("page", ["brokers.md", "migration.md", "operations.md"])
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_snippets_run_and_print_what_they_say(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = promised(page)
@@ -65,9 +65,9 @@ def a_history(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_commands_of_the_page_about_them_run(capsys: pytest.CaptureFixture[str]) -> None:
     a_history(capsys)
-    commands = [
-        line for block in blocks("cli.md", "sh") for line in block.splitlines() if line.startswith("dochistory")
-    ]
+    Path("old.csv").write_text("uuid\n0001\n0009\n")
+    pages = [*blocks("cli.md", "sh"), *blocks("migration.md", "sh")]
+    commands = [line for block in pages for line in block.splitlines() if line.startswith("dochistory")]
     assert len(commands) >= 10
     for command in commands:
         assert main(shlex.split(command, comments=True)[1:]) == 0, command

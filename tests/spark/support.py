@@ -82,3 +82,40 @@ class Service:
             self.runs += ids[: self.fail_after]
             raise failure
         self.runs += ids
+
+
+class Recorder:
+    """A service that appends each run to a file, which outlives its process: one line a run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def run(self, document: str) -> None:
+        """Record one run, durably."""
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, f"{document}\n".encode())
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def runs(self) -> list[str]:
+        """All runs so far, by document."""
+        return sorted(self.path.read_text().split()) if self.path.exists() else []
+
+
+def states(history: Path, status: Any, trigger: dh.Trigger | None = None) -> set[str]:
+    """The keys of a history in this status."""
+    with dh.open(history, read_only=True) as opened:
+        return set(pa.table(opened.entries(trigger or orders(), status=status))["key"].to_pylist())
+
+
+def once_or_in_doubt(history: Path, recorder: Recorder, ids: Iterable[str]) -> None:
+    """What must hold after anything: each document's service ran exactly once, or the document is in doubt."""
+    runs = recorder.runs()
+    doubtful = states(history, "processing")
+    assert len(runs) == len(set(runs)), "a service ran twice"
+    assert set(runs) <= set(ids)
+    lost = set(ids) - set(runs) - doubtful
+    assert not lost, f"neither run nor in doubt: {sorted(lost)[:5]}"
+    assert states(history, "completed") <= set(runs), "completed without a run"

@@ -1,6 +1,7 @@
 """`dochistory.spark.claim`: decided and staged by tasks, begun by one commit."""
 
 import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def frame(spark: "SparkSession", ids: list[str | None]) -> "DataFrame":
+def frame(spark: "SparkSession", ids: Sequence[str | None]) -> "DataFrame":
     """One document per id, in order, in three partitions."""
     table = rows(ids).append_column("place", pa.array(range(len(ids)), pa.int32()))
     return spark.createDataFrame(table.to_pandas()).repartitionByRange(3, "place").sortWithinPartitions("place")
@@ -29,7 +30,8 @@ def verdicts(claim: Any) -> list[tuple[str | None, str | None, str, str]]:
 
 def known(path: Path, ids: list[str]) -> list[str]:
     with dh.open(path, read_only=True) as history:
-        return history.classify(pa.table({"uuid": ids}), orders())["rule"].to_pylist()
+        rules: list[str] = history.classify(pa.table({"uuid": ids}), orders())["rule"].to_pylist()
+        return rules
 
 
 def new_ids(claim: Any) -> list[str]:
@@ -130,7 +132,11 @@ def test_an_error_leaves_its_documents_in_doubt_and_a_roll_back_makes_them_new(
 def test_a_batch_that_comes_again_is_settled_by_policy(spark: "SparkSession", history_path: Path) -> None:
     def again(number: int, **options: Any) -> tuple[str | None, dict[str, int], list[str]]:
         with dh.spark.claim(
-            frame(spark, ["a", "b"]), history_path, options.pop("trigger", orders()), transaction=("app", number), **options
+            frame(spark, ["a", "b"]),
+            history_path,
+            options.pop("trigger", orders()),
+            transaction=("app", number),
+            **options,
         ) as claim:
             if options.get("on_replay") == "rerun":
                 claim.complete()
@@ -174,7 +180,7 @@ def test_a_resolver_on_the_driver_that_fails_for_the_moment_suspends(spark: "Spa
     with dh.open(history_path, create=True) as history:
         history.begin(rows(["d"]), orders())
 
-    def resolver(batch: pa.RecordBatch) -> list[str]:
+    def resolver(_batch: pa.RecordBatch) -> list[str]:
         raise dh.TransientError("the database is down")
 
     trigger = orders(resolver=resolver)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import dochistory as dh
-from dochistory.cli import backup, completion, demo, doctor, documents, files, upkeep
+from dochistory.cli import backup, completion, demo, doctor, documents, files, load, repair, report, upkeep
 from dochistory.cli.context import Context, duration, moment
 from dochistory.cli.failures import CommandError, Exit
 
@@ -44,7 +44,9 @@ def parser() -> Parser:
     commands = whole.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     _classify(commands)
     _entries(commands)
+    _load(commands)
     _stats(commands)
+    _report(commands)
     _upkeep(commands)
     _others(commands)
     return whole
@@ -156,11 +158,71 @@ def _entries(commands: Any) -> None:
         )
 
 
+def _load(commands: Any) -> None:
+    command = _add(
+        commands,
+        "load",
+        load.load,
+        "put entries of another history into this one, and compare both sides' answers",
+        "Rows have the columns uuid and, if need be, trigger, status (completed or processing) and time (when the "
+        "service began). What is loaded again changes nothing.",
+    )
+    command.add_argument("file", metavar="FILE", nargs="?", help="Parquet, Arrow IPC, CSV or JSON lines")
+    command.add_argument("--input-format", choices=files.FORMATS, help="format of FILE, if its suffix does not say")
+    _trigger(command, "whose entries all rows are; without it, the column trigger says")
+    command.add_argument("--create", action="store_true", help="make the history if it is not there")
+    command.add_argument(
+        "--time-to-live",
+        type=duration,
+        metavar="TIME",
+        help="of triggers that no file of settings describes: '30 days'",
+    )
+    command.add_argument(
+        "--column", metavar="NAME=COLUMN", action="append", default=[], help="where a column is: --column time=created"
+    )
+    command.add_argument(
+        "--status-value",
+        metavar="VALUE=STATUS",
+        action="append",
+        default=[],
+        help="what a status means: --status-value C=completed",
+    )
+    command.add_argument("--time-unit", choices=["s", "ms", "us"], default="ms", help="of times that are numbers (ms)")
+    command.add_argument(
+        "--check", type=_positive, default=10_000, metavar="N", help="ids whose answers are compared afterwards (10000)"
+    )
+    database = command.add_argument_group("rows of a database, instead of FILE")
+    database.add_argument("--driver", metavar="MODULE", help="a DB-API module: psycopg, oracledb, sqlite3")
+    database.add_argument("--connect", metavar="TEXT", help="what its connect() takes: 'host=db dbname=is user=reader'")
+    database.add_argument("--query", metavar="SQL", help="select topic as trigger, id as uuid, status, time from …")
+
+
 def _stats(commands: Any) -> None:
     command = _add(commands, "stats", upkeep.stats, "show figures of a history")
     _trigger(command)
     command.add_argument(
         "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
+    )
+
+
+def _report(commands: Any) -> None:
+    command = _add(
+        commands,
+        "report",
+        report.report,
+        "write one HTML page about a history",
+        "Verdicts over time, by trigger and rule; documents in doubt with their ages; partitions and sizes; what a "
+        "purge would free. The page needs no network.",
+    )
+    _trigger(command)
+    command.add_argument(
+        "--output", "-o", metavar="FILE", default="report.html", help="report.html, if absent; - prints"
+    )
+    command.add_argument(
+        "--journal", metavar="PATH", help="the journal: a directory of Parquet, or a file of JSON lines"
+    )
+    command.add_argument(
+        "--doubts", type=_positive, default=200, metavar="N", help="documents in doubt to list, for each trigger (200)"
     )
 
 
@@ -180,6 +242,17 @@ def _upkeep(commands: Any) -> None:
     maintain.add_argument("--all", action="store_true", help="as far as it goes, rather than as far as it pays")
     verify = _add(commands, "verify", upkeep.verify, "check every byte of a history")
     _trigger(verify)
+    mend = _add(
+        commands,
+        "repair",
+        repair.repair,
+        "say what is damaged and what a repair would drop",
+        "With --yes, repair: what can be read stays, filters are built anew, and every file that goes out of use is kept in a "
+        "directory repaired-<time> within the history. Exit status 1 without --yes if there is damage, with it if not all "
+        "of it could be repaired.",
+    )
+    _trigger(mend, "this trigger only; needed where its name is lost")
+    mend.add_argument("--yes", action="store_true", help="repair; otherwise nothing is changed")
     copy = _add(
         commands,
         "backup",

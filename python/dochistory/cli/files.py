@@ -57,7 +57,7 @@ def read(name: str, given: str | None, text_columns: Iterable[str]) -> pa.Table:
         text_columns: columns of ids, which are text even where they look like numbers.
     """
     format_ = format_of(name, given)
-    try:
+    with _explained(name, format_):
         if name == "-":
             content = pa.py_buffer(sys.stdin.buffer.read())
             return _parsed(pa.BufferReader(content), format_ or _sniffed(content), text_columns)
@@ -65,6 +65,21 @@ def read(name: str, given: str | None, text_columns: Iterable[str]) -> pa.Table:
         packing = None if format_ in ("parquet", "arrow") else "detect"
         with pa.input_stream(name, compression=packing) if packing else pa.OSFile(name) as source:
             return _parsed(source, format_ or "csv", text_columns)
+
+
+def batches(name: str, given: str | None, text_columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a file; those of a Parquet file a part at a time. Arguments as of `read`."""
+    if format_of(name, given) != "parquet":
+        yield from read(name, given, text_columns).to_batches()
+        return
+    with _explained(name, "parquet"), pq.ParquetFile(name) as source:
+        yield from source.iter_batches()
+
+
+@contextmanager
+def _explained(name: str, format_: str | None) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError as error:
         raise CommandError(f"{name}: there is no such file") from error
     except IsADirectoryError as error:
@@ -233,4 +248,4 @@ def renames(given: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-__all__ = ["FORMATS", "format_of", "read", "renames", "with_columns", "write"]
+__all__ = ["FORMATS", "batches", "format_of", "read", "renames", "with_columns", "write"]

@@ -235,8 +235,8 @@ def exactly_once(
         on_verdicts: called with every batch once it is begun, before the service: the place to log what is in doubt.
             It sees a replayed batch again, with that run's verdicts.
         decide_on: `driver` collects the rows of a batch there, which is the quickest for batches that fit (up to some
-            hundred thousand rows); the service then gets a `Batch`. `executors` leaves them to Spark's tasks, as `claim`
-            does, for batches of any size; the service then gets a `StagedBatch`.
+            hundred thousand rows); the service then gets a `Batch`. `executors` leaves them to Spark's tasks, as
+            `claim` does, for batches of any size; the service then gets a `StagedBatch`.
         parts: with `executors`, tasks to divide the work among.
         order_by: with `executors`, columns that say which of several copies within a batch came first.
     """

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -125,7 +125,9 @@ class SparkClaim:
         self._staged.complete(self._collected(keys))
 
     def release(self, keys: "DataFrame | Iterable[str | None] | Any | None" = None) -> None:
-        """The services' work was undone for certain: the documents are NEW when they come again. What is completed stays so.
+        """The services' work was undone for certain: the documents are NEW when they come again.
+
+        What is completed stays so. Durable on return.
 
         Args:
             keys: as for `complete`.
@@ -146,7 +148,7 @@ class SparkClaim:
             raise dh.SchemaError(f"[DH-SCHEMA] the keys lack the id column {', '.join(missing)} of the batch")
         return self._ids
 
-    def __enter__(self) -> "SparkClaim":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -188,8 +190,8 @@ def claim(
     As `History.begin`, on as many machines as Spark has; only ids and counts cross to Python, and no row to the driver.
     Of copies of an id within `df` the first is processed, and what the others are says the trigger (`in_batch`,
     `processing_mode`); the order is that of `order_by`, and of rows that are equal by it (all, if it is absent) that in
-    which `df` has them: partition by partition, as `collect` would bring them. A trigger that is suspended by a document
-    is so for the later rows of its partition.
+    which `df` has them: partition by partition, as `collect` would bring them. A trigger that a document suspends
+    is suspended for the later rows of its partition.
 
     Whoever else works with the same history goes on meanwhile. If others begin some of these documents between the
     snapshot and the commit, all are decided anew from a newer snapshot, before any is handed out.
@@ -224,9 +226,7 @@ def claim(
     try:
         number = parts or _default_parts(df, opened)
         for attempt in range(_TRIES):
-            job = opened.reserve(
-                trigger, number, routed=True, transaction=transaction, on_replay=on_replay, now=now
-            )
+            job = opened.reserve(trigger, number, routed=True, transaction=transaction, on_replay=on_replay, now=now)
             try:
                 return claimer.run(opened, job, end)
             except dh.ConflictError as error:
@@ -241,7 +241,7 @@ def claim(
     except BaseException:
         end()
         raise
-    raise AssertionError("each attempt returns or raises")
+    raise dh.StateError("[DH-STATE] each attempt returns or raises")
 
 
 def _gave_up(error: "dh.ConflictError") -> "dh.TransactionError":
@@ -298,9 +298,7 @@ class Claimer:
     def _staged(self, history: "History", job: "Job") -> "DataFrame":
         routed = shards.by_shard(self._df, self._ids, job.parts, self._order_by)
         path = str(Path(history.path).absolute())
-        snapshot = job.snapshot
-        assert snapshot is not None, "a claim's job has one"
-        work = staging.Staging(path, snapshot, job.token, self._trigger, tuple(self._found))
+        work = staging.Staging(path, str(job.snapshot), job.token, self._trigger, tuple(self._found))
         if self._trigger.resolver is not None and self._resolver_on == "driver":
             work = work.with_trigger(questions.answered(work, routed, self._found))
         takes = StructType([routed.schema[there] for there in self._found.values()])

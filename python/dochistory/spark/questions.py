@@ -1,7 +1,7 @@
 """A resolver on the driver: the undecided rows come to it, and its answers travel to the tasks.
 
-The tasks decide their partitions twice by the same snapshot. The first time they only tell which rows a resolver would be
-asked about; the second time they have its answers.
+The tasks decide their partitions twice by the same snapshot. The first time they only tell which rows a resolver would
+be asked about; the second time they have its answers.
 """
 
 from collections import defaultdict
@@ -45,7 +45,7 @@ def answered(work: "Staging", routed: "DataFrame", found: dict[str, str]) -> "Tr
     asked_schema = pa.schema([*schema, *(pa.field(name, type_) for name, type_ in _ASKED.items())])
     undecided = columns.mapInArrow(_Questions(work, asked_schema).of_part, from_arrow_schema(asked_schema))
     asked = compat.collect_arrow(undecided).cast(asked_schema).combine_chunks()
-    if not asked.num_rows:
+    if not asked.num_rows or work.trigger.resolver is None:
         return work.trigger
     return work.trigger_with(_ask(work.trigger.resolver, asked.to_batches()[0]))
 
@@ -68,8 +68,7 @@ class _Questions:
             self.work.with_trigger(self.work.trigger_with(resolver)).staged(received)
         for batch in asked:
             columns = [
-                batch.column(name).cast(type_)
-                for name, type_ in zip(self.schema.names, self.schema.types, strict=True)
+                batch.column(name).cast(type_) for name, type_ in zip(self.schema.names, self.schema.types, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -92,8 +91,7 @@ class _Answers:
         return pa.table({"status": pa.array(statuses, pa.string()), "message": pa.array(messages, pa.string())})
 
 
-def _ask(resolver: Callable[[pa.RecordBatch], Any] | None, asked: pa.RecordBatch) -> _Answers:
-    assert resolver is not None, "rows are undecided only where there is a resolver"
+def _ask(resolver: Callable[[pa.RecordBatch], Any], asked: pa.RecordBatch) -> _Answers:
     try:
         reply = resolver(asked)
     except Exception as error:  # noqa: BLE001 - whatever it raises is an answer, by the rules

@@ -51,17 +51,23 @@ class Staging:
         lengths = [batch.num_rows for batch in received]
         if not sum(lengths):
             return
-        context = TaskContext.get()
-        assert context is not None, "this runs in tasks of Spark"
+        context = _task()
         staged = self.staged(received)
         yield from _cut(staged.verdicts.combine_chunks(), lengths, context.taskAttemptId(), staged.receipt)
 
     def staged(self, received: list[pa.RecordBatch]) -> "Staged":
         """Decide the rows of this task's partition together, and stage what is to be processed."""
-        context = TaskContext.get()
-        assert context is not None, "this runs in tasks of Spark"
-        return Snapshot(self.path, self.snapshot).open().stage(
-            pa.Table.from_batches(received), self.trigger, job=self.job, part=context.partitionId(), attempt=attempt_name(context)
+        context = _task()
+        return (
+            Snapshot(self.path, self.snapshot)
+            .open()
+            .stage(
+                pa.Table.from_batches(received),
+                self.trigger,
+                job=self.job,
+                part=context.partitionId(),
+                attempt=attempt_name(context),
+            )
         )
 
     def trigger_with(self, resolver: "Callable[[pa.RecordBatch], Any]") -> "Trigger":
@@ -73,11 +79,16 @@ class Staging:
         return replace(self, trigger=trigger)
 
 
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise dh.StateError("[DH-STATE] documents are staged by tasks of Spark, and this is none")
+    return context
+
+
 def attempt_name(context: TaskContext) -> str:
     """A name that no other attempt at a task of this application has."""
-    return (
-        f"s{context.stageId()}-p{context.partitionId()}-a{context.attemptNumber()}-t{context.taskAttemptId()}"
-    )
+    return f"s{context.stageId()}-p{context.partitionId()}-a{context.attemptNumber()}-t{context.taskAttemptId()}"
 
 
 def attempt_number(name: str) -> int:
@@ -109,9 +120,7 @@ def _numbers(column: pa.ChunkedArray) -> pa.Array:
     return chunk.indices.fill_null(-1)
 
 
-def _answer(
-    length: int, columns: dict[str, pa.Array], attempt: int, receipt: bytes | None
-) -> pa.StructArray:
+def _answer(length: int, columns: dict[str, pa.Array], attempt: int, receipt: bytes | None) -> pa.StructArray:
     receipts = pa.nulls(length, pa.binary())
     if receipt is not None:
         receipts = pa.concat_arrays([pa.nulls(length - 1, pa.binary()), pa.array([receipt], pa.binary())])

@@ -1,5 +1,7 @@
 //! Columns as the engine takes them: borrowed buffers in Arrow's layout, without Arrow's types.
 
+mod check;
+
 /// Which rows hold a value; a missing bitmap means that all do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Validity<'a> {

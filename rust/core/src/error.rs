@@ -20,7 +20,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file is not what the store wrote.
-    #[error("[DH-CORRUPT] {} at byte {offset}: {reason}; nothing was changed: restore the history from a copy; `dochistory verify` checks the rest of it", path.display())]
+    #[error("[DH-CORRUPT] {} at byte {offset}: {reason}; nothing was changed: restore the history from a copy, or let `dochistory repair` say what it can save", path.display())]
     Corrupt {
         /// The damaged file.
         path: PathBuf,

@@ -15,8 +15,10 @@ use crate::{Error, Result};
 const MAGIC: [u8; 8] = *b"DHISTORY";
 const VERSION: u32 = 1;
 /// The identity file's name.
-const IDENTITY: &str = "HISTORY";
-const TRIGGERS: &str = "triggers";
+pub(crate) const IDENTITY: &str = "HISTORY";
+/// A second copy of it, for repairs: without the secret in it no id could be compared with what is stored.
+pub(crate) const SPARE: &str = "HISTORY.copy";
+pub(crate) const TRIGGERS: &str = "triggers";
 /// Key ranges that Spark may split a history's work into, unless told otherwise.
 pub const DEFAULT_SHARDS: u32 = 64;
 
@@ -60,8 +62,8 @@ pub struct History {
 }
 
 /// What the identity file says.
-struct Identity {
-    id: [u8; 16],
+pub(crate) struct Identity {
+    pub(crate) id: [u8; 16],
     secret: [u8; 32],
     shards: u32,
     created_at: i64,
@@ -201,7 +203,7 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     }
     system.create_directory(path).map_err(Error::io("create", path))?;
     let others = system.list(path).map_err(Error::io("list", path))?;
-    let is_ours = |name: &String| name == TRIGGERS || name == IDENTITY || name.starts_with("tmp-");
+    let is_ours = |name: &String| [TRIGGERS, IDENTITY, SPARE].contains(&name.as_str()) || name.starts_with("tmp-");
     if let Some(other) = others.iter().find(|name| !is_ours(name)) {
         let reason = format!("the directory holds other files ({other}); a history needs a directory of its own");
         return Err(Error::Open { path: path.to_path_buf(), reason });
@@ -209,7 +211,10 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     let triggers = path.join(TRIGGERS);
     system.create_directory(&triggers).map_err(Error::io("create", &triggers))?;
     if !system.list(&triggers).map_err(Error::io("list", &triggers))?.is_empty() {
-        let reason = format!("the identity file {IDENTITY} is missing, but there are triggers: restore it from a copy");
+        let reason = format!(
+            "the identity file {IDENTITY} is missing, but there are triggers: \
+            `dochistory repair` restores it, if its copy {SPARE} is there"
+        );
         return Err(Error::Open { path: path.to_path_buf(), reason });
     }
     // The directories first: whoever sees the identity may rely on them.
@@ -221,14 +226,22 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     let mut out = Writer::new();
     out.raw(&MAGIC).u32(VERSION).u32(options.shards).raw(&random).i64(crate::time::now_us()).checksum();
     // Whoever comes second takes the first one's identity.
-    publish(system, &path.join(IDENTITY), &out.finish()).map(drop)
+    let file = path.join(IDENTITY);
+    publish(system, &file, &out.finish())?;
+    publish(system, &path.join(SPARE), &identity_bytes(system, &file)?).map(drop)
 }
 
-fn read_identity(system: &dyn FileSystem, file: &Path) -> Result<Identity> {
+/// The identity file's content; no longer than such a file can be.
+pub(crate) fn identity_bytes(system: &dyn FileSystem, file: &Path) -> Result<Vec<u8>> {
     let opened = system.open(file, false).map_err(Error::io("open", file))?;
     let length = opened.len().map_err(Error::io("look at", file))?.min(4096);
     let mut bytes = vec![0; length as usize];
     opened.read_at(&mut bytes, 0).map_err(Error::io("read", file))?;
+    Ok(bytes)
+}
+
+pub(crate) fn read_identity(system: &dyn FileSystem, file: &Path) -> Result<Identity> {
+    let bytes = identity_bytes(system, file)?;
     Reader::new(&bytes, file).preamble(MAGIC, VERSION)?;
     let mut from = Reader::new(checked(&bytes, file)?, file);
     from.preamble(MAGIC, VERSION)?;
@@ -240,7 +253,7 @@ fn read_identity(system: &dyn FileSystem, file: &Path) -> Result<Identity> {
 
 /// A directory's name for a trigger: what of its name is harmless, for people, and a hash of all of it. No name leaves the
 /// directory, whatever it holds; the manifest holds the name itself.
-fn directory_name(trigger: &str) -> String {
+pub(crate) fn directory_name(trigger: &str) -> String {
     let harmless = |letter: char| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' };
     let readable: String = trigger.chars().take(40).map(harmless).collect();
     format!("{readable}-{:032x}", xxhash_rust::xxh3::xxh3_128(trigger.as_bytes()))

@@ -8,6 +8,8 @@ pub mod delivery;
 pub mod engine;
 pub mod error;
 pub mod filter;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzzing;
 pub mod history;
 pub mod io;
 pub mod key;
@@ -17,6 +19,7 @@ mod manifest;
 pub mod mapper;
 mod pages;
 mod prefetch;
+pub mod repair;
 mod rollup;
 pub mod rules;
 mod segment;
@@ -24,5 +27,5 @@ mod tail;
 pub mod time;
 
 pub use error::{Error, Result};
-pub use keyspace::{Finished, InProgress, Maintained, Progress, Purged, SpaceStatistics};
+pub use keyspace::{Finished, InProgress, Maintained, PartitionStatistics, Progress, Purged, SpaceStatistics};
 pub use log::frame::Transaction;

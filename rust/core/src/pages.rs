@@ -70,6 +70,19 @@ impl Pages {
         Ok(opened)
     }
 
+    /// Take a file whose checksum table is not what it was: a page counts if it matches what is left of the table.
+    pub(crate) fn open_damaged(path: &Path, file: Arc<dyn File>, pages: u64) -> Result<Self> {
+        let length = file.len().map_err(Error::io("look at", path))?;
+        let content = pages.checked_mul(PAGE as u64).filter(|content| *content <= length);
+        let Some(content) = content else {
+            return Err(Error::corrupt(path, length, "the checksums of its pages are gone"));
+        };
+        let mut table = vec![0; pages as usize * 4];
+        let left = (length - content).min(table.len() as u64) as usize;
+        file.read_at(&mut table[..left], content).map_err(Error::io("read", path))?;
+        Ok(Self { path: path.to_path_buf(), file, pages, map: None, table, verified: Box::default() })
+    }
+
     fn table(&self) -> &[u8] {
         self.map.as_ref().map_or(&self.table[..], |map| &map[self.pages as usize * PAGE..])
     }

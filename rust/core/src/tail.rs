@@ -1,17 +1,24 @@
 //! The entries of the log's frames, in memory: what was appended since the last segment was written.
 
+mod index;
+mod slots;
+
 use std::hash::RandomState;
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
+use index::Index;
 
 use crate::key::{Form, Key};
+use crate::keyspace::is_load;
 use crate::log::frame::{Frame, FrameKeys, Kind};
 use crate::manifest::{Manifest, Outcome, OutcomeEntry, TransactionEntry};
 use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
-use crate::segment::run::Run;
+use crate::segment::run::{Run, Runs};
 
 const NONE: u32 = u32::MAX;
+/// Keys whose lines are asked for together, before the first of them is read.
+const GROUP: usize = 16;
 
 /// One key under one claim.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +52,7 @@ pub(crate) struct Tail {
     /// How far the log was durable, as its own frames say.
     pub(crate) durable: u64,
     entries: Vec<Entry>,
-    index: HashTable<u32>,
+    index: Index,
     texts: Vec<(u32, u16)>,
     heap: Vec<u8>,
     claims: Vec<Claim>,
@@ -66,6 +73,15 @@ impl Tail {
             outcomes: manifest.outcomes.iter().map(outcome).collect(),
             transactions: manifest.transactions.iter().map(transaction).collect(),
             ..Self::default()
+        }
+    }
+
+    /// Take over the memory of a tail that is over: fresh memory costs more than what is done with it.
+    pub(crate) fn reuse(&mut self, mut old: Self) {
+        if self.entries.capacity() < old.entries.capacity() {
+            old.entries.clear();
+            old.index.clear();
+            (self.entries, self.index) = (old.entries, old.index);
         }
     }
 
@@ -104,8 +120,7 @@ impl Tail {
             return;
         }
         self.entries.reserve(frame.keys.len());
-        let Self { entries, index, .. } = self;
-        index.reserve(frame.keys.len(), |at| entries[*at as usize].key.lo);
+        self.index.reserve(frame.keys.len());
         self.each_key(&frame.keys, |tail, key, text, _| tail.push(key, text, claim, Mark::Open));
         if let Some(transaction) = &frame.transaction {
             if let Some((claim, started_at)) = frame.replaces {
@@ -127,6 +142,8 @@ impl Tail {
     /// Go on under a newer manifest of the same log.
     pub(crate) fn learn(&mut self, manifest: &Manifest) {
         self.next_sequence = self.next_sequence.max(manifest.next_sequence);
+        // Only manifests speak of loads.
+        self.transactions.retain(|_, entry| !is_load(entry));
         for entry in &manifest.transactions {
             self.know(entry.clone());
         }
@@ -167,8 +184,13 @@ impl Tail {
 
     /// Each key of a frame with its text, if it is one, and its place.
     fn each_key(&mut self, keys: &FrameKeys, mut each: impl FnMut(&mut Self, Key, Option<&[u8]>, usize)) {
-        for (place, key) in keys.uuids.iter().enumerate() {
-            each(self, *key, None, place);
+        for (group, some) in keys.uuids.chunks(GROUP).enumerate() {
+            for key in some {
+                self.index.fetch(key.lo);
+            }
+            for (place, key) in some.iter().enumerate() {
+                each(self, *key, None, group * GROUP + place);
+            }
         }
         let mut start = 0;
         for (place, (key, length)) in keys.texts.iter().zip(&keys.lengths).enumerate() {
@@ -190,17 +212,8 @@ impl Tail {
     fn push(&mut self, key: Key, text: Option<&[u8]>, claim: u32, mark: Mark) {
         let at = self.entries.len() as u32;
         let Self { entries, index, texts, heap, .. } = self;
-        let same = |other: &u32| is_entry(&entries[*other as usize], texts, heap, key, text);
-        let previous =
-            match index.find_mut(key.lo, same) {
-                Some(slot) => std::mem::replace(slot, at),
-                None => {
-                    index.insert_unique(key.lo, at, |other| {
-                        if *other == at { key.lo } else { entries[*other as usize].key.lo }
-                    });
-                    NONE
-                }
-            };
+        let is_same = |other: u32| is_entry(&entries[other as usize], texts, heap, key, text);
+        let previous = index.put(key.lo, at, is_same).unwrap_or(NONE);
         let text = text.map_or(NONE, |text| {
             texts.push((heap.len() as u32, text.len() as u16));
             heap.extend_from_slice(text);
@@ -211,8 +224,8 @@ impl Tail {
 
     /// The entries of a key, newest first.
     fn chain(&self, key: Key, text: Option<&[u8]>) -> impl Iterator<Item = u32> {
-        let same = |other: &u32| is_entry(&self.entries[*other as usize], &self.texts, &self.heap, key, text);
-        let mut next = self.index.find(key.lo, same).copied().unwrap_or(NONE);
+        let is_same = |other: u32| is_entry(&self.entries[other as usize], &self.texts, &self.heap, key, text);
+        let mut next = self.index.find(key.lo, is_same).unwrap_or(NONE);
         let entries = &self.entries;
         std::iter::from_fn(move || {
             let at = (next != NONE).then_some(next)?;
@@ -226,14 +239,20 @@ impl Tail {
         if self.entries.is_empty() {
             return;
         }
-        for (row, (key, form)) in wanted.keys.iter().zip(wanted.forms).enumerate() {
-            let text = match form {
-                Form::Uuid => None,
-                Form::Text => Some((wanted.text)(row as u32)),
-                Form::Absent | Form::TooLong => continue,
-            };
-            for at in self.chain(*key, text) {
-                hit(first_row + row as u32, self.stamp(&self.entries[at as usize]));
+        for start in (0..wanted.keys.len()).step_by(GROUP) {
+            let group = start..(start + GROUP).min(wanted.keys.len());
+            for key in &wanted.keys[group.clone()] {
+                self.index.fetch(key.lo);
+            }
+            for row in group {
+                let text = match wanted.forms[row] {
+                    Form::Uuid => None,
+                    Form::Text => Some((wanted.text)(row as u32)),
+                    Form::Absent | Form::TooLong => continue,
+                };
+                for at in self.chain(wanted.keys[row], text) {
+                    hit(first_row + row as u32, self.stamp(&self.entries[at as usize]));
+                }
             }
         }
     }
@@ -246,15 +265,9 @@ impl Tail {
     /// What a stamp means once the outcome of its claim is known.
     #[inline]
     pub(crate) fn effective(&self, stamp: Stamp) -> Mark {
-        let outcome = match stamp.mark {
-            Mark::Completed => return Mark::Completed,
-            Mark::Open | Mark::Released => self.outcomes.get(&stamp.claim),
-        };
-        match outcome {
-            // A key that was released for itself stays so when the rest of its claim completes.
-            Some((Outcome::Completed, _)) if stamp.mark == Mark::Open => Mark::Completed,
-            Some((Outcome::Released, _)) => Mark::Released,
-            _ => stamp.mark,
+        match stamp.mark {
+            Mark::Completed => Mark::Completed,
+            mark @ (Mark::Open | Mark::Released) => folded(mark, self.outcomes.get(&stamp.claim)),
         }
     }
 
@@ -299,9 +312,10 @@ impl Tail {
 
     /// Each entry that a segment has to keep, with its text and what its stamp means by now.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Key, Option<&[u8]>, Stamp)> {
-        self.entries.iter().filter_map(|entry| {
+        let outcomes: Vec<_> = self.claims.iter().map(|claim| self.outcomes.get(&claim.number)).collect();
+        self.entries.iter().filter_map(move |entry| {
             let mut stamp = self.stamp(entry);
-            stamp.mark = self.effective(stamp);
+            stamp.mark = folded(stamp.mark, outcomes[entry.claim as usize]);
             // A release of what began here leaves nothing; one of a sealed entry has to be remembered.
             let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim as usize].began_here;
             (!is_gone).then(|| (entry.key, text_of(entry, &self.texts, &self.heap), stamp))
@@ -310,17 +324,26 @@ impl Tail {
 
     /// The entries as runs, one for each time partition of `width`, without those that began at or before `expired`.
     pub(crate) fn runs(&self, width: i64, expired: i64) -> Vec<Run> {
-        let mut runs: HashMap<i64, Run, RandomState> = HashMap::default();
+        let mut runs = Runs::new(width);
         for (key, text, stamp) in self.entries().filter(|(_, _, stamp)| stamp.started_at > expired) {
-            let run = runs.entry(stamp.started_at.div_euclid(width)).or_default();
+            let run = runs.of(stamp.started_at);
             match text {
                 None => run.push_uuid(key, stamp),
                 Some(text) => run.push_text(key, text, stamp),
             }
         }
-        let mut list: Vec<_> = runs.into_iter().collect();
-        list.sort_by_key(|(partition, _)| *partition);
-        list.into_iter().map(|(_, run)| run).collect()
+        runs.into_list()
+    }
+}
+
+/// What a mark means once the outcome of its claim is known.
+#[inline]
+fn folded(mark: Mark, outcome: Option<&(Outcome, i64)>) -> Mark {
+    match outcome {
+        // A key that was released for itself stays so when the rest of its claim completes.
+        Some((Outcome::Completed, _)) if mark == Mark::Open => Mark::Completed,
+        Some((Outcome::Released, _)) if mark != Mark::Completed => Mark::Released,
+        _ => mark,
     }
 }
 

@@ -6,136 +6,13 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use common::{DAY, Ids, START, begin, open, trigger, uuids};
+use common::store::{Files, Store, TRIGGERS, ids, named, restore, verdicts};
+use common::{DAY, Ids, START};
+use dochistory_core::Result;
 use dochistory_core::engine::{Call, OnReplay};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::rules::Trigger;
-use dochistory_core::{Error, Result};
-
-const TRIGGERS: [&str; 2] = ["orders", "invoices"];
-
-/// The files of a store by their path, as they were when it was closed.
-type Files = BTreeMap<PathBuf, Vec<u8>>;
-
-fn named(name: &str) -> Trigger {
-    Trigger { name: name.into(), ..trigger() }
-}
-
-fn ids() -> Vec<String> {
-    let texts = (0..30).map(|number| format!("urn:text:{number}"));
-    uuids(0..60).into_iter().chain(texts).collect()
-}
-
-/// A store with segments, a rolled-up filter, outcomes, a transaction, and a log, for each of two triggers.
-fn build(path: &Path) -> Files {
-    let history = open(path);
-    let ids = ids();
-    for (shift, name) in TRIGGERS.into_iter().enumerate() {
-        let trigger = named(name);
-        for day in 0..3 {
-            let first = day as usize * 15 + shift;
-            let claim = begin(&history, &trigger, &ids[first..first + 12], START + day * DAY).claim.unwrap();
-            begin(&history, &trigger, &ids[60 + first / 2..64 + first / 2], START + day * DAY);
-            claim.complete(Some(&[0, 1, 2])).unwrap();
-            let snapshot = history.pin(name).unwrap();
-            history.unpin(name, &snapshot).unwrap();
-            if day == 1 {
-                claim.complete(None).unwrap();
-                history.maintain(name, true, &mut |_, _| Ok(())).unwrap();
-            }
-        }
-        let transaction = dochistory_core::Transaction { application: "stream".into(), batch: 4 };
-        let rows = Ids::new(&ids[48 + shift..54 + shift]);
-        let mut call = Call::at(START + 3 * DAY);
-        let begun =
-            history.begin(&trigger, &rows.documents(), &mut call, Some(&transaction), OnReplay::ByRules).unwrap();
-        begun.claim.unwrap().complete(Some(&[0, 1])).unwrap();
-    }
-    drop(history);
-    let mut files = Files::new();
-    collect(path, &mut files);
-    files
-}
-
-fn collect(directory: &Path, files: &mut Files) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, files);
-        } else {
-            files.insert(path.clone(), std::fs::read(&path).unwrap());
-        }
-    }
-}
-
-fn restore(root: &Path, files: &Files) {
-    let mut now = Files::new();
-    collect(root, &mut now);
-    for path in now.keys().filter(|path| !files.contains_key(*path)) {
-        std::fs::remove_file(path).unwrap();
-    }
-    for (path, bytes) in files.iter().filter(|(path, bytes)| now.get(*path) != Some(bytes)) {
-        std::fs::write(path, bytes).unwrap();
-    }
-}
-
-/// What the store says of all ids of all triggers.
-fn verdicts(path: &Path, read_only: bool) -> Result<Vec<&'static str>> {
-    let history = History::open(path, &OpenOptions { read_only, ..OpenOptions::default() })?;
-    let ids = Ids::new(&ids());
-    let mut rules = Vec::new();
-    for name in TRIGGERS {
-        let verdicts = history.classify(&named(name), &ids.documents(), &mut Call::at(START + 3 * DAY))?;
-        assert_eq!(verdicts.unavailable, None, "damage is not a storage that does not answer");
-        rules.extend(verdicts.outcomes.iter().map(|outcome| outcome.rule()));
-    }
-    Ok(rules)
-}
-
-struct Store {
-    _directory: tempfile::TempDir,
-    root: PathBuf,
-    files: Files,
-    good: Vec<&'static str>,
-    errors: usize,
-}
-
-impl Store {
-    fn new() -> Self {
-        // Damage does not care how durable the disk is, and thousands of syncs take their time.
-        let memory = Path::new("/dev/shm");
-        let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
-        let root = directory.path().join("h");
-        let files = build(&root);
-        let good = verdicts(&root, true).unwrap();
-        assert!(["R8", "R9", "R11"].iter().all(|rule| good.contains(rule)));
-        Self { _directory: directory, root, files, good, errors: 0 }
-    }
-
-    /// Reopen the store, damaged as `what` says. Answers whether the damage was noticed.
-    fn check(&mut self, what: &str, read_only: bool) -> bool {
-        let found = std::panic::catch_unwind(AssertUnwindSafe(|| verdicts(&self.root, read_only)));
-        match found {
-            Err(cause) => panic!("{what}: a panic: {cause:?}"),
-            Ok(Ok(found)) => assert!(found == self.good, "{what}: other verdicts\n{found:?}\n{:?}", self.good),
-            Ok(Err(Error::Corrupt { .. } | Error::Open { .. })) => {
-                self.errors += 1;
-                return true;
-            }
-            Ok(Err(error)) => panic!("{what}: {error}"),
-        }
-        false
-    }
-
-    fn kind(path: &Path) -> String {
-        let name = path.file_name().unwrap().to_string_lossy();
-        name.split('-').next().unwrap().to_owned()
-    }
-}
 
 /// The places of a file to try: all of a short one, the header and a step through the rest of a long one.
 fn places(length: usize) -> Vec<usize> {
@@ -159,7 +36,7 @@ fn a_flipped_byte_is_noticed_or_changes_nothing() {
         }
         std::fs::write(&path, &bytes).unwrap();
         match kind.as_str() {
-            "turn" | "upkeep" => assert_eq!(noticed, 0, "{kind} is advisory"),
+            "turn" | "upkeep" | "HISTORY.copy" => assert_eq!(noticed, 0, "{kind} is advisory"),
             "HISTORY" | "manifest" | "log" => assert_eq!(noticed, places.len(), "{kind} is checked whole"),
             _ => assert!(noticed > places.len() / 10, "{kind}: {noticed} of {}", places.len()),
         }
@@ -171,7 +48,7 @@ fn a_flipped_byte_is_noticed_or_changes_nothing() {
 fn a_shortened_or_missing_file_is_noticed_or_changes_nothing() {
     let mut store = Store::new();
     for (path, bytes) in store.files.clone() {
-        let is_advisory = ["turn", "upkeep"].contains(&Store::kind(&path).as_str());
+        let is_advisory = Store::is_advisory(&path);
         for length in places(bytes.len()) {
             std::fs::write(&path, &bytes[..length]).unwrap();
             let noticed = store.check(&format!("{} at {length} bytes", path.display()), true);
@@ -192,7 +69,7 @@ fn an_identity_that_is_gone_is_not_made_anew() {
     let store = Store::new();
     std::fs::remove_file(store.root.join("HISTORY")).unwrap();
     let opened = History::open(&store.root, &OpenOptions { create: true, ..OpenOptions::default() });
-    assert!(opened.unwrap_err().to_string().contains("restore it"));
+    assert!(opened.unwrap_err().to_string().contains("restores it"));
 }
 
 #[test]
@@ -204,7 +81,7 @@ fn a_file_in_the_place_of_another_is_noticed() {
         std::fs::write(one, b).unwrap();
         std::fs::write(two, a).unwrap();
         let noticed = store.check(&format!("{} and {} swapped", one.display(), two.display()), true);
-        assert!(noticed || a == b || ["turn", "upkeep"].contains(&Store::kind(one).as_str()), "{}", one.display());
+        assert!(noticed || a == b || Store::is_advisory(one), "{}", one.display());
         restore(&store.root.clone(), &files);
     }
     // The same file of another history.
@@ -212,7 +89,7 @@ fn a_file_in_the_place_of_another_is_noticed() {
         let here = store.root.join(path.strip_prefix(&other.root).unwrap());
         std::fs::write(&here, bytes).unwrap();
         let noticed = store.check(&format!("{} from another history", here.display()), true);
-        assert!(noticed || ["turn", "upkeep"].contains(&Store::kind(path).as_str()), "{}", here.display());
+        assert!(noticed || Store::is_advisory(path), "{}", here.display());
         restore(&store.root.clone(), &files);
     }
     assert!(store.errors > 10);
@@ -318,9 +195,7 @@ fn forged_files_make_errors_and_never_a_panic() {
     ];
     let mut refused = 0;
     let mut tried = 0;
-    for (path, bytes) in
-        store.files.iter().filter(|(path, _)| !["turn", "upkeep"].contains(&Store::kind(path).as_str()))
-    {
+    for (path, bytes) in store.files.iter().filter(|(path, _)| !Store::is_advisory(path)) {
         let places = (0..bytes.len()).filter(|at| *at < 320 && at % 4 == 0 || at % 389 == 0 || at % 4096 == 64);
         for (step, at) in places.enumerate() {
             for value in [values[step % values.len()], values[(step / 3 + at) % values.len()]] {

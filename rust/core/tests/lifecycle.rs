@@ -77,6 +77,13 @@ fn sealing_merging_and_rolling_up_change_no_verdict() {
     assert_eq!(before, after);
     let figures = history.statistics("orders").unwrap();
     assert_eq!((figures.segments_uncovered, figures.filters), (0, 1));
+    let in_partitions: (u64, u64, u64) = figures
+        .partitions
+        .iter()
+        .fold((0, 0, 0), |sum, one| (sum.0 + one.entries, sum.1 + one.bytes, sum.2 + one.segments));
+    assert_eq!(in_partitions, (figures.segment_entries, figures.segment_bytes, figures.segments));
+    assert!(figures.partitions.is_sorted_by_key(|one| one.start_us));
+    assert!(figures.partitions.iter().all(|one| one.start_us % figures.partition_us == 0));
     history.verify("orders", &mut |_, _| Ok(())).unwrap();
 }
 

@@ -94,8 +94,10 @@ impl History {
     ///     Of the history: `path`, `id`, `created_at`, `shards`, and `triggers` (name -> figures). Of a trigger: entries
     ///     (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`, `log_bytes`, `filter_bytes`), files
     ///     (`segments`, `segments_uncovered`, `filters`), what this handle was asked since it was opened (rows `looked_up`, and
-    ///     `filter_positives`: how often a filter let one of them through to an exact look-up), `manifest` (number of the newest), `oldest_started_at`,
-    ///     `purged_upto`, `partition`, `history_time_to_live`, and `transactions` (application -> last batch, whether it ended).
+    ///     `filter_positives`: how often a filter let one of them through to an exact look-up), `manifest` (number of the
+    ///     newest), `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`, `transactions` (application ->
+    ///     last batch, whether it ended), and `partitions` (a list, oldest first, of what lies in segments: `start`,
+    ///     `entries`, `bytes`, `segments`).
     #[pyo3(signature = (trigger = None))]
     fn stats<'py>(&self, py: Python<'py>, trigger: Option<TriggerOrName<'py>>) -> Outcome<Bound<'py, PyDict>> {
         let history = self.handle.get()?;

@@ -117,6 +117,11 @@ impl Claim {
         self.end(py, End::Released, rows)
     }
 
+    /// What a notebook shows.
+    fn _repr_html_(this: &Bound<'_, Self>) -> PyResult<String> {
+        this.py().import("dochistory.display")?.getattr("claim_html")?.call1((this,))?.extract()
+    }
+
     fn __repr__(&self) -> String {
         let id = self.id().map_or_else(|| "None".to_owned(), |id| id.to_string());
         let new = self.decisions.iter().filter(|decision| decision.is_process()).count();

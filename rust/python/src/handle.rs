@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use dochistory_core::history::History;
 
+use crate::background::Upkeep;
 use crate::errors::{Failure, Outcome};
 
 pub(crate) struct Handle {
@@ -14,12 +15,14 @@ pub(crate) struct Handle {
     pub(crate) path: PathBuf,
     /// Whether `begin` sees to upkeep.
     pub(crate) auto_maintain: bool,
+    pub(crate) upkeep: Upkeep,
 }
 
 impl Handle {
     pub(crate) fn new(history: History, auto_maintain: bool) -> Self {
         let path = history.path().to_path_buf();
-        Self { history: RwLock::new(Some(Arc::new(history))), process: std::process::id(), path, auto_maintain }
+        let upkeep = Upkeep::default();
+        Self { history: RwLock::new(Some(Arc::new(history))), process: std::process::id(), path, auto_maintain, upkeep }
     }
 
     /// The history, as long as it is open.
@@ -33,6 +36,7 @@ impl Handle {
     pub(crate) fn close(&self) {
         // In a forked process another thread may have held the lock when it was forked, and the files are the parent's.
         if self.check_process().is_ok() {
+            self.upkeep.close();
             self.history.write().unwrap_or_else(PoisonError::into_inner).take();
         }
     }

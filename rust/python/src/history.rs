@@ -242,6 +242,11 @@ impl History {
         self.close(py);
     }
 
+    /// What a notebook shows.
+    fn _repr_html_(this: &Bound<'_, Self>) -> PyResult<String> {
+        this.py().import("dochistory.display")?.getattr("history_html")?.call1((this,))?.extract()
+    }
+
     fn __repr__(&self) -> String {
         let state = if self.handle.is_open() { "" } else { ", closed" };
         format!("<History {:?}{state}>", self.handle.path.display().to_string())
@@ -255,19 +260,21 @@ pub(crate) fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Na
 }
 
 impl History {
-    /// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the next time.
-    fn see_to_upkeep(&self, py: Python<'_>, history: &Engine, trigger: &Trigger) {
-        let name = &trigger.rules.name;
-        if !self.handle.auto_maintain || !history.is_upkeep_due(name) {
-            return;
-        }
-        let done = py.detach(|| history.maintain(name, false, &mut |_, _| Ok(())));
-        if let Err(error) = done {
-            let logged = py.import("logging").and_then(|logging| {
-                let log = logging.call_method1("getLogger", ("dochistory",))?;
-                log.call_method1("warning", ("upkeep of trigger %r: %s", name, error.to_string()))
-            });
-            drop(logged);
-        }
+    fn see_to_upkeep(&self, py: Python<'_>, history: &Arc<Engine>, trigger: &Trigger) {
+        see_to_upkeep(py, &self.handle, history, trigger);
+    }
+}
+
+/// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the next time.
+pub(crate) fn see_to_upkeep(py: Python<'_>, handle: &Handle, history: &Arc<Engine>, trigger: &Trigger) {
+    if !handle.auto_maintain {
+        return;
+    }
+    if let Some((name, error)) = py.detach(|| handle.upkeep.see_to(history, &trigger.rules.name)) {
+        let logged = py.import("logging").and_then(|logging| {
+            let log = logging.call_method1("getLogger", ("dochistory",))?;
+            log.call_method1("warning", ("upkeep of trigger %r: %s", name, error))
+        });
+        drop(logged);
     }
 }

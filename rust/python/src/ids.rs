@@ -74,7 +74,8 @@ fn large_text(array: &GenericStringArray<i64>) -> IdColumn<'_> {
 fn dictionary<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Option<IdColumn<'_>> {
     let dictionary = array.as_dictionary_opt::<K>()?;
     let values = Box::new(lent(dictionary.values())?);
-    let indices = dictionary.keys().values().iter().map(|index| index.as_usize() as u32).collect();
+    let indices =
+        dictionary.keys().values().iter().map(|index| u32::try_from(index.as_usize()).unwrap_or(u32::MAX)).collect();
     Some(IdColumn::Dictionary { indices, values, validity: validity(dictionary.keys()) })
 }
 

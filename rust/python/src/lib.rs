@@ -1,9 +1,10 @@
 //! The extension module `dochistory._native`: Arrow in, Arrow out, errors, the GIL. No rule lives here.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![expect(clippy::doc_markdown, reason = "what stands over Python's classes and methods is read in Python")]
 #![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 
 mod answers;
+mod background;
 mod by_key;
 mod call;
 mod care;
@@ -24,11 +25,14 @@ mod messages;
 mod one;
 mod open;
 mod output;
+mod progress;
+mod repair;
 mod resolver;
 mod rows;
 mod staged_claim;
 mod staging;
 mod trigger;
+mod unchecked;
 mod upkeep;
 mod verdicts;
 
@@ -52,6 +56,8 @@ mod _native {
     use super::one::DocumentClaim;
     #[pymodule_export]
     use super::open::open;
+    #[pymodule_export]
+    use super::repair::repair;
     #[pymodule_export]
     use super::staged_claim::StagedClaim;
     #[pymodule_export]

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
-use dochistory_core::columns::{Documents, FlagColumn, Validity};
-use dochistory_core::engine::{Attempt, Job, Load};
+use dochistory_core::columns::{FlagColumn, Validity};
+use dochistory_core::engine::{Attempt, Job};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3_arrow::input::AnyRecordBatch;
@@ -16,25 +16,35 @@ use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
 use crate::history::History;
 use crate::input::Input;
+use crate::progress::Hearer;
 use crate::trigger::Trigger;
+
+/// Rows taken at a time: so often progress is told, and an interrupt from the keyboard heard.
+const AT_A_TIME: usize = 1 << 18;
 
 #[pymethods]
 impl History {
     /// Load entries in bulk: documents that were processed elsewhere, or before there was this history.
     ///
-    /// Entries are published, durably, some millions at a time. A load that breaks off leaves what it published, and loading
-    /// an entry again changes nothing, so it can simply be started again.
+    /// Entries are published, durably, 4,194,304 at a time. **Resuming:** a load that was broken off (a kill, Ctrl-C, an error)
+    /// leaves what it published. Run it again with the same entries in the same order, in batches of any size: the parts that
+    /// are there are recognised by their content and not written again. Nothing is doubled in any case: loading an entry
+    /// again changes nothing. Once a load has come to its end, its parts are forgotten.
+    ///
+    /// Other writers may go on meanwhile; their turns come between the parts. Afterwards `maintain` puts small files together.
     ///
     /// Args:
     ///     documents: the trigger's id columns, and optionally `started_at` (timestamp; when the service began) and `status`
-    ///         (utf8: `completed` or `processing`, null means completed).
+    ///         (utf8: `completed` or `processing`, null means completed). Anything with Arrow's C interface, read as a stream
+    ///         where it is one, a pyarrow dataset, or an iterable of record batches.
     ///     trigger: whose documents they are.
     ///     columns: other names of the trigger's columns, `started_at` and `status`: role -> name.
     ///     now: `started_at` of entries that have none, a datetime with a time zone; the clock's, if absent.
-    ///     progress: called with the number of entries read so far, after each batch; what it raises stops the load.
+    ///     progress: called with the number of entries read so far, after each batch and each 262,144 entries; what it raises
+    ///         stops the load. True shows a bar on standard error.
     ///
     /// Returns:
-    ///     The number of entries loaded.
+    ///     The number of entries read, those included that were there from an interrupted run.
     ///
     /// Raises:
     ///     SchemaError: a column has the wrong type, or a row has no key or one of more than 96 characters.
@@ -53,31 +63,55 @@ impl History {
         let history = self.handle.get()?;
         let trigger = trigger.get();
         let names = Names::of(columns.unwrap_or_default(), clock::now_us(now)?);
+        let total = documents.getattr("num_rows").ok().and_then(|rows| rows.extract().ok());
+        let hearer = Hearer::new(py, progress, &format!("loading {}", trigger.rules.name), total)?;
         let mut load = py.detach(|| history.load(&trigger.rules))?;
-        let mut rows = 0;
-        let mut take = |batch: RecordBatch, load: &mut Load<'_>| {
-            rows += batch.num_rows() as u64;
-            py.detach(|| names.push(batch, trigger, |documents, times, flags| load.push(documents, times, flags)))?;
-            py.check_signals()?;
-            progress.map_or(Ok(()), |progress| progress.call1((rows,)).map(drop))?;
-            Ok::<_, Failure>(())
-        };
-        match documents.extract::<AnyRecordBatch>() {
-            Ok(AnyRecordBatch::Stream(stream)) => {
-                let mut reader = stream.into_reader()?;
-                while let Some(batch) = py.detach(|| reader.next()) {
-                    let batch = batch.map_err(|error| Failure::schema(format!("the documents end early: {error}")))?;
-                    take(batch, &mut load)?;
-                }
+        let done = each_batch(documents, &mut |batch| {
+            for start in (0..batch.num_rows()).step_by(AT_A_TIME) {
+                let piece = batch.slice(start, AT_A_TIME.min(batch.num_rows() - start));
+                py.detach(|| {
+                    let read = names.read(piece, trigger)?;
+                    Ok::<_, Failure>(load.push(&read.columns.documents(), &read.times, names.now_us, read.flags())?)
+                })?;
+                py.check_signals()?;
+                hearer.tell(load.progress().entries, None)?;
             }
-            _ => {
-                for batch in Input::import(documents)?.batches {
-                    take(batch, &mut load)?;
-                }
-            }
-        }
-        Ok(py.detach(|| load.finish())?)
+            Ok(())
+        })
+        .and_then(|()| Ok(py.detach(|| load.finish())?.entries));
+        hearer.close()?;
+        done
     }
+}
+
+/// Take the batches of documents one after the other.
+fn each_batch(documents: &Bound<'_, PyAny>, take: &mut dyn FnMut(RecordBatch) -> Outcome<()>) -> Outcome<()> {
+    let py = documents.py();
+    if let Ok(found) = documents.extract::<AnyRecordBatch>() {
+        let mut reader = match found {
+            AnyRecordBatch::RecordBatch(batch) => return take(batch.into_inner()),
+            AnyRecordBatch::Stream(stream) => stream.into_reader()?,
+        };
+        // The producer may have work to do, with threads that need Python.
+        while let Some(batch) = py.detach(|| reader.next()) {
+            take(batch.map_err(|error| Failure::schema(format!("the documents end early: {error}")))?)?;
+        }
+        return Ok(());
+    }
+    let batches = match documents.getattr("to_batches") {
+        Ok(to_batches) => to_batches.call0()?.try_iter()?,
+        Err(_) => match documents.try_iter() {
+            Ok(batches) if !documents.hasattr("dtype")? => batches,
+            // Says what is wrong with it.
+            _ => return Input::import(documents).map(drop),
+        },
+    };
+    for batches in batches {
+        for batch in Input::import(&batches?)?.batches {
+            take(batch)?;
+        }
+    }
+    Ok(())
 }
 
 #[pymethods]
@@ -123,21 +157,32 @@ impl History {
         let now_us = now.map_or(Ok(job.plan().started_at), |now| clock::now_us(Some(now)))?;
         let names = Names::of(columns.unwrap_or_default(), now_us);
         let mut staging = history.stage_entries(&job, Attempt { part, name: attempt })?;
-        let mut take = |batch: RecordBatch| {
-            py.detach(|| names.push(batch, trigger, |documents, times, flags| staging.push(documents, times, flags)))?;
+        each_batch(documents, &mut |batch| {
+            py.detach(|| {
+                let read = names.read(batch, trigger)?;
+                Ok::<_, Failure>(staging.push(&read.columns.documents(), &read.times, read.flags())?)
+            })?;
             py.check_signals().map_err(Failure::from)
-        };
-        match documents.extract::<AnyRecordBatch>() {
-            Ok(AnyRecordBatch::Stream(stream)) => {
-                let mut reader = stream.into_reader()?;
-                while let Some(batch) = py.detach(|| reader.next()) {
-                    take(batch.map_err(|error| Failure::schema(format!("the documents end early: {error}")))?)?;
-                }
-            }
-            _ => Input::import(documents)?.batches.into_iter().try_for_each(take)?,
-        }
+        })?;
         let receipt = py.detach(|| staging.finish())?;
         Ok(PyBytes::new(py, &receipt.encode()))
+    }
+}
+
+/// The entries of a batch.
+struct Read {
+    columns: Columns,
+    times: Vec<i64>,
+    completed: Option<BooleanArray>,
+}
+
+impl Read {
+    fn flags(&self) -> FlagColumn<'_> {
+        self.completed.as_ref().map_or(FlagColumn::Absent, |flags| FlagColumn::Bits {
+            bits: flags.values().values(),
+            offset: flags.values().offset(),
+            validity: Validity::all(),
+        })
     }
 }
 
@@ -157,23 +202,13 @@ impl Names {
         Self { started_at, status, renamed, now_us }
     }
 
-    fn push(
-        &self,
-        batch: RecordBatch,
-        trigger: &Trigger,
-        push: impl FnOnce(&Documents<'_>, &[i64], FlagColumn<'_>) -> dochistory_core::Result<()>,
-    ) -> Outcome<()> {
+    fn read(&self, batch: RecordBatch, trigger: &Trigger) -> Outcome<Read> {
         let times = batch.column_by_name(&self.started_at).map(|column| self.times(column)).transpose()?;
         let completed = batch.column_by_name(&self.status).map(|column| self.completed(column)).transpose()?;
         let input = Input::from(batch);
         let columns = Columns::find(&input, trigger.rules.kind, Some(&self.renamed))?;
         let times = times.unwrap_or_else(|| vec![self.now_us; input.rows]);
-        let flags = completed.as_ref().map_or(FlagColumn::Absent, |flags| FlagColumn::Bits {
-            bits: flags.values().values(),
-            offset: flags.values().offset(),
-            validity: Validity::all(),
-        });
-        Ok(push(&columns.documents(), &times, flags)?)
+        Ok(Read { columns, times, completed })
     }
 
     fn times(&self, column: &ArrayRef) -> Outcome<Vec<i64>> {

@@ -11,8 +11,8 @@ use dochistory_core::rules::Outcome as Decision;
 
 use crate::ids::fits;
 
-/// Rows that are looked at together: most say nothing.
-const TOGETHER: usize = 16;
+/// Rows that are looked at together, as many as a word has bits: most say nothing.
+const TOGETHER: usize = 64;
 
 /// What each outcome says, by its code; empty says nothing.
 type Sentences = Vec<Cow<'static, str>>;
@@ -29,14 +29,20 @@ static IS_SILENT: LazyLock<[bool; 256]> = LazyLock::new(|| {
 /// The messages of all rows: the resolver's own, or else what the outcome says.
 pub(crate) fn message_column(verdicts: &Verdicts) -> ArrayRef {
     let outcomes = &verdicts.outcomes;
-    let are_silent = |rows: &[Decision]| rows.iter().fold(true, |all, row| all & IS_SILENT[usize::from(row.as_u8())]);
-    if verdicts.messages.is_empty() && outcomes.chunks(1024).all(are_silent) {
+    if verdicts.messages.is_empty() && outcomes.chunks(TOGETHER).all(are_silent) {
         return new_null_array(&DataType::Utf8, outcomes.len());
     }
     let sentences = sentences(verdicts.unavailable.as_deref());
     written::<i32>(verdicts, &sentences)
         .or_else(|| written::<i64>(verdicts, &sentences))
         .unwrap_or_else(|| new_null_array(&DataType::Utf8, outcomes.len()))
+}
+
+/// Whether none of the rows says anything. Most have one outcome, so whether they do is looked at first.
+fn are_silent(rows: &[Decision]) -> bool {
+    let Some(first) = rows.first().map(|row| row.as_u8()) else { return true };
+    let are_alike = rows.iter().fold(0, |other, row| other | (row.as_u8() ^ first)) == 0;
+    if are_alike { IS_SILENT[usize::from(first)] } else { rows.iter().all(|row| IS_SILENT[usize::from(row.as_u8())]) }
 }
 
 fn sentences(unavailable: Option<&str>) -> Sentences {
@@ -63,16 +69,18 @@ fn written<O: OffsetSizeTrait>(verdicts: &Verdicts, sentences: &Sentences) -> Op
     let mut text = Vec::new();
     offsets.push(O::zero());
     let mut own = verdicts.messages.iter().peekable();
+    let mut said_in = Vec::with_capacity(rows.div_ceil(TOGETHER));
     for (chunk, outcomes) in verdicts.outcomes.chunks(TOGETHER).enumerate() {
         let first = chunk * TOGETHER;
         let next_own = own.peek().map_or(usize::MAX, |(row, _)| *row as usize);
-        let silent = outcomes.iter().fold(true, |all, outcome| all & IS_SILENT[usize::from(outcome.as_u8())]);
-        if silent && next_own >= first + outcomes.len() {
+        if next_own >= first + outcomes.len() && are_silent(outcomes) {
             offsets.extend(std::iter::repeat_n(O::usize_as(text.len()), outcomes.len()));
+            said_in.push(0);
             continue;
         }
-        for (row, outcome) in (first..).zip(outcomes) {
-            let said = match own.next_if(|(own_row, _)| *own_row as usize == row) {
+        let mut are_said = 0;
+        for (place, outcome) in outcomes.iter().enumerate() {
+            let said = match own.next_if(|(row, _)| *row as usize == first + place) {
                 Some((_, own)) => own.as_bytes(),
                 None => sentences[usize::from(outcome.as_u8())].as_bytes(),
             };
@@ -81,9 +89,11 @@ fn written<O: OffsetSizeTrait>(verdicts: &Verdicts, sentences: &Sentences) -> Op
             }
             text.extend_from_slice(said);
             offsets.push(O::usize_as(text.len()));
+            are_said |= u64::from(!said.is_empty()) << place;
         }
+        said_in.push(u64::to_le(are_said));
     }
-    let is_said = BooleanBuffer::collect_bool(rows, |row| offsets[row] < offsets[row + 1]);
+    let is_said = BooleanBuffer::new(Buffer::from_vec(said_in), 0, rows);
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     let column = GenericStringArray::<O>::try_new(offsets, Buffer::from_vec(text), Some(NullBuffer::new(is_said)));
     column.ok().map(|column| Arc::new(column) as ArrayRef)

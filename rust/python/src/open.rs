@@ -22,7 +22,7 @@ use crate::history::History;
 ///     snapshot: what `History.pin` answered: see that state, and never another.
 ///     shards: number of key ranges that Spark may divide a new history's work into; a power of two up to 65,536. A history
 ///         that exists keeps its own.
-///     auto_maintain: let `begin` put small files together when there are many.
+///     auto_maintain: put small files together, in a thread of its own, when `begin` has made many.
 ///
 /// Raises:
 ///     OpenError: there is no history and `create` is not set, or the directory holds other files.

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::errors::Outcome;
 use crate::finish;
 use crate::handle::Handle;
+use crate::history::see_to_upkeep;
 use crate::trigger::Trigger;
 
 /// Documents that the tasks of a job began together. `Job.commit` makes it.
@@ -88,10 +89,16 @@ type End = fn(&Claimed, Option<&dochistory_core::columns::Documents<'_>>) -> doc
 impl StagedClaim {
     fn end(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>, end: End) -> Outcome<()> {
         self.handle.check_process()?;
-        let columns = keys.map(|keys| finish::keys(keys, self.trigger.get())).transpose()?;
-        Ok(py.detach(|| match &columns {
+        let trigger = self.trigger.get();
+        let columns = keys.map(|keys| finish::keys(keys, trigger)).transpose()?;
+        py.detach(|| match &columns {
             Some(columns) => end(&self.claimed, Some(&columns.documents())),
             None => end(&self.claimed, None),
-        })?)
+        })?;
+        // A job leaves many small files. Not at its commit, for which the services wait.
+        if let (None, Ok(history)) = (&columns, self.handle.get()) {
+            see_to_upkeep(py, &self.handle, &history, trigger);
+        }
+        Ok(())
     }
 }

@@ -7,10 +7,11 @@ use dochistory_core::history::History;
 use dochistory_core::rules::{self, Kind};
 use dochistory_core::{Error, Maintained, Purged};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
 use crate::clock;
 use crate::errors::{Failure, Outcome};
+use crate::progress::Hearer;
 use crate::trigger::Trigger;
 
 /// So often a long job looks whether it is to stop.
@@ -93,7 +94,10 @@ pub(crate) fn maintain<'py>(
 ) -> Outcome<Bound<'py, PyDict>> {
     let maintained = PyDict::new(py);
     for name in names {
-        let done = watched(py, progress, |hear| history.maintain(&name, all, hear))?;
+        let hearer = Hearer::new(py, progress, &format!("maintaining {name}"), None)?;
+        let done = watched(py, hearer.callable(), |hear| history.maintain(&name, all, hear));
+        hearer.close()?;
+        let done = done?;
         let Maintained { merged, rewritten, rolled_up } = done;
         let of_trigger = PyDict::new(py);
         of_trigger.set_item("merged", merged)?;
@@ -113,14 +117,17 @@ pub(crate) fn verify(
 ) -> Outcome<u64> {
     let mut bytes = 0;
     for name in names {
-        bytes += watched(py, progress, |hear| history.verify(name, hear))?;
+        let hearer = Hearer::new(py, progress, &format!("checking {name}"), None)?;
+        let checked = watched(py, hearer.callable(), |hear| history.verify(name, hear));
+        hearer.close()?;
+        bytes += checked?;
     }
     Ok(bytes)
 }
 
 /// Run a long job without holding Python. Every step is told to `progress`, if there is one; an error that it raises, or an
 /// interrupt from the keyboard, stops the job.
-fn watched<T: Send>(
+pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
     job: impl FnOnce(dochistory_core::Progress<'_>) -> dochistory_core::Result<T> + Send,
@@ -172,5 +179,15 @@ pub(crate) fn statistics(py: Python<'_>, found: SpaceStatistics) -> PyResult<Bou
     figures.set_item("partition", clock::timedelta(py, found.partition_us)?)?;
     figures.set_item("history_time_to_live", clock::timedelta(py, found.time_to_live_us)?)?;
     figures.set_item("transactions", transactions)?;
+    let partitions = PyList::empty(py);
+    for partition in found.partitions {
+        let one = PyDict::new(py);
+        one.set_item("start", clock::datetime(py, partition.start_us)?)?;
+        one.set_item("entries", partition.entries)?;
+        one.set_item("bytes", partition.bytes)?;
+        one.set_item("segments", partition.segments)?;
+        partitions.append(one)?;
+    }
+    figures.set_item("partitions", partitions)?;
     Ok(figures)
 }

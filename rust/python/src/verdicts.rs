@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, DictionaryArray, Int8Array, PrimitiveArray, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, PrimitiveArray, RecordBatch, StringArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Int8Type, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use dochistory_core::engine::Verdicts;
 use dochistory_core::rules::{Acknowledge, Action, Outcome as Decision, Status};
 
@@ -12,6 +12,7 @@ use crate::columns::Columns;
 use crate::errors::Outcome;
 use crate::keys::key_column;
 use crate::messages::message_column;
+use crate::unchecked::dictionary;
 
 /// Rows that are compared at once.
 const TOGETHER: usize = 16;
@@ -57,33 +58,31 @@ impl Words {
         Self { field, words: Arc::new(StringArray::from(words.to_vec())), places }
     }
 
-    /// The word of each row. Most rows of a batch have one outcome, so a few are compared at once first.
-    fn places(&self, outcomes: &[Decision]) -> Vec<i8> {
-        let mut places = Vec::with_capacity(outcomes.len());
-        let of = |outcome: Decision| self.places[usize::from(outcome.as_u8())];
-        for rows in outcomes.chunks(TOGETHER) {
-            let first = rows[0].as_u8();
-            if rows.len() == TOGETHER && rows.iter().fold(0, |other, row| other | (row.as_u8() ^ first)) == 0 {
-                places.extend_from_slice(&[of(rows[0]); TOGETHER]);
+    /// The column of these places, one a row; a negative one is null.
+    fn column(&self, places: Vec<i8>) -> Outcome<ArrayRef> {
+        let has_null = places.iter().fold(0, |all, place| all | place) < 0;
+        let nulls =
+            has_null.then(|| NullBuffer::new(BooleanBuffer::collect_bool(places.len(), |row| places[row] >= 0)));
+        let places = if has_null { places.into_iter().map(|place| place.max(0)).collect() } else { places };
+        dictionary(PrimitiveArray::new(places.into(), nulls), self.words.clone())
+    }
+}
+
+/// Each row's place in each of the columns of words. Most rows of a batch have one outcome, so a few are compared at once.
+fn places(columns: [&Words; 4], outcomes: &[Decision]) -> [Vec<i8>; 4] {
+    let mut places = [(); 4].map(|()| Vec::with_capacity(outcomes.len()));
+    for rows in outcomes.chunks(TOGETHER) {
+        let first = rows[0].as_u8();
+        let are_alike = rows.len() == TOGETHER && rows.iter().fold(0, |other, row| other | (row.as_u8() ^ first)) == 0;
+        for (places, words) in places.iter_mut().zip(columns) {
+            if are_alike {
+                places.extend_from_slice(&[words.places[usize::from(first)]; TOGETHER]);
             } else {
-                places.extend(rows.iter().map(|row| of(*row)));
+                places.extend(rows.iter().map(|row| words.places[usize::from(row.as_u8())]));
             }
         }
-        places
     }
-
-    fn column(&self, outcomes: &[Decision]) -> Outcome<ArrayRef> {
-        let places = self.places(outcomes);
-        let has_null = places.iter().fold(0, |all, place| all | place) < 0;
-        let keys: Int8Array = if has_null {
-            let nulls = NullBuffer::new(BooleanBuffer::collect_bool(places.len(), |row| places[row] >= 0));
-            let places = places.into_iter().map(|place| place.max(0)).collect::<Vec<_>>();
-            PrimitiveArray::new(places.into(), Some(nulls))
-        } else {
-            PrimitiveArray::new(places.into(), None)
-        };
-        Ok(Arc::new(DictionaryArray::<Int8Type>::try_new(keys, self.words.clone())?))
-    }
+    places
 }
 
 /// The verdicts as the six columns of the output.
@@ -91,8 +90,9 @@ pub(crate) fn verdict_columns(verdicts: &Verdicts, columns: &Columns) -> Outcome
     let outcomes = &verdicts.outcomes;
     let mut fields = Vec::with_capacity(6);
     let mut arrays = Vec::with_capacity(6);
-    for words in [&STATUS, &ACTION, &ACKNOWLEDGE, &RULE] {
-        arrays.push(words.column(outcomes)?);
+    let of_words: [&Words; 4] = [&STATUS, &ACTION, &ACKNOWLEDGE, &RULE];
+    for (words, places) in of_words.into_iter().zip(places(of_words, outcomes)) {
+        arrays.push(words.column(places)?);
         fields.push(words.field.clone());
     }
     let others = [("key", key_column(columns, &verdicts.sources)), ("message", message_column(verdicts))];

@@ -1,11 +1,8 @@
 //! Documents whose id stands earlier in the same batch.
 //!
-//! Nearly every id of a batch is new to it, so the rows that cannot be copies are sorted out by bits first: a row whose bit
-//! is set already *may* be a copy. The keys of those few rows make a second, smaller bitmap; whoever meets it (a copy, the
-//! first of its key, or a chance hit) is compared exactly.
-
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+//! Nearly every id of a batch is new to it, so the rows that cannot be copies are sorted out by bits first, from a few bytes
+//! a row: a row whose bits are all set already *may* be a copy. The bits of those few rows make a second, smaller bitmap;
+//! whoever meets it (a copy, the first of its key, or a chance hit) is compared exactly.
 
 use crate::key::{Form, Key};
 use hashbrown::HashTable;
@@ -20,6 +17,12 @@ pub struct Copy {
     pub first: u32,
 }
 
+/// What sorting out needs of a key: 32 of its bits, or [`NO_TAG`].
+pub type Tag = u32;
+
+/// The tag of a row without a usable key.
+pub const NO_TAG: Tag = 0;
+
 /// Whether the texts of two rows are equal; asked only when their keys are.
 pub type SameText<'a> = &'a dyn Fn(u32, u32) -> bool;
 
@@ -32,172 +35,185 @@ const BITS_PER_ROW: usize = 16;
 /// Bits of the second bitmap for each key that may repeat.
 const BITS_PER_SUSPECT: usize = 64;
 
-/// The most that a bitmap grows to; beyond, more rows are compared exactly.
-const MAX_BITS: usize = 1 << 31;
+/// The most words that a bitmap has; beyond, more rows are compared exactly.
+const MAX_WORDS: usize = 1 << 25;
+
+/// Writes the tags of some rows.
+pub fn write_tags(keys: &[Key], forms: &[Form], tags: &mut [Tag]) {
+    for ((tag, key), form) in tags.iter_mut().zip(keys).zip(forms) {
+        // Bits that no filter uses.
+        let bits = ((key.lo >> 32) as Tag).max(NO_TAG + 1);
+        *tag = if form.is_usable() { bits } else { NO_TAG };
+    }
+}
 
 /// All copies in a batch, sorted by row. UUIDs are equal when their keys are, texts when `same_text` says so as well, and a
 /// UUID never equals a text. Rows without a usable key are no copies.
-///
-/// It asks no history, so it can run beside the look-up.
 pub fn copies(keys: &[Key], forms: &[Form], same_text: SameText<'_>) -> Vec<Copy> {
-    let sieve = Sieve::new(keys.len(), false);
+    let mut tags = vec![NO_TAG; keys.len()];
+    write_tags(keys, forms, &mut tags);
+    let suspects = suspects(&tags, 0, 1);
+    let candidates = Suspected::new(&tags, &suspects).rows(&tags, 0);
+    let of = |row: &u32| (keys[*row as usize], forms[*row as usize]);
+    let (keys, forms): (Vec<_>, Vec<_>) = candidates.iter().map(of).unzip();
+    copies_among(&Candidates { rows: &candidates, keys: &keys, forms: &forms }, same_text)
+}
+
+/// The first pass: rows whose key may stand in an earlier row; all but the first of each key are among them. Several threads
+/// can share it: each sees all rows, and is concerned with one of `shares` equal shares of the keys.
+pub fn suspects(tags: &[Tag], share: usize, shares: usize) -> Vec<u32> {
+    let words = words_for(tags.len(), BITS_PER_ROW);
+    let (start, end) = (share * words / shares, (share + 1) * words / shares);
+    let mut seen = Bitmap { words: vec![0; end - start], start, all: words };
     let mut suspects = Vec::new();
-    sieve.see(keys, forms, 0, &mut suspects);
-    copies_among(keys, forms, same_text, &suspects)
-}
-
-/// The copies in a batch whose rows a [`Sieve`] has seen: `suspects` are the rows it named.
-pub fn copies_among(keys: &[Key], forms: &[Form], same_text: SameText<'_>, suspects: &[u32]) -> Vec<Copy> {
-    if suspects.is_empty() {
-        return Vec::new();
+    if shares == 1 {
+        rows_where(tags, 0, |tag| seen.add(tag), &mut suspects);
+        return suspects;
     }
-    let suspected = Bitmap::new(suspects.len(), BITS_PER_SUSPECT);
-    for row in suspects {
-        suspected.add(keys[*row as usize].hi);
-    }
-    let mut candidates = Vec::new();
-    rows_where(keys, forms, 0, |key| suspected.holds(key.hi), &mut candidates);
-    Batch { keys, forms, same_text }.exactly(&candidates)
-}
-
-/// The first pass: names the rows whose hash was there before. Chunks may be seen in any order and by several threads; of
-/// the rows of one key all but one are named, whichever comes first.
-#[derive(Debug)]
-pub struct Sieve {
-    seen: Bitmap,
-    is_shared: bool,
-}
-
-impl Sieve {
-    /// For a batch of so many rows; `is_shared` if several threads will see parts of it.
-    pub fn new(rows: usize, is_shared: bool) -> Self {
-        Self { seen: Bitmap::new(rows, BITS_PER_ROW), is_shared }
-    }
-
-    /// See a chunk whose first row is `first_row` of the batch.
-    pub fn see(&self, keys: &[Key], forms: &[Form], first_row: u32, suspects: &mut Vec<u32>) {
-        if self.is_shared {
-            rows_where(keys, forms, first_row, |key| self.seen.add_shared(key.lo), suspects);
-        } else {
-            rows_where(keys, forms, first_row, |key| self.seen.add(key.lo), suspects);
+    for (number, tags) in tags.chunks(GROUP).enumerate() {
+        // Those of other shares are left out first, without a branch.
+        let (mut places, mut count) = ([0_u8; GROUP], 0);
+        for (place, tag) in (0..).zip(tags) {
+            places[count % GROUP] = place;
+            count += usize::from((start..end).contains(&seen.word_of(*tag)));
+        }
+        for place in &places[..count] {
+            if seen.add(tags[usize::from(*place)]) {
+                suspects.push((number * GROUP) as u32 + u32::from(*place));
+            }
         }
     }
+    suspects
 }
 
-/// A set of hashes, one bit each, that is sometimes wrong about what it holds and never about what it does not.
+/// The keys of the suspects, as bits.
+#[derive(Debug)]
+pub struct Suspected(Bitmap);
+
+impl Suspected {
+    /// The suspects among the rows of a batch.
+    pub fn new(tags: &[Tag], suspects: &[u32]) -> Self {
+        let words = if suspects.is_empty() { 0 } else { words_for(suspects.len(), BITS_PER_SUSPECT) };
+        let mut bitmap = Bitmap { words: vec![0; words], start: 0, all: words };
+        for row in suspects {
+            bitmap.add(tags[*row as usize]);
+        }
+        Self(bitmap)
+    }
+
+    /// The second pass: the rows that have to be compared, in order. `tags` are those of the rows from `first_row` on.
+    pub fn rows(&self, tags: &[Tag], first_row: u32) -> Vec<u32> {
+        let mut rows = Vec::new();
+        if !self.0.words.is_empty() {
+            rows_where(tags, first_row, |tag| self.0.holds(tag), &mut rows);
+        }
+        rows
+    }
+}
+
+/// Rows to compare: each column has one element a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidates<'a> {
+    /// Numbers of the rows in their batch, in rising order.
+    pub rows: &'a [u32],
+    /// Their keys.
+    pub keys: &'a [Key],
+    /// What their ids are.
+    pub forms: &'a [Form],
+}
+
+/// The last pass: the copies among candidates, which hold the first row of each key that repeats.
+pub fn copies_among(candidates: &Candidates<'_>, same_text: SameText<'_>) -> Vec<Copy> {
+    let Candidates { rows, keys, forms } = *candidates;
+    let are_equal = |a: usize, b: usize| {
+        keys[a] == keys[b] && forms[a] == forms[b] && (forms[a] == Form::Uuid || same_text(rows[a], rows[b]))
+    };
+    let mut firsts = HashTable::with_capacity(rows.len());
+    let mut copies = Vec::new();
+    for at in 0..rows.len() {
+        let hash = |at: &usize| keys[*at].lo;
+        match firsts.entry(hash(&at), |&first| are_equal(first, at), hash) {
+            Entry::Occupied(first) => copies.push(Copy { row: rows[at], first: rows[*first.get()] }),
+            Entry::Vacant(place) => {
+                place.insert(at);
+            }
+        }
+    }
+    copies
+}
+
+/// Three bits each, as different as may be: what a tag sets in its word.
+static PATTERNS: [u64; 1024] = patterns();
+
+const fn patterns() -> [u64; 1024] {
+    let (mut patterns, mut at) = ([0; 1024], 0);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    while at < patterns.len() {
+        let mut pattern = 0_u64;
+        while pattern.count_ones() < 3 {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            pattern |= 1 << (state >> 58);
+        }
+        patterns[at] = pattern;
+        at += 1;
+    }
+    patterns
+}
+
+/// How many words a bitmap of so many entries has.
+fn words_for(entries: usize, bits_per_entry: usize) -> usize {
+    (entries.saturating_mul(bits_per_entry) / 64).clamp(1, MAX_WORDS).next_power_of_two()
+}
+
+/// A set of tags, three bits of one word each, that is sometimes wrong about what it holds and never about what it does not.
 #[derive(Debug)]
 struct Bitmap {
-    words: Vec<AtomicU64>,
-    mask: u64,
+    /// A share of its words.
+    words: Vec<u64>,
+    /// The first of them.
+    start: usize,
+    /// How many words all shares have together.
+    all: usize,
 }
 
 impl Bitmap {
-    fn new(entries: usize, bits_per_entry: usize) -> Self {
-        let bits = entries.saturating_mul(bits_per_entry).clamp(64, MAX_BITS).next_power_of_two();
-        Self { words: std::iter::repeat_with(AtomicU64::default).take(bits / 64).collect(), mask: bits as u64 - 1 }
+    #[inline]
+    fn word_of(&self, tag: Tag) -> usize {
+        ((u64::from(tag) * self.all as u64) >> 32) as usize
     }
 
     #[inline]
-    fn place(&self, hash: u64) -> (&AtomicU64, u32) {
-        let bit = hash & self.mask;
-        (&self.words[(bit / 64) as usize], (bit % 64) as u32)
+    fn bits_of(tag: Tag) -> u64 {
+        // The word is chosen by the upper bits.
+        PATTERNS[tag as usize % PATTERNS.len()]
     }
 
-    /// Whether a hash may be there.
+    /// Whether a tag may be there.
     #[inline]
-    fn holds(&self, hash: u64) -> bool {
-        let (word, bit) = self.place(hash);
-        word.load(Relaxed) >> bit & 1 == 1
+    fn holds(&self, tag: Tag) -> bool {
+        let bits = Self::bits_of(tag);
+        self.words[self.word_of(tag) - self.start] & bits == bits
     }
 
-    /// Adds a hash; whether it may have been there before. For one thread: a load and a store, no locked instruction.
+    /// Adds a tag; whether it may have been there before.
     #[inline]
-    fn add(&self, hash: u64) -> bool {
-        let (word, bit) = self.place(hash);
-        let before = word.load(Relaxed);
-        word.store(before | 1 << bit, Relaxed);
-        before >> bit & 1 == 1
-    }
-
-    /// As [`Bitmap::add`], for several threads at once.
-    #[inline]
-    fn add_shared(&self, hash: u64) -> bool {
-        let (word, bit) = self.place(hash);
-        word.fetch_or(1 << bit, Relaxed) >> bit & 1 == 1
+    fn add(&mut self, tag: Tag) -> bool {
+        let (at, bits) = (self.word_of(tag) - self.start, Self::bits_of(tag));
+        let word = &mut self.words[at];
+        let before = *word;
+        *word = before | bits;
+        before & bits == bits
     }
 }
 
-/// The usable rows that pass a test, in order. A group's answers are gathered as bits, so that no row's answer has to be
-/// awaited before the next row's question.
+/// The usable rows that pass a test, in order.
 #[inline]
-fn rows_where(keys: &[Key], forms: &[Form], first_row: u32, mut test: impl FnMut(Key) -> bool, rows: &mut Vec<u32>) {
-    for (group, (keys, forms)) in keys.chunks(GROUP).zip(forms.chunks(GROUP)).enumerate() {
-        let usable = usable_in(forms);
-        let passed = if usable == u64::MAX {
-            bits(keys.iter().map(|key| test(*key)))
-        } else {
-            places(usable).fold(0, |passed, place| passed | u64::from(test(keys[place])) << place)
-        };
-        rows.extend(places(passed).map(|place| first_row + (group * GROUP + place) as u32));
-    }
-}
-
-/// Which rows of a group are usable, as bits.
-#[inline]
-fn usable_in(forms: &[Form]) -> u64 {
-    // Nearly always all are, and whether all are takes one comparison for many forms.
-    if forms.len() == GROUP && forms.iter().fold(true, |all, form| all & form.is_usable()) {
-        return u64::MAX;
-    }
-    bits(forms.iter().map(|form| form.is_usable()))
-}
-
-/// Up to 64 answers as bits, the first in the lowest.
-#[inline]
-fn bits(answers: impl Iterator<Item = bool>) -> u64 {
-    (0..u64::BITS).zip(answers).fold(0, |bits, (place, answer)| bits | u64::from(answer) << place)
-}
-
-/// The places of the bits that are set, in order.
-#[inline]
-fn places(mut bits: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let place = bits.trailing_zeros() as usize;
-        bits &= bits.wrapping_sub(1);
-        (place < GROUP).then_some(place)
-    })
-}
-
-/// The columns of the batch.
-#[derive(Clone, Copy)]
-struct Batch<'a> {
-    keys: &'a [Key],
-    forms: &'a [Form],
-    same_text: SameText<'a>,
-}
-
-impl Batch<'_> {
-    /// The copies among candidates, which hold the first row of each key that repeats.
-    fn exactly(&self, candidates: &[u32]) -> Vec<Copy> {
-        let mut firsts = HashTable::with_capacity(candidates.len());
-        let mut copies = Vec::new();
-        for &row in candidates {
-            let hash = |row: &u32| self.keys[*row as usize].lo;
-            match firsts.entry(hash(&row), |&first| self.are_equal(first, row), hash) {
-                Entry::Occupied(first) => copies.push(Copy { row, first: *first.get() }),
-                Entry::Vacant(place) => {
-                    place.insert(row);
-                }
-            }
+fn rows_where(tags: &[Tag], first_row: u32, mut test: impl FnMut(Tag) -> bool, rows: &mut Vec<u32>) {
+    for (row, tag) in (first_row..).zip(tags) {
+        // Hardly any passes: a branch that is always foreseen.
+        if test(*tag) && *tag != NO_TAG {
+            rows.push(row);
         }
-        copies
-    }
-
-    fn are_equal(&self, first: u32, row: u32) -> bool {
-        let (a, b) = (first as usize, row as usize);
-        self.keys[a] == self.keys[b]
-            && self.forms[a] == self.forms[b]
-            && (self.forms[a] == Form::Uuid || (self.same_text)(first, row))
     }
 }
 

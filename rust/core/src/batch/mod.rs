@@ -2,4 +2,4 @@
 
 mod copies;
 
-pub use copies::{Copy, SameText, Sieve, copies, copies_among};
+pub use copies::{Candidates, Copy, NO_TAG, SameText, Suspected, Tag, copies, copies_among, suspects, write_tags};

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use super::batch::Batch;
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
+use super::commit::previous_in_turn;
+use super::identities::{Identities, each_key};
 use super::look::Look;
 use super::resolver::{Ask, Asked, Reply};
-use super::stage::previous_in_turn;
 use super::{Call, Claim};
 use crate::batch::Copy;
 use crate::columns::Documents;
@@ -94,15 +94,15 @@ impl History {
             codec: self.codec(),
             trigger,
             settings,
-            batch: Batch::new(documents)?,
-            is_identified: false,
+            identities: Identities::new(documents)?,
             documents,
+            threads: call.threads,
             transaction,
             on_replay,
             answers: HashMap::new(),
         };
         for round in 0.. {
-            match work.attempt(&space, call.now_us, call.threads, round >= ROUNDS)? {
+            match work.attempt(&space, call.now_us, round >= ROUNDS)? {
                 Attempt::Done(begun) => return Ok(*begun),
                 Attempt::Ask(asked) => {
                     let Some(resolver) = call.resolver.as_mut() else { break };
@@ -120,27 +120,21 @@ pub(super) struct Work<'a, 'd> {
     pub(super) codec: &'a Codec,
     pub(super) trigger: &'a Trigger,
     pub(super) settings: Settings,
-    pub(super) batch: Batch,
-    pub(super) is_identified: bool,
+    pub(super) identities: Identities,
     pub(super) documents: &'a Documents<'d>,
+    pub(super) threads: usize,
     pub(super) transaction: Option<&'a Transaction>,
     pub(super) on_replay: OnReplay,
     pub(super) answers: Answers,
 }
 
-impl Work<'_, '_> {
+impl<'a, 'd> Work<'a, 'd> {
     /// In one turn: look up, decide, and write if all is decided.
-    fn attempt(
-        &mut self,
-        space: &std::sync::Arc<KeySpace>,
-        now_us: i64,
-        threads: usize,
-        is_last: bool,
-    ) -> Result<Attempt> {
+    fn attempt(&mut self, space: &std::sync::Arc<KeySpace>, now_us: i64, is_last: bool) -> Result<Attempt> {
         let settings = SpaceSettings::of(self.trigger);
         let mut has_written = false;
         let attempt = space.write(settings, |locked| {
-            let found = locked.look_in_turn(|view| self.look(now_us, threads, view))?;
+            let found = locked.look_in_turn(|view| self.look(now_us, view))?;
             let mut looked = Looked { found, unavailable: None };
             let previous = previous_in_turn(locked, self.transaction)?;
             let replay = self.transaction.map(|_| previous.as_ref().map_or(Replay::First, replay_of));
@@ -156,7 +150,7 @@ impl Work<'_, '_> {
         match attempt {
             // Before anything was written, storage that does not answer is a fact for the rules.
             Err(error @ Error::Io { .. }) if !has_written => {
-                self.look(now_us, threads, None)?;
+                self.look(now_us, None)?;
                 let looked = available(Err(error), self.documents.rows)?;
                 match self.decide(&looked, is_last)? {
                     Ok((decided, asked)) => Ok(self.done(decided, &asked, None, None, looked.unavailable)),
@@ -167,24 +161,21 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Look the batch up; the first time it is identified on the way.
-    pub(super) fn look(&mut self, now_us: i64, threads: usize, view: Option<&View>) -> Result<LookedUp> {
-        let look = Look {
-            codec: self.codec,
-            documents: self.documents,
-            expired: expired(self.trigger, now_us),
-            threads,
-            is_identified: self.is_identified,
-        };
-        let found = look.run(&mut self.batch, view);
-        self.is_identified |= found.is_ok();
-        found
+    /// Look the batch up.
+    pub(super) fn look(&mut self, now_us: i64, view: Option<&View>) -> Result<LookedUp> {
+        let (look, identities) = (self.how(now_us), &mut self.identities);
+        look.run(identities, view)
+    }
+
+    fn how(&self, now_us: i64) -> Look<'a, 'd> {
+        let expired = expired(self.trigger, now_us);
+        Look { codec: self.codec, documents: self.documents, expired, threads: self.threads }
     }
 
     /// Decide all rows with the answers there are; or the rows to ask about.
     pub(super) fn decide(&self, looked: &Looked, is_last: bool) -> Result<Judged> {
         let (mut decided, copies): (Decided, Vec<Copy>) =
-            judge(&self.settings, &self.batch, self.documents, &looked.found);
+            judge(&self.settings, &self.identities, &self.how(0), &looked.found)?;
         let asked = questions(&decided, &looked.found.processing);
         let known = |asked: &Asked| self.answers.get(&asked.row).filter(|(before, ..)| before == asked);
         let open: Vec<Asked> = asked.iter().filter(|asked| known(asked).is_none()).copied().collect();
@@ -260,19 +251,20 @@ impl Work<'_, '_> {
     pub(super) fn claimed(&self, decided: &Decided) -> (FrameKeys, Vec<u32>, Vec<u32>) {
         let mut keys = FrameKeys::default();
         let (mut uuid_rows, mut text_rows) = (Vec::new(), Vec::new());
-        keys.uuids.reserve(decided.outcomes.len());
-        uuid_rows.reserve(decided.outcomes.len());
-        for (row, outcome) in decided.outcomes.iter().enumerate().filter(|(_, outcome)| outcome.writes_processing()) {
-            debug_assert!(outcome.is_process());
-            let key = self.batch.keys[row];
-            if self.batch.forms[row] == Form::Uuid {
+        let outcomes = (0..).zip(&decided.outcomes);
+        let rows: Vec<u32> = outcomes.filter(|(_, outcome)| outcome.writes_processing()).map(|(row, _)| row).collect();
+        debug_assert!(rows.iter().all(|row| decided.outcomes[*row as usize].is_process()));
+        keys.uuids.reserve(rows.len());
+        uuid_rows.reserve(rows.len());
+        each_key(self.codec, self.documents, &rows, |row, key, form| {
+            if form == Form::Uuid {
                 keys.uuids.push(key);
-                uuid_rows.push(row as u32);
+                uuid_rows.push(row);
             } else {
-                keys.push_text(key, self.batch.text(self.documents, row as u32));
-                text_rows.push(row as u32);
+                keys.push_text(key, self.identities.text(self.documents, row));
+                text_rows.push(row);
             }
-        }
+        });
         (keys, uuid_rows, text_rows)
     }
 
@@ -294,7 +286,7 @@ impl Work<'_, '_> {
             Some((asked.row, message.clone()?))
         };
         let messages = asked.iter().filter_map(message).collect();
-        let sources = self.batch.sources.clone();
+        let sources = self.identities.sources.clone();
         let outcomes: Vec<Outcome> = decided.outcomes;
         Verdicts { outcomes, sources, messages, unavailable }
     }

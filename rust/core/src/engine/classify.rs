@@ -1,6 +1,6 @@
 //! Classifying: a pure read.
 
-use super::batch::Batch;
+use super::identities::Identities;
 use super::look::Look;
 use super::resolver::{Ask, Asked};
 use super::{Call, Reply};
@@ -42,25 +42,21 @@ impl History {
     pub fn classify(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
         trigger.validate()?;
         let settings = trigger.settings(call.resolver.is_some());
-        let mut batch = Batch::new(documents)?;
-        let mut look = Look {
-            codec: self.codec(),
-            documents,
-            expired: expired(trigger, call.now_us),
-            threads: call.threads,
-            is_identified: false,
-        };
+        let mut identities = Identities::new(documents)?;
+        let expired = expired(trigger, call.now_us);
+        let look = Look { codec: self.codec(), documents, expired, threads: call.threads };
+        let mut is_identified = false;
         let looked = if settings.needs_history() {
-            let found = self.space(&trigger.name)?.look(|view| look.run(&mut batch, view));
-            look.is_identified = found.is_ok();
+            let found = self.space(&trigger.name)?.look(|view| look.run(&mut identities, view));
+            is_identified = found.is_ok();
             available(found, documents.rows)?
         } else {
             Looked::nothing()
         };
-        if !look.is_identified {
-            look.run(&mut batch, None)?;
+        if !is_identified {
+            look.run(&mut identities, None)?;
         }
-        let (mut decided, copies) = judge(&settings, &batch, documents, &looked.found);
+        let (mut decided, copies) = judge(&settings, &identities, &look, &looked.found)?;
         let mut messages = Vec::new();
         if let Some(resolver) = call.resolver.as_mut().filter(|_| !decided.undecided.is_empty()) {
             let asked = questions(&decided, &looked.found.processing);
@@ -68,7 +64,12 @@ impl History {
             decided.resolve(&settings, &copies, &reply.answers)?;
             messages = reply.messages.into_iter().map(|(place, text)| (asked[place].row, text)).collect();
         }
-        Ok(Verdicts { outcomes: decided.outcomes, sources: batch.sources, messages, unavailable: looked.unavailable })
+        Ok(Verdicts {
+            outcomes: decided.outcomes,
+            sources: identities.sources,
+            messages,
+            unavailable: looked.unavailable,
+        })
     }
 }
 
@@ -104,22 +105,24 @@ pub(super) fn available(result: Result<LookedUp>, rows: usize) -> Result<Looked>
 /// Decide all rows; the later copies of a key are found only where they matter.
 pub(super) fn judge(
     settings: &Settings,
-    batch: &Batch,
-    documents: &Documents,
+    identities: &Identities,
+    look: &Look,
     found: &LookedUp,
-) -> (Decided, Vec<Copy>) {
-    let needs_history = settings.needs_history();
-    let copies = if needs_history { batch.copies(documents) } else { Vec::new() };
-    let key_classes = if needs_history { batch.key_classes() } else { Vec::new() };
+) -> Result<(Decided, Vec<Copy>)> {
+    let (mut copies, mut key_classes) = (Vec::new(), Vec::new());
+    if settings.needs_history() {
+        copies = identities.copies(look.codec, look.documents, look.threads)?;
+        key_classes = identities.key_classes();
+    }
     let facts = Facts {
-        rows: documents.rows,
-        eligible: documents.eligible,
-        count: documents.count,
+        rows: look.documents.rows,
+        eligible: look.documents.eligible,
+        count: look.documents.count,
         key_classes: &key_classes,
         history: &found.states,
         copies: &copies,
     };
-    (decide(settings, &facts), copies)
+    Ok((decide(settings, &facts), copies))
 }
 
 /// What to ask of the undecided rows; of several open claims the newest is told.

@@ -131,6 +131,11 @@ impl History {
         self.space(trigger).is_ok_and(|space| space.is_upkeep_due())
     }
 
+    /// Whether upkeep has fallen so far behind that writers had better wait for it.
+    pub fn is_upkeep_overdue(&self, trigger: &str) -> bool {
+        self.space(trigger).is_ok_and(|space| space.is_upkeep_overdue())
+    }
+
     /// Check every byte of a trigger's files; answers how many were checked. `progress` hears bytes done and in all.
     pub fn verify(&self, trigger: &str, progress: Progress) -> Result<u64> {
         self.space(trigger)?.verify(progress)

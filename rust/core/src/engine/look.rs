@@ -1,16 +1,19 @@
-//! Identifying and looking up, chunk by chunk: a chunk's keys are sifted while they are in the cache.
+//! Identifying and looking up, chunk by chunk: a chunk's keys never leave the cache.
 
-use super::batch::{Batch, Part, text_of};
-use crate::batch::Sieve;
+use super::batch::text_of;
+use super::identities::{Identities, Part};
+use super::threads::together;
+use crate::Result;
+use crate::batch::write_tags;
 use crate::columns::Documents;
-use crate::key::{Codec, identify};
+use crate::key::{Codec, Key, identify};
 use crate::keyspace::view::View;
-use crate::keyspace::{InProgress, LookedUp};
+use crate::keyspace::{Found, LookedUp};
+use crate::rules::HistoryState;
 use crate::segment::Wanted;
-use crate::{Error, Result};
 
-/// Rows of a chunk.
-const CHUNK: usize = 4096;
+/// Rows of a chunk: their keys fit the first cache.
+const CHUNK: usize = 1024;
 
 /// What a look-up needs besides the batch.
 #[derive(Clone, Copy)]
@@ -20,77 +23,47 @@ pub(super) struct Look<'a, 'd> {
     /// Entries that began at or before this time do not count.
     pub(super) expired: i64,
     pub(super) threads: usize,
-    /// Whether the batch was identified before.
-    pub(super) is_identified: bool,
 }
 
 impl Look<'_, '_> {
     /// Identify the batch and look it up in `view`, or in an empty history.
-    pub(super) fn run(&self, batch: &mut Batch, view: Option<&View>) -> Result<LookedUp> {
-        let rows = batch.keys.len();
-        let mut suspects = std::mem::take(&mut batch.suspects);
-        let mut parts = batch.parts(self.threads);
-        let sieve = (!self.is_identified).then(|| Sieve::new(rows, parts.len() > 1));
-        if parts.len() == 1 {
-            let part = parts.pop();
-            let found = part
-                .map_or_else(|| Ok(LookedUp::default()), |part| self.part(part, view, sieve.as_ref(), &mut suspects));
-            batch.suspects = suspects;
-            return found;
+    pub(super) fn run(&self, identities: &mut Identities, view: Option<&View>) -> Result<LookedUp> {
+        let mut found = LookedUp { states: vec![HistoryState::Absent; identities.rows()], ..LookedUp::default() };
+        let mut states = &mut found.states[..];
+        let jobs = identities.parts(self.threads).into_iter().map(|part| {
+            let own;
+            (own, states) = std::mem::take(&mut states).split_at_mut(part.rows.len());
+            move || self.part(part, view, own)
+        });
+        for part in together(jobs)? {
+            found.processing.extend(part.processing);
+            found.rests_on_log |= part.rests_on_log;
+            found.filter_positives += part.filter_positives;
         }
-        let done = std::thread::scope(|scope| {
-            let mut running = Vec::new();
-            for part in parts {
-                let sieve = sieve.as_ref();
-                let first = part.rows.start;
-                let work = move || {
-                    let mut suspects = Vec::new();
-                    self.part(part, view, sieve, &mut suspects).map(|found| (found, suspects))
-                };
-                running.push((first, scope.spawn(work)));
-            }
-            let mut done = Vec::new();
-            for (first, thread) in running {
-                done.push((first, thread.join().map_err(|_| Error::State("a look-up thread failed".into()))??));
-            }
-            Ok::<_, Error>(done)
-        })?;
-        let mut all = LookedUp::default();
-        for (first, (found, part_suspects)) in done {
-            suspects.extend(part_suspects);
-            let shifted = |entry: InProgress| InProgress { row: entry.row + first as u32, ..entry };
-            all.states.extend(found.states);
-            all.processing.extend(found.processing.into_iter().map(shifted));
-            all.rests_on_log |= found.rests_on_log;
-            all.filter_positives += found.filter_positives;
-        }
-        batch.suspects = suspects;
-        Ok(all)
+        Ok(found)
     }
 
-    fn part(
-        &self,
-        part: Part,
-        view: Option<&View>,
-        sieve: Option<&Sieve>,
-        suspects: &mut Vec<u32>,
-    ) -> Result<LookedUp> {
-        let Part { rows, keys, forms, sources } = part;
-        let mut sifted = view.map(View::sifted);
-        let chunks = keys.chunks_mut(CHUNK).zip(forms.chunks_mut(CHUNK)).zip(sources.chunks_mut(CHUNK));
-        for (number, ((keys, forms), sources)) in chunks.enumerate() {
-            let first = rows.start + number * CHUNK;
-            if let Some(sieve) = sieve {
-                identify(self.codec, &self.documents.ids, first..first + keys.len(), keys, forms, sources);
-                sieve.see(keys, forms, first as u32, suspects);
-            }
-            if let (Some(view), Some(sifted)) = (view, &mut sifted) {
-                let text = |row: u32| text_of(self.documents, sources[row as usize], first + row as usize);
-                view.sift(&Wanted { keys, forms, text: &text }, (number * CHUNK) as u32, sifted)?;
+    fn part(&self, part: Part, view: Option<&View>, states: &mut [HistoryState]) -> Result<Found> {
+        let Part { rows, forms, sources, tags } = part;
+        let mut look_up = view.map(|view| view.look_up(states, self.expired));
+        let mut keys = [Key::default(); CHUNK];
+        for start in (0..rows.len()).step_by(CHUNK) {
+            let end = (start + CHUNK).min(rows.len());
+            let (keys, forms) = (&mut keys[..end - start], &mut forms[start..end]);
+            let range = rows.start + start..rows.start + end;
+            identify(self.codec, &self.documents.ids, range, keys, forms, &mut sources[start..end]);
+            write_tags(keys, forms, &mut tags[start..end]);
+            let Some(look_up) = &mut look_up else { continue };
+            let text = |row: u32| text_of(self.documents, sources[row as usize], rows.start + row as usize);
+            look_up.see(&Wanted { keys, forms, text: &|place| text(start as u32 + place) }, start as u32)?;
+            if look_up.is_full() {
+                look_up.confirm(&text)?;
             }
         }
-        let (Some(view), Some(sifted)) = (view, sifted) else { return Ok(LookedUp::none(keys.len())) };
+        let Some(look_up) = look_up else { return Ok(Found::default()) };
         let text = |row: u32| text_of(self.documents, sources[row as usize], rows.start + row as usize);
-        view.confirm(&Wanted { keys, forms, text: &text }, &sifted, self.expired)
+        let mut found = look_up.finish(&text)?;
+        found.processing.iter_mut().for_each(|entry| entry.row += rows.start as u32);
+        Ok(found)
     }
 }

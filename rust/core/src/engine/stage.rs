@@ -1,22 +1,21 @@
 //! Beginning on many machines: tasks decide and stage, one process commits (docs/format.md, "Staged segments").
 
-use super::batch::Batch;
+use super::Call;
 use super::begin::{Answers, OnReplay, Replay, Work, replay_of};
 use super::classify::{Looked, Verdicts, checked_reply};
+use super::commit::previous_in_turn;
+use super::identities::Identities;
 use super::resolver::Ask;
-use super::{Call, StagedClaim};
 use crate::columns::{Documents, Id};
 use crate::history::{History, snapshot_of};
 use crate::key::format_uuid;
-use crate::keyspace::staged::{Job, OutcomeCount, Plan, Publication, Receipt};
-use crate::keyspace::{KeySpace, SpaceSettings};
+use crate::keyspace::SpaceSettings;
+use crate::keyspace::staged::{Job, OutcomeCount, Plan, Receipt};
 use crate::log::frame::FrameKeys;
-use crate::manifest::{Outcome as End, SegmentEntry, TransactionEntry};
 use crate::rules::{HistoryState, Outcome, Trigger};
-use crate::segment::Segment;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Run;
-use crate::{Error, Result, Transaction};
+use crate::{Error, Result};
 
 /// The seed with which Spark hashes.
 const SPARK_SEED: u64 = 42;
@@ -92,9 +91,9 @@ impl History {
         trigger.validate()?;
         self.check_job(trigger, job, attempt)?;
         let space = self.space(&trigger.name)?;
-        let mut work = self.work_of(trigger, job, documents, call.resolver.is_some())?;
-        let found = space.look(|view| work.look(job.plan().started_at, call.threads, view))?;
-        check_parts(&work.batch, documents, job, attempt.part)?;
+        let mut work = self.work_of(trigger, job, documents, call)?;
+        let found = space.look(|view| work.look(job.plan().started_at, view))?;
+        check_parts(&work.identities, documents, job, attempt.part)?;
         let known = found.states.clone();
         let mut looked = Looked { found, unavailable: None };
         let previous = previous_in_turn(&space, job.plan().transaction.as_ref())?;
@@ -151,133 +150,20 @@ impl History {
         trigger: &'a Trigger,
         job: &'a Job,
         documents: &'a Documents<'d>,
-        has_resolver: bool,
+        call: &Call,
     ) -> Result<Work<'a, 'd>> {
         Ok(Work {
             codec: self.codec(),
             trigger,
-            settings: trigger.settings(has_resolver),
-            batch: Batch::new(documents)?,
-            is_identified: false,
+            settings: trigger.settings(call.resolver.is_some()),
+            identities: Identities::new(documents)?,
             documents,
+            threads: call.threads,
             transaction: job.plan().transaction.as_ref(),
             on_replay: if job.plan().reruns { OnReplay::Rerun } else { OnReplay::ByRules },
             answers: Answers::new(),
         })
     }
-
-    /// Publish what a job's tasks staged, with its transaction, in one manifest: all of it is begun, or nothing. Durable on
-    /// return.
-    ///
-    /// # Errors
-    /// `Conflict` when others were first with any of these documents: decide again, from a new job. `State` when the job is
-    /// over. `Transaction` when batch numbers went backwards meanwhile.
-    pub fn commit(&self, trigger: &Trigger, job: &Job, receipts: &[Receipt]) -> Result<StagedClaim> {
-        trigger.validate()?;
-        check_receipts(job, receipts)?;
-        let space = self.space(&trigger.name)?;
-        let files = self.staged_files(&space, receipts)?;
-        let contested: Vec<_> =
-            files.iter().filter(|file| file.is_contested).map(|file| file.segment.clone()).collect();
-        let certain: Vec<_> = files.iter().filter(|file| !file.is_contested).map(|file| file.segment.clone()).collect();
-        let is_begun = space.write(SpaceSettings::of(trigger), |locked| {
-            locked.check_alive(job)?;
-            let plan = job.plan();
-            let then = locked.transaction_at_pin(job)?;
-            let last = plan.transaction.as_ref().and_then(|one| locked.transaction_in_turn(&one.application));
-            let previous = previous_in_turn(locked, plan.transaction.as_ref())?;
-            if last != then {
-                return Err(conflict("another run of this transaction was committed meanwhile"));
-            }
-            if locked.is_purged(plan.started_at) {
-                return Err(conflict("a purge has passed the time at which these services begin"));
-            }
-            let met = locked.conflict(job, &certain, &contested)?;
-            if met.keys > 0 {
-                return Err(conflict(&format!(
-                    "others were first with {} of these documents, or ended them",
-                    met.keys
-                )));
-            }
-            let publication = publication(job, previous.as_ref(), &files);
-            let Some(publication) = publication else { return Ok(false) };
-            locked.publish_staged(publication)?;
-            Ok(true)
-        })?;
-        // It is committed whether this succeeds or not; if not, upkeep takes the files away.
-        drop(space.give_up(job));
-        let segments = files.into_iter().map(|file| file.segment).collect();
-        Ok(StagedClaim::new(self.codec().clone(), space, SpaceSettings::of(trigger), job, is_begun, segments))
-    }
-
-    /// The files that receipts name, opened: they must be what their tasks wrote.
-    pub(super) fn staged_files(&self, space: &KeySpace, receipts: &[Receipt]) -> Result<Vec<StagedFile>> {
-        let mut files = Vec::new();
-        for receipt in receipts {
-            for (place, entry) in receipt.files.iter().enumerate() {
-                let path = space.staged_path(&receipt.job, receipt.part, &receipt.attempt, place as u64);
-                let segment = space.open_staged(&path)?;
-                if segment.sum() != entry.sum || segment.header().id != entry.id {
-                    return Err(Error::corrupt(&path, 0, "this is not the segment that its receipt names"));
-                }
-                files.push(StagedFile { entry: *entry, path, segment, is_contested: receipt.is_contested });
-            }
-        }
-        Ok(files)
-    }
-}
-
-/// A staged file, open.
-pub(super) struct StagedFile {
-    pub(super) entry: SegmentEntry,
-    pub(super) path: std::path::PathBuf,
-    pub(super) segment: std::sync::Arc<Segment>,
-    is_contested: bool,
-}
-
-impl StagedFile {
-    pub(super) fn named(self) -> (SegmentEntry, std::path::PathBuf) {
-        (self.entry, self.path)
-    }
-}
-
-fn conflict(what: &str) -> Error {
-    Error::Conflict(format!("{what}; nothing was begun: decide again, from a new job"))
-}
-
-/// The application's last transaction if it is this one; an error if it is a later one.
-pub(super) fn previous_in_turn(
-    space: &KeySpace,
-    transaction: Option<&Transaction>,
-) -> Result<Option<TransactionEntry>> {
-    let Some(transaction) = transaction else { return Ok(None) };
-    let Some(last) = space.transaction_in_turn(&transaction.application) else { return Ok(None) };
-    let (last_batch, batch) = (last.transaction.batch, transaction.batch);
-    if last_batch > batch {
-        let application = &transaction.application;
-        return Err(Error::Transaction(format!(
-            "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
-             Its numbers must go on, or the application needs a new id"
-        )));
-    }
-    Ok((last_batch == batch).then_some(last))
-}
-
-/// What a commit publishes; nothing where there is nothing to remember. (The same rule as for a batch of one process.)
-fn publication(job: &Job, previous: Option<&TransactionEntry>, files: &[StagedFile]) -> Option<Publication> {
-    let plan = job.plan();
-    let is_first = plan.transaction.is_some() && previous.is_none_or(|last| last.outcome == Some(End::Released));
-    let reruns = previous.filter(|last| last.outcome.is_none() && plan.reruns);
-    if files.is_empty() && !is_first && reruns.is_none() {
-        return None;
-    }
-    let (claim, started_at) = (job.claim(), plan.started_at);
-    let entry = |transaction: Transaction| TransactionEntry { transaction, claim, started_at, outcome: None };
-    Some(Publication {
-        files: files.iter().map(|file| (file.entry, file.path.clone())).collect(),
-        transaction: plan.transaction.clone().map(entry),
-        replaces: reruns.map(|last| (last.claim, last.started_at)),
-    })
 }
 
 fn open_run(keys: &FrameKeys, job: &Job) -> Vec<Run> {
@@ -288,26 +174,13 @@ fn open_run(keys: &FrameKeys, job: &Job) -> Vec<Run> {
     vec![Run::of_keys(keys, stamp)]
 }
 
-/// Receipts must be the job's, and no part may be there twice.
-fn check_receipts(job: &Job, receipts: &[Receipt]) -> Result<()> {
-    if receipts.iter().any(|receipt| receipt.job() != job) {
-        return Err(Error::Config("a receipt is another job's".into()));
-    }
-    let mut parts: Vec<u32> = receipts.iter().map(Receipt::part).collect();
-    parts.sort_unstable();
-    if parts.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(Error::Config("a part was handed in twice: only one attempt of each may count".into()));
-    }
-    Ok(())
-}
-
 /// Copies of a key must meet in one part: a row whose key's place is another one is an error.
-fn check_parts(batch: &Batch, documents: &Documents, job: &Job, part: u32) -> Result<()> {
+fn check_parts(identities: &Identities, documents: &Documents, job: &Job, part: u32) -> Result<()> {
     if !job.plan().routed {
         return Ok(());
     }
     let parts = i64::from(job.plan().parts);
-    for (row, source) in batch.sources.iter().enumerate().filter(|(row, _)| batch.forms[*row].is_usable()) {
+    for (row, source) in identities.sources.iter().enumerate().filter(|(row, _)| identities.forms[*row].is_usable()) {
         let hash = match documents.ids.get(usize::from(*source)).map(|column| column.get(row)) {
             Some(Id::Uuid(uuid)) => xxhash_rust::xxh64::xxh64(&format_uuid(*uuid), SPARK_SEED),
             Some(Id::Text(text)) => xxhash_rust::xxh64::xxh64(text, SPARK_SEED),
@@ -325,12 +198,14 @@ fn check_parts(batch: &Batch, documents: &Documents, job: &Job, part: u32) -> Re
 
 fn counts(outcomes: &[Outcome]) -> Vec<OutcomeCount> {
     let mut rows = [0u64; 256];
-    outcomes.iter().for_each(|outcome| rows[usize::from(outcome.as_u8())] += 1);
+    for outcome in outcomes {
+        rows[usize::from(outcome.as_u8())] += 1;
+    }
     let count = |outcome: Outcome| OutcomeCount {
         rule: outcome.rule().into(),
         status: outcome.status().map_or_else(String::new, |status| status.as_str().into()),
         action: outcome.action().as_str().into(),
         rows: rows[usize::from(outcome.as_u8())],
     };
-    Outcome::all().into_iter().map(count).filter(|count| count.rows > 0).collect()
+    Outcome::all().map(count).filter(|count| count.rows > 0).collect()
 }

@@ -1,17 +1,17 @@
 //! Loading on many machines: entries that happened elsewhere, staged by tasks and published by one process.
 
-use std::collections::HashMap;
-
-use super::batch::Batch;
-use super::load::{GATHERED, push_entries};
-use super::stage::{Attempt, StagedFile, previous_in_turn};
+use super::commit::{StagedFile, previous_in_turn, staged_files};
+use super::load::{PART, identified};
+use super::stage::Attempt;
 use crate::columns::{Documents, FlagColumn};
 use crate::history::History;
+use crate::key::Form;
 use crate::keyspace::SpaceSettings;
 use crate::keyspace::staged::{Job, Publication, Receipt};
 use crate::manifest::SegmentEntry;
 use crate::rules::Trigger;
-use crate::segment::run::Run;
+use crate::segment::format::{Mark, Stamp};
+use crate::segment::run::Runs;
 use crate::{Error, Result, Transaction};
 
 /// Entries of one part of a job, on their way into staged files.
@@ -19,7 +19,7 @@ pub struct StageEntries<'a> {
     history: &'a History,
     job: Job,
     attempt: Attempt<'a>,
-    runs: HashMap<i64, Run>,
+    runs: Runs,
     gathered: usize,
     rows: u64,
     files: Vec<SegmentEntry>,
@@ -32,7 +32,7 @@ impl History {
         if job.plan().reads {
             return Err(Error::Config("this job stages what it claims, not entries that happened elsewhere".into()));
         }
-        let (job, runs, files) = (job.clone(), HashMap::new(), Vec::new());
+        let (job, runs, files) = (job.clone(), Runs::new(job.partition_us), Vec::new());
         Ok(StageEntries { history: self, job, attempt, runs, gathered: 0, rows: 0, files })
     }
 
@@ -56,7 +56,7 @@ impl History {
                 return Ok(());
             }
             receipts.iter().try_for_each(|receipt| locked.check_alive(receipt.job()))?;
-            let files = self.staged_files(locked, receipts)?;
+            let files = staged_files(locked, receipts)?;
             published = files.iter().map(|file| file.entry.entries).sum();
             let files: Vec<_> = files.into_iter().map(StagedFile::named).collect();
             if files.is_empty() && transaction.is_none() {
@@ -74,7 +74,9 @@ impl History {
     pub fn abort_entries(&self, receipts: &[Receipt]) {
         let mut jobs: Vec<&Job> = receipts.iter().map(Receipt::job).collect();
         jobs.dedup_by(|a, b| a.id() == b.id());
-        jobs.into_iter().for_each(|job| drop(self.give_up(job)));
+        for job in jobs {
+            drop(self.give_up(job));
+        }
     }
 }
 
@@ -84,12 +86,20 @@ impl StageEntries<'_> {
     /// # Errors
     /// `Schema` for a row without a key, or with one of more than 96 characters: it could never be found.
     pub fn push(&mut self, documents: &Documents, started_at: &[i64], completed: FlagColumn) -> Result<()> {
-        let batch = Batch::identify(self.history.codec(), documents)?;
-        let (claim, width) = (self.job.claim(), self.job.partition_us);
-        push_entries(&mut self.runs, width, claim, &batch, documents, started_at, completed)?;
+        let batch = identified(self.history, documents, started_at)?;
+        let claim = self.job.claim();
+        for (row, started_at) in started_at.iter().copied().enumerate() {
+            let mark = if completed.get(row).unwrap_or(true) { Mark::Completed } else { Mark::Open };
+            let (run, stamp) = (self.runs.of(started_at), Stamp { claim, started_at, mark });
+            if batch.forms[row] == Form::Uuid {
+                run.push_uuid(batch.keys[row], stamp);
+            } else {
+                run.push_text(batch.keys[row], batch.text(documents, row as u32), stamp);
+            }
+        }
         self.gathered += documents.rows;
         self.rows += documents.rows as u64;
-        if self.gathered >= GATHERED { self.write() } else { Ok(()) }
+        if self.gathered >= PART { self.write() } else { Ok(()) }
     }
 
     /// Write what was gathered; its files are durable on return, and named by no manifest yet.
@@ -101,9 +111,7 @@ impl StageEntries<'_> {
     }
 
     fn write(&mut self) -> Result<()> {
-        let mut runs: Vec<(i64, Run)> = std::mem::take(&mut self.runs).into_iter().collect();
-        runs.sort_by_key(|(partition, _)| *partition);
-        let runs = runs.into_iter().map(|(_, run)| run).collect();
+        let runs = std::mem::replace(&mut self.runs, Runs::new(self.job.partition_us)).into_list();
         let space = self.history.space(self.job.trigger())?;
         let Attempt { part, name } = self.attempt;
         space.stage(&self.job, part, name, &mut self.files, runs)?;

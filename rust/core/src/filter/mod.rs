@@ -10,7 +10,7 @@ mod simd_avx2;
 #[cfg(target_arch = "aarch64")]
 mod simd_neon;
 
-pub use probe::{Pages, probe, probe_selected};
+pub use probe::{Pages, probe};
 
 use crate::key::Key;
 

@@ -1,4 +1,4 @@
-//! Many keys against one filter. The waits for memory overlap: a group's blocks are all fetched before the first is tested.
+//! Many keys against one filter. The waits for memory overlap: a group's blocks are asked for while the one before is tested.
 
 use super::{BLOCK_BYTES, PAGE_BYTES, block_of, blocks_in, simd};
 use crate::Result;
@@ -26,70 +26,38 @@ pub fn probe(
     pages: &impl Pages,
     survivors: &mut Vec<u32>,
 ) -> Result<()> {
-    simd::run(&Probe { data, blocks: blocks_in(data), pages }, &All { keys, forms, first_row }, survivors)
-}
-
-/// [`probe`] for the rows (places in `keys`, all usable) that survived another filter.
-pub fn probe_selected(
-    data: &[u8],
-    keys: &[Key],
-    rows: &[u32],
-    pages: &impl Pages,
-    survivors: &mut Vec<u32>,
-) -> Result<()> {
-    simd::run(&Probe { data, blocks: blocks_in(data), pages }, &Selected { keys, rows }, survivors)
-}
-
-/// One row to probe.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted {
-    row: u32,
-    key: Key,
-    usable: bool,
+    let rows = keys.len().min(forms.len());
+    let rows = Rows { keys: &keys[..rows], forms: &forms[..rows], first_row };
+    simd::run(&Probe { data, blocks: blocks_in(data), pages }, rows, survivors)
 }
 
 /// The rows to probe.
-pub(super) trait Rows {
-    fn len(&self) -> usize;
-    /// `GROUP` rows from the `start`-th on, or those that are left.
-    fn group(&self, start: usize) -> impl Iterator<Item = Wanted>;
-}
-
-struct All<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
     keys: &'a [Key],
     forms: &'a [Form],
     first_row: u32,
 }
 
-impl Rows for All<'_> {
+impl<'a> Rows<'a> {
+    /// The first rows, at most [`GROUP`], and what follows them.
     #[inline]
-    fn len(&self) -> usize {
-        self.keys.len().min(self.forms.len())
+    fn split(self) -> (Self, Self) {
+        let at = self.keys.len().min(GROUP);
+        let ((keys, later_keys), (forms, later_forms)) = (self.keys.split_at(at), self.forms.split_at(at));
+        let later = Self { keys: later_keys, forms: later_forms, first_row: self.first_row + at as u32 };
+        (Self { keys, forms, ..self }, later)
     }
 
+    /// Both columns, if this is a whole group.
     #[inline]
-    fn group(&self, start: usize) -> impl Iterator<Item = Wanted> {
-        let rows = self.first_row + start as u32..;
-        let pairs = self.keys[start..].iter().zip(&self.forms[start..]).take(GROUP);
-        rows.zip(pairs).map(|(row, (&key, form))| Wanted { row, key, usable: form.is_usable() })
-    }
-}
-
-struct Selected<'a> {
-    keys: &'a [Key],
-    rows: &'a [u32],
-}
-
-impl Rows for Selected<'_> {
-    #[inline]
-    fn len(&self) -> usize {
-        self.rows.len()
+    fn whole(&self) -> Option<(&'a [Key; GROUP], &'a [Form; GROUP])> {
+        self.keys.try_into().ok().zip(self.forms.try_into().ok())
     }
 
-    #[inline]
-    fn group(&self, start: usize) -> impl Iterator<Item = Wanted> {
-        let rows = self.rows[start..].iter().take(GROUP);
-        rows.map(|&row| Wanted { row, key: self.keys[row as usize], usable: true })
+    fn usable(&self) -> impl Iterator<Item = (u32, Key)> {
+        let rows = (self.first_row..).zip(self.keys).zip(self.forms);
+        rows.filter(|(_, form)| form.is_usable()).map(|((row, key), _)| (row, *key))
     }
 }
 
@@ -100,13 +68,19 @@ pub(super) struct Probe<'a, P> {
     pages: &'a P,
 }
 
+/// The rows of a group that survived.
+struct Found {
+    rows: [u32; GROUP],
+    count: usize,
+}
+
 impl<P: Pages> Probe<'_, P> {
     /// The loop over the groups, for one way to fetch a line and to test a block.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, together with its test")]
     pub(super) fn run(
         &self,
-        rows: &impl Rows,
+        rows: Rows<'_>,
         survivors: &mut Vec<u32>,
         fetch: impl Fn(&[u8; BLOCK_BYTES]),
         test: impl Fn(&[u8; BLOCK_BYTES], Key) -> bool,
@@ -114,56 +88,67 @@ impl<P: Pages> Probe<'_, P> {
         let blocks = self.data.as_chunks::<BLOCK_BYTES>().0;
         if blocks.is_empty() {
             // Nothing is known of any key, so that none may be ruled out.
-            survivors.extend((0..rows.len()).step_by(GROUP).flat_map(|start| usable(rows, start)));
+            survivors.extend(rows.usable().map(|(row, _)| row));
             return Ok(());
         }
-        let mut next = self.fetch(rows, 0, blocks, &fetch)?;
-        for start in (0..rows.len()).step_by(GROUP) {
-            // The next group's lines are on their way while this one's are tested.
-            let places = next;
-            if start + GROUP < rows.len() {
-                next = self.fetch(rows, start + GROUP, blocks, &fetch)?;
+        let mut places = [0_u32; GROUP];
+        let (mut group, mut later) = rows.split();
+        let mut unverified = false;
+        for ((place, key), form) in places.iter_mut().zip(group.keys).zip(group.forms) {
+            *place = self.ask(*key, *form, blocks, &mut unverified, &fetch);
+        }
+        while !group.keys.is_empty() {
+            if unverified {
+                self.verify(group)?;
+                unverified = false;
             }
-            let mut found = [0_u32; GROUP];
-            let mut count = 0;
-            for (&place, wanted) in places.iter().zip(rows.group(start)) {
-                found[count] = wanted.row;
-                count += usize::from(wanted.usable & test(&blocks[place as usize], wanted.key));
+            let (next, rest) = later.split();
+            let mut found = Found { rows: [0; GROUP], count: 0 };
+            if let (Some((keys, forms)), Some((next_keys, next_forms))) = (group.whole(), next.whole()) {
+                // Row by row: between two lines that are asked for there is a test to do.
+                for at in 0..GROUP {
+                    let place = places[at];
+                    places[at] = self.ask(next_keys[at], next_forms[at], blocks, &mut unverified, &fetch);
+                    let passed = forms[at].is_usable() & test(&blocks[place as usize], keys[at]);
+                    found.add(group.first_row + at as u32, passed);
+                }
+            } else {
+                let asked = places;
+                for ((place, key), form) in places.iter_mut().zip(next.keys).zip(next.forms) {
+                    *place = self.ask(*key, *form, blocks, &mut unverified, &fetch);
+                }
+                for (((row, place), key), form) in (group.first_row..).zip(asked).zip(group.keys).zip(group.forms) {
+                    found.add(row, form.is_usable() & test(&blocks[place as usize], *key));
+                }
             }
-            survivors.extend_from_slice(&found[..count]);
+            survivors.extend_from_slice(&found.rows[..found.count]);
+            (group, later) = (next, rest);
         }
         Ok(())
     }
 
-    /// The blocks of a group, whose lines are fetched and whose pages are good.
+    /// The block of a key, whose line is asked for. Notes whether its page has to be verified before it is used.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, as part of its loop")]
-    fn fetch(
+    fn ask(
         &self,
-        rows: &impl Rows,
-        start: usize,
+        key: Key,
+        form: Form,
         blocks: &[[u8; BLOCK_BYTES]],
+        unverified: &mut bool,
         fetch: &impl Fn(&[u8; BLOCK_BYTES]),
-    ) -> Result<[u32; GROUP]> {
-        let mut places = [0_u32; GROUP];
-        let mut unverified = false;
-        for (place, wanted) in places.iter_mut().zip(rows.group(start)) {
-            let block = block_of(wanted.key, self.blocks);
-            *place = block as u32;
-            fetch(&blocks[block as usize]);
-            unverified |= wanted.usable & !self.pages.is_verified(page_of(block));
-        }
-        if unverified {
-            self.verify(rows, start)?;
-        }
-        Ok(places)
+    ) -> u32 {
+        let block = block_of(key, self.blocks);
+        fetch(&blocks[block as usize]);
+        *unverified |= form.is_usable() & !self.pages.is_verified(page_of(block));
+        block as u32
     }
 
     /// Verifies what a group is about to use; almost never called.
     #[cold]
-    fn verify(&self, rows: &impl Rows, start: usize) -> Result<()> {
-        for wanted in rows.group(start).filter(|wanted| wanted.usable) {
-            let page = page_of(block_of(wanted.key, self.blocks));
+    fn verify(&self, group: Rows<'_>) -> Result<()> {
+        for (_, key) in group.usable() {
+            let page = page_of(block_of(key, self.blocks));
             if !self.pages.is_verified(page) {
                 self.pages.verify(page)?;
             }
@@ -172,8 +157,15 @@ impl<P: Pages> Probe<'_, P> {
     }
 }
 
-fn usable(rows: &impl Rows, start: usize) -> impl Iterator<Item = u32> {
-    rows.group(start).filter(|wanted| wanted.usable).map(|wanted| wanted.row)
+impl Found {
+    /// Adds a row if it passed, without a branch.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, as part of its loop")]
+    fn add(&mut self, row: u32, passed: bool) {
+        // The mask says to the compiler what the caller knows: there are no more rows than places.
+        self.rows[self.count % GROUP] = row;
+        self.count += usize::from(passed);
+    }
 }
 
 #[inline]

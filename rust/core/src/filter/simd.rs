@@ -5,7 +5,7 @@ use crate::Result;
 
 /// Runs a probe with the best instructions that this processor has.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: &impl Rows, survivors: &mut Vec<u32>) -> Result<()> {
+pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
     if std::arch::is_x86_feature_detected!("avx2") {
         #[expect(unsafe_code, reason = "calls code that is compiled for more than the least processor")]
         // SAFETY: the processor has just been found to have AVX2.
@@ -19,7 +19,7 @@ pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: &impl Rows, survivors: &
 
 /// Runs a probe with the best instructions that this processor has.
 #[cfg(target_arch = "aarch64")]
-pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: &impl Rows, survivors: &mut Vec<u32>) -> Result<()> {
+pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
     if std::arch::is_aarch64_feature_detected!("neon") {
         #[expect(unsafe_code, reason = "calls code that is compiled for more than the least processor")]
         // SAFETY: the processor has just been found to have NEON.
@@ -33,7 +33,7 @@ pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: &impl Rows, survivors: &
 
 /// Runs a probe; for this kind of processor there is one way only.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: &impl Rows, survivors: &mut Vec<u32>) -> Result<()> {
+pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
     probe.run(rows, survivors, |_| (), super::contains_block)
 }
 

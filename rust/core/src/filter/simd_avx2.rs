@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 
 /// [`Probe::run`], compiled for AVX2.
 #[target_feature(enable = "avx2")]
-pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: &impl Rows, survivors: &mut Vec<u32>) -> Result<()> {
+pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
     probe.run(rows, survivors, fetch, |block, key| contains(block, key))
 }
 

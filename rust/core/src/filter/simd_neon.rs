@@ -12,7 +12,7 @@ use std::arch::asm;
 
 /// [`Probe::run`], compiled for NEON.
 #[target_feature(enable = "neon")]
-pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: &impl Rows, survivors: &mut Vec<u32>) -> Result<()> {
+pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
     probe.run(rows, survivors, fetch, |block, key| contains(block, key))
 }
 

@@ -78,6 +78,10 @@ impl File for fs::File {
         }
     }
 
+    fn lock(&self) -> io::Result<()> {
+        fs::File::lock(self)
+    }
+
     fn unlock(&self) -> io::Result<()> {
         fs::File::unlock(self)
     }

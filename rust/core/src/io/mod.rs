@@ -55,6 +55,13 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn map(&self, length: u64) -> io::Result<Mapping>;
     /// Take the file's lock, if it is free.
     fn try_lock(&self) -> io::Result<bool>;
+    /// Take the file's lock once it is free, after those who waited before.
+    fn lock(&self) -> io::Result<()> {
+        while !self.try_lock()? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
     /// Give the lock back.
     fn unlock(&self) -> io::Result<()>;
 }

@@ -1,6 +1,9 @@
 //! Figures of a key space, and the check of all its bytes.
 
+use std::collections::BTreeMap;
+
 use super::KeySpace;
+use super::loaded::is_load;
 use super::maintain::Progress;
 use super::view::{Environment, View, newest, read_manifest};
 use crate::Result;
@@ -44,6 +47,21 @@ pub struct SpaceStatistics {
     pub filter_positives: u64,
     /// Application, last batch, and whether it ended.
     pub transactions: Vec<(String, i64, bool)>,
+    /// What lies in segments, by time partition, oldest first.
+    pub partitions: Vec<PartitionStatistics>,
+}
+
+/// The figures of one time partition's segments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionStatistics {
+    /// Where it begins, in microseconds since 1970; it is [`SpaceStatistics::partition_us`] wide.
+    pub start_us: i64,
+    /// Entries.
+    pub entries: u64,
+    /// Bytes of its segments.
+    pub bytes: u64,
+    /// Number of segments.
+    pub segments: u64,
 }
 
 impl KeySpace {
@@ -107,8 +125,29 @@ impl View {
             purged_upto: (self.manifest.purged_upto > i64::MIN).then_some(self.manifest.purged_upto),
             partition_us: self.manifest.partition_us,
             time_to_live_us: self.manifest.time_to_live_us,
-            transactions: self.tail.transactions().into_iter().map(transaction).collect(),
+            transactions: self
+                .tail
+                .transactions()
+                .into_iter()
+                .filter(|entry| !is_load(entry))
+                .map(transaction)
+                .collect(),
+            partitions: self.partitions(),
             ..SpaceStatistics::default()
         }
+    }
+
+    fn partitions(&self) -> Vec<PartitionStatistics> {
+        let width = self.manifest.partition_us;
+        let mut found: BTreeMap<i64, PartitionStatistics> = BTreeMap::new();
+        for entry in &self.manifest.segments {
+            let start_us = entry.min_started_at.div_euclid(width).saturating_mul(width);
+            let partition = found.entry(start_us).or_default();
+            partition.start_us = start_us;
+            partition.entries += entry.entries;
+            partition.bytes += entry.bytes;
+            partition.segments += 1;
+        }
+        found.into_values().collect()
     }
 }

@@ -2,9 +2,13 @@
 
 use super::view::View;
 use crate::Result;
+use crate::key::{Form, Key};
 use crate::rules::HistoryState;
 use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
+
+/// So many rows that filters let through are looked up together: enough for every segment, few enough for a cache.
+const TOGETHER: usize = 1 << 14;
 
 /// A key that a claim has begun and not ended, and which claim, since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +34,24 @@ pub(crate) struct LookedUp {
     pub(crate) filter_positives: u64,
 }
 
+/// What one part of a look-up found, apart from the states.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) processing: Vec<InProgress>,
+    pub(crate) rests_on_log: bool,
+    pub(crate) filter_positives: u64,
+}
+
+/// The text of a row whose form is text, by the row's number.
+pub(crate) type TextOf<'a> = &'a (dyn Fn(u32) -> &'a [u8] + Sync);
+
 /// Gathers what is found.
+#[derive(Debug)]
 struct Findings<'a> {
     view: &'a View,
     /// Entries that began at or before this time count no more.
     expired: i64,
-    states: Vec<HistoryState>,
+    states: &'a mut [HistoryState],
     /// Open and released entries: they need to be weighed against each other.
     others: Vec<(u32, Stamp)>,
     rests_on_log: bool,
@@ -55,67 +71,128 @@ impl Findings<'_> {
     }
 }
 
-/// What the filters of a view let through of a batch, and what its log holds of it: the first, chunk-wise step.
+/// Rows that a filter let through, with what it takes to look them up exactly.
+#[derive(Debug, Default)]
+struct Survivors {
+    rows: Vec<u32>,
+    keys: Vec<Key>,
+    forms: Vec<Form>,
+}
+
+impl Survivors {
+    /// Add rows of a chunk by their places in it.
+    fn add(&mut self, chunk: &Wanted, first_row: u32, places: &[u32]) {
+        self.rows.extend(places.iter().map(|place| first_row + place));
+        self.keys.extend(places.iter().map(|place| chunk.keys[*place as usize]));
+        self.forms.extend(places.iter().map(|place| chunk.forms[*place as usize]));
+    }
+
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.keys.clear();
+        self.forms.clear();
+    }
+}
+
+/// A look-up under way, chunk by chunk.
 #[derive(Debug)]
-pub(crate) struct Sifted {
-    of_covered: Vec<Vec<u32>>,
-    of_uncovered: Vec<Vec<u32>>,
-    of_log: Vec<(u32, Stamp)>,
+pub(crate) struct LookUp<'a> {
+    findings: Findings<'a>,
+    of_covered: Vec<Survivors>,
+    of_uncovered: Vec<Survivors>,
+    /// What one filter let through of the present chunk.
+    passed: Vec<u32>,
+    filter_positives: u64,
 }
 
 impl View {
-    /// Before the first chunk.
-    pub(crate) fn sifted(&self) -> Sifted {
-        let none = |count: usize| vec![Vec::new(); count];
-        Sifted { of_covered: none(self.covered.len()), of_uncovered: none(self.uncovered.len()), of_log: Vec::new() }
+    /// Before the first chunk of a batch of as many rows as there are `states`, all of them absent. Entries that began at or
+    /// before `expired` do not count.
+    pub(crate) fn look_up<'a>(&'a self, states: &'a mut [HistoryState], expired: i64) -> LookUp<'a> {
+        let none = |count: usize| std::iter::repeat_with(Survivors::default).take(count).collect();
+        let findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log: false };
+        let (of_covered, of_uncovered) = (none(self.covered.len()), none(self.uncovered.len()));
+        LookUp { findings, of_covered, of_uncovered, passed: Vec::new(), filter_positives: 0 }
     }
 
-    /// Sift a chunk whose first row is `first_row` of the batch. Nearly all rows end here, at one cache line each.
-    pub(crate) fn sift(&self, chunk: &Wanted, first_row: u32, sifted: &mut Sifted) -> Result<()> {
-        self.tail.find(chunk, first_row, &mut |row, stamp| sifted.of_log.push((row, stamp)));
-        for (covered, survivors) in self.covered.iter().zip(&mut sifted.of_covered) {
-            covered.rollup.may_contain(chunk, first_row, survivors)?;
+    /// All of it, for a small batch.
+    pub(crate) fn lookup(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
+        let mut states = vec![HistoryState::Absent; wanted.keys.len()];
+        let mut look_up = self.look_up(&mut states, expired);
+        look_up.see(wanted, 0)?;
+        let Found { processing, rests_on_log, filter_positives } = look_up.finish(wanted.text)?;
+        Ok(LookedUp { states, processing, rests_on_log, filter_positives })
+    }
+}
+
+impl LookUp<'_> {
+    /// See a chunk whose first row is `first_row` of the batch: ask the log, and the filters. Nearly all rows end here, at one
+    /// cache line each.
+    pub(crate) fn see(&mut self, chunk: &Wanted, first_row: u32) -> Result<()> {
+        let Self { findings, of_covered, of_uncovered, passed, filter_positives } = self;
+        let view = findings.view;
+        view.tail.find(chunk, first_row, &mut |row, stamp| {
+            findings.rests_on_log = true;
+            findings.add(row, stamp);
+        });
+        for (covered, survivors) in view.covered.iter().zip(of_covered) {
+            passed.clear();
+            covered.rollup.may_contain(chunk, 0, passed)?;
+            *filter_positives += passed.len() as u64;
+            survivors.add(chunk, first_row, passed);
         }
-        for (segment, survivors) in self.uncovered.iter().zip(&mut sifted.of_uncovered) {
-            segment.may_contain(chunk, first_row, survivors)?;
+        for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
+            passed.clear();
+            segment.may_contain(chunk, 0, passed)?;
+            *filter_positives += passed.len() as u64;
+            survivors.add(chunk, first_row, passed);
         }
         Ok(())
     }
 
-    /// The second step: look up exactly what was let through. Entries that began at or before `expired` do not count.
-    pub(crate) fn confirm(&self, wanted: &Wanted, sifted: &Sifted, expired: i64) -> Result<LookedUp> {
-        let states = vec![HistoryState::Absent; wanted.keys.len()];
-        let rests_on_log = !sifted.of_log.is_empty();
-        let mut findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log };
-        for (row, stamp) in &sifted.of_log {
-            findings.add(*row, *stamp);
-        }
-        for (covered, survivors) in self.covered.iter().zip(&sifted.of_covered) {
-            let candidates = covered.rollup.candidates(wanted, survivors)?;
-            for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
-                let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
-                let rows: Vec<u32> = group.iter().map(|candidate| candidate.row).collect();
-                segment.find(wanted, &rows, &mut |row, stamp| findings.add(row, stamp))?;
-            }
-        }
-        for (segment, survivors) in self.uncovered.iter().zip(&sifted.of_uncovered) {
-            segment.find(wanted, survivors, &mut |row, stamp| findings.add(row, stamp))?;
-        }
-        let let_through = sifted.of_covered.iter().chain(&sifted.of_uncovered).map(|rows| rows.len() as u64).sum();
-        Ok(LookedUp { filter_positives: let_through, ..findings.finish() })
+    /// Whether so many rows are waiting to be looked up exactly that it should be done now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.of_covered.iter().chain(&self.of_uncovered).any(|survivors| survivors.rows.len() >= TOGETHER)
     }
 
-    /// Both steps, for a small batch.
-    pub(crate) fn lookup(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
-        let mut sifted = self.sifted();
-        self.sift(wanted, 0, &mut sifted)?;
-        self.confirm(wanted, &sifted, expired)
+    /// Look up exactly what was let through so far.
+    pub(crate) fn confirm(&mut self, text: TextOf) -> Result<()> {
+        let Self { findings, of_covered, of_uncovered, .. } = self;
+        let view = findings.view;
+        for (covered, survivors) in view.covered.iter().zip(of_covered) {
+            let Survivors { rows, keys, forms } = survivors;
+            let text = |at: u32| text(rows[at as usize]);
+            let wanted = Wanted { keys, forms, text: &text };
+            let candidates = covered.rollup.candidates(&wanted)?;
+            for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
+                let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
+                let places: Vec<u32> = group.iter().map(|candidate| candidate.row).collect();
+                segment.find(&wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))?;
+            }
+            survivors.clear();
+        }
+        for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
+            let Survivors { rows, keys, forms } = survivors;
+            let text = |at: u32| text(rows[at as usize]);
+            let places: Vec<u32> = (0..rows.len() as u32).collect();
+            let wanted = Wanted { keys, forms, text: &text };
+            segment.find(&wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))?;
+            survivors.clear();
+        }
+        Ok(())
+    }
+
+    /// After the last chunk.
+    pub(crate) fn finish(mut self, text: TextOf) -> Result<Found> {
+        self.confirm(text)?;
+        let (processing, rests_on_log) = self.findings.finish();
+        Ok(Found { processing, rests_on_log, filter_positives: self.filter_positives })
     }
 }
 
 impl Findings<'_> {
     /// A key is completed if any of its claims is; else processing if any claim is neither completed nor released.
-    fn finish(mut self) -> LookedUp {
+    fn finish(mut self) -> (Vec<InProgress>, bool) {
         let key_first = |(row, stamp): &(u32, Stamp)| (*row, stamp.claim, std::cmp::Reverse(stamp.mark));
         self.others.sort_unstable_by_key(key_first);
         // Of each claim only the strongest mark of this key counts, which now stands first: what was said of the key itself
@@ -140,6 +217,6 @@ impl Findings<'_> {
                 processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
             }
         }
-        LookedUp { states: self.states, processing, rests_on_log: self.rests_on_log, filter_positives: 0 }
+        (processing, self.rests_on_log)
     }
 }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::lock::Lock;
 use super::publish::entry_of;
 use super::staged::is_staged_name;
-use super::turn::Turn;
 use super::view::{Covered, View, rollup_path, segment_path};
 use super::{KeySpace, SpaceSettings};
 use crate::manifest::{Manifest, Outcome, RollupEntry, SegmentEntry};
@@ -22,6 +22,8 @@ use crate::{Error, Result};
 
 /// So many segments without a rolled-up filter, and upkeep is due.
 const MOST_UNCOVERED: usize = 6;
+/// So many, and upkeep is overdue.
+const TOO_MANY_UNCOVERED: usize = 32;
 /// So many small segments in the partition that is being written, and they are put together.
 const MOST_SMALL: usize = 4;
 
@@ -84,6 +86,11 @@ impl KeySpace {
         self.present().as_ref().is_some_and(|view| view.uncovered.len() > MOST_UNCOVERED)
     }
 
+    /// Whether so much has piled up that every look-up feels it.
+    pub(crate) fn is_upkeep_overdue(&self) -> bool {
+        self.present().as_ref().is_some_and(|view| view.uncovered.len() > TOO_MANY_UNCOVERED)
+    }
+
     /// Put small segments together and roll filters up, as far as it pays; with `all`, as far as it goes.
     pub(crate) fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
         let mut done = Maintained::default();
@@ -94,11 +101,8 @@ impl KeySpace {
             return Ok(done);
         }
         // One at a time; whoever comes second has nothing to do.
-        let upkeep = Turn::open(&*self.env.system, &self.directory.join("upkeep"))?;
-        let _guard = match upkeep.take(std::time::Duration::ZERO) {
-            Err(Error::Locked { .. }) => return Ok(done),
-            other => other?,
-        };
+        let upkeep = Lock::open(&*self.env.system, &self.directory.join("upkeep"))?;
+        let Some(_guard) = upkeep.take(std::time::Duration::ZERO, || {})? else { return Ok(done) };
         self.keep_up(all, progress, &mut done).inspect_err(|error| self.note(error))?;
         Ok(done)
     }
@@ -182,7 +186,7 @@ impl KeySpace {
         })
     }
 
-    fn roll_up(&self, group: &[Arc<Segment>], progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    pub(super) fn roll_up(&self, group: &[Arc<Segment>], progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let id = self.reserve(1)?;
         let path = self.directory.join(format!("new-{id:016x}"));
         let sum = rollup::build(&*self.env.system, &path, id, self.env.history, group, progress)?;
@@ -201,7 +205,7 @@ impl KeySpace {
     }
 
     /// Give a finished file the name that the next manifest uses.
-    fn adopt(&self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
+    pub(super) fn adopt(&self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
         self.env.system.link(from, to).map_err(Error::io("link", to))?;
         self.env.system.remove(from).map_err(Error::io("remove", from))
     }
@@ -213,6 +217,7 @@ impl KeySpace {
             let path = self.directory.join(name);
             self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
         }
+        self.take_away_unfinished_parts()?;
         super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::time::now_us())?;
         self.take_away_staged(&names)
     }
@@ -313,7 +318,7 @@ impl View {
 
     /// The segments that the next rolled-up filter should cover, and their entries: those that have none, and with them
     /// filters that are smaller than what comes together, so that there are never more than a few.
-    fn rollup_group(&self, all: bool) -> (Vec<Arc<Segment>>, u64) {
+    pub(super) fn rollup_group(&self, all: bool) -> (Vec<Arc<Segment>>, u64) {
         let entries_of =
             |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.header().entries()).sum::<u64>();
         let least = if all { 1 } else { 2 };

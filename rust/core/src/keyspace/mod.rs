@@ -3,14 +3,18 @@
 mod entries;
 mod finish;
 mod inspect;
+mod loaded;
+mod lock;
 mod lookup;
 mod maintain;
 mod pin;
 mod publish;
+pub(crate) mod repair;
 pub(crate) mod staged;
 mod sync;
-mod turn;
+pub(crate) mod turn;
 pub(crate) mod view;
+mod waiter;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,14 +22,16 @@ use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 pub(crate) use entries::{Entry, EntryCursor};
 pub use finish::Finished;
-pub use inspect::SpaceStatistics;
+pub use inspect::{PartitionStatistics, SpaceStatistics};
+pub(crate) use loaded::{Fingerprint, LoadedPart, is_load};
 pub use lookup::InProgress;
-pub(crate) use lookup::LookedUp;
+pub(crate) use lookup::{Found, LookedUp};
 pub use maintain::{Maintained, Progress, Purged};
 use sync::GroupSync;
 use turn::Turn;
 use view::{Environment, View};
 
+use crate::log::Log;
 use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
 use crate::manifest::TransactionEntry;
 use crate::rules::Trigger;
@@ -175,18 +181,33 @@ impl KeySpace {
         }
     }
 
-    /// Make the log durable up to `end`, together with whoever else waits for it.
-    fn reach(&self, log: &crate::log::Log, end: u64) -> Result<()> {
-        let reached = self.sync.reach(log, end).inspect_err(|_| {
-            // If this fails too, writers still find out for themselves.
-            self.turn.get().map(|turn| turn.set_failed(log.id));
-        });
-        if let Some(durable) = reached?
-            && let Some(turn) = self.turn.get()
-        {
-            turn.set_watermark(log.id, durable)?;
+    /// Make the log durable up to `end`, together with whoever else waits for it: threads of this process and other ones.
+    fn reach(&self, log: &Log, end: u64) -> Result<()> {
+        self.sync.reach(log, end, |wanted| self.sync_for_all(log, wanted))
+    }
+
+    /// Make the log durable up to `wanted` at least; answers how far. What another process has synced is not synced again, and
+    /// ours serves all frames that we know of. (Syncs of several processes at a time share the disk's flush in the system.)
+    fn sync_for_all(&self, log: &Log, wanted: u64) -> Result<u64> {
+        let turn = self.turn.get();
+        let shown = turn.map_or(0, |turn| turn.watermark(log.id));
+        if shown >= wanted {
+            return Ok(shown);
         }
-        Ok(())
+        // Of what stood in the log when we opened it, a sync of ours proves nothing.
+        let is_ours_to_say = shown.max(self.sync.durable(log.id)) >= log.inherited;
+        let target = if is_ours_to_say { wanted.max(self.whole_frames(log)) } else { wanted };
+        let synced = log.file.sync().map_err(Error::io("sync", &log.path));
+        let Some(turn) = turn else { return synced.map(|()| target) };
+        // If the record of a failure fails too, writers still find out for themselves.
+        synced.inspect_err(|_| drop(turn.set_failed(log.id)))?;
+        turn.set_watermark(log.id, target)?;
+        Ok(target)
+    }
+
+    /// How far we have read whole frames of a log.
+    fn whole_frames(&self, log: &Log) -> u64 {
+        self.present().as_ref().filter(|view| view.log.id == log.id).map_or(0, |view| view.tail.position)
     }
 
     /// In our turn: the last transaction of an application.
@@ -217,7 +238,8 @@ impl KeySpace {
 
     fn write_once<T>(&self, settings: SpaceSettings, operation: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let turn = self.turn()?;
-        let guard = turn.take(self.env.lock_timeout)?;
+        // While others are at it, what they wrote so far can be read.
+        let guard = turn.take(self.env.lock_timeout, || drop(self.refresh()))?;
         let result = self.prepare(settings).and_then(|()| {
             let result = operation(self)?;
             self.seal_if_full()?;
@@ -242,7 +264,7 @@ impl KeySpace {
         }
         let system = &*self.env.system;
         system.create_directory(&self.directory).map_err(Error::io("create", &self.directory))?;
-        let turn = Turn::open(system, &self.directory.join(Turn::FILE_NAME))?;
+        let turn = Turn::open(system, &self.directory)?;
         Ok(self.turn.get_or_init(|| turn))
     }
 

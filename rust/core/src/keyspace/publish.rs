@@ -18,8 +18,16 @@ const HOUR: i64 = 60 * MINUTE;
 /// The width of a time partition: the greatest of these that gives a time to live at least 24 partitions.
 const WIDTHS: [i64; 7] = [24 * HOUR, 6 * HOUR, HOUR, 15 * MINUTE, 5 * MINUTE, MINUTE, 1_000_000];
 
+/// For the shortest times to live.
+const LEAST_WIDTH: i64 = 100_000;
+
 fn partition_width(time_to_live_us: i64) -> i64 {
-    WIDTHS.into_iter().find(|width| time_to_live_us / 24 >= *width).unwrap_or(100_000)
+    WIDTHS.into_iter().find(|width| time_to_live_us / 24 >= *width).unwrap_or(LEAST_WIDTH)
+}
+
+/// Whether a time partition can be this wide.
+pub(super) fn is_partition_width(width: i64) -> bool {
+    WIDTHS.contains(&width) || width == LEAST_WIDTH
 }
 
 impl KeySpace {
@@ -93,25 +101,12 @@ impl KeySpace {
     }
 
     /// Settle a run and write it as segments that `manifest` will name.
-    fn write_run(&self, manifest: &mut Manifest, run: &mut Run) -> Result<()> {
+    pub(super) fn write_run(&self, manifest: &mut Manifest, run: &mut Run) -> Result<()> {
         writer::settle(run);
         for part in split(run) {
             manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
         }
         Ok(())
-    }
-
-    /// In our turn: publish entries as segments of their own. Those that have not ended get a claim number now.
-    pub(crate) fn add(&self, runs: Vec<Run>) -> Result<()> {
-        let Some(mut manifest) = self.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
-        // Above the log's numbers too: sequence numbers of the log go on from what its frames say.
-        let claim = self.present().as_ref().map_or(0, |view| view.tail.next_sequence);
-        manifest.next_sequence = manifest.next_sequence.max(claim + 1);
-        for mut run in runs {
-            run.stamps.number_open_claims(claim);
-            self.write_run(&mut manifest, &mut run)?;
-        }
-        self.publish(&manifest)
     }
 
     /// In our turn: the width of this key space's time partitions.
@@ -147,7 +142,7 @@ impl KeySpace {
         self.take_away(manifest)
     }
 
-    fn new_log(&self, id: u64) -> Result<Log> {
+    pub(super) fn new_log(&self, id: u64) -> Result<Log> {
         let path = log_path(&self.directory, id);
         remove_left_over(&self.env, &path)?;
         Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name))
@@ -224,7 +219,7 @@ pub(super) fn remove_left_over(env: &Environment, path: &std::path::Path) -> Res
 }
 
 /// A run in parts of at most [`MOST_ENTRIES`], in key order.
-fn split(run: &mut Run) -> Vec<Run> {
+pub(super) fn split(run: &mut Run) -> Vec<Run> {
     if run.len() <= MOST_ENTRIES {
         return vec![std::mem::take(run)];
     }

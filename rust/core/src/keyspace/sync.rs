@@ -55,8 +55,9 @@ impl GroupSync {
         self.lock().failed.as_ref().map_or(Ok(()), |reason| Err(Error::Failed(reason.clone())))
     }
 
-    /// Return once the log is durable up to `end`. One of the waiting threads syncs for all; answers how far, if it was us.
-    pub(crate) fn reach(&self, log: &Log, end: u64) -> Result<Option<u64>> {
+    /// Return once the log is durable up to `end`. One of the waiting threads does `sync` for all: it makes the log durable at
+    /// least as far as it is told, and answers how far it did.
+    pub(crate) fn reach(&self, log: &Log, end: u64, sync: impl FnOnce(u64) -> Result<u64>) -> Result<()> {
         let mut state = self.lock();
         if log.id > state.log {
             (state.log, state.durable, state.wanted) = (log.id, 0, 0);
@@ -66,7 +67,7 @@ impl GroupSync {
         }
         loop {
             if state.log > log.id || (state.log == log.id && state.durable >= end) {
-                return Ok(None);
+                return Ok(());
             }
             if let Some(reason) = &state.failed {
                 return Err(Error::Failed(reason.clone()));
@@ -80,17 +81,18 @@ impl GroupSync {
         // Not a later log's: then this one is history, and the loop above has returned.
         let target = state.wanted;
         drop(state);
-        let synced = log.file.sync().map_err(Error::io("sync", &log.path));
+        let synced = sync(target);
         let mut state = self.lock();
         state.at_work = false;
         self.changed.notify_all();
-        if let Err(error) = synced {
-            state.failed.get_or_insert_with(|| error.to_string());
-            return Err(error);
+        match synced {
+            Ok(durable) if state.log == log.id => state.durable = state.durable.max(durable),
+            Ok(_) => {}
+            Err(error) => {
+                state.failed.get_or_insert_with(|| error.to_string());
+                return Err(error);
+            }
         }
-        if state.log == log.id {
-            state.durable = state.durable.max(target);
-        }
-        Ok(Some(target))
+        Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! The writers' turn: a lock that is held for one operation, and dies with its holder.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::io::{File, FileSystem};
+use super::lock::{Guard, Lock};
+use crate::io::FileSystem;
 use crate::{Error, Result};
 
 /// Where the holder's name stands in the turn file; before it stands the watermark.
@@ -18,56 +19,22 @@ const FAILED_AT: u64 = 32;
 /// The turn file of a key space: its lock, who holds it, and how far the log is durable.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    path: PathBuf,
-    file: Arc<dyn File>,
-    /// The threads of this process queue here; the file's lock is for the other processes.
-    queue: Mutex<()>,
-}
-
-/// The turn, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Guard<'a> {
-    turn: &'a Turn,
-    _queue: MutexGuard<'a, ()>,
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        // If this fails the lock stays until the file is closed: others wait and are told who holds it.
-        drop(self.turn.file.unlock());
-    }
+    lock: Lock,
 }
 
 impl Turn {
     pub(crate) const FILE_NAME: &'static str = "turn";
 
-    pub(crate) fn open(system: &dyn FileSystem, path: &Path) -> Result<Self> {
-        let opened = match system.open(path, true) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => match system.create(path) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => system.open(path, true),
-                other => other,
-            },
-            other => other,
-        };
-        let file = opened.map_err(Error::io("open", path))?;
-        Ok(Self { path: path.to_path_buf(), file, queue: Mutex::new(()) })
+    pub(crate) fn open(system: &dyn FileSystem, directory: &Path) -> Result<Self> {
+        Ok(Self { lock: Lock::open(system, &directory.join(Self::FILE_NAME))? })
     }
 
-    /// Wait for the turn, for `limit` at most.
-    pub(crate) fn take(&self, limit: Duration) -> Result<Guard<'_>> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = Instant::now();
-        let mut pause = Duration::from_micros(20);
-        while !self.file.try_lock().map_err(Error::io("lock", &self.path))? {
-            let waited = start.elapsed();
-            if waited >= limit {
-                let waited_ms = waited.as_millis() as u64;
-                return Err(Error::Locked { path: self.path.clone(), waited_ms, holder: self.holder() });
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(2));
-        }
-        let guard = Guard { turn: self, _queue: queue };
+    /// Wait for the turn, for `limit` at most; `meanwhile` is done now and then while there is something to wait for.
+    pub(crate) fn take(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<Guard<'_>> {
+        let Some(guard) = self.lock.take(limit, meanwhile)? else {
+            let (path, waited_ms) = (self.lock.path().to_path_buf(), limit.as_millis() as u64);
+            return Err(Error::Locked { path, waited_ms, holder: self.holder() });
+        };
         self.sign()?;
         Ok(guard)
     }
@@ -77,12 +44,12 @@ impl Turn {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
         let mut text = format!("{} process {} since {since}", host(), std::process::id()).into_bytes();
         text.resize(HOLDER_BYTES, 0);
-        self.file.write_at(&text, HOLDER_AT).map_err(Error::io("write", &self.path))
+        self.lock.file().write_at(&text, HOLDER_AT).map_err(Error::io("write", self.lock.path()))
     }
 
     fn holder(&self) -> String {
         let mut text = [0; HOLDER_BYTES];
-        if self.file.read_at(&mut text, HOLDER_AT).is_err() {
+        if self.lock.file().read_at(&mut text, HOLDER_AT).is_err() {
             return "an unknown process".into();
         }
         let text = String::from_utf8_lossy(&text);
@@ -99,6 +66,13 @@ impl Turn {
         self.record(0, log, durable)
     }
 
+    /// How far log `log` is known to be durable; 0 when the file does not say.
+    pub(crate) fn watermark(&self, log: u64) -> u64 {
+        let mut bytes = [0; WATERMARK_BYTES];
+        let read = self.lock.file().read_at(&mut bytes, 0);
+        read.ok().and_then(|()| decoded(bytes, log)).unwrap_or(0)
+    }
+
     /// Remember that a sync of log `log` failed: readers, who cannot mend it, must not rely on what is beyond the watermark.
     pub(crate) fn set_failed(&self, log: u64) -> Result<()> {
         self.record(FAILED_AT, log, 0)
@@ -111,7 +85,7 @@ impl Turn {
         bytes[16..].copy_from_slice(&durable.to_le_bytes());
         let sum = crc32c::crc32c(&bytes[8..]);
         bytes[4..8].copy_from_slice(&sum.to_le_bytes());
-        self.file.write_at(&bytes, at).map_err(Error::io("write", &self.path))
+        self.lock.file().write_at(&bytes, at).map_err(Error::io("write", self.lock.path()))
     }
 }
 
@@ -128,14 +102,23 @@ pub(crate) fn has_failed(system: &dyn FileSystem, directory: &Path, log: u64) ->
 fn recorded(system: &dyn FileSystem, directory: &Path, at: u64, log: u64) -> Option<u64> {
     let mut bytes = [0; WATERMARK_BYTES];
     let read = system.open(&directory.join(Turn::FILE_NAME), false).and_then(|file| file.read_at(&mut bytes, at));
+    read.ok().and_then(|()| decoded(bytes, log))
+}
+
+/// What a record says of log `log`.
+fn decoded(bytes: [u8; WATERMARK_BYTES], log: u64) -> Option<u64> {
     let field = |at: usize| bytes[at..].first_chunk().map_or(0, |field| u64::from_le_bytes(*field));
     let sum = bytes[4..].first_chunk().map_or(0, |sum| u32::from_le_bytes(*sum));
-    let is_good = read.is_ok() && bytes[..4] == MAGIC && crc32c::crc32c(&bytes[8..]) == sum;
+    let is_good = bytes[..4] == MAGIC && crc32c::crc32c(&bytes[8..]) == sum;
     (is_good && field(8) == log).then(|| field(16))
 }
 
-fn host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name.trim().chars().take(64).collect();
-    if name.is_empty() { "this host".into() } else { name }
+/// This machine's name.
+fn host() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name: String = name.trim().chars().take(64).collect();
+        if name.is_empty() { "this host".into() } else { name }
+    })
 }

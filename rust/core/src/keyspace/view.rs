@@ -51,7 +51,7 @@ impl Environment {
         }
         let first = log_path(directory, 1);
         let is_first = |name: &String| first.ends_with(name);
-        let kinds = ["segment-", "filter-", "pin-", "new-", "log-"];
+        let kinds = ["segment-", "filter-", "pin-", "new-", "part-", "log-"];
         let tells = |name: &String| kinds.iter().any(|kind| name.starts_with(kind)) && !is_first(name);
         let has_frames = || -> std::io::Result<bool> {
             Ok(names.iter().any(is_first) && self.system.open(&first, false)?.len()? > START)
@@ -95,6 +95,8 @@ pub(crate) struct View {
     pub(crate) tail: Tail,
     /// Bytes behind the last whole frame: a writer is at work, or died at it.
     pub(crate) torn: u64,
+    /// What the log was last read into.
+    buffer: Vec<u8>,
 }
 
 pub(crate) fn segment_path(directory: &Path, id: u64) -> PathBuf {
@@ -184,7 +186,7 @@ impl View {
         let tail = Tail::new(&manifest, START);
         let directory = directory.to_path_buf();
         let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { directory, source, manifest, segments, covered, uncovered, log, tail, torn: 0 })
+        Ok(Self { directory, source, manifest, segments, covered, uncovered, log, tail, torn: 0, buffer: Vec::new() })
     }
 
     /// Open the segments and filters that the manifest names, except those that are open already.
@@ -254,6 +256,8 @@ impl View {
             // The same log: what was read of it stays true.
             newer.tail = std::mem::take(&mut self.tail);
             newer.tail.learn(&newer.manifest);
+        } else {
+            newer.tail.reuse(std::mem::take(&mut self.tail));
         }
         *self = newer;
         self.read_log(env)
@@ -263,7 +267,7 @@ impl View {
     fn read_log(&mut self, env: &Environment) -> Result<()> {
         let length = self.log.len()?;
         let log = self.log.clone();
-        let mut frames = Frames::new(&log, self.tail.position, length);
+        let mut frames = Frames::reusing(&log, self.tail.position, length, std::mem::take(&mut self.buffer));
         self.torn = 0;
         loop {
             match frames.next()? {
@@ -275,6 +279,7 @@ impl View {
                 }
             }
         }
+        self.buffer = frames.into_buffer();
         self.check_end(env, length)
     }
 

@@ -170,6 +170,11 @@ impl FrameHeader {
         })
     }
 
+    /// How many keys it names, and when their claim's service began.
+    pub(crate) fn keys_and_start(&self) -> (u64, i64) {
+        (u64::from(self.uuids) + u64::from(self.texts), self.started_at)
+    }
+
     pub(crate) fn matches(&self, payload: &[u8]) -> bool {
         crc32c::crc32c(payload) == self.payload_crc
     }

@@ -1,6 +1,7 @@
 //! The write-ahead log of a key space: a header and frames, appended and never changed.
 
 pub(crate) mod frame;
+mod salvage;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -126,6 +127,17 @@ impl<'a> Frames<'a> {
     /// From `position` up to the log's present `length`.
     pub(crate) fn new(log: &'a Log, position: u64, length: u64) -> Self {
         Self { log, position, length, buffer: Vec::new(), buffer_at: position }
+    }
+
+    /// The same, into memory that was used before.
+    pub(crate) fn reusing(log: &'a Log, position: u64, length: u64, mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        Self { log, position, length, buffer, buffer_at: position }
+    }
+
+    /// The memory, for the next time.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.buffer
     }
 
     pub(crate) fn next(&mut self) -> Result<Next> {

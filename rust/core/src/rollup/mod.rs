@@ -168,28 +168,29 @@ impl Rollup {
     }
 
     /// Which segments to ask about the survivors of the filter, sorted by segment.
-    pub(crate) fn candidates(&self, wanted: &Wanted, survivors: &[u32]) -> Result<Vec<Candidate>> {
-        let mut found = Vec::with_capacity(survivors.len() + 16);
+    pub(crate) fn candidates(&self, survivors: &Wanted) -> Result<Vec<Candidate>> {
+        let rows = survivors.keys.len() as u32;
+        let mut found = Vec::with_capacity(rows as usize + 16);
         if !self.header.has_index() {
             for slot in 0..self.header.slots {
-                found.extend(survivors.iter().map(|row| Candidate { slot, row: *row }));
+                found.extend((0..rows).map(|row| Candidate { slot, row }));
             }
             return Ok(found);
         }
         let mut scratch = Vec::new();
-        for group in survivors.chunks(GROUP) {
+        for (first, keys) in (0..).step_by(GROUP).zip(survivors.keys.chunks(GROUP)) {
             let mut ranges = [(0u64, 0usize); GROUP];
-            self.fetch_directory(wanted, group);
-            for (range, row) in ranges.iter_mut().zip(group) {
-                *range = self.bucket(wanted.keys[*row as usize], &mut scratch)?;
+            self.fetch_directory(keys);
+            for (range, key) in ranges.iter_mut().zip(keys) {
+                *range = self.bucket(*key, &mut scratch)?;
                 let at = self.header.entries_at() + range.0 * ENTRY_BYTES;
                 // A bucket spans one or two lines, rarely three.
                 for line in (0..=range.1 as u64 * ENTRY_BYTES).step_by(LINE) {
                     self.fetch(at + line);
                 }
             }
-            for ((start, count), row) in ranges.iter().zip(group) {
-                self.scan(*start, *count, wanted.keys[*row as usize], *row, &mut scratch, &mut found)?;
+            for (row, ((start, count), key)) in (first..).zip(ranges.iter().zip(keys)) {
+                self.scan(*start, *count, *key, row, &mut scratch, &mut found)?;
             }
         }
         Ok(by_slot(&found, self.slots()))
@@ -201,9 +202,9 @@ impl Rollup {
         }
     }
 
-    fn fetch_directory(&self, wanted: &Wanted, rows: &[u32]) {
-        for row in rows {
-            let bucket = bucket_of(wanted.keys[*row as usize].hi, self.header.directory_bits);
+    fn fetch_directory(&self, keys: &[Key]) {
+        for key in keys {
+            let bucket = bucket_of(key.hi, self.header.directory_bits);
             self.fetch(self.header.directory_at() + bucket as u64 * 4);
         }
     }

@@ -214,3 +214,15 @@ pub(crate) fn ordered_bytes(key: Key) -> [u8; 16] {
 pub(crate) fn bucket_of(hi: u64, bits: u8) -> usize {
     if bits == 0 { 0 } else { (hi >> (64 - bits)) as usize }
 }
+
+/// The whole key that a section keeps the last bytes of: what it leaves out are the upper bytes of its bucket's number.
+#[inline]
+pub(crate) fn whole_key(stored: &[u8], bucket: usize, bits: u8) -> Key {
+    let width = stored.len().min(16);
+    let upper = (bucket as u128).checked_shl(128 - u32::from(bits)).unwrap_or(0);
+    let mask = (!0u128).checked_shl(width as u32 * 8).unwrap_or(0);
+    let mut whole = [0; 16];
+    whole[16 - width..].copy_from_slice(&stored[..width]);
+    let key = u128::from_be_bytes(whole) | (upper & mask);
+    Key { hi: (key >> 64) as u64, lo: key as u64 }
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Segment;
-use super::format::{Part, Stamp, bucket_of, key_bytes};
+use super::format::{Part, Stamp, bucket_of, key_bytes, whole_key};
 use super::run::Run;
 use crate::Result;
 use crate::key::Key;
@@ -73,15 +73,8 @@ impl<'a> KeyCursor<'a> {
             let places = self.segment.bucket(self.directory, self.count, self.bucket, &mut self.scratch)?;
             let length = (places.end - places.start) as usize * width;
             let bytes = self.segment.slice(self.keys, places.start * width as u64, length, &mut self.scratch)?;
-            // What the section leaves out are the bucket number's upper bytes.
-            let upper = (self.bucket as u128).checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
-            let mask = (!0u128).checked_shl(width as u32 * 8).unwrap_or(0);
-            self.chunk.extend(bytes.chunks_exact(width).map(|stored| {
-                let mut whole = [0; 16];
-                whole[16 - width..].copy_from_slice(stored);
-                let key = u128::from_be_bytes(whole) | (upper & mask);
-                Key { hi: (key >> 64) as u64, lo: key as u64 }
-            }));
+            let (bucket, bits) = (self.bucket, self.bits);
+            self.chunk.extend(bytes.chunks_exact(width).map(|stored| whole_key(stored, bucket, bits)));
             self.bucket += 1;
         }
         Ok(())

@@ -3,6 +3,7 @@
 pub(crate) mod format;
 pub(crate) mod merge;
 pub(crate) mod run;
+mod salvage;
 mod sort;
 pub(crate) mod writer;
 

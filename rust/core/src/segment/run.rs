@@ -73,6 +73,48 @@ impl Run {
     }
 }
 
+/// Entries of several time partitions, a run for each.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    width: i64,
+    list: Vec<(i64, Run)>,
+    places: HashMap<i64, usize, std::hash::RandomState>,
+    /// The run that was asked for last, and the times that belong to it: most entries follow their like.
+    last: (std::ops::Range<i64>, usize),
+}
+
+impl Runs {
+    /// None yet; partitions are `width` microseconds wide.
+    pub(crate) fn new(width: i64) -> Self {
+        Self { width, list: Vec::new(), places: HashMap::default(), last: (0..0, 0) }
+    }
+
+    /// The run of what began at this time.
+    #[inline]
+    pub(crate) fn of(&mut self, started_at: i64) -> &mut Run {
+        if !self.last.0.contains(&started_at) {
+            self.look_for(started_at);
+        }
+        &mut self.list[self.last.1].1
+    }
+
+    fn look_for(&mut self, started_at: i64) {
+        let partition = started_at.div_euclid(self.width);
+        let place = *self.places.entry(partition).or_insert(self.list.len());
+        if place == self.list.len() {
+            self.list.push((partition, Run::default()));
+        }
+        let from = partition.saturating_mul(self.width);
+        self.last = (from..from.saturating_add(self.width), place);
+    }
+
+    /// All of them, by time.
+    pub(crate) fn into_list(mut self) -> Vec<Run> {
+        self.list.sort_by_key(|(partition, _)| *partition);
+        self.list.into_iter().map(|(_, run)| run).collect()
+    }
+}
+
 /// The distinct stamps of a run, numbered as they come.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {

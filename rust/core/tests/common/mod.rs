@@ -6,6 +6,7 @@
 pub mod model;
 #[cfg(feature = "testing")]
 pub mod rig;
+pub mod store;
 #[cfg(feature = "testing")]
 pub mod workload;
 

@@ -17,16 +17,45 @@ use super::{DAY, Ids, START, trigger};
 /// One operation. Days are counted from the start of the test's time.
 #[derive(Clone, Debug)]
 pub enum Op {
-    Begin { slot: usize, ids: Vec<String>, day: i64, batch: Option<i64>, replay: OnReplay },
+    Begin {
+        slot: usize,
+        ids: Vec<String>,
+        day: i64,
+        batch: Option<i64>,
+        replay: OnReplay,
+    },
     /// The same, staged by two tasks and committed by a third party; one attempt is lost.
-    BeginStaged { slot: usize, ids: Vec<String>, day: i64, batch: Option<i64>, replay: OnReplay },
-    FinishClaim { slot: usize, completed: bool },
-    FinishRows { slot: usize, ids: Vec<String>, completed: bool },
-    FinishKeys { ids: Vec<String>, completed: bool, day: i64 },
-    Load { ids: Vec<String>, day: i64, completed: bool },
+    BeginStaged {
+        slot: usize,
+        ids: Vec<String>,
+        day: i64,
+        batch: Option<i64>,
+        replay: OnReplay,
+    },
+    FinishClaim {
+        slot: usize,
+        completed: bool,
+    },
+    FinishRows {
+        slot: usize,
+        ids: Vec<String>,
+        completed: bool,
+    },
+    FinishKeys {
+        ids: Vec<String>,
+        completed: bool,
+        day: i64,
+    },
+    Load {
+        ids: Vec<String>,
+        day: i64,
+        completed: bool,
+    },
     Seal,
     Maintain,
-    Purge { day: i64 },
+    Purge {
+        day: i64,
+    },
     Reopen,
 }
 
@@ -214,6 +243,7 @@ impl Rig {
                 load.push(
                     &column.documents(),
                     &vec![at(*day); ids.len()],
+                    i64::MAX,
                     FlagColumn::Bits { bits: &bits, offset: 0, validity },
                 )?;
                 load.finish()?;

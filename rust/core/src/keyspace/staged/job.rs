@@ -103,7 +103,8 @@ impl Job {
             out.text(&transaction.application).i64(transaction.batch);
         }
         out.checksum();
-        out.finish().iter().map(|byte| format!("{byte:02x}")).collect()
+        let digit = |four: u8| char::from_digit(u32::from(four), 16).unwrap_or_default();
+        out.finish().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
     }
 
     /// The job that a text stands for.

@@ -1,0 +1,54 @@
+"""What the driver does for a claim that Spark's tasks staged: one commit, and the end of all of it."""
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import dochistory as dh
+from benches.conftest import Measure, Writer
+from benches.stores import TRIGGER
+from benches.workload import Workload
+
+pytestmark = pytest.mark.benchmark
+
+PARTS = 64
+
+
+def staged(path: Path, job: dh.Job, rows: int, seed: int) -> list[bytes]:
+    """The receipts of all parts of a job, each of which has as many rows."""
+    with dh.open(path, read_only=True, snapshot=job.snapshot) as tasks:
+        return [
+            tasks.stage(
+                pa.table({"uuid": [f"{seed:08x}-{part:04x}-4000-8000-{row:012x}" for row in range(rows)]}),
+                TRIGGER,
+                job=job.token,
+                part=part,
+                attempt=f"p{part}",
+            ).receipt
+            for part in range(PARTS)
+        ]
+
+
+@pytest.mark.parametrize("meanwhile", [0, 20_000], ids=["alone", "others-began-20000"])
+def test_commit_of_64_staged_segments(measure: Measure, scratch: Writer, meanwhile: int) -> None:
+    """200,000 documents in 64 files; and when others have begun some since, with which they have to be compared."""
+    seeds = count(1)
+    path = scratch(Workload(1_000_000, 30))
+    with dh.open(path, auto_maintain=False) as history:
+
+        def next_job() -> tuple[tuple[Any], dict[str, Any]]:
+            job = history.reserve(TRIGGER, PARTS)
+            receipts = staged(path, job, 200_000 // PARTS, next(seeds))
+            if meanwhile:
+                others = [f"{next(seeds):08x}-ffff-4000-8000-{row:012x}" for row in range(meanwhile)]
+                history.begin(pa.table({"uuid": others}), TRIGGER)
+            return ((job, receipts),), {}
+
+        def commit(work: tuple[dh.Job, list[bytes]]) -> None:
+            job, receipts = work
+            assert len(job.commit(receipts)) == 200_000 // PARTS * PARTS
+
+        measure(commit, 200_000, setup=next_job)

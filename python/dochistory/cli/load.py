@@ -1,0 +1,124 @@
+"""The command `load`: entries of another history."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import dochistory as dh
+from dochistory import migration
+from dochistory.cli import files, show
+from dochistory.cli.context import Context
+from dochistory.cli.failures import CommandError, Exit
+
+_ROLES = ("uuid", "trigger", "status", "time")
+
+
+def load(context: Context) -> Exit:
+    """Put entries of another history into this one, and compare both sides' answers."""
+    options = context.options
+    columns = files.renames(options.column)
+    if unknown := [role for role in columns if role not in _ROLES]:
+        raise CommandError(f"--column {unknown[0]}=…: what is to be found is one of {', '.join(_ROLES)}")
+    source = _database(context) if options.file is None else _file(context, columns)
+    trigger = _described(context)
+    with _history(context) as history, show.progress("loading", quiet=context.json) as progress:
+        done = migration.import_history(
+            history,
+            source,
+            trigger(options.trigger) if options.trigger else trigger,
+            columns=columns,
+            statuses=_statuses(options.status_value),
+            time_unit=options.time_unit,
+            sample=options.check,
+            progress=progress and (lambda rows: progress(rows, 0)),
+        )
+    return _told(context, done)
+
+
+def _told(context: Context, done: migration.Imported) -> Exit:
+    differences = done.differences.num_rows
+    if context.json:
+        print(
+            show.as_json(
+                {
+                    "rows": done.rows,
+                    "loaded": done.loaded,
+                    "checked": done.checked,
+                    "differences": done.differences.to_pylist(),
+                }
+            )
+        )
+    else:
+        show.table("", ["trigger", "rows loaded"], [[name, rows] for name, rows in sorted(done.loaded.items())])
+        print(f"both sides were asked about {done.checked:,} ids; they differ about {differences:,}")
+        if differences:
+            rows = [list(row.values()) for row in done.differences.slice(0, 20).to_pylist()]
+            show.table("", done.differences.column_names, rows)
+    return Exit.FOUND if differences else Exit.DONE
+
+
+def _history(context: Context) -> dh.History:
+    if not context.options.create:
+        return context.open(read_only=False)
+    return dh.open(context.history_path, create=True, lock_timeout=context.options.lock_timeout)
+
+
+def _statuses(given: list[str]) -> dict[str, str]:
+    pairs = {}
+    for one in given:
+        value, equals, means = one.rpartition("=")
+        if not equals or means not in ("completed", "processing"):
+            raise CommandError(f"--status-value {one}: it is to be VALUE=completed or VALUE=processing")
+        pairs[value] = means
+    return pairs
+
+
+def _file(context: Context, columns: dict[str, str]) -> migration.Source:
+    options = context.options
+    if options.query or options.driver or options.connect:
+        raise CommandError("the rows come from FILE or from a database (--driver, --connect, --query): not from both")
+    if options.file == "-":
+        raise CommandError("the rows are read twice, which standard input cannot be: write them to a file first")
+    text = [columns.get(role, role) for role in ("uuid", "trigger", "status")]
+    return lambda: files.batches(options.file, options.input_format, text)
+
+
+def _database(context: Context) -> migration.Source:
+    options = context.options
+    if not (options.driver and options.connect and options.query):
+        raise CommandError("which rows? name a FILE, or a database with --driver, --connect and --query")
+    try:
+        driver: Any = import_module(options.driver)
+    except ImportError as error:
+        raise CommandError(
+            f"--driver {options.driver}: there is no such module ({error}): install the driver"
+        ) from error
+    if not hasattr(driver, "connect"):
+        raise CommandError(f"--driver {options.driver}: this is no DB-API module: it has no connect()")
+
+    def connect() -> Any:
+        try:
+            return driver.connect(options.connect)
+        except driver.Error as error:
+            said = " ".join(str(error).split())
+            raise CommandError(f"{options.driver} cannot connect: {said}", Exit.UNAVAILABLE, "DH-STORAGE") from error
+
+    return migration.dbapi(connect, options.query)
+
+
+def _described(context: Context) -> Callable[[str], dh.Trigger]:
+    """Answers the trigger of a name: that of the settings, or one with the time to live of the options."""
+    options = context.options
+    described = context.settings.triggers if context.settings else {}
+
+    def trigger(name: str) -> dh.Trigger:
+        if name in described:
+            return described[name]
+        if options.time_to_live is None:
+            raise CommandError(
+                f"how long are entries of trigger {name!r} to be kept? say it with --time-to-live, or describe the "
+                "trigger in the settings"
+            )
+        return dh.Trigger(name, detect_duplicates=True, use_history=True, history_time_to_live=options.time_to_live)
+
+    return trigger

@@ -1,0 +1,63 @@
+"""`dochistory repair`: say what is damaged and what a repair would drop, and repair only when told to."""
+
+from typing import Any
+
+import dochistory as dh
+from dochistory.cli import show
+from dochistory.cli.context import Context
+from dochistory.cli.failures import Exit
+
+
+def repair(context: Context) -> Exit:
+    """Look for damage; with `--yes`, repair it."""
+    options = context.options
+    with show.progress("looking at files", quiet=context.json) as progress:
+        told = dh.repair(
+            context.history_path,
+            options.trigger,
+            apply=options.yes,
+            lock_timeout=options.lock_timeout,
+            progress=progress,
+        )
+    findings: list[dict[str, Any]] = told["findings"]
+    status = Exit.DONE if not findings or told["repaired"] else Exit.FOUND
+    if context.json:
+        print(show.as_json(told))
+        return status
+    if not findings:
+        print("every byte is what was written: there is nothing to repair")
+        return status
+    for one in findings:
+        print(_described(one))
+    print(_outcome(told))
+    return status
+
+
+def _described(one: dict[str, Any]) -> str:
+    lines = [f"{show.cell(one['file'])}, byte {one['byte']}: {show.cell(one['reason'])}"]
+    if one["trigger"] is not None:
+        lines.append(f"  trigger   {show.cell(one['trigger'])}")
+    lines.append(f"  remedy    {one['remedy']}")
+    lines.append(f"  drops     {_count(one['dropped_entries'], exact=one['exact'])}")
+    if one["first_started_at"] is not None:
+        first, last = show.cell(one["first_started_at"]), show.cell(one["last_started_at"])
+        lines.append(f"  begun     {first} to {last} UTC")
+    if one["reopened_entries"] != 0:
+        lines.append(f"  in doubt  {_count(one['reopened_entries'], exact=False)}")
+    lines.append(f"  that is   {one['meaning']}")
+    return "\n".join(lines)
+
+
+def _count(entries: int | None, *, exact: bool) -> str:
+    if entries is None:
+        return "an unknown number of ids"
+    return f"{'' if exact else 'at most '}{entries:,} ids"
+
+
+def _outcome(told: dict[str, Any]) -> str:
+    if told["repaired"]:
+        kept = f"; what went out of use is in {told['kept_in']}" if told["kept_in"] else ""
+        return f"repaired{kept}"
+    if any(one["remedy"] == "impossible" for one in told["findings"]):
+        return "not all of it can be repaired: what cannot was left as it is; restore the history from a backup"
+    return "nothing was changed: back the directory up, then repair it with --yes"

@@ -1,0 +1,21 @@
+"""Coming from another history: the table of ids that a JDBC history, a broker or a home-made solution keeps.
+
+```python
+import dochistory as dh
+from dochistory import migration
+
+source = migration.dbapi(lambda: psycopg.connect("dbname=is"), "select trigger, uuid, status, time from history")
+with dh.open("orders.history", create=True) as history:
+    done = migration.import_history(history, source, dh.triggers_from_toml("dochistory.toml"))
+    assert not done.differences.num_rows
+```
+
+Rows are read as a stream; afterwards they are read once more and the
+answers of both sides compared for a random sample of ids.
+"""
+
+from dochistory.migration.columns import TimeUnit
+from dochistory.migration.importing import Imported, import_history
+from dochistory.migration.sources import Source, dbapi, rows_of
+
+__all__ = ["Imported", "Source", "TimeUnit", "dbapi", "import_history", "rows_of"]

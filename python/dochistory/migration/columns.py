@@ -1,0 +1,95 @@
+"""The rows of an old history in the form that `History.load` takes."""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import dochistory as dh
+
+TimeUnit = Literal["s", "ms", "us"]
+
+_OURS = ("completed", "processing")
+_SCHEMA = pa.schema(
+    [
+        ("trigger", pa.string()),
+        ("uuid", pa.string()),
+        ("status", pa.string()),
+        ("started_at", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How an old history says things."""
+
+    columns: Mapping[str, str]
+    statuses: Mapping[str, str]
+    time_unit: TimeUnit
+    trigger: str | None
+    now: dt.datetime
+
+    def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with columns `trigger`, `uuid`, `status`, `started_at`.
+
+        Raises:
+            SchemaError: a column is missing or of a type that makes no sense, or a status is unknown.
+        """
+        arrays = [self._trigger(batch), self._text(batch, "uuid"), self._status(batch), self._time(batch)]
+        return pa.record_batch(arrays, schema=_SCHEMA)
+
+    def _named(self, batch: pa.RecordBatch, role: str) -> tuple[str, pa.Array | None]:
+        name = self.columns.get(role, role)
+        return name, batch.column(name) if name in batch.schema.names else None
+
+    def _text(self, batch: pa.RecordBatch, role: str) -> pa.Array:
+        name, found = self._named(batch, role)
+        if found is None:
+            there = ", ".join(batch.schema.names)
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] the rows have no column {name!r}, but {there}: say which column holds the {role} "
+                f"(columns={{{role!r}: …}}, or --column {role}=NAME)"
+            )
+        try:
+            return found.cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise dh.SchemaError(f"[DH-SCHEMA] column {name!r} is {found.type}; needed is text ({error})") from error
+
+    def _trigger(self, batch: pa.RecordBatch) -> pa.Array:
+        if self.trigger is not None:
+            return pa.array([self.trigger] * batch.num_rows, pa.string())
+        return self._text(batch, "trigger")
+
+    def _status(self, batch: pa.RecordBatch) -> pa.Array:
+        name, found = self._named(batch, "status")
+        if found is None:
+            return pa.array(["completed"] * batch.num_rows, pa.string())
+        texts = found.cast(pa.string())
+        known = {**{text: text for text in _OURS}, **{text.upper(): text for text in _OURS}, **self.statuses}
+        place = pc.index_in(texts, value_set=pa.array(list(known), pa.string()))
+        if place.null_count:
+            row = pc.index(place.is_null(), True).as_py()
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] column {name!r} holds {texts[row].as_py()!r}; known are {', '.join(known)}: say what it "
+                "means (statuses={…: 'completed'}, or --status-value VALUE=completed)"
+            )
+        return pa.array(list(known.values()), pa.string()).take(place)
+
+    def _time(self, batch: pa.RecordBatch) -> pa.Array:
+        wanted = _SCHEMA.field("started_at").type
+        name, found = self._named(batch, "time")
+        if found is None:
+            return pa.array([self.now] * batch.num_rows, wanted)
+        try:
+            if pa.types.is_integer(found.type):
+                found = found.cast(pa.int64()).cast(pa.timestamp(self.time_unit))
+            if pa.types.is_timestamp(found.type) and found.type.tz is None:
+                found = pc.assume_timezone(found, "UTC")
+            found = found.cast(wanted, safe=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise dh.SchemaError(f"[DH-SCHEMA] column {name!r} is {found.type}; needed is a time ({error})") from error
+        return found.fill_null(pa.scalar(self.now, wanted))

@@ -1,0 +1,200 @@
+"""Import, and the check of both sides' answers."""
+
+import datetime as dt
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import dochistory as dh
+from dochistory.migration.columns import Shape, TimeUnit
+from dochistory.migration.sources import Source
+
+_DIFFERENCES = pa.schema(
+    [("trigger", pa.string()), ("uuid", pa.string()), ("there", pa.string()), ("here", pa.string())]
+)
+_ANSWERS = {"completed": "DUPLICATE", "processing": "IN_DOUBT", None: "NEW"}
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did."""
+
+    rows: int
+    """Rows read."""
+    loaded: dict[str, int]
+    """Rows put into the history, by trigger."""
+    checked: int
+    """Ids about which both sides were asked, those included that neither may know."""
+    differences: pa.Table
+    """The ids about which they differ: `trigger`, `uuid`, `there` and `here` (NEW, DUPLICATE, IN_DOUBT)."""
+
+
+def import_history(
+    history: dh.History,
+    source: Source,
+    triggers: dh.Trigger | Mapping[str, dh.Trigger] | Callable[[str], dh.Trigger],
+    *,
+    columns: Mapping[str, str] | None = None,
+    statuses: Mapping[str, str] | None = None,
+    time_unit: TimeUnit = "ms",
+    sample: int = 10_000,
+    seed: int | None = None,
+    now: dt.datetime | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Imported:
+    """Import the rows of another history, and compare both sides' answers about a sample of ids.
+
+    An id of several rows is completed if one of them says so, as here. Importing again changes nothing, so an import
+    that broke off is simply started again.
+
+    Args:
+        history: where the entries go.
+        source: the rows: `migration.rows_of(table)`, `migration.dbapi(connect, query)`, or any function that answers
+            record batches from the beginning each time. Columns: `trigger` (text; not needed with one trigger),
+            `uuid` (text, at most 96 characters), `status` (completed or processing; all completed, if absent),
+            `time` (when the service began: a timestamp, UTC if it has no zone, or a number of `time_unit`; now, if
+            absent or null).
+        triggers: the only trigger, or the triggers by name, or a function that answers the trigger of a name.
+        columns: other names of those columns, role -> name.
+        statuses: what other values of `status` mean: `{"P": "processing", "C": "completed"}`.
+        time_unit: what numbers in `time` count since 1970.
+        sample: ids of the source to compare, chosen at random; and a tenth as many that nobody ever used. 0 for none.
+        seed: makes that choice the same each time.
+        now: the time that counts as now.
+        progress: called with the number of rows read so far, after each batch.
+
+    Raises:
+        ConfigError: a row names a trigger that `triggers` lacks.
+        SchemaError: a column is missing or of the wrong type, or a status is unknown. What was loaded before stays.
+    """
+    only = triggers.name if isinstance(triggers, dh.Trigger) else None
+    shape = Shape(columns or {}, statuses or {}, time_unit, only, now or dt.datetime.now(dt.UTC))
+    chosen = _Sample(sample, random.Random(seed))  # noqa: S311 - a sample keeps no secret
+    waiting = _Waiting(history, triggers)
+    rows = 0
+    for batch in source():
+        plain = shape.plain(batch)
+        waiting.add(plain, rows)
+        chosen.see(plain)
+        rows += plain.num_rows
+        if progress is not None:
+            progress(rows)
+    waiting.load()
+    checked, differences = _compare(history, source, shape, chosen)
+    return Imported(rows, dict(waiting.loaded), checked, differences)
+
+
+class _Waiting:
+    """Rows on their way into the history: few at a time would make many small files."""
+
+    MOST = 2_000_000
+
+    def __init__(
+        self, history: dh.History, triggers: dh.Trigger | Mapping[str, dh.Trigger] | Callable[[str], dh.Trigger]
+    ) -> None:
+        self._history = history
+        self._triggers = triggers
+        self._known: dict[str, dh.Trigger] = {}
+        self._parts: dict[str, list[pa.RecordBatch]] = {}
+        self._rows = 0
+        self.loaded: Counter[str] = Counter()
+
+    def add(self, batch: pa.RecordBatch, before: int) -> None:
+        """Take a batch, which stands behind so many rows."""
+        for name in pc.unique(batch["trigger"]).to_pylist():
+            if name not in self._known:
+                self._known[name] = self._trigger(name, before)
+            self._parts.setdefault(name, []).append(batch.filter(pc.equal(batch["trigger"], name)))
+        self._rows += batch.num_rows
+        if self._rows >= self.MOST:
+            self.load()
+
+    def _trigger(self, name: str | None, before: int) -> dh.Trigger:
+        if name is None:
+            raise dh.SchemaError(f"[DH-SCHEMA] of the rows from {before:,} on, some name no trigger: mend or drop them")
+        if isinstance(self._triggers, dh.Trigger):
+            return self._triggers
+        if not isinstance(self._triggers, Mapping):
+            return self._triggers(name)
+        if name in self._triggers:
+            return self._triggers[name]
+        raise dh.ConfigError(
+            f"[DH-CONFIG] of the rows from {before:,} on, some name the trigger {name!r}, which is not described; "
+            f"there are {', '.join(sorted(self._triggers)) or 'none'}: describe it with its time to live"
+        )
+
+    def load(self) -> None:
+        """Put what waits into the history."""
+        for name, parts in self._parts.items():
+            self.loaded[name] += self._history.load(pa.Table.from_batches(parts), self._known[name])
+        self._parts.clear()
+        self._rows = 0
+
+
+class _Sample:
+    """Rows chosen at random from a stream, each with the same chance: those that drew the lowest lots."""
+
+    def __init__(self, size: int, chance: random.Random) -> None:
+        self.size = size
+        self.chance = chance
+        self._highest = 1.0
+        self._rows = pa.table(
+            {"trigger": pa.array([], pa.string()), "uuid": pa.array([], pa.string()), "lot": pa.array([], pa.float64())}
+        )
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Let a batch's rows draw."""
+        lots = pc.random(batch.num_rows, initializer=self.chance.getrandbits(32))
+        drawn = pa.table({"trigger": batch["trigger"], "uuid": batch["uuid"], "lot": lots})
+        drawn = drawn.filter(pc.less(drawn["lot"], self._highest))
+        self._rows = pa.concat_tables([self._rows, drawn]).sort_by("lot").slice(0, self.size)
+        if self._rows.num_rows and self._rows.num_rows == self.size:
+            self._highest = self._rows["lot"][-1].as_py()
+
+    def keys(self) -> dict[str, list[str]]:
+        """The ids by trigger, and a tenth as many new ones."""
+        found: dict[str, set[str]] = {}
+        for row in self._rows.to_pylist():
+            found.setdefault(row["trigger"], set()).add(row["uuid"])
+        strangers = {
+            name: [str(uuid.UUID(int=self.chance.getrandbits(128), version=4)) for _ in range(len(keys) // 10 + 1)]
+            for name, keys in found.items()
+        }
+        return {name: sorted(keys) + strangers[name] for name, keys in sorted(found.items())}
+
+
+def _compare(history: dh.History, source: Source, shape: Shape, chosen: _Sample) -> tuple[int, pa.Table]:
+    """Ask both sides about the sample; the source by reading it once more, for another row may tell more of an id."""
+    keys = chosen.keys()
+    if not keys:
+        return 0, _DIFFERENCES.empty_table()
+    there = _known_there(source, shape, keys)
+    found = []
+    for name, asked in keys.items():
+        # Presence decides here as in the old table, whatever the trigger's settings say of time and of resolvers.
+        trigger = dh.Trigger(name, detect_duplicates=True, use_history=True, history_time_to_live="36500 days")
+        here = history.classify(pa.table({"uuid": asked}), trigger)["status"].to_pylist()
+        said = [_ANSWERS[there.get((name, key))] for key in asked]
+        rows = zip(asked, said, here, strict=True)
+        found += [(name, key, one, other) for key, one, other in rows if one != other]
+    columns = list(zip(*found, strict=True)) or [()] * len(_DIFFERENCES)
+    arrays = [pa.array(column, pa.string()) for column in columns]
+    return sum(map(len, keys.values())), pa.Table.from_arrays(arrays, schema=_DIFFERENCES)
+
+
+def _known_there(source: Source, shape: Shape, keys: dict[str, list[str]]) -> dict[tuple[str, str], str]:
+    wanted = pa.array(sorted({key for some in keys.values() for key in some}), pa.string())
+    found: dict[tuple[str, str], str] = {}
+    for batch in source():
+        plain = shape.plain(batch)
+        rows = plain.filter(pc.is_in(plain["uuid"], value_set=wanted)).to_pylist()
+        for row in rows:
+            place = (row["trigger"], row["uuid"])
+            if found.get(place) != "completed":
+                found[place] = row["status"]
+    return found

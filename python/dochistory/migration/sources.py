@@ -1,0 +1,68 @@
+"""Where the rows of an old history come from: everything here can be read twice, for the check reads it again."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+Source: TypeAlias = Callable[[], Iterable[pa.RecordBatch]]
+"""Answers the rows from their beginning, each time it is called."""
+
+
+def rows_of(table: Any) -> Source:
+    """A table, a data set of files (`pyarrow.dataset.dataset(...)`), or anything else with the Arrow C interface.
+
+    Raises:
+        TypeError: it can be read only once, as a stream can.
+    """
+    if isinstance(table, pa.RecordBatchReader):
+        raise TypeError(
+            "a stream can be read only once, and the check reads it again: give a table, a data set or a function"
+        )
+    if hasattr(table, "to_batches"):
+        return lambda: iter(table.to_batches())
+    return lambda: iter(pa.table(table).to_batches())
+
+
+def dbapi(connect: Callable[[], Any], query: str, *, rows_at_once: int = 65_536) -> Source:
+    """The rows of a query over a connection of any DB-API 2.0 driver: psycopg, oracledb, sqlite3, JayDeBeApi.
+
+    Args:
+        connect: makes a connection; called once a reading. Where the driver has cursors of the server's own, as psycopg
+            has, one is used, so that the rows need not fit into memory.
+        query: names the columns as `import_history` expects them: `select topic as trigger, id as uuid, …`.
+        rows_at_once: rows that become one batch.
+    """
+
+    def read() -> Iterator[pa.RecordBatch]:
+        with closing(connect()) as connection, closing(_cursor(connection)) as cursor:
+            cursor.execute(query)
+            schema: pa.Schema | None = None
+            while rows := cursor.fetchmany(rows_at_once):
+                names = [str(column[0]).lower() for column in cursor.description]
+                batch = _batch(names, rows, schema)
+                schema = batch.schema
+                yield batch
+
+    return read
+
+
+def _cursor(connection: Any) -> Any:
+    try:
+        return connection.cursor("dochistory_import")
+    except TypeError:
+        return connection.cursor()
+
+
+def _batch(names: list[str], rows: list[Any], schema: pa.Schema | None) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True))
+    arrays = [_array(values, schema.field(n).type if schema else None) for n, values in enumerate(columns)]
+    return pa.record_batch(arrays, names=names)
+
+
+def _array(values: tuple[Any, ...], type_: Any) -> Any:
+    """A column of a driver's objects. UUID objects become text; a column without values has no type yet."""
+    if any(type(value).__name__ == "UUID" for value in values):
+        values = tuple(None if value is None else str(value) for value in values)
+    return pa.array(values, None if type_ is None or pa.types.is_null(type_) else type_)

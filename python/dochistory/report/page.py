@@ -1,0 +1,34 @@
+"""A report as one HTML page that needs nothing else: no network, no script."""
+
+from importlib.resources import files
+
+from dochistory.readable import cell, size, span
+from dochistory.report.model import Bar, Report
+
+
+def html(report: Report) -> str:
+    """The page. Whatever comes from outside, as keys and names do, is escaped.
+
+    Raises:
+        ImportError: Jinja is not installed; `pip install 'dochistory[cli]'` brings it.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise ImportError("the report needs Jinja: pip install 'dochistory[cli]'") from error
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters.update(cell=cell, size=size, span=span, share=share)
+    template = files("dochistory.report").joinpath("page.html").read_text(encoding="utf-8")
+    tallest = max((_height(bar) for bar in report.bars), default=0)
+    return environment.from_string(template).render(report=report, tallest=max(tallest, 1))
+
+
+def _height(bar: Bar) -> int:
+    return bar.begun + bar.duplicate + bar.in_doubt
+
+
+def share(part: float, whole: float, of: float = 100.0) -> str:
+    """A part of a whole on a scale, for a drawing."""
+    return f"{of * part / whole:.2f}" if whole else "0"

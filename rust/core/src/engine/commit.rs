@@ -1,0 +1,141 @@
+//! Committing what tasks staged: all of it is begun, or nothing (docs/format.md, "Staged segments").
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::StagedClaim;
+use crate::history::History;
+use crate::keyspace::staged::{Job, Publication, Receipt};
+use crate::keyspace::{KeySpace, SpaceSettings};
+use crate::manifest::{Outcome as End, SegmentEntry, TransactionEntry};
+use crate::rules::Trigger;
+use crate::segment::Segment;
+use crate::{Error, Result, Transaction};
+
+impl History {
+    /// Publish what a job's tasks staged, with its transaction, in one manifest: all of it is begun, or nothing. Durable on
+    /// return.
+    ///
+    /// # Errors
+    /// `Conflict` when others were first with any of these documents: decide again, from a new job. `State` when the job is
+    /// over. `Transaction` when batch numbers went backwards meanwhile.
+    pub fn commit(&self, trigger: &Trigger, job: &Job, receipts: &[Receipt]) -> Result<StagedClaim> {
+        trigger.validate()?;
+        check_receipts(job, receipts)?;
+        let space = self.space(&trigger.name)?;
+        let files = staged_files(&space, receipts)?;
+        let contested: Vec<_> =
+            files.iter().filter(|file| file.is_contested).map(|file| file.segment.clone()).collect();
+        let certain: Vec<_> = files.iter().filter(|file| !file.is_contested).map(|file| file.segment.clone()).collect();
+        let is_begun = space.write(SpaceSettings::of(trigger), |locked| {
+            locked.check_alive(job)?;
+            let plan = job.plan();
+            let then = locked.transaction_at_pin(job)?;
+            let last = plan.transaction.as_ref().and_then(|one| locked.transaction_in_turn(&one.application));
+            let previous = previous_in_turn(locked, plan.transaction.as_ref())?;
+            if last != then {
+                return Err(conflict("another run of this transaction was committed meanwhile"));
+            }
+            if locked.is_purged(plan.started_at) {
+                return Err(conflict("a purge has passed the time at which these services begin"));
+            }
+            let met = locked.conflict(job, &certain, &contested)?;
+            if met.keys > 0 {
+                return Err(conflict(&format!(
+                    "others were first with {} of these documents, or ended them",
+                    met.keys
+                )));
+            }
+            let publication = publication(job, previous.as_ref(), &files);
+            let Some(publication) = publication else { return Ok(false) };
+            locked.publish_staged(publication)?;
+            Ok(true)
+        })?;
+        // It is committed whether this succeeds or not; if not, upkeep takes the files away.
+        drop(space.give_up(job));
+        let segments = files.into_iter().map(|file| file.segment).collect();
+        Ok(StagedClaim::new(self.codec().clone(), space, SpaceSettings::of(trigger), job, is_begun, segments))
+    }
+}
+
+/// The files that receipts name, opened: they must be what their tasks wrote.
+pub(super) fn staged_files(space: &KeySpace, receipts: &[Receipt]) -> Result<Vec<StagedFile>> {
+    let mut files = Vec::new();
+    for receipt in receipts {
+        for (place, entry) in receipt.files.iter().enumerate() {
+            let path = space.staged_path(&receipt.job, receipt.part, &receipt.attempt, place as u64);
+            let segment = space.open_staged(&path)?;
+            if segment.sum() != entry.sum || segment.header().id != entry.id {
+                return Err(Error::corrupt(&path, 0, "this is not the segment that its receipt names"));
+            }
+            files.push(StagedFile { entry: *entry, path, segment, is_contested: receipt.is_contested });
+        }
+    }
+    Ok(files)
+}
+
+/// A staged file, open.
+pub(super) struct StagedFile {
+    pub(super) entry: SegmentEntry,
+    pub(super) path: PathBuf,
+    pub(super) segment: Arc<Segment>,
+    is_contested: bool,
+}
+
+impl StagedFile {
+    pub(super) fn named(self) -> (SegmentEntry, PathBuf) {
+        (self.entry, self.path)
+    }
+}
+
+fn conflict(what: &str) -> Error {
+    Error::Conflict(format!("{what}; nothing was begun: decide again, from a new job"))
+}
+
+/// The application's last transaction if it is this one; an error if it is a later one.
+pub(super) fn previous_in_turn(
+    space: &KeySpace,
+    transaction: Option<&Transaction>,
+) -> Result<Option<TransactionEntry>> {
+    let Some(transaction) = transaction else { return Ok(None) };
+    let Some(last) = space.transaction_in_turn(&transaction.application) else { return Ok(None) };
+    let (last_batch, batch) = (last.transaction.batch, transaction.batch);
+    if last_batch > batch {
+        let application = &transaction.application;
+        return Err(Error::Transaction(format!(
+            "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
+             Its numbers must go on, or the application needs a new id"
+        )));
+    }
+    Ok((last_batch == batch).then_some(last))
+}
+
+/// What a commit publishes; nothing where there is nothing to remember. (The same rule as for a batch of one process.)
+fn publication(job: &Job, previous: Option<&TransactionEntry>, files: &[StagedFile]) -> Option<Publication> {
+    let plan = job.plan();
+    let is_first = plan.transaction.is_some() && previous.is_none_or(|last| last.outcome == Some(End::Released));
+    let reruns = previous.filter(|last| last.outcome.is_none() && plan.reruns);
+    if files.is_empty() && !is_first && reruns.is_none() {
+        return None;
+    }
+    let (claim, started_at) = (job.claim(), plan.started_at);
+    let entry = |transaction: Transaction| TransactionEntry { transaction, claim, started_at, outcome: None };
+    Some(Publication {
+        files: files.iter().map(|file| (file.entry, file.path.clone())).collect(),
+        transaction: plan.transaction.clone().map(entry),
+        replaces: reruns.map(|last| (last.claim, last.started_at)),
+    })
+}
+
+/// Receipts must be the job's, and no part may be there twice.
+fn check_receipts(job: &Job, receipts: &[Receipt]) -> Result<()> {
+    if receipts.iter().any(|receipt| receipt.job() != job) {
+        return Err(Error::Config("a receipt is another job's".into()));
+    }
+    let mut parts: Vec<u32> = receipts.iter().map(Receipt::part).collect();
+    parts.sort_unstable();
+    if parts.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Error::Config("a part was handed in twice: only one attempt of each may count".into()));
+    }
+    Ok(())
+}

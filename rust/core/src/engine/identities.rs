@@ -1,0 +1,113 @@
+//! What is kept of a batch's ids: a few bytes a row. Keys are derived again for the few rows that need them later.
+
+use std::ops::Range;
+
+use super::batch::{check_lengths, text_of};
+use super::threads::{parts_of, together};
+use crate::Result;
+use crate::batch::{Candidates, Copy, NO_TAG, Suspected, Tag, copies_among, suspects};
+use crate::columns::Documents;
+use crate::key::{Codec, Form, Key, NO_SOURCE, identify};
+use crate::rules::KeyClass;
+
+/// Rows between two wanted ones that are identified along with them rather than skipped.
+const GAP: u32 = 4;
+
+/// Rows that are derived together.
+const TOGETHER: usize = 256;
+
+/// The ids of a batch, after identification.
+#[derive(Debug)]
+pub(super) struct Identities {
+    pub(super) forms: Vec<Form>,
+    /// Which id column each row's key comes from.
+    pub(super) sources: Vec<u8>,
+    /// What it takes to find copies.
+    pub(super) tags: Vec<Tag>,
+}
+
+/// Some rows of a batch, for one thread.
+pub(super) struct Part<'a> {
+    pub(super) rows: Range<usize>,
+    pub(super) forms: &'a mut [Form],
+    pub(super) sources: &'a mut [u8],
+    pub(super) tags: &'a mut [Tag],
+}
+
+impl Identities {
+    /// Room for the ids of a batch whose columns must be of one length.
+    pub(super) fn new(documents: &Documents) -> Result<Self> {
+        check_lengths(documents)?;
+        let rows = documents.rows;
+        Ok(Self { forms: vec![Form::Absent; rows], sources: vec![NO_SOURCE; rows], tags: vec![NO_TAG; rows] })
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.forms.len()
+    }
+
+    /// All of them as parts of rows, one for each thread.
+    pub(super) fn parts(&mut self, threads: usize) -> Vec<Part<'_>> {
+        let (mut forms, mut sources, mut tags) = (&mut self.forms[..], &mut self.sources[..], &mut self.tags[..]);
+        let mut parts = Vec::new();
+        for rows in parts_of(forms.len(), threads) {
+            let (form_part, source_part, tag_part);
+            (form_part, forms) = forms.split_at_mut(rows.len());
+            (source_part, sources) = sources.split_at_mut(rows.len());
+            (tag_part, tags) = tags.split_at_mut(rows.len());
+            parts.push(Part { rows, forms: form_part, sources: source_part, tags: tag_part });
+        }
+        parts
+    }
+
+    pub(super) fn key_classes(&self) -> Vec<KeyClass> {
+        let class = |form: &Form| match form {
+            Form::Absent => KeyClass::Absent,
+            Form::TooLong => KeyClass::TooLong,
+            Form::Uuid | Form::Text => KeyClass::Usable,
+        };
+        self.forms.iter().map(class).collect()
+    }
+
+    /// The text of a row's key; empty for rows without one.
+    pub(super) fn text<'a>(&self, documents: &Documents<'a>, row: u32) -> &'a [u8] {
+        text_of(documents, self.sources[row as usize], row as usize)
+    }
+
+    /// The later rows of each key.
+    pub(super) fn copies(&self, codec: &Codec, documents: &Documents, threads: usize) -> Result<Vec<Copy>> {
+        let parts = parts_of(self.rows(), threads);
+        let shares = parts.len();
+        let suspects = together((0..shares).map(|share| move || Ok(suspects(&self.tags, share, shares))))?.concat();
+        if suspects.is_empty() {
+            return Ok(Vec::new());
+        }
+        let suspected = &Suspected::new(&self.tags, &suspects);
+        let meet = |rows: Range<usize>| move || Ok(suspected.rows(&self.tags[rows.clone()], rows.start as u32));
+        let rows = together(parts.into_iter().map(meet))?.concat();
+        let (mut keys, mut forms) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+        each_key(codec, documents, &rows, |_, key, form| {
+            keys.push(key);
+            forms.push(form);
+        });
+        let text = |row: u32| self.text(documents, row);
+        let candidates = Candidates { rows: &rows, keys: &keys, forms: &forms };
+        Ok(copies_among(&candidates, &|a, b| text(a) == text(b)))
+    }
+}
+
+/// Derive the keys of some rows, given in rising order.
+pub(super) fn each_key(codec: &Codec, documents: &Documents, rows: &[u32], mut each: impl FnMut(u32, Key, Form)) {
+    const ROOM: usize = TOGETHER * GAP as usize;
+    let (mut keys, mut forms, mut sources) = ([Key::default(); ROOM], [Form::Absent; ROOM], [NO_SOURCE; ROOM]);
+    for rows in rows.chunks(TOGETHER).flat_map(|rows| rows.chunk_by(|a, b| b - a <= GAP)) {
+        let (first, count) = (rows[0], (rows[rows.len() - 1] - rows[0]) as usize + 1);
+        let range = first as usize..first as usize + count;
+        let (keys, forms, sources) = (&mut keys[..count], &mut forms[..count], &mut sources[..count]);
+        identify(codec, &documents.ids, range, keys, forms, sources);
+        for row in rows {
+            let at = (row - first) as usize;
+            each(*row, keys[at], forms[at]);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Making a damaged key space usable again: what can be read stays, what cannot is dropped by name, and no file is lost.
+//!
+//! [`diagnose`] only looks; [`apply`] works under the writers' turn. One manifest makes all of it true, as with every change:
+//! a repair that breaks off has changed nothing but second names of the damaged files.
+
+mod apply;
+mod diagnose;
+mod lost_manifest;
+
+use std::path::{Path, PathBuf};
+
+pub(crate) use apply::apply;
+pub(crate) use diagnose::{damage, diagnose};
+
+use crate::manifest::Manifest;
+use crate::tail::Tail;
+
+/// What becomes of a damaged file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Made anew from other files; nothing is lost.
+    Rebuilt,
+    /// What can be read of it is kept, the rest is dropped.
+    Salvaged,
+    /// Dropped whole.
+    Dropped,
+    /// Nothing can be done about it.
+    Impossible,
+}
+
+/// How many entries something concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// So many.
+    Exactly(u64),
+    /// So many at most.
+    AtMost(u64),
+    /// Nothing tells.
+    Unknown,
+}
+
+/// One damaged file.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The trigger; of one whose name is lost, its directory; none if the damage concerns all.
+    pub trigger: Option<String>,
+    /// The file.
+    pub path: PathBuf,
+    /// Where in the file the damage shows first.
+    pub offset: u64,
+    /// What is wrong there.
+    pub reason: String,
+    /// What a repair does about it.
+    pub remedy: Remedy,
+    /// Entries that are dropped: their ids are new when they come again, unless other files know them.
+    pub dropped: Count,
+    /// Entries that are kept but may have lost how they ended: in doubt until they are completed or released.
+    pub reopened: Count,
+    /// Between when and when the services of the dropped entries began, in microseconds since 1970; none if nothing tells.
+    pub started_at: Option<(i64, i64)>,
+    /// What that means.
+    pub meaning: &'static str,
+}
+
+/// What is wrong with a key space, and what it will consist of.
+#[derive(Debug)]
+pub(crate) struct Diagnosis {
+    pub(crate) findings: Vec<Finding>,
+    /// The state to publish: its segments are those that are whole; log and rolled-up filters follow from the rest.
+    manifest: Manifest,
+    /// Numbers of segments whose readable entries are written anew.
+    salvaged_segments: Vec<u64>,
+    /// File names that are taken out of use, and kept aside.
+    retired: Vec<String>,
+    /// What is left of a log that cannot go on.
+    tail: Option<Tail>,
+    /// Sequence numbers that the lost part of the log may have used.
+    skipped: u64,
+    /// Whether rolled-up filters have to be built anew.
+    lacks_filters: bool,
+}
+
+impl Diagnosis {
+    /// Whether there is anything that a repair would do.
+    pub(crate) fn is_repairable(&self) -> bool {
+        !self.findings.is_empty() && self.findings.iter().all(|finding| finding.remedy != Remedy::Impossible)
+    }
+}
+
+/// Hears of files looked at: done, in all.
+pub(crate) type Looked<'a> = &'a mut dyn FnMut(u64, u64) -> crate::Result<()>;
+
+fn name_of(directory: &Path) -> String {
+    directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}

@@ -1,0 +1,111 @@
+//! Reading what is left of a damaged log.
+
+use super::frame::{Frame, FrameHeader, HEADER};
+use super::{CHUNK, Frames, Log, Next, START};
+use crate::{Error, Result};
+
+/// The least bytes that a key takes in a frame.
+const LEAST_KEY: u64 = 16;
+
+/// A stretch of a log that no frame could be read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Keys that stood there, at most.
+    pub(crate) keys: u64,
+    /// Whether it was one frame whose head can be read: then the number of keys is exact.
+    pub(crate) is_exact: bool,
+    /// When the service of that frame's claim began.
+    pub(crate) started_at: Option<i64>,
+}
+
+impl Gap {
+    fn unknown(start: u64, end: u64) -> Self {
+        Self { start, end, keys: (end - start) / LEAST_KEY, is_exact: false, started_at: None }
+    }
+
+    /// The most operations that can have stood there.
+    pub(crate) fn operations(&self) -> u64 {
+        (self.end - self.start) / HEADER as u64 + 1
+    }
+}
+
+impl Log {
+    /// Hand every whole frame to `take`, in order, and step over damage. `proven` is how far the log is known to have been
+    /// durable: only behind that may it end in a torn frame.
+    pub(crate) fn salvage(&self, proven: u64, take: &mut dyn FnMut(&Frame, u64)) -> Result<Vec<Gap>> {
+        let length = self.len()?;
+        let mut gaps = Vec::new();
+        let (mut position, mut sequence) = (START, 0);
+        loop {
+            match Frames::new(self, position, length).next() {
+                Ok(Next::Frame(frame, end)) => {
+                    take(&frame, end);
+                    (position, sequence) = (end, frame.sequence);
+                    continue;
+                }
+                Ok(Next::End) if position >= proven => return Ok(gaps),
+                Ok(Next::End) => {
+                    gaps.push(Gap::unknown(position, proven));
+                    return Ok(gaps);
+                }
+                Ok(Next::Torn) if self.check_torn(position, proven).is_ok() => return Ok(gaps),
+                Ok(Next::Torn) | Err(Error::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            let gap = self.gap(position, length, proven, sequence)?;
+            gaps.push(gap);
+            if gap.end >= length {
+                return Ok(gaps);
+            }
+            position = gap.end;
+        }
+    }
+
+    /// The damaged stretch that starts at `position`.
+    fn gap(&self, position: u64, length: u64, proven: u64, sequence: u64) -> Result<Gap> {
+        let mut head = vec![0; (length - position).min(HEADER as u64) as usize];
+        self.file.read_at(&mut head, position).map_err(Error::io("read", &self.path))?;
+        if let Some(header) = FrameHeader::decode(&head, self.id, position) {
+            // Its head says where it ends: what stands in between is not searched, for it holds other people's ids.
+            let (keys, started_at) = header.keys_and_start();
+            let end = (position + HEADER as u64).saturating_add(header.payload).min(length.max(proven));
+            return Ok(Gap { start: position, end, keys, is_exact: true, started_at: Some(started_at) });
+        }
+        let next = self.next_frame(position + 8, length, sequence)?;
+        Ok(Gap::unknown(position, next.unwrap_or(length.max(proven))))
+    }
+
+    /// The next place that a whole frame starts at, which comes after operation `sequence` and is followed by the end of the
+    /// log or by another frame.
+    fn next_frame(&self, from: u64, length: u64, sequence: u64) -> Result<Option<u64>> {
+        let mut at = from;
+        let mut buffer = vec![0; CHUNK + HEADER];
+        while at + HEADER as u64 <= length {
+            let take = (length - at).min(buffer.len() as u64) as usize;
+            self.file.read_at(&mut buffer[..take], at).map_err(Error::io("read", &self.path))?;
+            for step in (0..=take - HEADER).step_by(8) {
+                let place = at + step as u64;
+                let is_head = FrameHeader::decode(&buffer[step..take], self.id, place).is_some();
+                if is_head && self.is_frame(place, length, sequence)? {
+                    return Ok(Some(place));
+                }
+            }
+            at += (take - HEADER + 8) as u64 & !7;
+        }
+        Ok(None)
+    }
+
+    fn is_frame(&self, place: u64, length: u64, sequence: u64) -> Result<bool> {
+        match Frames::new(self, place, length).next() {
+            Ok(Next::Frame(frame, end)) if frame.sequence > sequence && frame.durable <= place => {
+                let mut head = vec![0; (length - end).min(HEADER as u64) as usize];
+                self.file.read_at(&mut head, end).map_err(Error::io("read", &self.path))?;
+                Ok(end == length || FrameHeader::decode(&head, self.id, end).is_some())
+            }
+            Ok(_) | Err(Error::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Reading what is left of a damaged segment.
+
+use std::path::Path;
+
+use super::format::{Header, Part, key_bytes, whole_key};
+use super::run::Run;
+use super::{Region, Segment};
+use crate::io::FileSystem;
+use crate::pages::{PAGE, Pages, header_sum};
+use crate::{Error, Result};
+
+impl Segment {
+    /// The entries of a damaged segment of which key, text and stamp stand on pages that match their checksums; and its
+    /// header, without which nothing can be found.
+    pub(crate) fn salvage(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<(Header, Run)> {
+        let segment = Self::open_damaged(system, path, history)?;
+        let mut run = Run::default();
+        segment.salvage_keys([Part::UuidKeys, Part::UuidDirectory, Part::UuidStamps], &mut run);
+        segment.salvage_keys([Part::TextKeys, Part::TextDirectory, Part::TextStamps], &mut run);
+        Ok((segment.header, run))
+    }
+
+    /// The header page alone, and its checksum.
+    pub(crate) fn head(system: &dyn FileSystem, path: &Path) -> Result<(Header, u32)> {
+        let file = system.open(path, false).map_err(Error::io("open", path))?;
+        let length = file.len().map_err(Error::io("look at", path))?;
+        if length < PAGE as u64 {
+            return Err(Error::corrupt(path, length, "shorter than a header"));
+        }
+        let mut page = vec![0; PAGE];
+        file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
+        Ok((Header::decode(&page, path)?, header_sum(&page)))
+    }
+
+    fn open_damaged(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Self> {
+        let (header, sum) = Self::head(system, path)?;
+        if header.history != history {
+            return Err(Error::corrupt(path, 24, "this segment belongs to another history"));
+        }
+        let file = system.open(path, false).map_err(Error::io("open", path))?;
+        let pages = Pages::open_damaged(path, file, header.pages)?;
+        let section = header.section(Part::Filter);
+        let filter = Region { offset: section.offset, length: section.length };
+        Ok(Self { sum, header, pages, filter })
+    }
+
+    /// Add the entries of one kind that can be read.
+    fn salvage_keys(&self, [keys, directory, stamps]: [Part; 3], run: &mut Run) {
+        let is_uuid = matches!(keys, Part::UuidKeys);
+        let (bits, count) = if is_uuid {
+            (self.header.uuid_directory_bits, self.header.uuids)
+        } else {
+            (self.header.text_directory_bits, self.header.texts)
+        };
+        let width = key_bytes(bits);
+        let mut scratch = Vec::new();
+        for bucket in 0..1usize << bits {
+            let Ok(places) = self.bucket(directory, count, bucket, &mut scratch) else { continue };
+            for place in places {
+                let stored = self.slice(keys, place * width as u64, width, &mut scratch);
+                let Ok(key) = stored.map(|stored| whole_key(stored, bucket, bits)) else { continue };
+                let Ok(stamp) = self.stamp_at(stamps, place, &mut scratch) else { continue };
+                if is_uuid {
+                    run.push_uuid(key, stamp);
+                } else if let Ok(text) = self.text_at(place, &mut scratch) {
+                    run.push_text(key, text, stamp);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+#![no_main]
+//! Drives `dochistory_core::fuzzing::segment`.
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::fuzzing::segment(bytes));

@@ -1,0 +1,90 @@
+//! Upkeep that nobody waits for: a thread of its own, at most one a handle, that `begin` starts when it is due. It is stopped when the
+//! history is closed, which does no harm: what it had done is done, and the rest comes next time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use dochistory_core::Error;
+use dochistory_core::history::History;
+
+/// So long `begin` waits when upkeep has fallen far behind, so that it can catch up.
+const OVERDUE_WAIT: Duration = Duration::from_millis(250);
+/// So long closing lets it go on.
+const CLOSING_WAIT: Duration = Duration::from_millis(250);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
+/// A trigger's name, and why its upkeep failed.
+pub(crate) type Failed = (String, String);
+
+#[derive(Default)]
+pub(crate) struct Upkeep {
+    running: Mutex<Option<JoinHandle<Option<Failed>>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Upkeep {
+    fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<Option<Failed>>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See to the upkeep of a trigger if it is due; waits a little only when it is overdue. Answers how the upkeep before
+    /// failed, if it did.
+    pub(crate) fn see_to(&self, history: &Arc<History>, name: &str) -> Option<Failed> {
+        let failed = self.collect();
+        if history.is_upkeep_due(name) {
+            self.start(history, name);
+            if history.is_upkeep_overdue(name) {
+                self.wait(OVERDUE_WAIT);
+            }
+        }
+        failed
+    }
+
+    fn start(&self, history: &Arc<History>, name: &str) {
+        let mut running = self.lock();
+        if running.is_some() {
+            return;
+        }
+        let (history, name, stop) = (history.clone(), name.to_owned(), self.stop.clone());
+        let work = move || {
+            let done = history.maintain(&name, false, &mut |_, _| {
+                let is_over = stop.load(Ordering::Relaxed);
+                if is_over { Err(Error::State("the history is being closed".into())) } else { Ok(()) }
+            });
+            let error = done.err().filter(|_| !stop.load(Ordering::Relaxed))?;
+            Some((name, error.to_string()))
+        };
+        // Without a thread it comes later.
+        *running = std::thread::Builder::new().name("dochistory-upkeep".into()).spawn(work).ok();
+    }
+
+    /// What became of the last upkeep, if it is over.
+    fn collect(&self) -> Option<Failed> {
+        let mut running = self.lock();
+        running.take_if(|thread| thread.is_finished())?.join().ok().flatten()
+    }
+
+    fn wait(&self, limit: Duration) {
+        let start = Instant::now();
+        while self.lock().as_ref().is_some_and(|thread| !thread.is_finished()) && start.elapsed() < limit {
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+
+    /// Let it come to its end, or stop it.
+    pub(crate) fn close(&self) {
+        self.wait(CLOSING_WAIT);
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.lock().take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,93 @@
+//! Repairing a damaged history.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dochistory_core::repair::{Count, Finding, Options, Remedy, repair as repair_files};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::clock;
+use crate::errors::{Failure, Outcome};
+use crate::upkeep::{TriggerOrName, watched};
+
+/// Say what is damaged in a history and what a repair would drop; with `apply`, repair it.
+///
+/// What can be read stays: entries on undamaged pages of a segment, whole frames of the log. Filters are built anew without
+/// loss. Every file that goes out of use is kept in a directory `repaired-<time>` within the history, so that a repair can be
+/// undone by hand. Ids that are dropped are new when they come again.
+///
+/// Args:
+///     path: the directory.
+///     trigger: this trigger, or its name, only; needed where a damaged file has taken the name with it.
+///     apply: repair. Otherwise nothing is written, and the right to write is not needed.
+///     lock_timeout: how long to wait for another writer's operation: text ("30 s"), a timedelta, or seconds.
+///     progress: called with (files looked at, files in all) of a trigger from time to time; what it raises stops the work.
+///
+/// Returns:
+///     `repaired`: whether it was repaired; `kept_in`: the directory of the files that went out of use, or None; `findings`: a list
+///     with, for each damaged place, `trigger` (None: it concerns all), `file`, `byte`, `reason`, `remedy` ("rebuilt": nothing is lost
+///     but what `reopened_entries` says; "salvaged": what can be read is kept; "dropped"; "impossible"), `dropped_entries` and
+///     `reopened_entries` (entries whose end is forgotten; numbers at most, None: nothing tells), `exact` (whether
+///     `dropped_entries` is exact), `first_started_at` and `last_started_at` (datetimes between which the dropped entries'
+///     services began, or None), `meaning`.
+///
+/// Raises:
+///     OpenError: there is no history, or one of a newer format.
+///     LockedError: another writer held a trigger for longer than `lock_timeout`.
+///     StorageError: the operating system refused a file operation.
+#[pyfunction]
+#[pyo3(
+    signature = (path, trigger = None, *, apply = false, lock_timeout = None, progress = None),
+    text_signature = "(path, trigger=None, *, apply=False, lock_timeout='30 s', progress=None)"
+)]
+pub(crate) fn repair<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    trigger: Option<TriggerOrName<'py>>,
+    apply: bool,
+    lock_timeout: Option<&Bound<'py, PyAny>>,
+    progress: Option<&Bound<'py, PyAny>>,
+) -> Outcome<Bound<'py, PyDict>> {
+    let trigger = trigger.map(|trigger| trigger.name().to_owned());
+    let mut options = Options { trigger, apply, ..Options::default() };
+    if let Some(limit) = lock_timeout {
+        let limit_us = clock::duration_us("lock_timeout", limit)?;
+        let limit_us = u64::try_from(limit_us).map_err(|_| Failure::config("lock_timeout is less than nothing"))?;
+        options.lock_timeout = Duration::from_micros(limit_us);
+    }
+    let report = watched(py, progress, |hear| repair_files(&path, &options, hear))?;
+    let findings = report.findings.iter().map(|found| finding(py, found)).collect::<PyResult<Vec<_>>>()?;
+    let told = PyDict::new(py);
+    told.set_item("repaired", report.is_repaired)?;
+    told.set_item("kept_in", report.aside)?;
+    told.set_item("findings", PyList::new(py, findings)?)?;
+    Ok(told)
+}
+
+fn finding<'py>(py: Python<'py>, found: &Finding) -> PyResult<Bound<'py, PyDict>> {
+    let at_most = |count: Count| match count {
+        Count::Exactly(entries) | Count::AtMost(entries) => Some(entries),
+        Count::Unknown => None,
+    };
+    let remedy = match found.remedy {
+        Remedy::Rebuilt => "rebuilt",
+        Remedy::Salvaged => "salvaged",
+        Remedy::Dropped => "dropped",
+        Remedy::Impossible => "impossible",
+    };
+    let time = |time_us: Option<i64>| time_us.map(|time_us| clock::datetime(py, time_us)).transpose();
+    let told = PyDict::new(py);
+    told.set_item("trigger", found.trigger.as_ref())?;
+    told.set_item("file", &found.path)?;
+    told.set_item("byte", found.offset)?;
+    told.set_item("reason", &found.reason)?;
+    told.set_item("remedy", remedy)?;
+    told.set_item("dropped_entries", at_most(found.dropped))?;
+    told.set_item("exact", matches!(found.dropped, Count::Exactly(_)))?;
+    told.set_item("reopened_entries", at_most(found.reopened))?;
+    told.set_item("first_started_at", time(found.started_at.map(|(first, _)| first))?)?;
+    told.set_item("last_started_at", time(found.started_at.map(|(_, last)| last))?)?;
+    told.set_item("meaning", found.meaning)?;
+    Ok(told)
+}

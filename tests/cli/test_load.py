@@ -1,0 +1,73 @@
+"""`dochistory load`."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dochistory as dh
+from tests.cli.conftest import Run
+from tests.support import entries, trigger
+
+OLD = pa.table({"trigger": ["orders", "orders", "bills"], "uuid": ["1", "2", "3"], "status": ["completed"] * 3})
+
+
+@pytest.mark.usefixtures("run")
+def test_a_file_is_loaded_and_both_sides_are_asked(run: Run, orders: Path) -> None:
+    pq.write_table(OLD, "old.parquet")
+    words = ["load", "old.parquet", "--history", orders, "--time-to-live", "9 days"]
+    ran = run(*words)
+    assert ran.status == 0
+    assert ran.out.splitlines()[-1].startswith("both sides were asked about ")
+    assert ran.out.splitlines()[-1].endswith("they differ about 0")
+    with dh.open(orders, read_only=True) as history:
+        assert len(entries(history, trigger("orders"))) == 5
+        assert len(entries(history, trigger("bills"))) == 1
+    assert run(*words, "--json").json["loaded"] == {"orders": 2, "bills": 1}
+
+
+def test_a_difference_makes_the_command_fail(run: Run, orders: Path, tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("id\n0003\n")
+    words = ["load", "old.csv", "--history", orders, "--trigger", "orders", "--time-to-live", "9 days"]
+    with dh.open(orders) as history:
+        claimed = dh.Trigger("orders", detect_duplicates=True, use_history=True)
+        history.release(["0003"], claimed)
+    assert run(*words, "--column", "uuid=id").status == 0
+    (tmp_path / "old.csv").write_text("id,status\n0001,processing\n")
+    ran = run(*words, "--column", "uuid=id")
+    assert ran.status == 1
+    assert "they differ about 1" in ran.out
+    assert ran.out.splitlines()[-1].split() == ["orders", "0001", "IN_DOUBT", "DUPLICATE"]
+
+
+def test_a_history_is_made_only_when_asked_for(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "old.jsonl").write_text('{"uuid": "1"}\n')
+    words = ["load", "old.jsonl", "--history", "new.history", "--trigger", "orders", "--time-to-live", "P1D"]
+    assert run(*words).status == 2
+    assert run(*words, "--create").status == 0
+    assert run(*words).status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["old.csv"], "no column 'trigger'"),
+        (["old.csv", "--trigger", "t"], "how long are entries of trigger 't' to be kept"),
+        (["-", "--trigger", "t"], "read twice"),
+        (["gone.csv", "--trigger", "t", "--time-to-live", "P1D"], "no such file"),
+        ([], "which rows"),
+        (["old.csv", "--query", "select 1"], "not from both"),
+        (["old.csv", "--column", "key=uuid"], "one of uuid, trigger, status, time"),
+        (["old.csv", "--trigger", "t", "--time-to-live", "P1D", "--status-value", "X=gone"], "VALUE=completed"),
+        (["--driver", "no_such_driver", "--connect", "x", "--query", "select 1"], "no such module"),
+        (["--driver", "json", "--connect", "x", "--query", "select 1"], "no DB-API module"),
+        (["--driver", "sqlite3", "--connect", "/no/such/folder/db", "--query", "select 1"], "cannot connect"),
+    ],
+)
+def test_bad_input_is_explained(run: Run, orders: Path, tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "old.csv").write_text("uuid\n1\n")
+    ran = run("load", *words, "--history", orders)
+    assert ran.status in (2, 3)
+    assert said in ran.err
+    assert ran.err.count("\n") == 1

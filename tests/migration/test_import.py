@@ -1,0 +1,178 @@
+"""Importing another history: every row arrives, both sides agree, and what cannot be right is refused."""
+
+import datetime as dt
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import dochistory as dh
+from dochistory import migration
+from tests.support import T0, documents, entries, trigger
+
+ORDERS = trigger(history_time_to_live="40000 days")
+INVOICES = trigger("invoices", history_time_to_live="40000 days")
+BOTH = {"orders": ORDERS, "invoices": INVOICES}
+
+OLD = pa.table(
+    {
+        "trigger": ["orders", "orders", "orders", "invoices", "orders"],
+        "uuid": ["a", "b", "a", "a", "c"],
+        "status": ["processing", "processing", "completed", "completed", "completed"],
+        "time": pa.array([T0 - dt.timedelta(hours=n) for n in range(5)], pa.timestamp("us", "UTC")),
+    }
+)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[dh.History]:
+    with dh.open(tmp_path / "new.history", create=True) as opened:
+        yield opened
+
+
+def known(history: dh.History, name: dh.Trigger) -> dict[str, tuple[str, dt.datetime]]:
+    return {row["key"]: (row["status"], row["started_at"]) for row in pa.table(history.entries(name)).to_pylist()}
+
+
+def test_both_rows_of_a_document_make_one_completed_entry(history: dh.History) -> None:
+    done = migration.import_history(history, migration.rows_of(OLD), BOTH)
+
+    assert (done.rows, done.loaded) == (5, {"orders": 4, "invoices": 1})
+    assert {key: status for key, (status, _) in known(history, ORDERS).items()} == {
+        "a": "completed",
+        "b": "processing",
+        "c": "completed",
+    }
+    assert known(history, INVOICES) == {"a": ("completed", T0 - dt.timedelta(hours=3))}
+    assert done.checked >= 4
+    assert done.differences.num_rows == 0
+    rules = history.classify(documents(["a", "b", "c", "d"]), ORDERS)["rule"].to_pylist()
+    assert rules == ["R9", "R11", "R9", "R8"]
+
+
+def test_importing_again_changes_nothing(history: dh.History) -> None:
+    for _ in range(2):
+        done = migration.import_history(history, migration.rows_of(OLD), BOTH)
+        assert done.differences.num_rows == 0
+    assert len(entries(history, ORDERS)) == 3
+
+
+def test_a_difference_is_found_and_named(history: dh.History) -> None:
+    history.begin(documents(["b"]), ORDERS).complete()
+    done = migration.import_history(history, migration.rows_of(OLD), BOTH)
+
+    found = {"trigger": "orders", "uuid": "b", "there": "IN_DOUBT", "here": "DUPLICATE"}
+    assert done.differences.to_pylist() == [found]
+
+
+def test_the_sample_is_as_large_as_asked_and_spread_over_all_rows(history: dh.History) -> None:
+    old = pa.table({"uuid": [f"id-{n}" for n in range(20_000)]})
+    readings = iter([old.to_batches(max_chunksize=1_000), []])
+    done = migration.import_history(history, lambda: next(readings), ORDERS, sample=200, seed=7)
+
+    assert done.checked == 200 + 200 // 10 + 1
+    assert done.differences.num_rows == 200
+    quarters = [int(key.removeprefix("id-")) // 5_000 for key in done.differences["uuid"].to_pylist()]
+    assert all(quarters.count(quarter) > 20 for quarter in range(4))
+
+
+def test_without_a_sample_nothing_is_compared(history: dh.History) -> None:
+    readings = iter([OLD.to_batches()])
+    done = migration.import_history(history, lambda: next(readings), BOTH, sample=0)
+    assert (done.checked, done.rows) == (0, 5)
+
+
+def test_rows_that_the_old_history_lost_meanwhile_are_told(history: dh.History) -> None:
+    readings = iter([OLD, OLD.filter(pa.array([False] * 5))])
+    done = migration.import_history(history, lambda: next(readings).to_batches(), BOTH)
+    said = {(row["trigger"], row["uuid"], row["there"], row["here"]) for row in done.differences.to_pylist()}
+    assert said == {
+        ("orders", "a", "NEW", "DUPLICATE"),
+        ("orders", "b", "NEW", "IN_DOUBT"),
+        ("orders", "c", "NEW", "DUPLICATE"),
+        ("invoices", "a", "NEW", "DUPLICATE"),
+    }
+
+
+def test_a_data_set_of_files_streams_in(history: dh.History, tmp_path: Path) -> None:
+    for part in range(3):
+        pq.write_table(pa.table({"uuid": [f"{part}-{n}" for n in range(1_000)]}), tmp_path / f"{part}.parquet")
+    source = migration.rows_of(ds.dataset(sorted(tmp_path.glob("*.parquet"))))
+    seen: list[int] = []
+    done = migration.import_history(history, source, ORDERS, progress=seen.append)
+    assert done.loaded == {"orders": 3_000}
+    assert seen[-1] == 3_000
+    assert len(entries(history, ORDERS)) == 3_000
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_numbers_are_times_in_the_unit_that_is_said(history: dh.History, unit: migration.TimeUnit) -> None:
+    count = {"s": 1, "ms": 1_000, "us": 1_000_000}[unit]
+    old = pa.table({"uuid": ["a", "b"], "time": pa.array([int(T0.timestamp()) * count, None], pa.int64())})
+    migration.import_history(history, migration.rows_of(old), ORDERS, time_unit=unit, now=T0 + dt.timedelta(1))
+    assert known(history, ORDERS) == {"a": ("completed", T0), "b": ("completed", T0 + dt.timedelta(1))}
+
+
+def test_other_names_and_values_are_translated(history: dh.History) -> None:
+    old = pa.table({"ID": ["a", "b"], "STATE": ["D", "R"], "WHEN": [T0.replace(tzinfo=None)] * 2})
+    done = migration.import_history(
+        history,
+        migration.rows_of(old),
+        ORDERS,
+        columns={"uuid": "ID", "status": "STATE", "time": "WHEN"},
+        statuses={"D": "completed", "R": "processing"},
+    )
+    assert done.differences.num_rows == 0
+    assert known(history, ORDERS) == {"a": ("completed", T0), "b": ("processing", T0)}
+
+
+@pytest.mark.parametrize(
+    ("table", "kind", "said"),
+    [
+        ({"id": ["a"], "trigger": ["orders"]}, dh.SchemaError, "no column 'uuid', but id, trigger"),
+        ({"uuid": ["a"]}, dh.SchemaError, "no column 'trigger', but uuid"),
+        ({"uuid": ["a"], "trigger": ["x"]}, dh.ConfigError, "'x', which is not described; there are invoices, orders"),
+        ({"uuid": ["a"], "trigger": [None]}, dh.SchemaError, "name no trigger"),
+        ({"uuid": ["a"], "trigger": ["orders"], "status": ["Z"]}, dh.SchemaError, "holds 'Z'; known are completed"),
+        ({"uuid": ["a"], "trigger": ["orders"], "time": ["soon"]}, dh.SchemaError, "needed is a time"),
+        ({"uuid": [None], "trigger": ["orders"]}, dh.SchemaError, "no key"),
+        ({"uuid": ["x" * 97], "trigger": ["orders"]}, dh.SchemaError, "more than 96"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(
+    history: dh.History, table: dict[str, list[object]], kind: type[Exception], said: str
+) -> None:
+    typed = {
+        name: pa.array(values, pa.string()) if values == [None] else pa.array(values) for name, values in table.items()
+    }
+    with pytest.raises(kind, match=said):
+        migration.import_history(history, migration.rows_of(pa.table(typed)), BOTH)
+
+
+def test_a_stream_is_refused_for_it_cannot_be_read_twice() -> None:
+    with pytest.raises(TypeError, match="read only once"):
+        migration.rows_of(OLD.to_reader())
+
+
+def test_any_driver_of_a_database_will_do(history: dh.History, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path) as old:
+        old.execute("create table history (topic text, id text, state text, at integer)")
+        rows = [
+            ("orders", f"o-{n}", "completed" if n % 7 else "processing", None if n < 3 else n) for n in range(2_500)
+        ]
+        old.executemany("insert into history values (?, ?, ?, ?)", rows)
+    old.close()
+    query = "select topic as trigger, id as uuid, state as status, at as time from history"
+    source = migration.dbapi(lambda: sqlite3.connect(path), query, rows_at_once=1_000)
+    done = migration.import_history(history, source, BOTH, time_unit="s")
+
+    assert done.rows == 2_500
+    assert done.differences.num_rows == 0
+    found = known(history, ORDERS)
+    assert len(found) == 2_500
+    assert found["o-7"] == ("processing", dt.datetime(1970, 1, 1, 0, 0, 7, tzinfo=dt.UTC))

@@ -1,0 +1,31 @@
+"""Programs that tests need and that pip does not bring: found, or else installed, or the test fails."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+
+def program(name: str, package: str, folders: str = "") -> str:
+    """The path of a program; of Debian's `package`, which is installed if the program is not there.
+
+    Args:
+        name: the program.
+        package: what brings it.
+        folders: a pattern of folders beneath / that are not on the path.
+    """
+    for _ in range(2):
+        found = shutil.which(name) or next(iter(sorted(map(str, Path("/").glob(f"{folders}/{name}")))), None)
+        if found:
+            return found
+        _install(package)
+    raise FileNotFoundError(f"the package {package} has been installed, and there is no program {name}")
+
+
+def _install(package: str) -> None:
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise FileNotFoundError(f"this test needs the Debian package {package}: install it, or run the tests as root")
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-qq"], check=True, env=quiet, capture_output=True)
+    command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
+    subprocess.run(command, check=True, env=quiet, capture_output=True)

@@ -1,0 +1,346 @@
+"""What a claim must withstand: after each of these every service ran exactly once, or its document is in doubt."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import dochistory as dh
+from dochistory.spark import staging
+from tests.spark.support import Recorder, Stream, once_or_in_doubt, orders, rows, states
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+IDS = [f"d{number}" for number in range(200)]
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    return Recorder(tmp_path / "runs")
+
+
+def frame(spark: "SparkSession", ids: Sequence[str]) -> "DataFrame":
+    return spark.createDataFrame(rows(ids).to_pandas())
+
+
+def serve(claim: Any, recorder: Recorder) -> None:
+    for row in claim.new.collect():
+        recorder.run(row.uuid)
+    claim.complete()
+
+
+def left_over(history: Path) -> list[str]:
+    space = next((history / "triggers").iterdir())
+    return sorted(file.name for file in space.iterdir() if file.name.startswith(("new-", "pin-")))
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, when: str, how: str) -> None:
+    """Let the first attempt at each partition fail, before it stages or after."""
+
+    def fail() -> None:
+        if how == "exception":
+            raise ValueError("the task broke")
+        if how == "exit":
+            os._exit(9)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    class Failing(staging.Staging):
+        def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            is_first = context is not None and context.attemptNumber() == 0
+            if is_first and when == "before":
+                fail()
+            yield from super().part(batches)
+            if is_first:
+                fail()
+
+    monkeypatch.setattr(staging, "Staging", Failing)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("how", ["exception", "exit", "kill"])
+def test_a_task_that_fails_is_tried_again_and_only_the_winner_counts(
+    spark: "SparkSession",
+    history_path: Path,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    how: str,
+) -> None:
+    failing(monkeypatch, when, how)
+    with dh.spark.claim(frame(spark, IDS), history_path, orders()) as claim:
+        assert len(claim) == len(IDS)
+        serve(claim, recorder)
+    assert recorder.runs() == sorted(IDS)
+    assert states(history_path, "completed") == set(IDS)
+    assert left_over(history_path) == []
+
+
+def test_a_job_that_fails_for_good_leaves_nothing(
+    spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Hopeless(staging.Staging):
+        def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
+            yield from super().part(batches)
+            raise ValueError("the task broke")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(staging, "Staging", Hopeless)
+        with pytest.raises(Exception, match="the task broke"):
+            dh.spark.claim(frame(spark, IDS), history_path, orders())
+    assert states(history_path, "processing") == set()
+    assert left_over(history_path) == []
+    with dh.spark.claim(frame(spark, IDS), history_path, orders()) as claim:
+        assert len(claim) == len(IDS)
+
+
+def test_a_zombie_that_ends_late_changes_nothing(
+    spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, done = tmp_path / "go", tmp_path / "done"
+
+    class Haunted(staging.Staging):
+        """Whose first attempts fail, but leave a process behind that stages when all is over."""
+
+        def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            if context is None or context.attemptNumber() > 0:
+                yield from super().part(batches)
+                return
+            received = [staging.identified(pa.RecordBatch.from_arrays(list(one), list(self.names))) for one in batches]
+            self.staged(received)
+            if os.fork() == 0:
+                try:
+                    os.setsid()
+                    # It has the snapshot open since before; whoever comes later would be told that it was let go.
+                    zombie = dh.open(self.path, snapshot=self.snapshot, read_only=True)
+                    part, documents = context.partitionId(), pa.Table.from_batches(received)
+                    zombie.stage(documents, self.trigger, job=self.job, part=part, attempt=f"early-{part}")
+                    for _ in range(1200):
+                        if go.exists():
+                            break
+                        time.sleep(0.1)
+                    zombie.stage(documents, self.trigger, job=self.job, part=part, attempt=f"zombie-{part}")
+                    (done.parent / f"done-{part}").touch()
+                finally:
+                    os._exit(0)
+            raise ValueError("the task broke")
+
+    monkeypatch.setattr(staging, "Staging", Haunted)
+    with dh.spark.claim(frame(spark, IDS), history_path, orders(), parts=2) as claim:
+        go.touch()
+        for part in range(2):
+            wait_until((tmp_path / f"done-{part}").exists)
+        serve(claim, recorder)
+    assert recorder.runs() == sorted(IDS)
+    assert [name for name in left_over(history_path) if "zombie" in name]
+    with dh.open(history_path) as history:
+        history.maintain(orders(), all=True)
+    assert left_over(history_path) == []
+    assert states(history_path, "completed") == set(IDS)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if holds():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came to that")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # Sparks start, on machines that may be busy
+@pytest.mark.parametrize("step", ["reserved", "kept", "committed", "served", "ended", "completed"])
+def test_a_driver_that_is_killed_at_any_step_of_a_batch_runs_nothing_twice(tmp_path: Path, step: str) -> None:
+    nobody: Any = None  # it only adds input
+    stream = Stream(nobody, tmp_path)
+    ids = [f"d{number}" for number in range(20)]
+    stream.add(ids[:10])
+    stream.add(ids[10:])
+    script = [sys.executable, "-m", "tests.spark.crashing_stream", str(tmp_path)]
+    died = subprocess.run([*script, step], check=False, capture_output=True, timeout=850)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
+    history, recorder = tmp_path / "orders.history", Recorder(tmp_path / "runs")
+    subprocess.run([*script, "never"], check=True, capture_output=True, timeout=850)
+
+    once_or_in_doubt(history, recorder, ids)
+    doubtful = {"committed": 10, "served": 10, "ended": 10}.get(step, 0)
+    assert len(states(history, "processing")) == doubtful
+    assert len(recorder.runs()) == {"committed": 10, "served": 15}.get(step, 20)
+
+
+def test_what_spark_forgot_having_done_does_not_run_again(
+    spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder
+) -> None:
+    stream = Stream(spark, tmp_path)
+    stream.add(IDS[:50])
+    stream.add(IDS[40:100])
+    seen: list[dict[str, int]] = []
+
+    def service(new: "DataFrame", _batch: Any) -> None:
+        for row in new.collect():
+            recorder.run(row.uuid)
+
+    handle = dh.spark.exactly_once(
+        history_path,
+        orders(),
+        service,
+        decide_on="executors",
+        on_verdicts=lambda batch: seen.append(batch.claim.counts["rule"]),
+    )
+    stream.run(handle)
+    stream.forget_commit(1)
+    stream.run(handle)
+
+    assert recorder.runs() == sorted(IDS[:100])
+    assert seen == [{"R8": 50}, {"R8": 50, "R9": 10}, {"R9": 60}]
+
+
+def test_a_service_that_fails_leaves_its_batch_in_doubt_and_the_next_go_on(
+    spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    stream = Stream(spark, tmp_path)
+    stream.add(IDS[:10])
+    stream.add(IDS[10:20])
+    fails = [True]
+
+    def service(new: "DataFrame", _batch: Any) -> None:
+        for place, row in enumerate(new.orderBy("uuid").collect()):
+            if fails and place == 5:
+                fails.pop()
+                raise ValueError("the service broke")
+            recorder.run(row.uuid)
+
+    handle = dh.spark.exactly_once(history_path, orders(), service, decide_on="executors")
+    with pytest.raises(StreamingQueryException, match="the service broke"):
+        stream.run(handle)
+    stream.run(handle)
+    once_or_in_doubt(history_path, recorder, IDS[:20])
+    assert states(history_path, "processing") == set(IDS[:10])
+
+
+def test_a_suspended_batch_of_tasks_comes_again_and_loses_nothing(
+    spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    with dh.open(history_path, create=True) as history:
+        history.begin(rows(["d7"]), orders())
+    stream = Stream(spark, tmp_path)
+    stream.add(IDS[:10])
+    down = tmp_path / "down"
+    down.touch()
+
+    def resolver(batch: pa.RecordBatch) -> list[str]:
+        if down.exists():
+            raise dh.TransientError("the database is down")
+        return ["NEW"] * batch.num_rows
+
+    def service(new: pa.Table, _batch: Any) -> None:
+        for one in new["uuid"].to_pylist():
+            recorder.run(one)
+
+    handle = dh.spark.exactly_once(
+        history_path, orders(resolver=resolver), service, decide_on="executors", documents="arrow", parts=2
+    )
+    with pytest.raises(StreamingQueryException, match=r"\[DH-SUSPENDED\] \d+ of the 10 documents of batch 0"):
+        stream.run(handle)
+    assert "d7" not in recorder.runs()
+    down.unlink()
+    stream.run(handle)
+    assert recorder.runs() == sorted(IDS[:10])
+    assert states(history_path, "completed") == set(IDS[:10])
+
+
+CONSUMER = """
+import sys, random, time
+from pathlib import Path
+import dochistory as dh
+from tests.spark.support import Recorder, orders, rows
+history, runs, seed = Path(sys.argv[1]), Recorder(Path(sys.argv[2])), int(sys.argv[3])
+chance = random.Random(seed)
+with dh.open(history) as opened:
+    for _ in range(25):
+        first = chance.randrange(960)
+        claim = opened.begin(rows([f"d{n}" for n in range(first, first + 40)]), orders(resolver=None))
+        for one in claim.new["uuid"].to_pylist():
+            runs.run(one)
+        claim.complete()
+        time.sleep(0.02)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # Sparks start, on machines that may be busy
+def test_streams_a_backfill_and_plain_consumers_share_the_documents(
+    spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder
+) -> None:
+    dh.open(history_path, create=True).close()
+    ids = [f"d{number}" for number in range(1000)]
+
+    def service(new: "DataFrame", _batch: Any) -> None:
+        for row in new.collect():
+            recorder.run(row.uuid)
+
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - told below
+                failures.append(error)
+
+        return run
+
+    def query(name: str, start: int) -> Callable[[], None]:
+        stream = Stream(spark, tmp_path / name)
+        for first in range(start, 1000, 500):
+            stream.add(ids[first : first + 500])
+        handle = dh.spark.exactly_once(history_path, orders(), service, decide_on="executors")
+        return lambda: stream.run(handle)
+
+    def backfill() -> None:
+        with dh.spark.claim(frame(spark, ids), history_path, orders()) as claim:
+            serve(claim, recorder)
+
+    def upkeep() -> None:
+        with dh.open(history_path) as history:
+            while not over.is_set():
+                history.maintain(orders(), all=True)
+                history.purge(orders())
+                over.wait(0.1)
+
+    over = threading.Event()
+    command = [sys.executable, "-c", CONSUMER, str(history_path), str(recorder.path)]
+    consumers = [subprocess.Popen([*command, str(seed)]) for seed in range(4)]
+    threads = [threading.Thread(target=guarded(work)) for work in (query("one", 0), query("two", 250), backfill)]
+    keeper = threading.Thread(target=guarded(upkeep))
+    for thread in (*threads, keeper):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    over.set()
+    keeper.join()
+    assert [consumer.wait(600) for consumer in consumers] == [0] * 4
+    assert not failures, failures[0]
+    once_or_in_doubt(history_path, recorder, ids)
+    assert recorder.runs() == sorted(ids)
+    assert states(history_path, "processing") == set()
