@@ -75,14 +75,22 @@ impl Model {
         self.entries.insert(put.id.clone(), (put.value.clone(), until(put), put.pending));
     }
 
+    fn remove(&mut self, ids: &[String]) {
+        for id in ids {
+            self.entries.remove(id);
+        }
+    }
+
     fn apply(&mut self, op: &Op) {
         match op {
             Op::Change { puts, removes, batch } => {
                 if batch.is_some_and(|batch| self.batch.is_some_and(|(last, _)| batch <= last)) {
                     return;
                 }
-                puts.iter().for_each(|put| self.put(put));
-                removes.iter().for_each(|id| drop(self.entries.remove(id)));
+                for put in puts {
+                    self.put(put);
+                }
+                self.remove(removes);
                 self.batch = batch.map(|batch| (batch, false)).or(self.batch);
             }
             Op::Take { puts } => {
@@ -92,7 +100,7 @@ impl Model {
             Op::End { removes } => {
                 if let Some((_, is_over @ false)) = &mut self.batch {
                     *is_over = true;
-                    removes.iter().for_each(|id| drop(self.entries.remove(id)));
+                    self.remove(removes);
                 }
             }
             Op::Purge { day, pending } => {
