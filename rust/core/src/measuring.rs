@@ -92,7 +92,7 @@ impl BeginFrame {
             durable: 0,
             transaction,
             keys,
-            values: Default::default(),
+            values: crate::values::run::Run::default(),
         })
     }
 

@@ -307,7 +307,7 @@ impl Rig {
             Err(Error::Transaction(_)) => None,
             Err(error) => return Err(error),
         };
-        self.has_begun(step, slot, ids, (day, batch, replay), rules);
+        self.has_begun(step, slot, ids, (day, batch, replay), rules.as_deref());
         Ok(())
     }
 
@@ -360,7 +360,7 @@ impl Rig {
         if claim.number().is_some() {
             self.claims.insert(slot, (Held::Staged(claim), ids.to_vec()));
         }
-        self.has_begun(step, slot, ids, (day, batch, replay), Some(rules));
+        self.has_begun(step, slot, ids, (day, batch, replay), Some(&rules));
         Ok(())
     }
 
@@ -371,11 +371,11 @@ impl Rig {
         slot: usize,
         ids: &[String],
         (day, batch, replay): (i64, Option<i64>, OnReplay),
-        rules: Option<Vec<&'static str>>,
+        rules: Option<&[&'static str]>,
     ) {
         self.retain(&format!("{:?} begins as {rules:?}", step.op), |model, _| {
             let mut model = model.clone();
-            model.begin(slot, ids, at(day), batch.map(|batch| (APPLICATION, batch)), replay) == rules
+            model.begin(slot, ids, at(day), batch.map(|batch| (APPLICATION, batch)), replay).as_deref() == rules
         });
         let models = std::mem::take(&mut self.models);
         self.models = models
