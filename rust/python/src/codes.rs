@@ -51,6 +51,7 @@ impl History {
         now: Option<&Bound<'py, PyAny>>,
         columns: Option<&Bound<'py, PyMapping>>,
     ) -> Outcome<Bound<'py, PyAny>> {
+        static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = documents.py();
         let history = self.handle.get()?;
         let input = Input::import(documents)?;
@@ -59,7 +60,6 @@ impl History {
             let is_narrow = documents.columns.ids().len() == 1;
             Ok::<_, Failure>(code_column(&documents.judge(&history)?, is_narrow))
         })?;
-        static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         Ok(MAKE.import(py, "pyarrow", "array")?.call1((PyArray::from_array_ref(codes),))?)
     }
 }
@@ -81,14 +81,17 @@ fn code_column(verdicts: &Verdicts, is_narrow: bool) -> ArrayRef {
     Arc::new(Int16Array::from(rows.map(code).collect::<Vec<_>>()))
 }
 
-static WORDS: LazyLock<Vec<(&'static str, Vec<Option<&'static str>>)>> = LazyLock::new(|| {
+/// A column of words: its name, and the word of each code.
+type Words = (&'static str, Vec<Option<&'static str>>);
+
+static WORDS: LazyLock<Vec<Words>> = LazyLock::new(|| {
     let column = |word: fn(Decision) -> Option<&'static str>| Decision::all().map(word).collect();
     vec![
         ("status", column(|outcome| outcome.status().map(Status::as_str))),
         ("action", column(|outcome| Some(Action::as_str(outcome.action())))),
         ("acknowledge", column(|outcome| Some(Acknowledge::as_str(outcome.acknowledge())))),
         ("rule", column(|outcome| Some(outcome.rule()))),
-        ("message", column(|outcome| outcome.message())),
+        ("message", column(Decision::message)),
     ]
 });
 

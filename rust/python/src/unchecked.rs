@@ -32,7 +32,7 @@ mod tests {
             let keys = Int8Array::from(keys);
             match DictionaryArray::<Int8Type>::try_new(keys.clone(), words.clone()) {
                 Ok(column) => {
-                    assert_eq!(dictionary(keys, words.clone()).ok().map(|c| c.to_data()), Some(column.to_data()))
+                    assert_eq!(dictionary(keys, words.clone()).ok().map(|c| c.to_data()), Some(column.to_data()));
                 }
                 Err(_) => assert!(dictionary(keys, words.clone()).is_err()),
             }
