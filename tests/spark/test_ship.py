@@ -29,7 +29,7 @@ def worker(tmp_path: Path) -> Path:
         if "dochistory" not in one.name and one.suffix != ".pth":
             (site / one.name).symlink_to(one)
     python = tmp_path / "worker" / "bin" / "python"
-    asking = [python, "-c", "import pyarrow, pyspark, dochistory"]
+    asking = [str(python), "-c", "import pyarrow, pyspark, dochistory"]
     asked = subprocess.run(asking, capture_output=True, text=True, env=without_python_settings())
     assert "No module named 'dochistory'" in asked.stderr
     return python
