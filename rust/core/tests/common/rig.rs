@@ -346,7 +346,7 @@ impl Rig {
         let staged = [stage(0, "a0", first)?, stage(1, "a1", second)?];
         let receipts = [staged[0].receipt.clone(), staged[1].receipt.clone()];
         let outcomes = staged.iter().flat_map(|staged| &staged.verdicts.outcomes);
-        let rules = outcomes.map(|outcome| outcome.rule()).collect();
+        let rules: Vec<_> = outcomes.map(|outcome| outcome.rule()).collect();
         let claim = match history.commit(&trigger, &job, &receipts) {
             Err(Error::Conflict(text)) => {
                 // Nobody else is at work here: only a purge can have come first.
