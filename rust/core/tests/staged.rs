@@ -15,8 +15,8 @@ fn plan(parts: u32) -> Plan {
     Plan { parts, reads: true, routed: false, reruns: false, transaction: None, started_at: START }
 }
 
-fn batch(number: i64) -> Option<Transaction> {
-    Some(Transaction { application: "stream".into(), batch: number })
+fn batch(number: i64) -> Transaction {
+    Transaction { application: "stream".into(), batch: number }
 }
 
 fn reserve(history: &History, plan: Plan) -> Job {
@@ -230,7 +230,7 @@ fn replayed(
 fn a_batch_that_comes_again_is_known_by_its_transaction() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
-    let of = |number, reruns| Plan { transaction: batch(number), reruns, ..plan(1) };
+    let of = |number, reruns| Plan { transaction: Some(batch(number)), reruns, ..plan(1) };
     let again = |plan| replayed(&history, directory.path(), plan, &["a", "b"]);
     let rows = |rule: &str| vec![(rule.to_owned(), 2)];
 
@@ -260,7 +260,7 @@ fn a_batch_that_comes_again_is_known_by_its_transaction() {
 fn two_runs_of_one_transaction_do_not_both_begin_it() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
-    let of = || Plan { transaction: batch(7), ..plan(1) };
+    let of = || Plan { transaction: Some(batch(7)), ..plan(1) };
     let jobs = [reserve(&history, of()), reserve(&history, of())];
     let receipts = [0, 1].map(|run| stage(directory.path(), &jobs[run], 0, "a0", &["a"]));
     history.commit(&trigger(), &jobs[1], &receipts[1..]).unwrap();
@@ -271,7 +271,7 @@ fn two_runs_of_one_transaction_do_not_both_begin_it() {
 fn an_empty_batch_is_remembered() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
-    let job = reserve(&history, Plan { transaction: batch(3), ..plan(4) });
+    let job = reserve(&history, Plan { transaction: Some(batch(3)), ..plan(4) });
     history.commit(&trigger(), &job, &[]).unwrap().complete(None).unwrap();
     assert_eq!(history.statistics("orders").unwrap().transactions, [("stream".to_owned(), 3, true)]);
 }
@@ -284,7 +284,7 @@ fn what_does_not_fit_the_job_is_refused() {
     let receipt = stage(directory.path(), &job, 0, "a0", &["a"]);
     let twice = [receipt.clone(), stage(directory.path(), &job, 0, "a1", &["a"])];
     assert!(matches!(history.commit(&trigger(), &job, &twice), Err(Error::Config(_))));
-    assert!(matches!(history.commit(&trigger(), &other, &[receipt.clone()]), Err(Error::Config(_))));
+    assert!(matches!(history.commit(&trigger(), &other, std::slice::from_ref(&receipt)), Err(Error::Config(_))));
     let ids = Ids::new(&["a"]);
     let stage = |attempt| history.stage(&trigger(), &job, attempt, &ids.documents(), &mut Call::at(0));
     assert!(matches!(stage(Attempt { part: 0, name: "a" }), Err(Error::Config(_))), "not the job's snapshot");
@@ -324,7 +324,7 @@ fn entries_are_staged_and_published_once_whoever_reserved_for_them() {
         staging.finish().unwrap()
     };
     let receipts = [load(0), load(1)];
-    let commit = |receipts: &[Receipt], number| history.commit_entries(&trigger(), receipts, batch(number).as_ref());
+    let commit = |receipts: &[Receipt], number| history.commit_entries(&trigger(), receipts, Some(&batch(number)));
     assert!(rules(&history, &trigger(), &uuids(0..80), START).iter().all(|rule| *rule == "R8"));
     assert_eq!(commit(&receipts, 5).unwrap(), 80);
     assert_eq!(commit(&receipts, 5).unwrap(), 0);
