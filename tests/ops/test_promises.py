@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "promises.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if re.match(r"\| \d+ \|", line)]
-RUST = [*(ROOT / "rust").glob("core/tests/*.rs"), *(ROOT / "rust").glob("core/src/**/*.rs")]
+RUST = [*(ROOT / "rust").glob("core/tests/**/*.rs"), *(ROOT / "rust").glob("core/src/**/*.rs")]
 
 
 def test_every_promise_names_a_test() -> None:

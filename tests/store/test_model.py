@@ -101,7 +101,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(TRIGGERS), keys=st.lists(st.sampled_from(KEYS), max_size=4))
     def complete_by_key(self, name: str, keys: list[str]) -> None:
-        # Of a key that is not known, or no longer counts, a completion makes an entry of its own, which the model has not.
+        # A key that is not known, or no longer counts, would get an entry of its own, which the model has not.
         found = self.models[name].classify([*keys], self.now)
         keys = [key for key, one in zip(keys, found, strict=True) if one.status in ("DUPLICATE", "IN_DOUBT")]
         self.history.complete(keys, self.triggers[name], now=self.now)

@@ -138,7 +138,7 @@ class _Waiting:
         self._rows = 0
 
     def _unknown(self, rows: pa.Table, name: str) -> pa.Table:
-        """The rows without those that were begun and are known here: each time they were loaded they would be begun anew."""
+        """The rows without those that were begun and are known here: a load would begin them anew each time."""
         is_open = pc.equal(rows["status"], "processing")
         begun = rows.filter(is_open)
         if not begun.num_rows:
