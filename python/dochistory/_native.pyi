@@ -447,7 +447,7 @@ class History:
         *,
         since: dt.datetime | None = None,
         before: dt.datetime | None = None,
-        part: tuple[int, int] = (0, 1),
+        part: tuple[int, int] = ...,
     ) -> pa.RecordBatchReader: ...
     def triggers(self) -> list[str]: ...
     def purge(

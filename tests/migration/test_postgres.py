@@ -1,6 +1,10 @@
 """A document-history table in a real PostgreSQL comes over, and both sides give the same answers."""
 
 import datetime as dt
+import json
+import re
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,3 +73,15 @@ def test_the_command_line_does_the_same(server: str, run: Run) -> None:  # noqa:
     assert ran.status == 0, ran.err
     assert ran.json["differences"] == []
     assert ran.json["loaded"] == {"invoices": 19_000, "orders": 38_000}
+
+
+@pytest.mark.spark
+def test_spark_reads_the_table_over_jdbc(server: str, history_path: Path) -> None:
+    port = re.findall(r"port=(\d+)", server)[0]
+    command = [sys.executable, "-m", "tests.migration.spark_jdbc", port, str(history_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-3_000:]
+    done = json.loads(ran.stdout.splitlines()[-1])
+    assert done == {"rows": 57_000, "loaded": {"invoices": 19_000, "orders": 38_000}, "differences": 0}
+    with dh.open(history_path, read_only=True) as history:
+        assert expected(history, "orders") == (18_000, 2_000)

@@ -1,7 +1,8 @@
-"""A PostgreSQL of the test's own: on a socket in a directory of its own, gone when the test is."""
+"""A PostgreSQL of the test's own: on loopback, its data in a directory of its own, gone when the test is."""
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ _BINARIES = "usr/lib/postgresql/*/bin"
 
 @contextmanager
 def server() -> Iterator[str]:
-    """A running server; what `psycopg.connect` takes to reach it. With a port on loopback, for JDBC."""
+    """A running server on loopback; what `psycopg.connect` takes to reach it."""
     initdb, pg_ctl = (program(name, "postgresql", _BINARIES) for name in ("initdb", "pg_ctl"))
     # Not pytest's directory: the server runs as another user, who may not look into that.
     home = Path(tempfile.mkdtemp(prefix="dochistory-postgres-"))
@@ -29,11 +30,19 @@ def server() -> Iterator[str]:
 
     try:
         run(initdb, "--auth=trust", "--username=test", "--no-sync", "--no-instructions", "-D", str(data))
-        options = f"-c listen_addresses='' -c unix_socket_directories='{home}' -c fsync=off"
+        port = _free_port()
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='{home}' -c fsync=off"
         run(pg_ctl, "start", "--wait", "--silent", "-D", str(data), "-l", str(home / "log"), "-o", options)
         try:
-            yield f"host={home} user=test dbname=postgres"
+            yield f"host=127.0.0.1 port={port} user=test dbname=postgres"
         finally:
             run(pg_ctl, "stop", "--wait", "--silent", "--mode=immediate", "-D", str(data))
     finally:
         shutil.rmtree(home)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port

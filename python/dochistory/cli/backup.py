@@ -79,7 +79,7 @@ def _spaces(history: dh.History) -> set[str]:
 
 def _copy(source: Path, draft: Path) -> None:
     """Copy manifests first: what they name was there when they were copied, and logs only grow."""
-    draft.mkdir()
+    (draft / "triggers").mkdir(parents=True)
     # The audit log before the history: what its events rest on must not be missing there.
     if (source / "audit").is_dir():
         (draft / "audit").mkdir()
@@ -93,7 +93,7 @@ def _copy(source: Path, draft: Path) -> None:
     rooms = [source / room for room in _ROOMS if (source / room).is_dir()]
     for space in sorted(space for room in rooms for space in room.iterdir()):
         into = draft / space.parent.name / space.name
-        into.mkdir(parents=True)
+        into.mkdir(parents=True, exist_ok=True)
         names = sorted(file.name for file in space.iterdir() if not file.name.startswith(_LEFT_OUT))
         # The file `turn` tells how far the log is durable: it must not know more than the copy of the log holds.
         order = sorted(names, key=lambda name: (not name.startswith("manifest-"), name != "turn", name))

@@ -131,9 +131,29 @@ class _Waiting:
     def load(self) -> None:
         """Put what waits into the history."""
         for name, parts in self._parts.items():
-            self.loaded[name] += self._history.load(pa.Table.from_batches(parts), self._known[name])
+            rows = pa.Table.from_batches(parts)
+            self.loaded[name] += rows.num_rows
+            self._history.load(self._unknown(rows, name), self._known[name])
         self._parts.clear()
         self._rows = 0
+
+    def _unknown(self, rows: pa.Table, name: str) -> pa.Table:
+        """The rows without those that were begun and are known here: a load would begin them anew each time."""
+        is_open = pc.equal(rows["status"], "processing")
+        begun = rows.filter(is_open)
+        if not begun.num_rows:
+            return rows
+        rule = self._history.classify(begun.select(["uuid"]), _presence(name))["rule"].cast(pa.string())
+        # What has no usable key is the load's to refuse.
+        wanted = pc.is_in(rule, value_set=pa.array(["R8", "R3", "R4"]))
+        return pa.concat_tables([rows.filter(pc.invert(is_open)), begun.filter(wanted)])
+
+
+def _presence(name: str) -> dh.Trigger:
+    """Asks what is there, whatever a trigger's settings say of time, copies and resolvers."""
+    return dh.Trigger(
+        name, detect_duplicates=True, use_history=True, history_time_to_live="36500 days", in_batch="duplicate"
+    )
 
 
 class _Sample:
@@ -176,9 +196,7 @@ def _compare(history: dh.History, source: Source, shape: Shape, chosen: _Sample)
     there = _known_there(source, shape, keys)
     found = []
     for name, asked in keys.items():
-        # Presence decides here as in the old table, whatever the trigger's settings say of time and of resolvers.
-        trigger = dh.Trigger(name, detect_duplicates=True, use_history=True, history_time_to_live="36500 days")
-        here = history.classify(pa.table({"uuid": asked}), trigger)["status"].to_pylist()
+        here = history.classify(pa.table({"uuid": asked}), _presence(name))["status"].to_pylist()
         said = [_ANSWERS[there.get((name, key))] for key in asked]
         rows = zip(asked, said, here, strict=True)
         found += [(name, key, one, other) for key, one, other in rows if one != other]

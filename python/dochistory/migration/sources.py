@@ -13,6 +13,9 @@ Source: TypeAlias = Callable[[], Iterable[pa.RecordBatch]]
 def rows_of(table: Any) -> Source:
     """A table, a data set of files (`pyarrow.dataset.dataset(...)`), or anything else with the Arrow C interface.
 
+    A Spark DataFrame (Spark 4.0 or newer), such as one that Spark reads over JDBC, is collected here each time; for
+    more than fits into memory there is `dochistory.spark.load`.
+
     Raises:
         TypeError: it can be read only once, as a stream can.
     """
@@ -20,6 +23,8 @@ def rows_of(table: Any) -> Source:
         raise TypeError(
             "a stream can be read only once, and the check reads it again: give a table, a data set or a function"
         )
+    if hasattr(table, "toArrow"):
+        return lambda: iter(table.toArrow().to_batches())
     if hasattr(table, "to_batches"):
         return lambda: iter(table.to_batches())
     return lambda: iter(pa.table(table).to_batches())

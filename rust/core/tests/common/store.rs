@@ -128,7 +128,7 @@ impl Store {
 
     /// Whether the file can be lost without harm.
     pub fn is_advisory(path: &Path) -> bool {
-        ["turn", "upkeep", "HISTORY.copy"].contains(&Self::kind(path).as_str())
+        ["turn", "upkeep", "load", "HISTORY.copy"].contains(&Self::kind(path).as_str())
     }
 
     pub fn kind(path: &Path) -> String {

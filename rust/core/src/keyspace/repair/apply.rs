@@ -22,8 +22,8 @@ pub(crate) fn apply(
     aside: &Path,
     looked: Looked,
 ) -> Result<Option<Diagnosis>> {
-    let open = |name: &str| Turn::open(&*env.system, &directory.join(name));
-    let (turn, upkeep) = (open(Turn::FILE_NAME)?, open("upkeep")?);
+    let turn = Turn::open(&*env.system, directory)?;
+    let upkeep = Turn::named(&*env.system, &directory.join("upkeep"))?;
     let diagnosis = {
         let _upkeep = upkeep.take(env.lock_timeout, || ())?;
         let _turn = turn.take(env.lock_timeout, || ())?;
