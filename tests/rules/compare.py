@@ -14,7 +14,7 @@ from tests.reference import trigger_rules as reference
 
 def engine_trigger(name: str, settings: reference.Settings, resolver: Any) -> dh.Trigger:
     """The engine's trigger with the reference's settings."""
-    return dh.Trigger(name, resolver=resolver, **asdict(settings))
+    return dh.Trigger(name, resolver=resolver, resolver_backoff="0 s", **asdict(settings))
 
 
 def engine_answers(batch: pa.RecordBatch) -> list[Any]:
