@@ -30,9 +30,12 @@ def test_snippets_print_what_they_say_and_commands_run(capsys: pytest.CaptureFix
 
 
 @pytest.mark.spark
-def test_the_snippet_of_spark_runs(spark: "SparkSession") -> None:
+def test_the_snippet_of_spark_runs(spark: "SparkSession", tmp_path: Path) -> None:
     (block,) = blocks("delivery.md", "python spark")
+    # Spark takes names from where its Java was started.
+    applied = str(tmp_path / "applied.parquet")
+    block = block.replace("applied.parquet", applied)
     frame = spark.createDataFrame([("a", header(10, 20)), ("a", header(0, 10))], "stream string, header string")
     exec("import dochistory as dh\n" + block, {"df": frame})
-    found = spark.read.parquet("applied.parquet").collect()
+    found = spark.read.parquet(applied).collect()
     assert sorted(int(row["dh_commit"]) for row in found) == [10, 20]
