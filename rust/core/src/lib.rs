@@ -26,6 +26,7 @@ mod rollup;
 pub mod rules;
 mod segment;
 mod tail;
+mod threads;
 pub mod time;
 pub mod values;
 

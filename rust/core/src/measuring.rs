@@ -29,7 +29,7 @@ impl Segments {
         for (id, keys) in (1..).zip(all) {
             let path = directory.join(format!("{id}"));
             let mut run = run(keys);
-            writer::settle(&mut run);
+            run.settle();
             writer::write(&Disk, &path, id, HISTORY, &run)?;
             open.push(Segment::open(&Disk, &path, HISTORY)?);
         }
@@ -56,7 +56,7 @@ impl Segments {
         let mut merge = Merge::new(&self.0, usize::MAX);
         let mut entries = 0;
         while let Some(mut run) = merge.next(Some)? {
-            writer::settle(&mut run);
+            run.settle();
             entries += run.len();
         }
         Ok(entries)
@@ -66,7 +66,7 @@ impl Segments {
 /// Sort keys as a segment holds them; answers how many are left.
 pub fn settle(keys: &[Key]) -> usize {
     let mut run = run(keys);
-    writer::settle(&mut run);
+    run.settle();
     run.len()
 }
 

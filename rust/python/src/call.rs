@@ -43,7 +43,7 @@ impl<'a> Documents<'a> {
 
     /// The verdicts as columns. To be called without holding Python.
     pub(crate) fn classify(&self, history: &History) -> Outcome<RecordBatch> {
-        verdict_columns(&self.judge(history)?, &self.columns)
+        verdict_columns(&self.judge(history)?, &self.columns, self.threads)
     }
 
     /// The verdicts. To be called without holding Python.

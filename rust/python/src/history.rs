@@ -163,7 +163,7 @@ impl History {
         let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, threads)?;
         let (begun, verdict_columns) = py.detach(|| {
             let begun = documents.begin(&history, &how)?;
-            let columns = verdict_columns(&begun.verdicts, &documents.columns)?;
+            let columns = verdict_columns(&begun.verdicts, &documents.columns, documents.threads)?;
             Ok::<_, Failure>((begun, columns))
         })?;
         this.get().see_to_upkeep(py, &history, trigger.get());

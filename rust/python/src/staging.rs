@@ -243,7 +243,7 @@ impl History {
         let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), started_at, threads)?;
         let (receipt, verdict_columns) = py.detach(|| {
             let Part { verdicts, receipt } = documents.stage(&history, &job, Attempt { part, name: attempt })?;
-            let columns = verdict_columns(&verdicts, &documents.columns)?;
+            let columns = verdict_columns(&verdicts, &documents.columns, 1)?;
             Ok::<_, Failure>((receipt, columns))
         })?;
         Ok(Staged { is_batch: documents.input.is_batch, verdict_columns, receipt, verdicts: PyOnceLock::new() })

@@ -17,6 +17,9 @@ use crate::unchecked::dictionary;
 /// Rows that are compared at once.
 const TOGETHER: usize = 16;
 
+/// Rows from which on a second thread is worth its start.
+const LARGE: usize = 1 << 16;
+
 /// One column of words: which word each outcome has.
 struct Words {
     field: FieldRef,
@@ -85,18 +88,28 @@ fn places(columns: [&Words; 4], outcomes: &[Decision]) -> [Vec<i8>; 4] {
     places
 }
 
-/// The verdicts as the six columns of the output.
-pub(crate) fn verdict_columns(verdicts: &Verdicts, columns: &Columns) -> Outcome<RecordBatch> {
-    let outcomes = &verdicts.outcomes;
-    let mut fields = Vec::with_capacity(6);
-    let mut arrays = Vec::with_capacity(6);
+/// The columns of words, by the outcomes.
+fn word_columns(of_words: [&Words; 4], outcomes: &[Decision]) -> Outcome<Vec<ArrayRef>> {
+    of_words.into_iter().zip(places(of_words, outcomes)).map(|(words, places)| words.column(places)).collect()
+}
+
+/// The verdicts as the six columns of the output, made by at most two threads.
+pub(crate) fn verdict_columns(verdicts: &Verdicts, columns: &Columns, threads: usize) -> Outcome<RecordBatch> {
     let of_words: [&Words; 4] = [&STATUS, &ACTION, &ACKNOWLEDGE, &RULE];
-    for (words, places) in of_words.into_iter().zip(places(of_words, outcomes)) {
-        arrays.push(words.column(places)?);
-        fields.push(words.field.clone());
-    }
-    let others = [("key", key_column(columns, &verdicts.sources)), ("message", message_column(verdicts))];
-    for (name, array) in others {
+    let words = || word_columns(of_words, &verdicts.outcomes);
+    let texts = || (key_column(columns, &verdicts.sources), message_column(verdicts));
+    let (arrays, (key, message)) = if threads > 1 && verdicts.outcomes.len() >= LARGE {
+        std::thread::scope(|scope| {
+            let words = scope.spawn(words);
+            let texts = texts();
+            (words.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)), texts)
+        })
+    } else {
+        (words(), texts())
+    };
+    let mut arrays = arrays?;
+    let mut fields: Vec<FieldRef> = of_words.iter().map(|words| words.field.clone()).collect();
+    for (name, array) in [("key", key), ("message", message)] {
         fields.push(Arc::new(Field::new(name, array.data_type().clone(), true)));
         arrays.push(array);
     }

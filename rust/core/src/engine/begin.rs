@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
 use super::commit::previous_in_turn;
-use super::identities::{Identities, each_key};
+use super::identities::Identities;
 use super::look::Look;
 use super::resolver::{Ask, Asked, Reply};
 use super::{Call, Claim};
@@ -95,7 +95,7 @@ impl History {
             codec: self.codec(),
             trigger,
             settings,
-            identities: Identities::new(documents)?,
+            identities: Identities::with_keys(documents)?,
             documents,
             threads: call.threads,
             transaction,
@@ -241,7 +241,8 @@ impl<'a, 'd> Work<'a, 'd> {
         }
         // The new claim takes the place of the old one, in one frame: a crash leaves either the one or the other.
         let replaces = reruns.map(|previous| (previous.claim, previous.started_at));
-        let beginning = Beginning { keys, transaction: self.transaction.cloned(), replaces, started_at: now_us };
+        let transaction = self.transaction.cloned();
+        let beginning = Beginning { keys, transaction, replaces, started_at: now_us, threads: self.threads };
         let (number, keys) = locked.begin(beginning)?;
         let settings = SpaceSettings::of(self.trigger);
         let (space, released, ended) = (space.clone(), Mutex::default(), Mutex::default());
@@ -253,20 +254,21 @@ impl<'a, 'd> Work<'a, 'd> {
     pub(super) fn claimed(&self, decided: &Decided) -> (FrameKeys, Vec<u32>, Vec<u32>) {
         let mut keys = FrameKeys::default();
         let (mut uuid_rows, mut text_rows) = (Vec::new(), Vec::new());
-        let outcomes = (0..).zip(&decided.outcomes);
-        let rows: Vec<u32> = outcomes.filter(|(_, outcome)| outcome.writes_processing()).map(|(row, _)| row).collect();
-        debug_assert!(rows.iter().all(|row| decided.outcomes[*row as usize].is_process()));
-        keys.uuids.reserve(rows.len());
-        uuid_rows.reserve(rows.len());
-        each_key(self.codec, self.documents, &rows, |row, key, form| {
-            if form == Form::Uuid {
-                keys.uuids.push(key);
+        let count = decided.outcomes.iter().filter(|outcome| outcome.writes_processing()).count();
+        keys.uuids.reserve(count);
+        uuid_rows.reserve(count);
+        let Identities { keys: all, forms, .. } = &self.identities;
+        let rows = (0..).zip(&decided.outcomes).zip(all.iter().zip(forms));
+        for ((row, _), (key, form)) in rows.filter(|((_, outcome), _)| outcome.writes_processing()) {
+            if *form == Form::Uuid {
+                keys.uuids.push(*key);
                 uuid_rows.push(row);
             } else {
-                keys.push_text(key, self.identities.text(self.documents, row));
+                keys.push_text(*key, self.identities.text(self.documents, row));
                 text_rows.push(row);
             }
-        });
+        }
+        debug_assert_eq!(keys.len(), count);
         (keys, uuid_rows, text_rows)
     }
 

@@ -9,7 +9,8 @@ use crate::columns::Documents;
 use crate::history::History;
 use crate::keyspace::{InProgress, LookedUp};
 use crate::rules::HistoryState;
-use crate::rules::{Answer, Decided, Facts, Outcome, Settings, Trigger, decide};
+use crate::rules::{Answer, Decided, DecisionTable, Facts, Outcome, Settings, Trigger, settle};
+use crate::threads::{parts_of, together};
 use crate::{Error, Result};
 
 /// The verdicts of a batch, one a row.
@@ -122,7 +123,19 @@ pub(super) fn judge(
         history: &found.states,
         copies: &copies,
     };
-    Ok((decide(settings, &facts), copies))
+    let mut outcomes = vec![Outcome::R0; facts.rows];
+    let (table, mut rest) = (DecisionTable::new(settings), &mut outcomes[..]);
+    let jobs = parts_of(facts.rows, look.threads).into_iter().map(|rows| {
+        let own;
+        (own, rest) = std::mem::take(&mut rest).split_at_mut(rows.len());
+        let (table, facts) = (&table, &facts);
+        move || {
+            table.write(facts, rows.start, own);
+            Ok(())
+        }
+    });
+    together(jobs)?;
+    Ok((settle(settings, outcomes, &copies), copies))
 }
 
 /// What to ask of the undecided rows; of several open claims the newest is told.

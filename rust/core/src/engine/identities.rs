@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use super::batch::{check_lengths, text_of};
-use super::threads::{parts_of, together};
 use crate::Result;
 use crate::batch::{Candidates, Copy, NO_TAG, Suspected, Tag, copies_among, suspects};
 use crate::columns::Documents;
 use crate::key::{Codec, Form, Key, NO_SOURCE, identify};
 use crate::rules::KeyClass;
+use crate::threads::{parts_of, together};
 
 /// Rows between two wanted ones that are identified along with them rather than skipped.
 const GAP: u32 = 4;
@@ -24,6 +24,8 @@ pub(super) struct Identities {
     pub(super) sources: Vec<u8>,
     /// What it takes to find copies.
     pub(super) tags: Vec<Tag>,
+    /// The keys themselves, where nearly all will be needed again; else none.
+    pub(super) keys: Vec<Key>,
 }
 
 /// Some rows of a batch, for one thread.
@@ -32,6 +34,8 @@ pub(super) struct Part<'a> {
     pub(super) forms: &'a mut [Form],
     pub(super) sources: &'a mut [u8],
     pub(super) tags: &'a mut [Tag],
+    /// As many as rows, or none.
+    pub(super) keys: &'a mut [Key],
 }
 
 impl Identities {
@@ -40,7 +44,13 @@ impl Identities {
         check_lengths(documents)?;
         documents.check()?;
         let rows = documents.rows;
-        Ok(Self { forms: vec![Form::Absent; rows], sources: vec![NO_SOURCE; rows], tags: vec![NO_TAG; rows] })
+        let (forms, sources, tags) = (vec![Form::Absent; rows], vec![NO_SOURCE; rows], vec![NO_TAG; rows]);
+        Ok(Self { forms, sources, tags, keys: Vec::new() })
+    }
+
+    /// The same, with room for the keys, for who is going to write them down.
+    pub(super) fn with_keys(documents: &Documents) -> Result<Self> {
+        Ok(Self { keys: vec![Key::default(); documents.rows], ..Self::new(documents)? })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -50,13 +60,15 @@ impl Identities {
     /// All of them as parts of rows, one for each thread.
     pub(super) fn parts(&mut self, threads: usize) -> Vec<Part<'_>> {
         let (mut forms, mut sources, mut tags) = (&mut self.forms[..], &mut self.sources[..], &mut self.tags[..]);
+        let mut keys = &mut self.keys[..];
         let mut parts = Vec::new();
         for rows in parts_of(forms.len(), threads) {
-            let (form_part, source_part, tag_part);
+            let (form_part, source_part, tag_part, key_part);
             (form_part, forms) = forms.split_at_mut(rows.len());
             (source_part, sources) = sources.split_at_mut(rows.len());
             (tag_part, tags) = tags.split_at_mut(rows.len());
-            parts.push(Part { rows, forms: form_part, sources: source_part, tags: tag_part });
+            (key_part, keys) = keys.split_at_mut(rows.len().min(keys.len()));
+            parts.push(Part { rows, forms: form_part, sources: source_part, tags: tag_part, keys: key_part });
         }
         parts
     }
@@ -98,7 +110,7 @@ impl Identities {
 }
 
 /// Derive the keys of some rows, given in rising order.
-pub(super) fn each_key(codec: &Codec, documents: &Documents, rows: &[u32], mut each: impl FnMut(u32, Key, Form)) {
+fn each_key(codec: &Codec, documents: &Documents, rows: &[u32], mut each: impl FnMut(u32, Key, Form)) {
     const ROOM: usize = TOGETHER * GAP as usize;
     let (mut keys, mut forms, mut sources) = ([Key::default(); ROOM], [Form::Absent; ROOM], [NO_SOURCE; ROOM]);
     for rows in rows.chunks(TOGETHER).flat_map(|rows| rows.chunk_by(|a, b| b - a <= GAP)) {

@@ -2,7 +2,6 @@
 
 use super::batch::text_of;
 use super::identities::{Identities, Part};
-use super::threads::together;
 use crate::Result;
 use crate::batch::write_tags;
 use crate::columns::Documents;
@@ -11,6 +10,7 @@ use crate::keyspace::LookedUp;
 use crate::keyspace::view::View;
 use crate::rules::HistoryState;
 use crate::segment::Wanted;
+use crate::threads::together;
 
 /// Rows of a chunk: their keys fit the first cache.
 const CHUNK: usize = 1024;
@@ -42,12 +42,13 @@ impl Look<'_, '_> {
     }
 
     fn part(&self, part: Part, view: Option<&View>, states: &mut [HistoryState]) -> Result<LookedUp> {
-        let Part { rows, forms, sources, tags } = part;
+        let Part { rows, forms, sources, tags, keys: kept } = part;
         let mut look_up = view.map(|view| view.look_up(states, self.expired));
-        let mut keys = [Key::default(); CHUNK];
+        let mut passing = [Key::default(); CHUNK];
         for start in (0..rows.len()).step_by(CHUNK) {
             let end = (start + CHUNK).min(rows.len());
-            let (keys, forms) = (&mut keys[..end - start], &mut forms[start..end]);
+            let keys = if kept.is_empty() { &mut passing[..end - start] } else { &mut kept[start..end] };
+            let forms = &mut forms[start..end];
             let range = rows.start + start..rows.start + end;
             identify(self.codec, &self.documents.ids, range, keys, forms, &mut sources[start..end]);
             write_tags(keys, forms, &mut tags[start..end]);

@@ -15,7 +15,6 @@ mod resolver;
 mod stage;
 mod stage_entries;
 mod staged_claim;
-mod threads;
 
 pub use crate::keyspace::staged::{Job, OutcomeCount, Plan, Receipt};
 pub use begin::{Begun, OnReplay, Replay};

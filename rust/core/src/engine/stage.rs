@@ -156,7 +156,7 @@ impl History {
             codec: self.codec(),
             trigger,
             settings: trigger.settings(call.resolver.is_some()),
-            identities: Identities::new(documents)?,
+            identities: Identities::with_keys(documents)?,
             documents,
             threads: call.threads,
             transaction: job.plan().transaction.as_ref(),

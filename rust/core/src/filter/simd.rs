@@ -2,6 +2,7 @@
 
 use super::probe::{Pages, Probe, Rows};
 use crate::Result;
+use crate::key::Key;
 
 /// Runs a probe with the best instructions that this processor has.
 #[cfg(target_arch = "x86_64")]
@@ -35,6 +36,20 @@ pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mu
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
     probe.run(rows, survivors, |_| (), super::contains_block)
+}
+
+/// Puts keys into a filter with the best instructions that this processor has.
+pub(super) fn insert_all(data: &mut [u8], keys: impl Iterator<Item = Key>) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        #[expect(unsafe_code, reason = "calls code that is compiled for more than the least processor")]
+        // SAFETY: the processor has just been found to have AVX2.
+        unsafe {
+            super::simd_avx2::insert_all(data, keys);
+        }
+        return;
+    }
+    super::insert_each(data, keys);
 }
 
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]

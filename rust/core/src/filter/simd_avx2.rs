@@ -15,6 +15,12 @@ pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mu
     probe.run(rows, survivors, fetch, |block, key| contains(block, key))
 }
 
+/// [`super::insert_each`], compiled for AVX2.
+#[target_feature(enable = "avx2")]
+pub(super) fn insert_all(data: &mut [u8], keys: impl Iterator<Item = Key>) {
+    super::insert_each(data, keys);
+}
+
 /// Asks for the line of a block, and waits for nothing.
 #[inline]
 fn fetch(block: &[u8; BLOCK_BYTES]) {

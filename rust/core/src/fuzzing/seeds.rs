@@ -100,7 +100,7 @@ fn run(entries: u64) -> Run {
         run.push_uuid(key(number), stamp);
         run.push_text(key(number + 1_000), format!("urn:{number}").as_bytes(), stamp);
     }
-    writer::settle(&mut run);
+    run.settle();
     run
 }
 

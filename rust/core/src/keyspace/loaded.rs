@@ -75,7 +75,7 @@ impl KeySpace {
     pub(crate) fn add(&self, settings: SpaceSettings, runs: Vec<Run>, part: &LoadedPart) -> Result<()> {
         let mut settled = Vec::new();
         for mut run in runs {
-            writer::settle(&mut run);
+            run.settle();
             settled.append(&mut split(&mut run));
         }
         let lock = self.load_lock()?;

@@ -4,12 +4,15 @@ use super::view::View;
 use crate::Result;
 use crate::key::{Form, Key};
 use crate::rules::HistoryState;
+use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::sort;
-use crate::segment::{Segment, Wanted};
 
 /// So many rows that filters let through are looked up together: enough that neighbours in the order of keys share pages.
 const TOGETHER: usize = 1 << 19;
+
+/// So many of them at a time, in that order: few enough that they stay in the cache from the index to the segments.
+const BLOCK: usize = 1 << 13;
 
 /// A key that a claim has begun and not ended, and which claim, since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,25 +84,40 @@ struct Survivor {
     form: Form,
 }
 
-/// Survivors in the order in which files hold their keys, as columns.
-#[derive(Debug)]
-struct Sorted {
+/// Some survivors as columns.
+#[derive(Debug, Default)]
+struct Block {
     rows: Vec<u32>,
     keys: Vec<Key>,
     forms: Vec<Form>,
 }
 
-impl Sorted {
-    /// Take all survivors.
-    fn take(survivors: &mut Vec<Survivor>) -> Self {
-        let mut survivors = std::mem::take(survivors);
-        sort::roughly_by_key(&mut survivors, |survivor| survivor.key);
-        Self {
-            rows: survivors.iter().map(|survivor| survivor.row).collect(),
-            keys: survivors.iter().map(|survivor| survivor.key).collect(),
-            forms: survivors.iter().map(|survivor| survivor.form).collect(),
-        }
+impl Block {
+    fn fill(&mut self, survivors: &[Survivor]) {
+        self.rows.clear();
+        self.rows.extend(survivors.iter().map(|survivor| survivor.row));
+        self.keys.clear();
+        self.keys.extend(survivors.iter().map(|survivor| survivor.key));
+        self.forms.clear();
+        self.forms.extend(survivors.iter().map(|survivor| survivor.form));
     }
+}
+
+/// Takes all survivors, in the order in which files hold their keys, block by block.
+fn each_block(
+    survivors: &mut Vec<Survivor>,
+    text: TextOf,
+    mut look: impl FnMut(&Wanted, &[u32]) -> Result<()>,
+) -> Result<()> {
+    let mut sorted = std::mem::take(survivors);
+    sort::roughly_by_key(&mut sorted, |survivor| survivor.key);
+    let mut block = Block::default();
+    for survivors in sorted.chunks(BLOCK) {
+        block.fill(survivors);
+        let Block { rows, keys, forms } = &block;
+        look(&Wanted { keys, forms, text: &|at| text(rows[at as usize]) }, rows)?;
+    }
+    Ok(())
 }
 
 /// A row of a chunk by its place there.
@@ -171,27 +189,25 @@ impl LookUp<'_> {
         let Self { findings, of_covered, of_uncovered, filter_positives, .. } = self;
         let view = findings.view;
         *filter_positives += of_covered.iter().chain(&*of_uncovered).map(|rows| rows.len() as u64).sum::<u64>();
+        let mut places = Vec::new();
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
-            let Sorted { rows, keys, forms } = Sorted::take(survivors);
-            let wanted = Wanted { keys: &keys, forms: &forms, text: &|at| text(rows[at as usize]) };
-            let candidates = covered.rollup.candidates(&wanted)?;
-            for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
-                let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
-                let own: Vec<u32> = group.iter().map(|candidate| rows[candidate.row as usize]).collect();
-                let keys: Vec<Key> = group.iter().map(|candidate| candidate.key).collect();
-                let forms: Vec<Form> = group.iter().map(|candidate| forms[candidate.row as usize]).collect();
-                find(
-                    segment,
-                    &Wanted { keys: &keys, forms: &forms, text: &|at| text(own[at as usize]) },
-                    &own,
-                    findings,
-                )?;
-            }
+            each_block(survivors, text, |wanted, rows| {
+                let candidates = covered.rollup.candidates(wanted)?;
+                for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
+                    let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
+                    places.clear();
+                    places.extend(group.iter().map(|candidate| candidate.row));
+                    segment.find(wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))?;
+                }
+                Ok(())
+            })?;
         }
         for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
-            let Sorted { rows, keys, forms } = Sorted::take(survivors);
-            let wanted = Wanted { keys: &keys, forms: &forms, text: &|at| text(rows[at as usize]) };
-            find(segment, &wanted, &rows, findings)?;
+            each_block(survivors, text, |wanted, rows| {
+                places.clear();
+                places.extend(0..rows.len() as u32);
+                segment.find(wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))
+            })?;
         }
         Ok(())
     }
@@ -202,12 +218,6 @@ impl LookUp<'_> {
         self.confirm(text)?;
         Ok(LookedUp { filter_positives: self.filter_positives, ..self.findings.finish() })
     }
-}
-
-/// Look keys up in a segment; `rows` says which rows of the batch they are.
-fn find(segment: &Segment, wanted: &Wanted, rows: &[u32], findings: &mut Findings) -> Result<()> {
-    let places: Vec<u32> = (0..rows.len() as u32).collect();
-    segment.find(wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))
 }
 
 impl Findings<'_> {

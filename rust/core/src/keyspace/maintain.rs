@@ -162,7 +162,7 @@ impl KeySpace {
             if run.is_empty() {
                 continue;
             }
-            writer::settle(&mut run);
+            run.settle();
             let path = self.directory.join(format!("new-{id:016x}"));
             let (header, sum, bytes) = writer::write(&*self.env.system, &path, id, self.env.history, &run)?;
             written.push((entry_of(&header, sum, bytes), path));

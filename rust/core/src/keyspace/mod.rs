@@ -99,6 +99,8 @@ pub(crate) struct Beginning {
     /// The open claim of the same transaction that this one takes the place of, and its start.
     pub(crate) replaces: Option<(u64, i64)>,
     pub(crate) started_at: i64,
+    /// Threads to write a large batch with.
+    pub(crate) threads: usize,
 }
 
 impl KeySpace {
@@ -343,7 +345,7 @@ impl KeySpace {
         if beginning.keys.len() >= LARGE_BATCH && beginning.replaces.is_none() {
             return self.begin_in_segments(beginning);
         }
-        let Beginning { keys, transaction, replaces, started_at } = beginning;
+        let Beginning { keys, transaction, replaces, started_at, .. } = beginning;
         self.append(|sequence| Frame {
             kind: Kind::Begin,
             sequence,

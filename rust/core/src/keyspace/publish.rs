@@ -1,5 +1,7 @@
 //! Publishing: data durable first, then the manifest that names it, then the old files' names taken away.
 
+use std::path::PathBuf;
+
 use super::maintain::forget_dropped;
 use super::values::Expiry;
 use super::view::{Environment, View, log_path, manifest_path, segment_path};
@@ -10,7 +12,8 @@ use crate::log::{Log, Owner, START};
 use crate::manifest::{LogEntry, Manifest, SegmentEntry, TransactionEntry};
 use crate::segment::format::{Header, MOST_ENTRIES, Mark, Stamp};
 use crate::segment::run::Run;
-use crate::segment::writer;
+use crate::segment::sort::sorted_keys;
+use crate::segment::writer::{self, Target};
 use crate::values::recent::Recent;
 use crate::{Error, Result};
 
@@ -93,7 +96,7 @@ impl KeySpace {
 
     /// In our turn: write `processing` for a large batch as segments of its own, which one manifest makes part of the history.
     pub(super) fn begin_in_segments(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
-        let Beginning { keys, transaction, started_at, .. } = beginning;
+        let Beginning { keys, transaction, started_at, threads, .. } = beginning;
         let (mut manifest, claim) = {
             let view = self.present();
             let Some(view) = view.as_ref() else { return Err(Error::State("the key space is not there".into())) };
@@ -104,8 +107,8 @@ impl KeySpace {
             manifest.transactions.retain(|entry| entry.transaction.application != transaction.application);
             manifest.transactions.push(TransactionEntry { transaction, claim, started_at, outcome: None });
         }
-        let mut run = Run::of_keys(&keys, Stamp { claim, started_at, mark: Mark::Open });
-        let result = self.write_run(&mut manifest, &mut run).and_then(|()| self.publish(&manifest));
+        let stamp = Stamp { claim, started_at, mark: Mark::Open };
+        let result = self.write_keys(&mut manifest, &keys, stamp, threads).and_then(|()| self.publish(&manifest));
         if let Err(error) = result {
             // Whether the manifest stands is not known.
             self.sync.fail(&error);
@@ -114,9 +117,23 @@ impl KeySpace {
         Ok((claim, keys))
     }
 
+    /// Write keys of one stamp as segments that `manifest` will name.
+    fn write_keys(&self, manifest: &mut Manifest, keys: &FrameKeys, stamp: Stamp, threads: usize) -> Result<()> {
+        if !keys.texts.is_empty() || keys.uuids.len() > MOST_ENTRIES {
+            return self.write_run(manifest, &mut Run::of_keys(keys, stamp));
+        }
+        let mut sorted = sorted_keys(&keys.uuids, threads)?;
+        sorted.dedup();
+        let (id, path) = self.new_segment(&mut manifest.next_file)?;
+        let target = Target { system: &*self.env.system, path: &path, id, history: self.env.history };
+        let (header, sum, bytes) = writer::write_keys(target, &sorted, stamp, threads)?;
+        manifest.segments.push(entry_of(&header, sum, bytes));
+        Ok(())
+    }
+
     /// Settle a run and write it as segments that `manifest` will name.
     pub(super) fn write_run(&self, manifest: &mut Manifest, run: &mut Run) -> Result<()> {
-        writer::settle(run);
+        run.settle();
         for part in split(run) {
             manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
         }
@@ -130,12 +147,18 @@ impl KeySpace {
 
     /// Write a settled run under the next file number; its bytes are durable, its name not yet.
     pub(super) fn write_segment(&self, next_file: &mut u64, run: &Run) -> Result<SegmentEntry> {
+        let (id, path) = self.new_segment(next_file)?;
+        let (header, sum, bytes) = writer::write(&*self.env.system, &path, id, self.env.history, run)?;
+        Ok(entry_of(&header, sum, bytes))
+    }
+
+    /// The number and the free name of the next segment.
+    fn new_segment(&self, next_file: &mut u64) -> Result<(u64, PathBuf)> {
         let id = *next_file;
         *next_file += 1;
         let path = segment_path(&self.directory, id);
         remove_left_over(&self.env, &path)?;
-        let (header, sum, bytes) = writer::write(&*self.env.system, &path, id, self.env.history, run)?;
-        Ok(entry_of(&header, sum, bytes))
+        Ok((id, path))
     }
 
     /// In our turn: publish a manifest and see it; then take away what only older ones name.

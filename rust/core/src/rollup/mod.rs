@@ -47,11 +47,9 @@ struct Header {
     sums_crc: u32,
 }
 
-/// A key that may be in a segment, by the segment's number among those covered. It brings the key along, so that those of a
-/// segment lie side by side.
+/// A key that may be in a segment, by the segment's number among those covered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Candidate {
-    pub(crate) key: Key,
     pub(crate) slot: u32,
     /// Its place among the survivors.
     pub(crate) row: u32,
@@ -175,7 +173,7 @@ impl Rollup {
         let mut found = Vec::with_capacity(survivors.keys.len() + 16);
         if !self.header.has_index() {
             for slot in 0..self.header.slots {
-                found.extend((0..).zip(survivors.keys).map(|(row, key)| Candidate { key: *key, slot, row }));
+                found.extend((0..survivors.keys.len() as u32).map(|row| Candidate { slot, row }));
             }
             return Ok(found);
         }
@@ -248,7 +246,7 @@ impl Rollup {
             for entry in entries.iter().filter(|entry| has_tag(entry)) {
                 let entry = u16::from_le_bytes(*entry);
                 let slot = u32::from(entry) & ((1 << slot_bits) - 1);
-                let candidate = Candidate { key, slot, row };
+                let candidate = Candidate { slot, row };
                 // One look at a segment finds all of a key's entries there.
                 if slot < self.header.slots && !found[from..].contains(&candidate) {
                     found.push(candidate);

@@ -2,8 +2,10 @@
 
 pub(crate) mod format;
 pub(crate) mod merge;
+mod pieces;
 pub(crate) mod run;
 mod salvage;
+pub(crate) mod settle;
 pub(crate) mod sort;
 pub(crate) mod writer;
 

@@ -1,71 +1,144 @@
-//! Sorting by key. Keys are uniform, so passes into buckets leave next to nothing to compare.
+//! Sorting by key. Keys are uniform, so two passes into buckets leave next to nothing to compare.
 
 use std::cmp::Ordering;
 
+use crate::Result;
 use crate::key::Key;
+use crate::threads::together;
 
 /// Buckets of one pass: as many lines are written to at a time as stay in the cache.
 const MOST_BITS: u32 = 10;
+const MOST_BUCKETS: usize = 1 << MOST_BITS;
 /// Fewer are sorted by comparing them.
 const FEW: usize = 64;
+/// So many times its share in a bucket, and keys are not as they should be: then they are sorted by comparing them.
+const CROWDED: usize = 8;
 
 /// Sort by key, and equal keys by `tie`.
 pub(crate) fn by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn(&T) -> Key, tie: impl Fn(&T, &T) -> Ordering) {
     let order = |a: &T, b: &T| key(a).cmp(&key(b)).then_with(|| tie(a, b));
-    let upper = |item: &T| key(item).hi;
     if items.len() < FEW {
         items.sort_unstable_by(order);
         return;
     }
+    let bits = bits_for(items.len());
     let mut sorted = vec![T::default(); items.len()];
-    let starts = spread(items, &mut sorted, bits_for(items.len()), 0, &upper);
-    for pair in starts.windows(2) {
-        let range = pair[0] as usize..pair[1] as usize;
-        let (bucket, room) = (&mut sorted[range.clone()], &mut items[range]);
-        if bucket.len() < FEW {
-            bucket.sort_unstable_by(order);
-            continue;
-        }
-        // A second pass leaves them there in order but for their neighbours, and they go back sorted.
-        let parts = spread(bucket, room, bits_for(bucket.len()), bits_for_first(&starts), &upper);
-        for part in parts.windows(2) {
-            room[part[0] as usize..part[1] as usize].sort_unstable_by(order);
-        }
-        bucket.copy_from_slice(room);
-    }
+    let starts = spread(items, &mut sorted, bits, 0, &|item| key(item).hi);
+    sort_buckets(&mut sorted, &starts, bits, &|item| key(item).hi, &order);
     *items = sorted;
+}
+
+/// A sorted copy of keys, made by so many threads.
+pub(crate) fn sorted_keys(keys: &[Key], threads: usize) -> Result<Vec<Key>> {
+    let bits = bits_for(keys.len());
+    let mut sorted = vec![Key::default(); keys.len()];
+    let starts = starts_of(keys, bits, 0, &|key| key.hi);
+    let mut left = &mut sorted[..];
+    let buckets = starts.len() - 1;
+    let shares = threads.clamp(1, buckets);
+    let jobs = (0..shares).map(|share| {
+        let (first, end) = (share * buckets / shares, (share + 1) * buckets / shares);
+        let own;
+        (own, left) = std::mem::take(&mut left).split_at_mut((starts[end] - starts[first]) as usize);
+        let starts: Vec<u32> = starts[first..=end].iter().map(|start| start - starts[first]).collect();
+        move || {
+            let mut next = starts.clone();
+            for key in keys {
+                // Keys of other shares wrap around to places that there are not.
+                if let Some(slot) = next.get_mut(bucket(key.hi, bits, 0).wrapping_sub(first))
+                    && let Some(place) = own.get_mut(*slot as usize)
+                {
+                    *place = *key;
+                    *slot += 1;
+                }
+            }
+            sort_buckets(own, &starts, bits, &|key| key.hi, &Key::cmp);
+            Ok(())
+        }
+    });
+    together(jobs)?;
+    Ok(sorted)
 }
 
 /// Put neighbours together: the order of keys, but for a few at a time.
 pub(crate) fn roughly_by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn(&T) -> Key) {
     let mut sorted = vec![T::default(); items.len()];
-    spread(items, &mut sorted, bits_for(items.len()), 0, &|item| key(item).hi);
+    spread(items, &mut sorted, bits_for(items.len() / 4), 0, &|item| key(item).hi);
     *items = sorted;
 }
 
-/// So many buckets that a few items fall into each.
+/// Sort what stands in buckets made of the first `bits` bits: a second pass puts nearly all in their places.
+fn sort_buckets<T: Copy + Default>(
+    items: &mut [T],
+    starts: &[u32],
+    bits: u32,
+    upper: &impl Fn(&T) -> u64,
+    order: &impl Fn(&T, &T) -> Ordering,
+) {
+    let usual = items.len() / (starts.len() - 1).max(1) + 1;
+    let mut room = Vec::new();
+    for pair in starts.windows(2) {
+        let bucket = &mut items[pair[0] as usize..pair[1] as usize];
+        if bucket.len() < FEW || bucket.len() > CROWDED * usual {
+            bucket.sort_unstable_by(order);
+            continue;
+        }
+        room.clear();
+        room.extend_from_slice(bucket);
+        spread(&room, bucket, bits_for(bucket.len()), bits, upper);
+        insertion_sort(bucket, order);
+    }
+}
+
+/// For what is nearly sorted.
+fn insertion_sort<T: Copy>(items: &mut [T], order: &impl Fn(&T, &T) -> Ordering) {
+    // Keys that agree in all the bits that were looked at would make this slow; there may be few of them.
+    let mut moves = items.len() * CROWDED;
+    for at in 1..items.len() {
+        let item = items[at];
+        let mut place = at;
+        while place > 0 && order(&item, &items[place - 1]).is_lt() {
+            items[place] = items[place - 1];
+            place -= 1;
+        }
+        items[place] = item;
+        moves = moves.saturating_sub(at - place);
+        if moves == 0 {
+            items.sort_unstable_by(order);
+            return;
+        }
+    }
+}
+
+/// So many buckets that about one item falls into each.
 fn bits_for(items: usize) -> u32 {
-    (items / 4).max(1).ilog2().clamp(1, MOST_BITS)
+    items.max(2).ilog2().clamp(1, MOST_BITS)
 }
 
-/// The bits of the pass that made these buckets.
-fn bits_for_first(starts: &[u32]) -> u32 {
-    (starts.len() - 1).ilog2()
+#[inline]
+fn bucket(upper: u64, bits: u32, skipped: u32) -> usize {
+    ((upper << skipped) >> (64 - bits)) as usize
 }
 
-/// Put items into buckets by `bits` bits of their keys, behind the first `skipped`; answers where each bucket starts.
-fn spread<T: Copy>(from: &[T], to: &mut [T], bits: u32, skipped: u32, upper: &impl Fn(&T) -> u64) -> Vec<u32> {
-    let bucket = |item: &T| ((upper(item) << skipped) >> (64 - bits)) as usize;
+/// Where each bucket starts.
+fn starts_of<T>(from: &[T], bits: u32, skipped: u32, upper: &impl Fn(&T) -> u64) -> Vec<u32> {
     let mut starts = vec![0u32; (1 << bits) + 1];
     for item in from {
-        starts[bucket(item) + 1] += 1;
+        starts[bucket(upper(item), bits, skipped) + 1] += 1;
     }
     for index in 1..starts.len() {
         starts[index] += starts[index - 1];
     }
-    let mut next = starts.clone();
+    starts
+}
+
+/// Put items into buckets by `bits` bits of their keys, behind the first `skipped`; answers where each bucket starts.
+fn spread<T: Copy>(from: &[T], to: &mut [T], bits: u32, skipped: u32, upper: &impl Fn(&T) -> u64) -> Vec<u32> {
+    let starts = starts_of(from, bits, skipped, upper);
+    let mut next = [0u32; MOST_BUCKETS + 1];
+    next[..starts.len()].copy_from_slice(&starts);
     for item in from {
-        let slot = &mut next[bucket(item)];
+        let slot = &mut next[bucket(upper(item), bits, skipped)];
         to[*slot as usize] = *item;
         *slot += 1;
     }
@@ -76,23 +149,45 @@ fn spread<T: Copy>(from: &[T], to: &mut [T], bits: u32, skipped: u32, upper: &im
 mod tests {
     use super::*;
 
+    /// Some keys come twice, some agree in their upper half, some are all alike above.
+    fn key_of(item: u64) -> Key {
+        let mix = |number: u64| {
+            number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        };
+        match item % 7 {
+            0 => Key { hi: mix(item / 14), lo: 7 },
+            1 => Key { hi: 1 << 40, lo: mix(item) },
+            _ => Key { hi: mix(item), lo: mix(item + 1) },
+        }
+    }
+
     #[test]
     fn any_number_of_items_is_sorted_by_key_and_then_by_the_tie() {
         for count in [0, 1, 2, 63, 64, 65, 1000, 70_000, 300_000] {
-            let mix = |number: u64| {
-                number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).wrapping_mul(0xbf58_476d_1ce4_e5b9)
-            };
-            // Some keys come twice, some agree in their upper half, some are all alike above.
-            let key = |item: &u64| match item % 7 {
-                0 => Key { hi: mix(item / 14), lo: 7 },
-                1 => Key { hi: 1 << 40, lo: mix(*item) },
-                _ => Key { hi: mix(*item), lo: mix(item + 1) },
-            };
             let mut items: Vec<u64> = (0..count).collect();
-            by_key(&mut items, key, |a, b| b.cmp(a));
+            by_key(&mut items, |item| key_of(*item), |a, b| b.cmp(a));
             let mut expected: Vec<u64> = (0..count).collect();
-            expected.sort_by(|a, b| key(a).cmp(&key(b)).then(b.cmp(a)));
+            expected.sort_by(|a, b| key_of(*a).cmp(&key_of(*b)).then(b.cmp(a)));
             assert_eq!(items, expected);
         }
+    }
+
+    #[test]
+    fn any_number_of_threads_sorts_keys_alike() {
+        for count in [0, 1, 2, 65, 1000, 70_000] {
+            let keys: Vec<Key> = (0..count).map(key_of).collect();
+            let mut expected = keys.clone();
+            expected.sort_unstable();
+            for threads in [1, 2, 3, 64] {
+                assert_eq!(sorted_keys(&keys, threads).unwrap(), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_agree_in_what_is_looked_at_are_sorted_too() {
+        let mut keys: Vec<Key> = (0..5000).rev().map(|lo| Key { hi: lo % 3, lo }).collect();
+        by_key(&mut keys, |key| *key, |_, _| Ordering::Equal);
+        assert!(keys.is_sorted());
     }
 }

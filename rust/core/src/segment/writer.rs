@@ -1,4 +1,4 @@
-//! Writing a segment: fold what a key has more than once, sort, lay out, checksum, one write, one sync.
+//! Writing a segment from entries in order: laid out, checksummed, written once and synced.
 
 use std::path::Path;
 
@@ -6,69 +6,55 @@ use super::format::{
     FILTER_BITS, Header, Layout, Mark, PARTS, Part, STAMP_BYTES, Section, Stamp, bucket_of, directory_bits, key_bytes,
     ordered_bytes,
 };
-use super::run::{Run, TextEntry, UuidEntry};
-use super::sort;
-use crate::Result;
+use super::pieces::{Sink, pass_on};
+use super::run::{Run, UuidEntry};
 use crate::filter;
-use crate::io::{FileSystem, write_new};
+use crate::io::FileSystem;
 use crate::key::Key;
-use crate::pages::{PAGE, header_sum, page_sums};
+use crate::pages::{PAGE, header_sum};
+use crate::{Error, Result};
 
-/// More distinct stamps than this, and the start times of completed entries are rounded up.
-const MOST_STAMPS: usize = 1 << 16;
+/// Keys that are laid out and written together. So many fill whole pages, however wide they are.
+const PIECE: usize = if cfg!(feature = "testing") { 256 } else { 1 << 16 };
 
-/// Sort a run and fold entries that say the same of the same key: a completed one outweighs all others.
-pub(crate) fn settle(run: &mut Run) {
-    coarsen(run);
-    let Run { uuids, texts, heap, stamps } = run;
-    let mark = |number: u32| stamps.get(number);
-    // Completed ones first, which have claim 0; then claim by claim, the strongest mark first.
-    let strongest_first = |a: u32, b: u32| {
-        let (a, b) = (mark(a), mark(b));
-        let completed = |stamp: Stamp| stamp.mark == Mark::Completed;
-        let by_claim = b.claim.cmp(&a.claim).then(b.mark.cmp(&a.mark)).then(b.started_at.cmp(&a.started_at));
-        completed(b).cmp(&completed(a)).then(by_claim)
-    };
-    sort::by_key(uuids, |entry| entry.key, |a, b| strongest_first(a.stamp, b.stamp));
-    let text = |entry: &TextEntry| &heap[entry.start as usize..entry.start as usize + entry.length as usize];
-    let text_order =
-        |a: &TextEntry, b: &TextEntry| text(a).cmp(text(b)).then_with(|| strongest_first(a.stamp, b.stamp));
-    sort::by_key(texts, |entry| entry.key, text_order);
-    uuids.dedup_by(|later, kept| later.key == kept.key && says_nothing_new(mark(kept.stamp), mark(later.stamp)));
-    texts.dedup_by(|later, kept| {
-        later.key == kept.key && text(later) == text(kept) && says_nothing_new(mark(kept.stamp), mark(later.stamp))
-    });
+/// Where a segment goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) system: &'a dyn FileSystem,
+    pub(crate) path: &'a Path,
+    pub(crate) id: u64,
+    pub(crate) history: [u8; 16],
 }
 
-/// Whether an entry adds nothing to one of the same key that sorts before it.
-fn says_nothing_new(kept: Stamp, later: Stamp) -> bool {
-    kept.mark == Mark::Completed || (kept.claim == later.claim && kept.mark >= later.mark)
+/// An entry whose key is a packed UUID.
+trait Entry {
+    fn key(&self) -> Key;
+    fn stamp(&self) -> u32;
 }
 
-/// Bound the number of distinct stamps by rounding the start times of completed entries up, never down: an entry may
-/// live a little longer, but is not forgotten early.
-fn coarsen(run: &mut Run) {
-    if run.stamps.list().len() <= MOST_STAMPS {
-        return;
+impl Entry for UuidEntry {
+    #[inline]
+    fn key(&self) -> Key {
+        self.key
     }
-    let completed =
-        || run.stamps.list().iter().filter(|stamp| stamp.mark == Mark::Completed).map(|stamp| stamp.started_at);
-    let (Some(first), Some(last)) = (completed().min(), completed().max()) else { return };
-    let step = (last - first) / (MOST_STAMPS as i64 / 2) + 1;
-    let old = run.stamps.list().to_vec();
-    run.stamps.replace(Vec::new());
-    let round_up = |time: i64| (first + (time - first + step - 1) / step * step).min(last);
-    let numbers: Vec<u32> = old
-        .into_iter()
-        .map(|mut stamp| {
-            if stamp.mark == Mark::Completed {
-                stamp.started_at = round_up(stamp.started_at);
-            }
-            run.stamps.index(stamp)
-        })
-        .collect();
-    run.uuids.iter_mut().for_each(|entry| entry.stamp = numbers[entry.stamp as usize]);
-    run.texts.iter_mut().for_each(|entry| entry.stamp = numbers[entry.stamp as usize]);
+
+    #[inline]
+    fn stamp(&self) -> u32 {
+        self.stamp
+    }
+}
+
+/// Of the only stamp.
+impl Entry for Key {
+    #[inline]
+    fn key(&self) -> Key {
+        *self
+    }
+
+    #[inline]
+    fn stamp(&self) -> u32 {
+        0
+    }
 }
 
 /// Write a settled run as segment file `id`; its bytes are durable on return, its name is not.
@@ -80,36 +66,54 @@ pub(crate) fn write(
     history: [u8; 16],
     run: &Run,
 ) -> Result<(Header, u32, u64)> {
-    let mut header = header_of(id, history, run);
-    let mut image = vec![0; header.pages as usize * PAGE];
-    fill(&mut image, &header, run);
-    image[..PAGE].copy_from_slice(&header.encode());
-    let sums = page_sums(&image);
-    header.sums_crc = crc32c::crc32c(&sums);
-    image[..PAGE].copy_from_slice(&header.encode());
-    write_new(system, path, &[&image, &sums])?;
-    Ok((header, header_sum(&image[..PAGE]), (image.len() + sums.len()) as u64))
+    write_entries(Target { system, path, id, history }, &run.uuids, run, 1)
 }
 
-fn header_of(id: u64, history: [u8; 16], run: &Run) -> Header {
+/// [`write`] for keys of one stamp, sorted and each there once. With more than one thread they are laid out while they are written.
+pub(crate) fn write_keys(target: Target, keys: &[Key], stamp: Stamp, threads: usize) -> Result<(Header, u32, u64)> {
+    let mut rest = Run::default();
+    rest.stamps.index(stamp);
+    write_entries(target, keys, &rest, threads)
+}
+
+/// `uuids` in the place of those of `run`.
+fn write_entries<E: Entry>(target: Target, uuids: &[E], run: &Run, threads: usize) -> Result<(Header, u32, u64)> {
+    let Target { system, path, id, history } = target;
+    let mut header = header_of(id, history, uuids, run);
+    let file = system.create(path).map_err(Error::io("create", path))?;
+    let mut sink = Sink::behind_header(&*file, path);
+    let keys_end = write_uuid_keys(&mut sink, &header, uuids, threads)?;
+    let mut image = Image { bytes: vec![0; header.pages as usize * PAGE - keys_end], start: keys_end };
+    fill(&mut image, &header, uuids, run);
+    sink.push(&image.bytes)?;
+    let sums = sink.into_sums();
+    header.sums_crc = crc32c::crc32c(&sums);
+    let page = header.encode();
+    file.write_at(&sums, header.pages * PAGE as u64).map_err(Error::io("write", path))?;
+    file.write_at(&page, 0).map_err(Error::io("write", path))?;
+    file.sync().map_err(Error::io("sync", path))?;
+    Ok((header.clone(), header_sum(&page), header.pages * PAGE as u64 + sums.len() as u64))
+}
+
+fn header_of<E: Entry>(id: u64, history: [u8; 16], uuids: &[E], run: &Run) -> Header {
     let stamps = run.stamps.list();
     let times = || stamps.iter().map(|stamp| stamp.started_at);
     let is_open = |number: u32| run.stamps.get(number).mark == Mark::Open;
-    let open = run.uuids.iter().filter(|entry| is_open(entry.stamp)).count()
+    let open = uuids.iter().filter(|entry| is_open(entry.stamp())).count()
         + run.texts.iter().filter(|entry| is_open(entry.stamp)).count();
     let mut header = Header {
         id,
         history,
         min_started_at: times().min().unwrap_or(0),
         max_started_at: times().max().unwrap_or(0),
-        uuids: run.uuids.len() as u64,
+        uuids: uuids.len() as u64,
         texts: run.texts.len() as u64,
         stamps: stamps.len() as u32,
         open: open as u64,
         stamp_bits: (stamps.len().max(1) - 1).checked_ilog2().map_or(0, |bits| bits as u8 + 1),
-        uuid_directory_bits: directory_bits(run.uuids.len() as u64),
+        uuid_directory_bits: directory_bits(uuids.len() as u64),
         text_directory_bits: directory_bits(run.texts.len() as u64),
-        filter_blocks: filter::blocks_for(run.len() as u64, FILTER_BITS),
+        filter_blocks: filter::blocks_for((uuids.len() + run.texts.len()) as u64, FILTER_BITS),
         sections: [Section::default(); PARTS],
         pages: 0,
         sums_crc: 0,
@@ -121,65 +125,86 @@ fn header_of(id: u64, history: [u8; 16], run: &Run) -> Header {
     header
 }
 
-fn fill(image: &mut [u8], header: &Header, run: &Run) {
-    let uuid_key = |entry: &UuidEntry| (entry.key, entry.stamp);
-    let text_key = |entry: &TextEntry| (entry.key, entry.stamp);
-    keys(
-        image,
-        header,
-        [Part::UuidKeys, Part::UuidDirectory, Part::UuidStamps],
-        header.uuid_directory_bits,
-        run.uuids.iter().map(uuid_key),
-    );
-    keys(
-        image,
-        header,
-        [Part::TextKeys, Part::TextDirectory, Part::TextStamps],
-        header.text_directory_bits,
-        run.texts.iter().map(text_key),
-    );
+/// The UUID keys stand behind the header, and are most of the file: as many as fill whole pieces are written piece by piece,
+/// so that no more than that is in memory twice. Answers where the rest of the file begins.
+fn write_uuid_keys<E: Entry>(sink: &mut Sink, header: &Header, uuids: &[E], threads: usize) -> Result<usize> {
+    let width = key_bytes(header.uuid_directory_bits);
+    let pieces = uuids.chunks_exact(PIECE);
+    let end = PAGE + (uuids.len() - pieces.remainder().len()) * width;
+    debug_assert_eq!((PIECE * width % PAGE, header.section(Part::UuidKeys).offset as usize), (0, PAGE));
+    pass_on(sink, pieces, threads, |piece, buffer| {
+        buffer.resize(PIECE * width, 0);
+        write_keys_of(piece.iter().map(Entry::key), width, buffer);
+    })?;
+    Ok(end)
+}
+
+/// The last `width` bytes of each key, one after the other.
+fn write_keys_of(keys: impl ExactSizeIterator<Item = Key>, width: usize, out: &mut [u8]) {
+    let shift = (16 - width) * 8;
+    let count = keys.len();
+    for (index, key) in keys.enumerate() {
+        let at = index * width;
+        // What is written beyond is written over by the next key.
+        let bytes = ((u128::from(key.hi) << 64 | u128::from(key.lo)) << shift).to_be_bytes();
+        match out.get_mut(at..at + 16) {
+            Some(place) if index + 1 < count => place.copy_from_slice(&bytes),
+            _ => out[at..at + width].copy_from_slice(&ordered_bytes(key)[16 - width..]),
+        }
+    }
+}
+
+/// The file from `start` on.
+struct Image {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Image {
+    /// What of a section lies in here.
+    fn part(&mut self, header: &Header, part: Part) -> &mut [u8] {
+        let section = header.section(part);
+        let place = |at: u64| (at as usize).saturating_sub(self.start);
+        let range = place(section.offset)..place(section.offset + section.length);
+        &mut self.bytes[range]
+    }
+}
+
+fn fill<E: Entry>(image: &mut Image, header: &Header, uuids: &[E], run: &Run) {
+    let last = uuids.chunks_exact(PIECE).remainder();
+    let (bits, keys) = (header.uuid_directory_bits, image.part(header, Part::UuidKeys));
+    write_keys_of(last.iter().map(Entry::key), key_bytes(bits), keys);
+    directory(image.part(header, Part::UuidDirectory), bits, uuids.iter().map(Entry::key));
+    pack(image.part(header, Part::UuidStamps), header.stamp_bits, uuids.iter().map(Entry::stamp));
+
+    let (bits, keys) = (header.text_directory_bits, image.part(header, Part::TextKeys));
+    write_keys_of(run.texts.iter().map(|entry| entry.key), key_bytes(bits), keys);
+    directory(image.part(header, Part::TextDirectory), bits, run.texts.iter().map(|entry| entry.key));
+    pack(image.part(header, Part::TextStamps), header.stamp_bits, run.texts.iter().map(|entry| entry.stamp));
     texts(image, header, run);
-    let stamps = part_mut(image, header, Part::Stamps);
+
+    let stamps = image.part(header, Part::Stamps);
     for (slot, stamp) in stamps.chunks_exact_mut(STAMP_BYTES).zip(run.stamps.list()) {
         slot[..8].copy_from_slice(&stamp.claim.to_le_bytes());
         slot[8..16].copy_from_slice(&stamp.started_at.to_le_bytes());
         slot[16] = stamp.mark as u8;
     }
-    let filter = part_mut(image, header, Part::Filter);
-    for key in run.uuids.iter().map(|entry| entry.key).chain(run.texts.iter().map(|entry| entry.key)) {
-        filter::insert(filter, key);
-    }
+    let filter = image.part(header, Part::Filter);
+    filter::insert_all(filter, uuids.iter().map(Entry::key));
+    filter::insert_all(filter, run.texts.iter().map(|entry| entry.key));
 }
 
-fn part_mut<'a>(image: &'a mut [u8], header: &Header, part: Part) -> &'a mut [u8] {
-    let section = header.section(part);
-    &mut image[section.offset as usize..(section.offset + section.length) as usize]
-}
-
-/// Keys, their directory and their stamp numbers.
-fn keys(
-    image: &mut [u8],
-    header: &Header,
-    parts: [Part; 3],
-    bits: u8,
-    entries: impl Iterator<Item = (Key, u32)> + Clone,
-) {
-    let out = part_mut(image, header, parts[0]);
-    let width = key_bytes(bits);
-    for (slot, (key, _)) in out.chunks_exact_mut(width).zip(entries.clone()) {
-        slot.copy_from_slice(&ordered_bytes(key)[16 - width..]);
-    }
+/// Where each bucket of sorted keys starts.
+fn directory(out: &mut [u8], bits: u8, keys: impl Iterator<Item = Key>) {
     let mut counts = vec![0u32; (1 << bits) + 1];
-    for (key, _) in entries.clone() {
+    for key in keys {
         counts[bucket_of(key.hi, bits) + 1] += 1;
     }
-    let out = part_mut(image, header, parts[1]);
     let mut sum = 0;
     for (slot, count) in out.chunks_exact_mut(4).zip(counts) {
         sum += count;
         slot.copy_from_slice(&sum.to_le_bytes());
     }
-    pack(part_mut(image, header, parts[2]), header.stamp_bits, entries.map(|(_, stamp)| stamp));
 }
 
 /// Numbers of `bits` bits each, one after the other, least significant bit first.
@@ -197,15 +222,15 @@ fn pack(out: &mut [u8], bits: u8, numbers: impl Iterator<Item = u32>) {
 }
 
 /// The texts' offsets and bytes, in key order.
-fn texts(image: &mut [u8], header: &Header, run: &Run) {
-    let offsets = part_mut(image, header, Part::TextOffsets);
+fn texts(image: &mut Image, header: &Header, run: &Run) {
+    let offsets = image.part(header, Part::TextOffsets);
     let mut at = 0u64;
     for (slot, entry) in offsets.chunks_exact_mut(8).zip(run.texts.iter().map(Some).chain([None])) {
         slot.copy_from_slice(&at.to_le_bytes());
         at += entry.map_or(0, |entry| u64::from(entry.length));
     }
     let mut at = 0;
-    let heap = part_mut(image, header, Part::TextHeap);
+    let heap = image.part(header, Part::TextHeap);
     for entry in &run.texts {
         let text = run.text(entry);
         heap[at..at + text.len()].copy_from_slice(text);

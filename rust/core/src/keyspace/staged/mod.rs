@@ -79,7 +79,7 @@ impl KeySpace {
         runs: Vec<Run>,
     ) -> Result<()> {
         for mut run in runs {
-            writer::settle(&mut run);
+            run.settle();
             let pieces = run.len().div_ceil(MOST_ENTRIES) as u64;
             for piece in 0..pieces {
                 let split = (pieces > 1).then(|| run.take_range(piece, pieces));

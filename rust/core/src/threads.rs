@@ -8,14 +8,14 @@ use crate::{Error, Result};
 const ROWS_PER_THREAD: usize = 1 << 16;
 
 /// A row range for each thread.
-pub(super) fn parts_of(rows: usize, threads: usize) -> Vec<Range<usize>> {
+pub(crate) fn parts_of(rows: usize, threads: usize) -> Vec<Range<usize>> {
     let parts = threads.clamp(1, rows.div_ceil(ROWS_PER_THREAD).max(1));
     let size = rows.div_ceil(parts).max(1);
     (0..parts).map(|part| (part * size).min(rows)..((part + 1) * size).min(rows)).collect()
 }
 
 /// Do all jobs at once, the first of them here; what they answer, in their order.
-pub(super) fn together<T: Send>(jobs: impl Iterator<Item = impl FnOnce() -> Result<T> + Send>) -> Result<Vec<T>> {
+pub(crate) fn together<T: Send>(jobs: impl Iterator<Item = impl FnOnce() -> Result<T> + Send>) -> Result<Vec<T>> {
     let mut jobs = jobs;
     let Some(first) = jobs.next() else { return Ok(Vec::new()) };
     std::thread::scope(|scope| {

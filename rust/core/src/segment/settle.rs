@@ -1,0 +1,64 @@
+//! Before a run is written: sort it, and fold what a key has more than once.
+
+use super::format::{Mark, Stamp};
+use super::run::{Run, TextEntry};
+use super::sort;
+
+/// More distinct stamps than this, and the start times of completed entries are rounded up.
+const MOST_STAMPS: usize = 1 << 16;
+
+impl Run {
+    /// Sort and fold entries that say the same of the same key: a completed one outweighs all others.
+    pub(crate) fn settle(&mut self) {
+        coarsen(self);
+        let Run { uuids, texts, heap, stamps } = self;
+        let mark = |number: u32| stamps.get(number);
+        // Completed ones first, which have claim 0; then claim by claim, the strongest mark first.
+        let strongest_first = |a: u32, b: u32| {
+            let (a, b) = (mark(a), mark(b));
+            let completed = |stamp: Stamp| stamp.mark == Mark::Completed;
+            let by_claim = b.claim.cmp(&a.claim).then(b.mark.cmp(&a.mark)).then(b.started_at.cmp(&a.started_at));
+            completed(b).cmp(&completed(a)).then(by_claim)
+        };
+        sort::by_key(uuids, |entry| entry.key, |a, b| strongest_first(a.stamp, b.stamp));
+        let text = |entry: &TextEntry| &heap[entry.start as usize..entry.start as usize + entry.length as usize];
+        let text_order =
+            |a: &TextEntry, b: &TextEntry| text(a).cmp(text(b)).then_with(|| strongest_first(a.stamp, b.stamp));
+        sort::by_key(texts, |entry| entry.key, text_order);
+        uuids.dedup_by(|later, kept| later.key == kept.key && says_nothing_new(mark(kept.stamp), mark(later.stamp)));
+        texts.dedup_by(|later, kept| {
+            later.key == kept.key && text(later) == text(kept) && says_nothing_new(mark(kept.stamp), mark(later.stamp))
+        });
+    }
+}
+
+/// Whether an entry adds nothing to one of the same key that sorts before it.
+fn says_nothing_new(kept: Stamp, later: Stamp) -> bool {
+    kept.mark == Mark::Completed || (kept.claim == later.claim && kept.mark >= later.mark)
+}
+
+/// Bound the number of distinct stamps by rounding the start times of completed entries up, never down: an entry may
+/// live a little longer, but is not forgotten early.
+fn coarsen(run: &mut Run) {
+    if run.stamps.list().len() <= MOST_STAMPS {
+        return;
+    }
+    let completed =
+        || run.stamps.list().iter().filter(|stamp| stamp.mark == Mark::Completed).map(|stamp| stamp.started_at);
+    let (Some(first), Some(last)) = (completed().min(), completed().max()) else { return };
+    let step = (last - first) / (MOST_STAMPS as i64 / 2) + 1;
+    let old = run.stamps.list().to_vec();
+    run.stamps.replace(Vec::new());
+    let round_up = |time: i64| (first + (time - first + step - 1) / step * step).min(last);
+    let numbers: Vec<u32> = old
+        .into_iter()
+        .map(|mut stamp| {
+            if stamp.mark == Mark::Completed {
+                stamp.started_at = round_up(stamp.started_at);
+            }
+            run.stamps.index(stamp)
+        })
+        .collect();
+    run.uuids.iter_mut().for_each(|entry| entry.stamp = numbers[entry.stamp as usize]);
+    run.texts.iter_mut().for_each(|entry| entry.stamp = numbers[entry.stamp as usize]);
+}
