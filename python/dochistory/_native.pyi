@@ -526,6 +526,15 @@ class History:
         keep_rows: bool = True,
     ) -> GuaranteedDelivery: ...
     def delivery_out(self, subscriber: str, *, publisher: str = "", start: int | None = None) -> DeliveryOutbox: ...
+    def delivery_portion(
+        self,
+        plan: bytes,
+        messages: _Arrow,
+        *,
+        kept: int = 0,
+        columns: Mapping[str, str] | None = None,
+        stream: str | None = None,
+    ) -> tuple[pa.RecordBatch, bytes]: ...
     def delivery_status(self) -> pa.RecordBatch: ...
     def mapper(
         self,
@@ -557,6 +566,21 @@ class GuaranteedDelivery:
         now: dt.datetime | None = None,
         columns: Mapping[str, str] | None = None,
         threads: int = 1,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+    ) -> DeliveryPoll: ...
+    def plan(
+        self,
+        *,
+        now: dt.datetime | None = None,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+    ) -> bytes: ...
+    def gather(
+        self,
+        plan: bytes,
+        receipts: Sequence[bytes],
+        *,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
     ) -> DeliveryPoll: ...

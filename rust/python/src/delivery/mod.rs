@@ -9,6 +9,7 @@ mod open;
 mod outbox;
 mod poll;
 mod status;
+mod together;
 
 pub(crate) use inbox::GuaranteedDelivery;
 pub(crate) use outbox::DeliveryOutbox;

@@ -120,12 +120,9 @@ impl Inbox {
     /// after [`Inbox::commit`] only.
     pub fn receive(&self, how: &Receiving<'_>) -> Result<Taken> {
         let mut inner = self.lock();
-        if inner.open_poll.is_some() {
-            return Err(Error::State(
-                "an earlier poll was handed out and may have been applied: commit it, abort it if nothing of it was \
-                 applied, or open the delivery anew, which makes it in doubt"
-                    .into(),
-            ));
+        inner.check_ready()?;
+        if inner.table.all().any(|(_, _, volatile)| volatile.held_elsewhere > 0) {
+            return Err(Error::State("other processes hold messages of this delivery: they decide its polls".into()));
         }
         let batch = how.transaction.map(|transaction| Batch::look_up(&*self.store, transaction)).transpose()?;
         let replay = batch.as_ref().map(Batch::replay);
@@ -135,35 +132,29 @@ impl Inbox {
         if taken.is_err() {
             inner.table.mark_in_doubt(&reopened);
         }
-        let (poll, rows, is_recorded, batch) = taken?;
-        inner.polls += 1;
-        let ticket = inner.polls;
-        inner.open_poll = is_recorded.then_some(ticket);
-        Ok(Taken { poll, replay, ticket, is_recorded, rows, batch })
+        Ok(inner.hand_out(taken?, replay))
     }
 
-    /// Decides, and again without the streams that a rerun would not bring to where they were.
-    #[expect(clippy::type_complexity, reason = "the parts of what is handed out")]
+    /// Decides, and again without the streams that a rerun would not bring to where they were; and records it.
     fn decide(
         &self,
         inner: &mut Inner,
         how: &Receiving<'_>,
         batch: Option<Batch>,
         reopened: &[(u32, u64)],
-    ) -> Result<(Poll, Vec<Option<Row<ReceiverState>>>, bool, Option<Batch>)> {
+    ) -> Result<Recorded> {
         let receive =
             |table: &StreamTable| receive_on(how.threads, table, how.columns, &self.settings.options, how.now);
-        let mut poll = receive(&inner.table)?;
-        let ends = if reopened.is_empty() { HashMap::new() } else { poll.ends() };
-        let astray: Vec<_> = reopened.iter().copied().filter(|(id, upto)| ends.get(id) != Some(upto)).collect();
-        if !astray.is_empty() {
-            inner.table.mark_in_doubt(&astray);
-            poll = receive(&inner.table)?;
-        }
+        let poll = decide_again(&mut inner.table, reopened, receive)?;
+        self.record(inner, poll, batch)
+    }
+
+    /// Writes what a poll is about to apply: durable on return.
+    pub(super) fn record(&self, inner: &Inner, poll: Poll, batch: Option<Batch>) -> Result<Recorded> {
         let mut rows: Vec<_> = poll.changes.iter().map(|change| inner.row_of(&poll, change)).collect();
         let applies = |change: &Change| change.after.log_received > change.applying.log_received;
         if self.settings.own_transaction || !poll.changes.iter().any(applies) {
-            return Ok((poll, rows, false, batch));
+            return Ok(Recorded { poll, rows, is_recorded: false, batch });
         }
         let mark = batch.as_ref().map_or(0, |batch| batch.mark);
         let mut changes = Vec::new();
@@ -182,7 +173,7 @@ impl Inbox {
             noted
         });
         self.exchange(&changes)?;
-        Ok((poll, rows, true, batch))
+        Ok(Recorded { poll, rows, is_recorded: true, batch })
     }
 
     /// Says how far a stream was applied whose range is in doubt. Durable on return.
@@ -211,7 +202,51 @@ impl Inbox {
     }
 }
 
+/// Decides; and again without those of the reopened streams that would not end where they ended before.
+pub(super) fn decide_again(
+    table: &mut StreamTable,
+    reopened: &[(u32, u64)],
+    receive: impl Fn(&StreamTable) -> Result<Poll>,
+) -> Result<Poll> {
+    let poll = receive(table)?;
+    let ends = if reopened.is_empty() { HashMap::new() } else { poll.ends() };
+    let astray: Vec<_> = reopened.iter().copied().filter(|(id, upto)| ends.get(id) != Some(upto)).collect();
+    if astray.is_empty() {
+        return Ok(poll);
+    }
+    table.mark_in_doubt(&astray);
+    receive(table)
+}
+
+/// A poll whose beginning is on disk, if it applies anything.
+pub(super) struct Recorded {
+    poll: Poll,
+    rows: Vec<Option<Row<ReceiverState>>>,
+    is_recorded: bool,
+    batch: Option<Batch>,
+}
+
 impl Inner {
+    /// Whether another poll may begin.
+    pub(super) fn check_ready(&self) -> Result<()> {
+        if self.open_poll.is_none() {
+            return Ok(());
+        }
+        Err(Error::State(
+            "an earlier poll was handed out and may have been applied: commit it, abort it if nothing of it was applied, \
+             or open the delivery anew, which makes it in doubt"
+                .into(),
+        ))
+    }
+
+    pub(super) fn hand_out(&mut self, recorded: Recorded, replay: Option<Replay>) -> Taken {
+        let Recorded { poll, rows, is_recorded, batch } = recorded;
+        self.polls += 1;
+        let ticket = self.polls;
+        self.open_poll = is_recorded.then_some(ticket);
+        Taken { poll, replay, ticket, is_recorded, rows, batch }
+    }
+
     /// The row of a changed stream; none for one that this poll adds.
     fn row_of(&self, poll: &Poll, change: &Change) -> Option<Row<ReceiverState>> {
         poll.pending[change.stream as usize].known.map(|id| self.rows[id as usize])
