@@ -8,6 +8,7 @@ mod offsets;
 mod open;
 mod outbox;
 mod poll;
+mod rows;
 mod status;
 mod together;
 
