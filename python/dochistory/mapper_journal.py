@@ -7,8 +7,8 @@ send = mapper.begin_send(messages)
 mapper_journal.write(send, sinks=[journal.ParquetSink("journal/")])  # and through `logging`
 ```
 
-`journals.read`, `journals.follow` and `dochistory journal` show them beside those of triggers: `trigger` is `mapper:` and
-the channel, `key` the id (of a duplicate that was taken in: the id of the message that came first).
+`journals.read`, `journals.follow` and `dochistory journal` show them beside those of triggers: `trigger` is `mapper:`
+and the channel, `key` the id (of a duplicate that was taken in: the id of the message that came first).
 """
 
 import json

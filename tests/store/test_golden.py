@@ -73,7 +73,8 @@ def test_a_golden_store_has_its_streams(golden: Path, request: pytest.FixtureReq
         if not request.node.name.endswith("[v3.tar.gz]"):
             assert history.delivery_status().num_rows == 0
             return
-        assert history.stats()["delivery"]["received"]["files"] >= 1
+        figures = history.stats()["delivery"]
+        assert all(figures[side]["files"] >= 1 and figures[side]["log_entries"] > 0 for side in ("received", "sent"))
         for _ in range(2):
             found = {row["stream"]: row for row in history.delivery_status().to_pylist()}
             received = {name: (row["log_received"], row["applying_upto"]) for name, row in found.items()}

@@ -42,7 +42,7 @@ RETURNED = StructType(
     [
         *(StructField(name, ByteType(), False) for name in WORDS),
         StructField("transaction", OFFSET),
-        StructField("apply_rank", LongType()),
+        StructField("apply_rank", LongType(), False),
         StructField("commit", OFFSET),
         StructField("keep", BooleanType(), False),
         StructField("attempt", LongType(), False),
@@ -83,14 +83,15 @@ def _columns(decided: pa.RecordBatch) -> dict[str, pa.Array]:
     columns = {name: decided.column(name).indices for name in WORDS}
     for name in ("transaction", "commit"):
         columns[name] = decided.column(name).cast(pa.decimal128(20, 0))
-    columns["apply_rank"] = decided.column("apply_rank").cast(pa.int64())
+    # Where Spark hands answers on through pandas, numbers with nulls would be floats.
+    columns["apply_rank"] = decided.column("apply_rank").cast(pa.int64()).fill_null(-1)
     columns["keep"] = decided.column("keep")
     return columns
 
 
 def _cut(columns: dict[str, pa.Array], lengths: list[int], receipt: bytes) -> Iterator[pa.StructArray]:
     """What was decided in the batches in which the rows came."""
-    applied = len(columns["apply_rank"]) - columns["apply_rank"].null_count
+    applied = pc.sum(pc.greater_equal(columns["apply_rank"], 0)).as_py() or 0
     fixed = {"attempt": attempt_of_task(), "applied": applied, "kept": pc.sum(columns["keep"]).as_py() or 0}
     last = max(place for place, length in enumerate(lengths) if length)
     start = 0
@@ -129,7 +130,8 @@ class Decided:
             known = F.array(*(F.lit(one) for one in words.column(name).dictionary.to_pylist()))
             return F.element_at(known, F.col(f"{_ANSWER}.{name}").cast("int") + 1).alias(f"dh_{name}")
 
-        numbers = (F.col(f"{_ANSWER}.{name}").alias(f"dh_{name}") for name in ("transaction", "apply_rank"))
+        transaction, rank = F.col(f"{_ANSWER}.transaction"), F.col(f"{_ANSWER}.apply_rank")
+        numbers = (transaction.alias("dh_transaction"), F.when(rank >= 0, rank).alias("dh_apply_rank"))
         return self.rows.where(~F.col(_KEPT)).select(*_own(self.columns), *map(word, WORDS), *numbers)
 
 
@@ -215,5 +217,5 @@ def _messages(rows: "DataFrame", columns: list[str], stream: "Column") -> "DataF
         F.col(f"{_ANSWER}.commit").alias("dh_commit"),
         F.col(f"{_ANSWER}.apply_rank").alias("dh_apply_rank"),
     ]
-    applied = rows.where(F.col(f"{_ANSWER}.apply_rank").isNotNull()).select(*_own(columns), *added)
+    applied = rows.where(F.col(f"{_ANSWER}.apply_rank") >= 0).select(*_own(columns), *added)
     return applied.sortWithinPartitions("dh_stream", "dh_apply_rank")
