@@ -27,7 +27,7 @@ def feed(tmp_path: Path) -> Path:
             history.delivery("s", start=0).receive(messages([header(number * 10, number * 10 + 10)])).commit()
             history.delivery_out("r", start=0).build([number * 10 + 10])
             history.mapper("jms").create([f"m-{number}"], [f"ID:{number}"])
-    with dh.open(path) as history:
+    with dh.open(path, auto_maintain=False) as history:
         history.delivery("t", start=0).receive(messages([header(0, 10)]))
     return path
 
