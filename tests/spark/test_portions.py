@@ -78,7 +78,7 @@ def batches_of(lots: random.Random) -> list[Rows]:
 @pytest.mark.parametrize("seed", range(3))
 def test_tasks_apply_what_one_receiver_applies(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     lots = random.Random(seed)
-    options = {"patience": lots.randint(0, 3), "held_limit": lots.choice([3, 1000])}
+    options: dict[str, Any] = {"patience": lots.randint(0, 3), "held_limit": lots.choice([3, 1000])}
     one, many = Applied(), Applied()
     decided: list[list[Any]] = [[], []]
     words = ["dh_decision", "dh_status", "dh_transaction", "dh_apply_rank", "dh_reason"]
