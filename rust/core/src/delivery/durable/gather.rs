@@ -71,8 +71,7 @@ impl Inbox {
         let reopened = inner.reopened_whole(plan.reopen, &decided);
         inner.table.reopen(&reopened);
         let replay = batch.as_ref().map(Batch::replay);
-        let taken = inner.poll_of(&decided, &plan).and_then(|poll| self.record(&inner, poll, batch));
-        match taken {
+        match self.record(&inner, inner.poll_of(&decided, &plan), batch) {
             Ok(recorded) => Ok(inner.hand_out(recorded, replay)),
             Err(error) => {
                 inner.table.mark_in_doubt(&reopened);
@@ -128,7 +127,7 @@ impl Inner {
         ended.collect()
     }
 
-    fn poll_of(&self, decided: &[Decided], plan: &Plan) -> Result<Poll> {
+    fn poll_of(&self, decided: &[Decided], plan: &Plan) -> Poll {
         let mut poll = Poll {
             rows: Rows { reasons: Vec::new(), transactions: Vec::new(), apply_ranks: Vec::new() },
             streams: Vec::new(),
@@ -149,7 +148,7 @@ impl Inner {
         let seen: HashSet<u32> = poll.pending.iter().filter_map(|one| one.known).collect();
         let rest: Vec<u32> = self.table.attention().filter(|id| !seen.contains(id)).collect();
         poll.append(receive_nothing(&self.table, &rest, &plan.options, plan.now));
-        Ok(poll)
+        poll
     }
 }
 

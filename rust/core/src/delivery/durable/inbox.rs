@@ -16,8 +16,9 @@ use super::super::poll::{Change, Poll};
 use super::super::receive::receive_on;
 use super::super::state::ReceiverState;
 use super::super::table::StreamTable;
-use super::row::{RECEIVING, Row, exchange, receiving_key, stream_of};
-use super::store::{Exchange, Overtaken, Rows};
+use super::reading::{load, overtaken_error};
+use super::row::{Row, exchange, receiving_key};
+use super::store::{Exchange, Rows};
 use super::transaction::{Batch, OnReplay, Replay};
 use crate::{Error, Result, Transaction};
 
@@ -304,44 +305,6 @@ impl Inner {
         }
         Ok(changes)
     }
-}
-
-fn load(store: &dyn Rows, only: Option<&str>) -> Result<Vec<(String, Row<ReceiverState>)>> {
-    let found = match only {
-        None => store.scan(RECEIVING)?,
-        Some(stream) => {
-            let key = receiving_key(stream);
-            store.get(&key)?.map(|value| (key, value)).into_iter().collect()
-        }
-    };
-    let decoded = found.iter().map(|(key, value)| {
-        let stream = stream_of(key)?;
-        let row = Row::decode(&stream, value)?;
-        Ok((stream, row))
-    });
-    decoded.collect()
-}
-
-fn overtaken_error(changes: &[Exchange], overtaken: &Overtaken) -> Error {
-    let change = &changes[overtaken.at];
-    let Ok(stream) = stream_of(&change.key) else {
-        return Error::Overtaken(format!(
-            "another process has handed out a batch of the same application meanwhile ({})",
-            change.key
-        ));
-    };
-    let read = |bytes: &Option<Vec<u8>>| {
-        let row = bytes.as_ref().and_then(|bytes| Row::<ReceiverState>::decode(&stream, bytes).ok());
-        row.map_or("not there".to_owned(), |row| {
-            format!("log_received {}, applying_upto {}", row.state.log_received, row.state.applying_upto)
-        })
-    };
-    Error::Overtaken(format!(
-        "another receiver has moved stream {stream:?}: it was {} when this one read it, and is {}; only one may receive a \
-         stream at a time, and nothing of this call was recorded; stop one of them, and open the delivery anew",
-        read(&change.expected),
-        read(&overtaken.found)
-    ))
 }
 
 /// Which streams the caller names, for the binding's checks.

@@ -7,6 +7,7 @@ mod gather;
 mod inbox;
 mod outbox;
 mod portion;
+mod reading;
 mod row;
 mod share;
 mod status;

@@ -74,13 +74,16 @@ pub fn decide_portion(store: &dyn Rows, plan: &[u8], columns: &HeaderColumns<'_>
         decided[change.stream as usize].began_in = change.applying.rereceive_count;
     }
     let receipt = Receipt { version: plan.version, streams: decided }.encode();
-    Ok(whole(poll, &arrived, &returned, kept, receipt))
+    Ok(whole(&poll, &arrived, &returned, kept, receipt))
 }
+
+/// Messages and their rows by `prev` and `seq`.
+type ByPlace = HashMap<(u64, u32), (Message, u32)>;
 
 /// The messages of earlier polls that came back.
 #[derive(Debug, Default)]
 struct Returned<'a> {
-    of_stream: HashMap<&'a str, HashMap<(u64, u32), (Message, u32)>>,
+    of_stream: HashMap<&'a str, ByPlace>,
 }
 
 impl<'a> Returned<'a> {
@@ -153,7 +156,13 @@ fn load(
 }
 
 /// One answer for every row, those that were kept included.
-fn whole(poll: Poll, columns: &HeaderColumns<'_>, returned: &Returned<'_>, kept: &[bool], receipt: Vec<u8>) -> Portion {
+fn whole(
+    poll: &Poll,
+    columns: &HeaderColumns<'_>,
+    returned: &Returned<'_>,
+    kept: &[bool],
+    receipt: Vec<u8>,
+) -> Portion {
     let of = |stream: u32, prev, seq| returned.row(&poll.streams[stream as usize].stream, prev, seq);
     let order = poll.in_order(columns);
     let mut reasons = poll.rows.reasons.clone();

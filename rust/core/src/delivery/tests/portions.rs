@@ -68,6 +68,9 @@ impl Columns {
     }
 }
 
+/// Messages that wait, by stream, `prev` and `seq`.
+type Held = BTreeMap<(usize, u64, u32), Header>;
+
 /// What was applied of each stream.
 type Applied = Vec<Vec<Header>>;
 
@@ -148,7 +151,7 @@ fn compare(seed: u64) {
     let open = |at: usize| Inbox::open(stores[at].clone(), settings.clone(), &opening()).unwrap();
     let mut inboxes = [open(0), open(1)];
     let (mut alone, mut together): (Applied, Applied) = (vec![Vec::new(); 5], vec![Vec::new(); 5]);
-    let (mut held, mut kept): (BTreeMap<(usize, u64, u32), Header>, Vec<Row>) = (BTreeMap::new(), Vec::new());
+    let (mut held, mut kept): (Held, Vec<Row>) = (Held::new(), Vec::new());
     for batch in 0..12 {
         let rows = random.rows(14);
         let transaction = Transaction { application: "app".into(), batch };
@@ -264,7 +267,7 @@ fn receipts_that_do_not_fit_together_are_refused() {
 
     state(gather(&[parts.receipts[0].clone(), parts.receipts[0].clone()], &plan));
     state(gather(&[parts.receipts[0][1..].to_vec()], &plan));
-    state(gather(&[plan.clone()], &plan));
+    state(gather(std::slice::from_ref(&plan), &plan));
     state(gather(&parts.receipts, &plan[..plan.len() - 1]));
     inbox.commit(&mut gather(&parts.receipts, &plan).unwrap()).unwrap();
     // The plan is of the time before.
