@@ -507,6 +507,13 @@ class History:
         self, receipts: Sequence[bytes], trigger: Trigger, *, transaction: tuple[str, int] | None = None
     ) -> int: ...
     def abort_entries(self, receipts: Sequence[bytes]) -> None: ...
+    def maintain_values(
+        self,
+        *,
+        all: bool = False,  # noqa: A002 - a setting's name
+        progress: Callable[[int, int], object] | bool | None = None,
+    ) -> dict[str, _Maintained]: ...
+    def verify_values(self, *, progress: Callable[[int, int], object] | bool | None = None) -> int: ...
     def verify(
         self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | bool | None = None
     ) -> int: ...
@@ -526,6 +533,15 @@ class History:
         keep_rows: bool = True,
     ) -> GuaranteedDelivery: ...
     def delivery_out(self, subscriber: str, *, publisher: str = "", start: int | None = None) -> DeliveryOutbox: ...
+    def delivery_portion(
+        self,
+        plan: bytes,
+        messages: _Arrow,
+        *,
+        kept: int = 0,
+        columns: Mapping[str, str] | None = None,
+        stream: str | None = None,
+    ) -> tuple[pa.RecordBatch, bytes]: ...
     def delivery_status(self) -> pa.RecordBatch: ...
     def mapper(
         self,
@@ -557,6 +573,21 @@ class GuaranteedDelivery:
         now: dt.datetime | None = None,
         columns: Mapping[str, str] | None = None,
         threads: int = 1,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+    ) -> DeliveryPoll: ...
+    def plan(
+        self,
+        *,
+        now: dt.datetime | None = None,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+    ) -> bytes: ...
+    def gather(
+        self,
+        plan: bytes,
+        receipts: Sequence[bytes],
+        *,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
     ) -> DeliveryPoll: ...

@@ -1,6 +1,6 @@
 """Make the golden store of the present layout, once: `python -m tests.golden.make`.
 
-`v1.tar.gz` holds triggers only; `v2.tar.gz` message id mappers too.
+`v1.tar.gz` holds triggers only; `v2.tar.gz` message id mappers too; `v3.tar.gz` streams of guaranteed delivery as well.
 """
 
 import datetime as dt
@@ -49,6 +49,43 @@ def fill_mapper(history: dh.History) -> None:
     mapper.create(list(MAPPED)[3:], ["ID:4"], "forever", now=NOW)
 
 
+RECEIVED = {"feed": (300, 300), "half-way": (100, 250), "untouched": (7, 7)}
+"""log_received and applying_upto of each stream."""
+SENT = (4, 300, 1, 100)
+"""send_count, log_sent, resend_count and confirm_sent of the subscriber."""
+
+
+def poll(history: dh.History, stream: str, *headers: str, batch: int) -> dh.DeliveryPoll:
+    """Receive messages, as a batch of an application."""
+    messages = pa.table({"header": list(headers)})
+    return history.delivery(stream).receive(messages, now=NOW, transaction=("feed", batch))
+
+
+def tear_logs(room: Path) -> None:
+    """Leave half a frame behind each log, as a writer that dies: the next one makes a file of what is there first."""
+    for space in room.iterdir():
+        log = max(space.glob("log-*"))
+        end = len(log.read_bytes().rstrip(b"\0"))
+        with log.open("r+b") as file:
+            file.seek(end + 64 - end % 8)
+            file.write(b"torn" * 8)
+
+
+def fill_delivery(directory: Path) -> None:
+    """A stream that was received, one in doubt, one that only began, and a subscriber; in files and in the log."""
+    with dh.open(directory) as history:
+        history.delivery(start={"feed": 0, "half-way": 100, "untouched": 7})
+        poll(history, "feed", "(0-0-100-0)", "(0-100-200-0)", batch=1).commit()
+        history.delivery_out("remote1", publisher="main", start=0).build([100, 200, 300], now=NOW)
+    tear_logs(directory / "delivery")
+    with dh.open(directory) as history:
+        poll(history, "feed", "(0-200-300-0)", batch=2).commit()
+        poll(history, "half-way", "(0-100-250-0)", batch=3)
+        outbox = history.delivery_out("remote1", publisher="main")
+        outbox.on_resend_request(1, 100)
+        outbox.build([200, 300], per_message=9, now=NOW)
+
+
 def fill(directory: Path) -> None:
     """Entries of every kind, in segments with a rolled-up filter and in the log."""
     with dh.open(directory, create=True) as history:
@@ -60,13 +97,14 @@ def fill(directory: Path) -> None:
         history.maintain(ORDERS, all=True)
         history.begin(pa.table({"uuid": IN_LOG}), ORDERS, now=NOW).complete()
         fill_mapper(history)
+    fill_delivery(directory)
 
 
 def main() -> None:
     """Write the archive."""
     with tempfile.TemporaryDirectory() as made:
         fill(Path(made) / "golden.history")
-        with tarfile.open(HERE / "v2.tar.gz", "w:gz") as archive:
+        with tarfile.open(HERE / "v3.tar.gz", "w:gz") as archive:
             archive.add(Path(made) / "golden.history", "golden.history")
 
 

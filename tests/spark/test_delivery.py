@@ -84,7 +84,8 @@ class Sink:
         self.applied += rows
 
     def on_answers(self, batch: dh.spark.DeliveryBatch) -> None:
-        self.answers.append(batch.poll.confirmations.to_pylist() + batch.poll.resend_requests.to_pylist())
+        answers = batch.poll.confirmations.to_pylist() + batch.poll.resend_requests.to_pylist()
+        self.answers.append(sorted(answers, key=lambda one: str(one["stream"])))
 
     def of(self, stream: str) -> list[str]:
         return [text for of, text in self.applied if of == stream]
@@ -99,17 +100,18 @@ def handler(path: Path, sink: Any, **options: Any) -> Any:
     return dh.spark.delivery(path, sink, **{"messages": "arrow", "start": {"a": 0, "b": 0}, "patience": 9, **options})
 
 
+@pytest.mark.parametrize("decide", ["tasks", "driver"])
 def test_streams_are_applied_in_order_across_batches_and_answered_after_the_commit(
-    feed: Feed, history_path: Path
+    feed: Feed, history_path: Path, decide: str
 ) -> None:
     feed.add([("a", CHAIN[2]), ("b", CHAIN[0]), ("a", CHAIN[1])])
     feed.add([("b", CHAIN[1]), ("a", CHAIN[0]), ("a", CHAIN[0]), ("b", None)])
     sink = Sink()
-    feed.run(handler(history_path, sink, on_answers=sink.on_answers))
+    feed.run(handler(history_path, sink, on_answers=sink.on_answers, decide=decide))
     assert (sink.of("a"), sink.of("b")) == (CHAIN, CHAIN[:2])
     assert sink.answers == [
         [{"stream": "b", "confirm": 10}],
-        [{"stream": "b", "confirm": 20}, {"stream": "a", "confirm": 30}],
+        [{"stream": "a", "confirm": 30}, {"stream": "b", "confirm": 20}],
     ]
 
 
@@ -206,7 +208,7 @@ def test_workers_apply_stream_by_stream_beside_a_log_received_of_their_own(feed:
 
 
 def test_arguments_that_make_no_sense_are_refused(spark: SparkSession, history_path: Path) -> None:
-    for wrong in ({"on_replay": "again"}, {"messages": "pandas"}):
+    for wrong in ({"on_replay": "again"}, {"messages": "pandas"}, {"decide": "me"}):
         with pytest.raises(dh.ConfigError):
             handler(history_path, print, **wrong)
     handle = pickle.loads(pickle.dumps(handler(history_path, print, first_contact=True)))

@@ -68,6 +68,35 @@ def test_a_golden_store_has_its_mapper(golden: Path, request: pytest.FixtureRequ
             mapper.maintain(all=True)
 
 
+def test_a_golden_store_has_its_streams(golden: Path, request: pytest.FixtureRequest) -> None:
+    with dh.open(golden) as history:
+        if not request.node.name.endswith("[v3.tar.gz]"):
+            assert history.delivery_status().num_rows == 0
+            return
+        figures = history.stats()["delivery"]
+        assert all(figures[side]["files"] >= 1 and figures[side]["log_entries"] > 0 for side in ("received", "sent"))
+        for _ in range(2):
+            found = {row["stream"]: row for row in history.delivery_status().to_pylist()}
+            received = {name: (row["log_received"], row["applying_upto"]) for name, row in found.items()}
+            sent = found["remote1"]
+            assert received.pop("remote1") == (None, None)
+            assert received == make.RECEIVED
+            assert (found["feed"]["receive_count"], found["feed"]["time_received"]) == (3, make.NOW)
+            assert tuple(sent[name] for name in ("send_count", "log_sent", "resend_count", "confirm_sent")) == make.SENT
+            assert (sent["publisher"], sent["time_sent"]) == ("main", make.NOW)
+            history.maintain_values(all=True)
+        assert make.poll(history, "untouched", "(0-0-7-0)", batch=3).replay == "unfinished"
+        with pytest.raises(dh.TransactionError):
+            make.poll(history, "untouched", batch=2)
+        history.delivery("half-way").settle("half-way", 100)
+        again = make.poll(history, "half-way", "(0-100-250-0)", "(0-250-260-0)", batch=4)
+        assert again.decisions["decision"].to_pylist() == ["APPLY", "APPLY"]
+        again.commit()
+        assert history.delivery_out("remote1", publisher="main").build([300, 400])["header"].to_pylist() == [
+            "(1-0000000300-0000000400-0)"
+        ]
+
+
 @pytest.mark.parametrize("name", ["HISTORY", "manifest-*", "segment-*", "filter-*", "log-*"])
 def test_a_file_of_a_newer_version_is_refused_by_name(golden: Path, name: str) -> None:
     file = max(golden.rglob(name))

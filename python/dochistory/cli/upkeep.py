@@ -24,12 +24,32 @@ def stats(context: Context) -> Exit:
             print(show.as_json(figures))
             return Exit.DONE
     print(f"{figures['path']}, made at {show.cell(figures['created_at'])} UTC, {figures['shards']} shards")
+    _show_spaces(figures)
     columns = ["trigger", "entries", "in the log", "bytes", "segments", "filters", "oldest (UTC)", "time to live"]
     rows = [_row(name, one) for name, one in figures["triggers"].items()]
     show.table("", columns, rows)
     with context.open(read_only=True) as history:
         around.statistics_shown(context, history, names)
     return Exit.DONE
+
+
+def _show_spaces(figures: dict[str, Any]) -> None:
+    """Mappers and streams of guaranteed delivery, if there are any."""
+    spaces = [(f"mapper:{name}", one) for name, one in figures["mappers"].items()]
+    spaces += [(f"delivery:{name}", one) for name, one in figures["delivery"].items()]
+    if not spaces:
+        return
+    rows = [
+        [
+            name,
+            one["file_entries"] + one["later_entries"] + one["log_entries"],
+            one["log_entries"],
+            show.size(one["file_bytes"] + one["log_bytes"]),
+            one["files"],
+        ]
+        for name, one in spaces
+    ]
+    show.table("", ["mapper or delivery", "records", "in the log", "bytes", "files"], rows)
 
 
 def _row(name: str, figures: dict[str, Any]) -> list[Any]:
@@ -70,6 +90,9 @@ def maintain(context: Context) -> Exit:
         for name in context.named(history):
             with show.progress(f"maintaining {show.cell(name)}", quiet=context.json) as progress:
                 done.update(history.maintain(name, all=context.options.all, progress=progress))
+        if context.options.trigger is None:
+            with show.progress("maintaining mappers and delivery", quiet=context.json) as progress:
+                done.update(history.maintain_values(all=context.options.all, progress=progress))
     if context.json:
         print(show.as_json({"triggers": done}))
         return Exit.DONE
@@ -85,12 +108,18 @@ def verify(context: Context) -> Exit:
         for name in context.named(history):
             with show.progress(f"checking {show.cell(name)}", quiet=context.json) as progress:
                 checked[name] = history.verify(name, progress=progress)
+        values = 0
+        if context.options.trigger is None:
+            with show.progress("checking mappers and delivery", quiet=context.json) as progress:
+                values = history.verify_values(progress=progress)
         log = history.audit.verify()
     if context.json:
-        print(show.as_json({"whole": True, "bytes": checked, "audit_bytes": log}))
+        print(show.as_json({"whole": True, "bytes": checked, "value_bytes": values, "audit_bytes": log}))
         return Exit.DONE
     show.table("", ["trigger", "checked"], [[name, show.size(bytes_)] for name, bytes_ in checked.items()])
+    if values:
+        print(f"mappers and guaranteed delivery: {show.size(values)}")
     if log:
         print(f"the audit log: {show.size(log)}")
-    print(f"every byte is what was written: {show.size(sum(checked.values()) + log)}")
+    print(f"every byte is what was written: {show.size(sum(checked.values()) + values + log)}")
     return Exit.DONE

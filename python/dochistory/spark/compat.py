@@ -204,6 +204,14 @@ def arrow_schema_in_utc(schema: StructType) -> pa.Schema:
         return any_types(schema)
 
 
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run side by side; on Spark Connect, which does not say, how many parts a shuffle makes."""
+    try:
+        return max(1, spark.sparkContext.defaultParallelism)
+    except Exception:  # noqa: BLE001 - Connect's own error type cannot be imported where Connect is not installed
+        return max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "200") or 200))
+
+
 def collect_arrow(frame: DataFrame) -> pa.Table:
     """All rows of the DataFrame on the driver, evaluated once, in Spark's order."""
     any_frame: Any = frame

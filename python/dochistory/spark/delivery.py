@@ -1,6 +1,7 @@
 """Guaranteed delivery in `foreachBatch`: each batch of messages is one poll of many streams.
 
-receive   decisions, and what is about to be applied: recorded before the function sees a message
+decide    Spark's tasks, each all messages of its streams, by the shared history: nothing is changed
+record    the driver: what is about to be applied, before the function sees a message
 apply     the messages in order, stream by stream, each transaction whole
 commit    all streams at once, under (application, batch number)
 answer    only now: confirmations and resend requests
@@ -10,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory.spark import compat
+from dochistory.spark.portions import Portions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dochistory")
 
 How = Literal["spark", "arrow", "stream"]
+Who = Literal["tasks", "driver"]
 HowFarApplied = Callable[[str, int, int], int]
 
 
@@ -37,18 +41,42 @@ class DeliveryBatch:
     """Spark's number of the batch."""
     application: str
     """The name under which the batch's number is remembered."""
-    arrivals: pa.Table
-    """All rows of the batch."""
+    decisions: Any
+    """All rows of the batch, and what was decided about each: `dh_decision`, `dh_status`, `dh_reason`,
+    `dh_transaction`, `dh_apply_rank`. A DataFrame; where the driver decides, a `pyarrow.Table`."""
     poll: "DeliveryPoll"
-    """The poll: decisions, streams, messages; confirmations and resend requests once it is committed."""
+    """The poll: how its streams stand; confirmations and resend requests once it is committed."""
     in_doubt: pa.RecordBatch
     """Streams whose messages are held because nobody knows how far they were applied before a crash."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    frame: "DataFrame"
+    id: int
+    application: str
+    on_replay: Literal["in_doubt", "rerun"]
+
+    @property
+    def names(self) -> dict[str, Any]:
+        return {"transaction": (self.application, self.id), "on_replay": self.on_replay}
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """A batch that is decided and recorded, and the messages to apply in both forms."""
+
+    batch: DeliveryBatch
+    applied: int
+    frame: "Callable[[], DataFrame]"
+    table: Callable[[], pa.Table]
+    kept: "DataFrame | None" = None
 
 
 class Delivery:
     """The function for `foreachBatch` that `delivery` makes; calling it handles one batch.
 
-    What is held lives in this object, on the driver: a restart loses it, and it is asked for again.
+    What is held is kept by Spark, for this object: a restart loses it, and it is asked for again.
     """
 
     def __init__(
@@ -60,6 +88,8 @@ class Delivery:
         on_replay: Literal["in_doubt", "rerun"],
         messages: How,
         columns: Mapping[str, str] | None,
+        decide: Who,
+        parts: int | None,
         threads: int,
         applied: HowFarApplied | None,
         on_poll: Callable[[DeliveryBatch], object] | None,
@@ -72,6 +102,8 @@ class Delivery:
         self._on_replay = on_replay
         self._messages = messages
         self._columns = dict(columns or {})
+        self._decide = decide
+        self._parts = parts
         self._threads = threads
         self._applied = applied
         self._on_poll = on_poll
@@ -79,10 +111,11 @@ class Delivery:
         self._options = dict(options)
         self._opened: History | None = None
         self._inbox: GuaranteedDelivery | None = None
+        self._kept: DataFrame | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process: not what is open."""
-        return {**self.__dict__, "_opened": None, "_inbox": None}
+        return {**self.__dict__, "_opened": None, "_inbox": None, "_kept": None}
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Handle one batch; returns when it is committed.
@@ -96,50 +129,61 @@ class Delivery:
                 "[DH-CONFIG] delivery needs application=…, a name that outlives restarts: "
                 "outside a stream, and on Spark Connect, there is no query whose id could serve"
             )
-        # Once, here: every further evaluation of the frame might bring the rows in another order.
-        rows = compat.collect_arrow(frame)
-        inbox = self._open()
-        poll = inbox.receive(
-            rows,
-            columns=self._columns or None,
-            threads=self._threads,
-            transaction=(application, int(batch_id)),
-            on_replay=self._on_replay,
-        )
-        batch = DeliveryBatch(int(batch_id), application, rows, poll, inbox.in_doubt())
+        batch = _Batch(frame, int(batch_id), application, self._on_replay)
         try:
-            self._run(frame, batch)
+            by = self._by_driver if self._decide == "driver" else self._by_tasks
+            self._run(by(batch, self._open()))
         except BaseException:
             # Whatever became of the poll, the next batch begins with what the history says.
-            self._inbox = None
+            self._inbox = self._kept = None
             raise
 
-    def _run(self, frame: "DataFrame", batch: DeliveryBatch) -> None:
+    def _by_driver(self, batch: "_Batch", inbox: "GuaranteedDelivery") -> "_Decided":
+        # Once, here: every further evaluation of the frame might bring the rows in another order.
+        rows = compat.collect_arrow(batch.frame)
+        poll = inbox.receive(rows, columns=self._columns or None, threads=self._threads, **batch.names)
+        decisions = rows
+        for name in ("decision", "status", "reason", "transaction", "apply_rank"):
+            decisions = decisions.append_column(f"dh_{name}", poll.decisions[name])
+        messages: pa.Table = poll.messages
+        told = DeliveryBatch(batch.id, batch.application, decisions, poll, inbox.in_doubt())
+        return _Decided(told, messages.num_rows, lambda: _by_stream(batch.frame, messages), lambda: messages)
+
+    def _by_tasks(self, batch: "_Batch", inbox: "GuaranteedDelivery") -> "_Decided":
+        plan = inbox.plan(**batch.names)
+        history = self._opened or self._history
+        path = str(Path(history if isinstance(history, str | os.PathLike) else history.path).absolute())
+        portions = Portions(path, self._columns, inbox.stream, self._parts)
+        found = portions.decide(batch.frame, self._kept, plan)
+        poll = inbox.gather(plan, found.receipts, **batch.names)
+        told = DeliveryBatch(batch.id, batch.application, found.decisions(poll.decisions), poll, inbox.in_doubt())
+        return _Decided(told, found.applied, lambda: found.messages, lambda: _collected(found.messages), found.kept)
+
+    def _run(self, decided: "_Decided") -> None:
+        batch = decided.batch
         if batch.in_doubt.num_rows:
             names = ", ".join(batch.in_doubt["stream"].to_pylist()[:5])
             _log.warning("[DH-IN-DOUBT] %d streams are in doubt and wait: %s", batch.in_doubt.num_rows, names)
         if self._on_poll is not None:
             self._on_poll(batch)
-        messages: pa.Table = batch.poll.messages
-        if messages.num_rows:
+        if decided.applied:
             try:
-                self._hand_out(frame, messages, batch)
+                self._hand_out(decided)
             except dh.RolledBack:
                 batch.poll.abort()
                 raise
         batch.poll.commit()
+        self._kept = decided.kept
         if self._on_answers is not None:
             self._on_answers(batch)
 
-    def _hand_out(self, frame: "DataFrame", messages: pa.Table, batch: DeliveryBatch) -> None:
+    def _hand_out(self, decided: "_Decided") -> None:
         if self._messages == "arrow":
-            self._apply(messages, batch)
-            return
-        by_stream = _by_stream(frame, messages)
-        if self._messages == "spark":
-            self._apply(by_stream, batch)
+            self._apply(decided.table(), decided.batch)
+        elif self._messages == "spark":
+            self._apply(decided.frame(), decided.batch)
         else:
-            by_stream.mapInArrow(_each_stream(self._apply), "applied long").count()
+            decided.frame().mapInArrow(_each_stream(self._apply), "applied long").count()
 
     def _open(self) -> "GuaranteedDelivery":
         if self._inbox is None:
@@ -156,9 +200,18 @@ class Delivery:
 
     def close(self) -> None:
         """Close the history, if this opened it."""
-        opened, self._opened, self._inbox = self._opened, None, None
+        opened, self._opened, self._inbox, self._kept = self._opened, None, None, None
         if opened is not None:
             opened.close()
+
+
+def _collected(messages: "DataFrame") -> pa.Table:
+    """The messages on the driver, with offsets as numbers of 64 bits."""
+    table = compat.collect_arrow(messages)
+    for name, kind in (("dh_transaction", pa.uint64()), ("dh_commit", pa.uint64()), ("dh_apply_rank", pa.uint32())):
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, name, table[name].cast(kind))
+    return table
 
 
 def _by_stream(frame: "DataFrame", messages: pa.Table) -> "DataFrame":
@@ -210,6 +263,8 @@ def delivery(
     on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
     messages: How = "spark",
     columns: Mapping[str, str] | None = None,
+    decide: Who = "tasks",
+    parts: int | None = None,
     threads: int = 1,
     applied: HowFarApplied | None = None,
     on_poll: Callable[[DeliveryBatch], object] | None = None,
@@ -222,11 +277,18 @@ def delivery(
     stream.writeStream.foreachBatch(delivery("feed.history", apply, first_contact=True)).option(…).start()
     ```
 
-    All streams of a batch are committed at once. A batch that Spark hands over again after its commit applies nothing.
-    The rows are collected on the driver, which decides; the messages to apply go out partitioned by stream.
+    Each stream's messages go to one task, which decides them by the stream's row in the history; only the columns of
+    the header cross to Python, and no message to the driver. What the tasks found counts once the driver has committed
+    it, all streams at once: a task that is tried again, or ends when everybody has forgotten it, changes nothing, and a
+    batch that Spark hands over again after its commit applies nothing. Rows of a stream count in the order in which
+    `collect` would bring them.
+
+    Messages that wait for others stay where Spark keeps them, and come to their stream's task with each batch until
+    they are applied. A restart loses them, as it does in one process, and what is missing then is requested again.
 
     Args:
-        history: the history, or its directory, which is created if it is not there.
+        history: the history, or its directory, which is created if it is not there. All machines must see it under the
+            same path, unless the driver decides.
         apply: called as `apply(messages, batch)` when there is something to apply; the columns are the batch's and
             `dh_stream`, `dh_transaction`, `dh_commit`, `dh_apply_rank` (offsets as decimal(20, 0) in Spark). When it
             returns, the batch is committed. If it raises `RolledBack`, nothing of it was applied, and the batch comes
@@ -239,7 +301,10 @@ def delivery(
             must keep the stream's `dh_commit` in one transaction with its data, and pass over what is not above it.
         columns: name of a column of messages (`stream`, `header`, `resend_count`, `prev`, `cur`, `seq`) -> its name in
             the batch, where they differ.
-        threads: threads that decide on the driver.
+        decide: `tasks`; or `driver`, which collects each batch: quicker for batches of a few thousand messages, and for
+            histories on a disk that only the driver sees.
+        parts: tasks to divide a batch among; by default as many as run side by side.
+        threads: threads that decide, where the driver does.
         applied: called as `applied(stream, log_received, applying_upto)` for each stream that a crash left in doubt,
             when the delivery is opened: answers how far the caller's own data go. Without it such a stream waits until
             somebody settles it; the others go on.
@@ -254,6 +319,7 @@ def delivery(
     for name, value, allowed in (
         ("on_replay", on_replay, ("in_doubt", "rerun")),
         ("messages", messages, ("spark", "arrow", "stream")),
+        ("decide", decide, ("tasks", "driver")),
     ):
         if value not in allowed:
             raise dh.ConfigError(f"[DH-CONFIG] {name} is one of {', '.join(allowed)}, not {value!r}")
@@ -264,6 +330,8 @@ def delivery(
         on_replay=on_replay,
         messages=messages,
         columns=columns,
+        decide=decide,
+        parts=parts,
         threads=threads,
         applied=applied,
         on_poll=on_poll,

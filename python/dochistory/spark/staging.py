@@ -86,6 +86,11 @@ def _task() -> TaskContext:
     return context
 
 
+def attempt_of_task() -> int:
+    """The number that Spark gave the attempt that this is; no other attempt of this application has it."""
+    return _task().taskAttemptId()
+
+
 def attempt_name(context: TaskContext) -> str:
     """A name that no other attempt at a task of this application has."""
     return f"s{context.stageId()}-p{context.partitionId()}-a{context.attemptNumber()}-t{context.taskAttemptId()}"

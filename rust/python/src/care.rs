@@ -46,13 +46,14 @@ impl History {
     /// Put small files together and roll filters up. `begin` does it by itself when it pays, unless told otherwise.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name; every trigger, if absent.
+    ///     trigger: the trigger, or its name; every trigger, mapper and stream of guaranteed delivery, if absent.
     ///     all: go as far as it goes, rather than as far as it pays.
     ///     progress: called with (entries done, entries in all) from time to time; what it raises stops the work, which
     ///         does no harm.
     ///
     /// Returns:
-    ///     For each trigger: `merged` (files before, files after), `rewritten` and `rolled_up` (entries).
+    ///     For each trigger, by its name: `merged` (files before, files after), `rewritten` and `rolled_up` (entries). Mappers
+    ///     are called `mapper:` and their channel; guaranteed delivery `delivery:received` and `delivery:sent`.
     #[pyo3(signature = (trigger = None, *, all = false, progress = None))]
     fn maintain<'py>(
         &self,
@@ -62,7 +63,30 @@ impl History {
         progress: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         let history = self.handle.get()?;
-        upkeep::maintain(py, &history, upkeep::names(&history, trigger.as_ref())?, all, progress)
+        let maintained = upkeep::maintain(py, &history, upkeep::names(&history, trigger.as_ref())?, all, progress)?;
+        if trigger.is_none() {
+            upkeep::maintain_values(py, &history, all, progress, &maintained)?;
+        }
+        Ok(maintained)
+    }
+
+    /// `maintain` of the mappers and of guaranteed delivery alone.
+    #[pyo3(signature = (*, all = false, progress = None))]
+    fn maintain_values<'py>(
+        &self,
+        py: Python<'py>,
+        all: bool,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyDict>> {
+        let maintained = PyDict::new(py);
+        upkeep::maintain_values(py, &*self.handle.get()?, all, progress, &maintained)?;
+        Ok(maintained)
+    }
+
+    /// Check every byte of the files of mappers and of guaranteed delivery alone; answers how many there were.
+    #[pyo3(signature = (*, progress = None))]
+    fn verify_values(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
+        upkeep::verify_values(py, &*self.handle.get()?, progress)
     }
 
     /// Check every byte of the history's files, those of mappers and of guaranteed delivery among them.

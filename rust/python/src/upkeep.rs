@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dochistory_core::engine::SpaceStatistics;
 use dochistory_core::history::History;
 use dochistory_core::rules::{self, Kind};
-use dochistory_core::values::Room;
+use dochistory_core::values::{Room, Values};
 use dochistory_core::{Error, Maintained, Purged};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -105,18 +105,58 @@ pub(crate) fn maintain<'py>(
 ) -> Outcome<Bound<'py, PyDict>> {
     let maintained = PyDict::new(py);
     for name in names {
-        let hearer = Hearer::new(py, progress, &format!("maintaining {name}"), None)?;
-        let done = watched(py, hearer.callable(), |hear| history.maintain(&name, all, hear));
-        hearer.close()?;
-        let done = done?;
-        let Maintained { merged, rewritten, rolled_up } = done;
-        let of_trigger = PyDict::new(py);
-        of_trigger.set_item("merged", merged)?;
-        of_trigger.set_item("rewritten", rewritten)?;
-        of_trigger.set_item("rolled_up", rolled_up)?;
-        maintained.set_item(name, of_trigger)?;
+        let done = heard(py, progress, &format!("maintaining {name}"), |hear| history.maintain(&name, all, hear))?;
+        maintained.set_item(name, was_maintained(py, done)?)?;
     }
     Ok(maintained)
+}
+
+/// [`maintain`] of the mappers and of guaranteed delivery; each is under its name with what it is for before it.
+pub(crate) fn maintain_values(
+    py: Python<'_>,
+    history: &History,
+    all: bool,
+    progress: Option<&Bound<'_, PyAny>>,
+    maintained: &Bound<'_, PyDict>,
+) -> Outcome<()> {
+    for (values, name) in values_of(history)? {
+        let done = heard(py, progress, &format!("maintaining {name}"), |hear| values.maintain(all, hear))?;
+        maintained.set_item(name, was_maintained(py, done)?)?;
+    }
+    Ok(())
+}
+
+fn was_maintained(py: Python<'_>, done: Maintained) -> PyResult<Bound<'_, PyDict>> {
+    let Maintained { merged, rewritten, rolled_up } = done;
+    let of_space = PyDict::new(py);
+    of_space.set_item("merged", merged)?;
+    of_space.set_item("rewritten", rewritten)?;
+    of_space.set_item("rolled_up", rolled_up)?;
+    Ok(of_space)
+}
+
+/// All spaces of values, and what they are called beside triggers.
+fn values_of(history: &History) -> Outcome<Vec<(Values, String)>> {
+    let mut found = Vec::new();
+    for (room, what) in [(Room::Mapper, "mapper"), (Room::Delivery, "delivery")] {
+        for name in history.value_spaces(room)? {
+            found.push((history.values(room, &name)?, format!("{what}:{name}")));
+        }
+    }
+    Ok(found)
+}
+
+/// [`watched`], told to a progress callable, or shown.
+fn heard<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    what: &str,
+    job: impl FnOnce(dochistory_core::Progress<'_>) -> dochistory_core::Result<T> + Send,
+) -> Outcome<T> {
+    let hearer = Hearer::new(py, progress, what, None)?;
+    let done = watched(py, hearer.callable(), job);
+    hearer.close()?;
+    done
 }
 
 /// Check every byte; answers how many there were.
@@ -128,10 +168,7 @@ pub(crate) fn verify(
 ) -> Outcome<u64> {
     let mut bytes = 0;
     for name in names {
-        let hearer = Hearer::new(py, progress, &format!("checking {name}"), None)?;
-        let checked = watched(py, hearer.callable(), |hear| history.verify(name, hear));
-        hearer.close()?;
-        bytes += checked?;
+        bytes += heard(py, progress, &format!("checking {name}"), |hear| history.verify(name, hear))?;
     }
     Ok(bytes)
 }
@@ -139,11 +176,8 @@ pub(crate) fn verify(
 /// Check every byte of the spaces of values; answers how many there were.
 pub(crate) fn verify_values(py: Python<'_>, history: &History, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
     let mut bytes = 0;
-    for room in Room::ALL {
-        for name in history.value_spaces(room)? {
-            let values = history.values(room, &name)?;
-            bytes += watched(py, progress, |hear| values.verify(hear))?;
-        }
+    for (values, name) in values_of(history)? {
+        bytes += heard(py, progress, &format!("checking {name}"), |hear| values.verify(hear))?;
     }
     Ok(bytes)
 }

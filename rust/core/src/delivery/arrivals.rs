@@ -6,6 +6,7 @@
 
 use super::group::Arrival;
 use super::held::{Message, Runs};
+use super::packed::Packed;
 
 /// Where a kept message came from: a row of this poll, or [`EARLIER`].
 pub(super) type Source = u32;
@@ -31,17 +32,39 @@ pub(super) struct Shelf {
     /// `prev << 32 | seq` of each slot, ascending.
     keys: Vec<u128>,
     /// Room for sorting.
-    packed: Vec<u64>,
+    packed: Packed,
     /// Slot of each arrival from `first_place` on.
     slot_of: Vec<u32>,
-    /// The arrival that is held in each slot.
-    holder: Vec<u32>,
+    /// Whether an arrival from `first_place` on is the only one of its slot, so that nothing of this poll is held there when
+    /// it comes. Nearly all are, and each is spared a look at a place of memory that is far from the last one.
+    is_alone: Vec<bool>,
+    /// What is held in each slot: all that its release needs, so that it need not be looked for among the arrivals.
+    holder: Vec<Holder>,
     /// Slots that were filled since the shelf was last emptied.
     filled: Vec<u32>,
     /// Slots before this one are empty for good.
     cursor: usize,
     /// Number of filled slots.
     live: usize,
+}
+
+/// An arrival that is held.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    cur: u64,
+    row: Source,
+}
+
+impl Holder {
+    const NOBODY: Self = Self { cur: 0, row: NOBODY };
+
+    fn is_there(self) -> bool {
+        self.row != NOBODY
+    }
+}
+
+fn message(slot: u128, held: Holder) -> Message {
+    Message { prev: (slot >> 32) as u64, cur: held.cur, seq: slot as u32 }
 }
 
 fn key(prev: u64, seq: u32) -> u128 {
@@ -54,6 +77,7 @@ impl Shelf {
         self.runs = runs;
         self.keys.clear();
         self.slot_of.clear();
+        self.is_alone.clear();
         self.holder.clear();
         self.filled.clear();
         (self.first_place, self.cursor, self.live) = (0, 0, 0);
@@ -69,11 +93,14 @@ impl Shelf {
         if self.is_empty() {
             return None;
         }
-        let slot = place.checked_sub(self.first_place).and_then(|at| self.slot_of.get(at)).copied().unwrap_or(NOBODY);
-        match self.holder.get(slot as usize) {
-            Some(&holder) if holder != NOBODY => Some(arrivals[holder as usize].cur),
-            _ => self.runs.find(arrivals[place].prev, arrivals[place].seq),
+        let at = place.wrapping_sub(self.first_place);
+        if !self.is_alone.get(at).copied().unwrap_or_default() {
+            let slot = self.slot_of.get(at).copied().unwrap_or(NOBODY);
+            if let Some(holder) = self.holder.get(slot as usize).filter(|holder| holder.is_there()) {
+                return Some(holder.cur);
+            }
         }
+        if self.runs.is_empty() { None } else { self.runs.find(arrivals[place].prev, arrivals[place].seq) }
     }
 
     /// Holds arrival `place`, which no other message stands in the place of.
@@ -83,7 +110,7 @@ impl Shelf {
             self.lay_out(place, arrivals, log_received);
         }
         let slot = self.slot_of[place - self.first_place];
-        self.holder[slot as usize] = place as u32;
+        self.holder[slot as usize] = Holder { cur: arrivals[place].cur, row: arrivals[place].row };
         self.filled.push(slot);
         self.live += 1;
     }
@@ -94,17 +121,21 @@ impl Shelf {
         self.first_place = place;
         self.sort_keys(place, arrivals, log_received);
         self.slot_of.resize(arrivals.len() - place, NOBODY);
+        self.is_alone.resize(arrivals.len() - place, false);
         let mut slots = 0;
         for at in 0..self.keys.len() {
             let (slot_key, arrival) = (self.keys[at] >> 32, self.keys[at] as u32 as usize);
-            if slots == 0 || self.keys[slots - 1] != slot_key {
+            let is_first = slots == 0 || self.keys[slots - 1] != slot_key;
+            let is_last = self.keys.get(at + 1).is_none_or(|next| next >> 32 != slot_key);
+            if is_first {
                 self.keys[slots] = slot_key;
                 slots += 1;
             }
             self.slot_of[arrival - place] = slots as u32 - 1;
+            self.is_alone[arrival - place] = is_first && is_last;
         }
         self.keys.truncate(slots);
-        self.holder.resize(slots, NOBODY);
+        self.holder.resize(slots, Holder::NOBODY);
     }
 
     /// Fills `keys` with the places of all arrivals from `place` on, in order, the arrival's number in the lowest 32 bits.
@@ -128,10 +159,8 @@ impl Shelf {
             let place = ((arrivals[at].prev - log_received) << seq_bits) | u64::from(arrivals[at].seq);
             (place << row_bits) | at as u64
         };
-        self.packed.clear();
-        self.packed.extend(wanted().map(packed));
-        self.packed.sort_unstable();
-        self.keys.extend(self.packed.iter().map(|&packed| {
+        self.packed.sort(wanted().map(packed), row_bits, bits(highest - log_received) + seq_bits + row_bits);
+        self.keys.extend(self.packed.iter().map(|packed| {
             let (at, seq) = (packed & ((1 << row_bits) - 1), (packed >> row_bits) & ((1 << seq_bits) - 1));
             let prev = log_received + ((packed >> row_bits) >> seq_bits);
             (key(prev, seq as u32) << 32) | u128::from(at)
@@ -140,17 +169,16 @@ impl Shelf {
 
     /// Takes out the front message, if it is expected at (`log_received`, `next`) or lies before that.
     #[inline]
-    pub(super) fn take(&mut self, log_received: u64, next: u64, arrivals: &[Arrival]) -> Option<Front> {
+    pub(super) fn take(&mut self, log_received: u64, next: u64) -> Option<Front> {
         if self.is_empty() {
             return None;
         }
         let expected = key(log_received, u32::try_from(next).ok()?);
         while self.live > 0 && self.keys.get(self.cursor).is_some_and(|&slot| slot <= expected) {
-            let at = std::mem::replace(&mut self.holder[self.cursor], NOBODY);
-            if at != NOBODY {
+            let held = std::mem::replace(&mut self.holder[self.cursor], Holder::NOBODY);
+            if held.is_there() {
                 self.live -= 1;
-                let arrival = &arrivals[at as usize];
-                return Some(front(arrival.message(), arrival.row, expected));
+                return Some(front(message(self.keys[self.cursor], held), held.row, expected));
             }
             if self.keys[self.cursor] == expected {
                 break;
@@ -164,12 +192,11 @@ impl Shelf {
 
     /// Empties the shelf, and tells of every message that was on it. The next expected message may lie before the ones
     /// seen so far, but not before `log_received`.
-    pub(super) fn clear(&mut self, log_received: u64, arrivals: &[Arrival], mut dropped: impl FnMut(Message, Source)) {
+    pub(super) fn clear(&mut self, log_received: u64, mut dropped: impl FnMut(Message, Source)) {
         for slot in self.filled.drain(..) {
-            let at = std::mem::replace(&mut self.holder[slot as usize], NOBODY);
-            if at != NOBODY {
-                let arrival = &arrivals[at as usize];
-                dropped(arrival.message(), arrival.row);
+            let held = std::mem::replace(&mut self.holder[slot as usize], Holder::NOBODY);
+            if held.is_there() {
+                dropped(message(self.keys[slot as usize], held), held.row);
             }
         }
         self.runs.iter().for_each(|message| dropped(*message, EARLIER));
@@ -179,24 +206,19 @@ impl Shelf {
     }
 
     /// Hands over what is held at the end of the poll, at most `limit` messages; the highest go first and are told of.
-    pub(super) fn finish(
-        &mut self,
-        limit: usize,
-        arrivals: &[Arrival],
-        mut dropped: impl FnMut(Message, Source),
-    ) -> Runs {
+    pub(super) fn finish(&mut self, limit: usize, mut dropped: impl FnMut(Message, Source)) -> Runs {
         let mut runs = std::mem::take(&mut self.runs);
         let mut earlier = runs.len();
-        let mut slots = if self.live == 0 { &[][..] } else { &self.holder[self.cursor..] };
+        let from = if self.live == 0 { self.keys.len() } else { self.cursor };
+        let mut slots = from..self.holder.len();
         while self.live + earlier > limit {
-            while let Some((&NOBODY, before)) = slots.split_last() {
-                slots = before;
-            }
-            let fresh = slots.split_last().map(|(&at, before)| (&arrivals[at as usize], before));
+            let highest = slots.clone().rev().find(|&slot| self.holder[slot].is_there());
+            slots.end = highest.map_or(slots.start, |slot| slot + 1);
+            let fresh = highest.map(|slot| (message(self.keys[slot], self.holder[slot]), self.holder[slot].row));
             match (runs.last(), fresh) {
-                (run, Some((arrival, before))) if run.is_none_or(|run| run.key() < arrival.message().key()) => {
-                    dropped(arrival.message(), arrival.row);
-                    (slots, self.live) = (before, self.live - 1);
+                (run, Some((message, row))) if run.is_none_or(|run| run.key() < message.key()) => {
+                    dropped(message, row);
+                    (slots.end, self.live) = (slots.end - 1, self.live - 1);
                 }
                 (Some(run), _) => {
                     dropped(run, EARLIER);
@@ -207,7 +229,8 @@ impl Shelf {
             }
         }
         let mut fresh = Vec::with_capacity(self.live);
-        fresh.extend(slots.iter().filter(|&&at| at != NOBODY).map(|&at| arrivals[at as usize].message()));
+        let left = slots.filter(|&slot| self.holder[slot].is_there());
+        fresh.extend(left.map(|slot| message(self.keys[slot], self.holder[slot])));
         runs.add(fresh);
         runs
     }

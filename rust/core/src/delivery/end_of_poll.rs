@@ -13,10 +13,9 @@ impl Pass<'_> {
             self.volatile.outstanding = true;
         }
         let (outputs, stream) = (&mut *self.outputs, self.given.stream);
-        self.volatile.held =
-            self.shelf.finish(self.given.options.held_limit, self.given.arrivals, |message, source| {
-                forget(outputs, stream, message, source, Reason::HeldOverLimit);
-            });
+        self.volatile.held = self.shelf.finish(self.given.options.held_limit, |message, source| {
+            forget(outputs, stream, message, source, Reason::HeldOverLimit);
+        });
         let repeat = self.request_went_unheard(go_back);
         (go_back || repeat).then_some((self.durable.rereceive_count, self.durable.log_received))
     }

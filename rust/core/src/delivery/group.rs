@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::columns::{HeaderColumns, NO_STREAM};
 use super::decision::Reason;
-use super::held::Message;
 use super::table::StreamTable;
 
 /// A message with a usable header, at its place among the messages of its stream.
@@ -15,12 +14,6 @@ pub(super) struct Arrival {
     pub(super) cur: u64,
     pub(super) seq: u32,
     pub(super) row: u32,
-}
-
-impl Arrival {
-    pub(super) fn message(&self) -> Message {
-        Message { prev: self.prev, cur: self.cur, seq: self.seq }
-    }
 }
 
 /// The messages of one stream.

@@ -27,6 +27,7 @@ mod held;
 mod names;
 mod options;
 mod order;
+mod packed;
 mod poll;
 mod receive;
 mod send;
@@ -40,8 +41,8 @@ pub use codec::{CodecError, ENCODED_LEN};
 pub use columns::{HeaderColumns, Headers, NO_STREAM};
 pub use decision::{Decision, Reason, Status};
 pub use durable::{
-    Built, Exchange, Inbox, KeyAndValue, OnReplay, Opening, Outbox, Overtaken, Receiving, Replay, Rows as StateRows,
-    Settings, StreamStatus, Taken, Transactions, status,
+    Built, Exchange, Inbox, KeyAndValue, OnReplay, Opening, Outbox, Overtaken, Portion, Receiving, Replay,
+    Rows as StateRows, Settings, StreamStatus, Taken, Transactions, decide_portion, status,
 };
 pub use header::{BadHeader, Header};
 pub use names::encode_names;

@@ -46,6 +46,17 @@ impl Rows {
         (self.decision(row) != Decision::Corrupt).then_some(self.transactions[row])
     }
 
+    /// Whether `row` is held or buffered after the poll: to be handed out with a later one.
+    pub fn is_kept(&self, row: usize) -> bool {
+        match self.status(row) {
+            Status::Held => true,
+            Status::New => self.apply_rank(row).is_none(),
+            // A message that waits for its range in doubt to be settled.
+            Status::InDoubt => self.reasons[row] == Reason::InDoubtRange,
+            Status::Duplicate => false,
+        }
+    }
+
     /// Where `row` comes in the order of application.
     pub fn apply_rank(&self, row: usize) -> Option<u32> {
         Some(self.apply_ranks[row]).filter(|&rank| rank != NOT_APPLIED)

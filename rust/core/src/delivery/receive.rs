@@ -54,15 +54,16 @@ pub fn receive_on(
     for id in table.attention().filter(|&id| !had_messages[id as usize]) {
         pass.known(id, &[]);
     }
-    Ok(Poll {
-        rows: Rows { reasons: pass.outputs.reasons, transactions, apply_ranks: pass.outputs.apply_ranks },
-        streams: pass.streams,
-        released: pass.outputs.released,
-        dropped: pass.outputs.dropped,
-        changes: pass.changes,
-        pending: pass.pending,
-        version: table.version(),
-    })
+    Ok(pass.into_poll(transactions))
+}
+
+/// The end of a poll that brought these streams of the table nothing.
+pub(super) fn receive_nothing(table: &StreamTable, streams: &[u32], options: &Options, now: i64) -> Poll {
+    let mut pass = Pass::new(table, options, now, Vec::new());
+    for &id in streams {
+        pass.known(id, &[]);
+    }
+    pass.into_poll(Vec::new())
 }
 
 struct Pass<'p> {
@@ -88,6 +89,18 @@ impl<'p> Pass<'p> {
             changes: Vec::new(),
             outputs: Outputs { reasons, apply_ranks, released: Vec::new(), dropped: Vec::new() },
             workspace: Workspace::default(),
+        }
+    }
+
+    fn into_poll(self, transactions: Vec<u64>) -> Poll {
+        Poll {
+            rows: Rows { reasons: self.outputs.reasons, transactions, apply_ranks: self.outputs.apply_ranks },
+            streams: self.streams,
+            released: self.outputs.released,
+            dropped: self.outputs.dropped,
+            changes: self.changes,
+            pending: self.pending,
+            version: self.table.version(),
         }
     }
 

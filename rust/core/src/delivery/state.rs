@@ -38,6 +38,8 @@ pub(super) struct Volatile {
     pub(super) next: u64,
     /// Messages that cannot be applied yet.
     pub(super) held: Runs,
+    /// How many messages are held by others, who decide the stream's polls for whoever has this.
+    pub(super) held_elsewhere: u64,
     /// Polls left before a resend is requested; none when nothing is missing.
     pub(super) patience: Option<u32>,
     /// A message of a later epoch came that this side cannot join.

@@ -201,7 +201,7 @@ impl Pass<'_> {
         if self.blocked {
             return;
         }
-        while let Some(front) = self.shelf.take(self.durable.log_received, self.volatile.next, self.given.arrivals) {
+        while let Some(front) = self.shelf.take(self.durable.log_received, self.volatile.next) {
             match front {
                 Front::Expected(Message { prev, cur, seq }, source) => {
                     let header = Header { resend_count: self.durable.rereceive_count, prev, cur, seq };
@@ -238,7 +238,7 @@ impl Pass<'_> {
             let message = Message { prev, cur: prev, seq: part as u32 };
             forget(outputs, stream, message, source, Reason::PartDropped);
         }
-        self.shelf.clear(prev, self.given.arrivals, |message, source| {
+        self.shelf.clear(prev, |message, source| {
             forget(outputs, stream, message, source, Reason::HeldDropped);
         });
         self.forget_parts();

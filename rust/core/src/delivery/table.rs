@@ -142,6 +142,21 @@ impl StreamTable {
         Ok(())
     }
 
+    /// All streams, and what a crash may take of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &ReceiverState, &Volatile)> {
+        self.streams.iter().map(|stream| (&*stream.name, &stream.durable, &stream.volatile))
+    }
+
+    /// [`insert`](Self::insert) of a stream that waits for messages.
+    pub(super) fn insert_waiting(&mut self, name: &str, durable: ReceiverState, volatile: Volatile) -> Result<()> {
+        self.insert(name, durable)?;
+        if let Some(stream) = self.streams.last_mut() {
+            stream.volatile = volatile;
+            self.watch(self.streams.len() as u32 - 1);
+        }
+        Ok(())
+    }
+
     pub(super) fn find(&self, name: &str) -> Option<u32> {
         self.ids.get(name).copied()
     }

@@ -53,6 +53,14 @@ impl Shared {
     }
 }
 
+pub(super) fn on_replay_of(word: &str) -> Outcome<OnReplay> {
+    match word {
+        "in_doubt" => Ok(OnReplay::InDoubt),
+        "rerun" => Ok(OnReplay::Rerun),
+        other => Err(Failure::config(format!("on_replay is {other:?}; allowed is \"in_doubt\" or \"rerun\""))),
+    }
+}
+
 #[pymethods]
 impl GuaranteedDelivery {
     /// The one stream that this delivery receives; None if it receives all.
@@ -105,13 +113,7 @@ impl GuaranteedDelivery {
         if threads == 0 {
             return Err(Failure::config("threads is 0; allowed is 1 or more"));
         }
-        let on_replay = match on_replay {
-            "in_doubt" => OnReplay::InDoubt,
-            "rerun" => OnReplay::Rerun,
-            other => {
-                return Err(Failure::config(format!("on_replay is {other:?}; allowed is \"in_doubt\" or \"rerun\"")));
-            }
-        };
+        let on_replay = on_replay_of(on_replay)?;
         let now = clock::now_us(now)?;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
         let input = messages.map(Input::import).transpose()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::interleave_record_batch;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use dochistory_core::delivery::{InOrder, Place, Poll, Status};
+use dochistory_core::delivery::{InOrder, Place, Poll};
 
 use super::arrivals::Arrivals;
 use crate::errors::{Failure, Outcome};
@@ -50,14 +50,7 @@ impl Kept {
 
     fn keep(&mut self, poll: &Poll, arrivals: &Arrivals) -> Outcome<()> {
         let Some(input) = &arrivals.input else { return Ok(()) };
-        let is_kept = |&row: &usize| match poll.rows.reasons[row].status() {
-            Status::Held => true,
-            Status::New => poll.rows.apply_rank(row).is_none(),
-            // A message that waits for its range in doubt to be settled.
-            Status::InDoubt => poll.rows.reasons[row] == dochistory_core::delivery::Reason::InDoubtRange,
-            Status::Duplicate => false,
-        };
-        let rows: Vec<u32> = (0..poll.rows.len()).filter(is_kept).map(|row| row as u32).collect();
+        let rows: Vec<u32> = (0..poll.rows.len()).filter(|&row| poll.rows.is_kept(row)).map(|row| row as u32).collect();
         if rows.is_empty() {
             return Ok(());
         }

@@ -8,7 +8,9 @@ mod offsets;
 mod open;
 mod outbox;
 mod poll;
+mod rows;
 mod status;
+mod together;
 
 pub(crate) use inbox::GuaranteedDelivery;
 pub(crate) use outbox::DeliveryOutbox;

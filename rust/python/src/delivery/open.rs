@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use super::inbox::{GuaranteedDelivery, Shared};
 use super::kept::Kept;
 use super::outbox::DeliveryOutbox;
-use super::{offsets, status as tables};
+use super::{offsets, rows, status as tables};
 use crate::errors::{Failure, Outcome};
 use crate::history::History;
 use crate::output;
@@ -66,15 +66,14 @@ impl History {
                 "held_limit is 0; allowed is 1 or more: the lowest held message shows what is missing",
             ));
         }
-        let history = self.handle.get()?;
         let opening = Opening::new(
             offsets::by_stream("start", start, stream.as_deref())?,
             offsets::by_stream("log_received", log_received, stream.as_deref())?,
         );
         let options = Options { patience, batch_mode, reset_patience, first_contact, held_limit };
         let settings = Settings { options, own_transaction, only: stream };
-        let inbox =
-            py.detach(|| Inbox::open(history.received_streams(self.handle.auto_maintain)?, settings, &opening))?;
+        let rows = rows::received(&self.handle)?;
+        let inbox = py.detach(|| Inbox::open(rows, settings, &opening))?;
         let shared = Shared { handle: self.handle.clone(), inbox, keep_rows, kept: Mutex::new(Kept::default()) };
         Ok(GuaranteedDelivery { shared: Arc::new(shared) })
     }
@@ -99,9 +98,8 @@ impl History {
         publisher: &str,
         start: Option<u64>,
     ) -> Outcome<DeliveryOutbox> {
-        let history = self.handle.get()?;
-        let outbox =
-            py.detach(|| Outbox::open(history.sent_streams(self.handle.auto_maintain)?, publisher, subscriber, start))?;
+        let rows = rows::sent(&self.handle)?;
+        let outbox = py.detach(|| Outbox::open(rows, publisher, subscriber, start))?;
         Ok(DeliveryOutbox { handle: self.handle.clone(), outbox })
     }
 
@@ -117,10 +115,7 @@ impl History {
     fn delivery_status<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let history = self.handle.get()?;
         let batch = py.detach(|| {
-            let streams = status(
-                &*history.received_streams(self.handle.auto_maintain)?,
-                &*history.sent_streams(self.handle.auto_maintain)?,
-            )?;
+            let streams = status(&*history.received_streams(false)?, &*history.sent_streams(false)?)?;
             tables::whole(&streams)
         })?;
         Ok(output::record_batch(py, batch)?)

@@ -16,8 +16,9 @@ use super::super::poll::{Change, Poll};
 use super::super::receive::receive_on;
 use super::super::state::ReceiverState;
 use super::super::table::StreamTable;
-use super::row::{RECEIVING, Row, exchange, receiving_key, stream_of};
-use super::store::{Exchange, Overtaken, Rows};
+use super::reading::{load, overtaken_error};
+use super::row::{Row, exchange, receiving_key};
+use super::store::{Exchange, Rows};
 use super::transaction::{Batch, OnReplay, Replay};
 use crate::{Error, Result, Transaction};
 
@@ -120,12 +121,9 @@ impl Inbox {
     /// after [`Inbox::commit`] only.
     pub fn receive(&self, how: &Receiving<'_>) -> Result<Taken> {
         let mut inner = self.lock();
-        if inner.open_poll.is_some() {
-            return Err(Error::State(
-                "an earlier poll was handed out and may have been applied: commit it, abort it if nothing of it was \
-                 applied, or open the delivery anew, which makes it in doubt"
-                    .into(),
-            ));
+        inner.check_ready()?;
+        if inner.table.all().any(|(_, _, volatile)| volatile.held_elsewhere > 0) {
+            return Err(Error::State("other processes hold messages of this delivery: they decide its polls".into()));
         }
         let batch = how.transaction.map(|transaction| Batch::look_up(&*self.store, transaction)).transpose()?;
         let replay = batch.as_ref().map(Batch::replay);
@@ -135,35 +133,29 @@ impl Inbox {
         if taken.is_err() {
             inner.table.mark_in_doubt(&reopened);
         }
-        let (poll, rows, is_recorded, batch) = taken?;
-        inner.polls += 1;
-        let ticket = inner.polls;
-        inner.open_poll = is_recorded.then_some(ticket);
-        Ok(Taken { poll, replay, ticket, is_recorded, rows, batch })
+        Ok(inner.hand_out(taken?, replay))
     }
 
-    /// Decides, and again without the streams that a rerun would not bring to where they were.
-    #[expect(clippy::type_complexity, reason = "the parts of what is handed out")]
+    /// Decides, and again without the streams that a rerun would not bring to where they were; and records it.
     fn decide(
         &self,
         inner: &mut Inner,
         how: &Receiving<'_>,
         batch: Option<Batch>,
         reopened: &[(u32, u64)],
-    ) -> Result<(Poll, Vec<Option<Row<ReceiverState>>>, bool, Option<Batch>)> {
+    ) -> Result<Recorded> {
         let receive =
             |table: &StreamTable| receive_on(how.threads, table, how.columns, &self.settings.options, how.now);
-        let mut poll = receive(&inner.table)?;
-        let ends = if reopened.is_empty() { HashMap::new() } else { poll.ends() };
-        let astray: Vec<_> = reopened.iter().copied().filter(|(id, upto)| ends.get(id) != Some(upto)).collect();
-        if !astray.is_empty() {
-            inner.table.mark_in_doubt(&astray);
-            poll = receive(&inner.table)?;
-        }
+        let poll = decide_again(&mut inner.table, reopened, receive)?;
+        self.record(inner, poll, batch)
+    }
+
+    /// Writes what a poll is about to apply: durable on return.
+    pub(super) fn record(&self, inner: &Inner, poll: Poll, batch: Option<Batch>) -> Result<Recorded> {
         let mut rows: Vec<_> = poll.changes.iter().map(|change| inner.row_of(&poll, change)).collect();
         let applies = |change: &Change| change.after.log_received > change.applying.log_received;
         if self.settings.own_transaction || !poll.changes.iter().any(applies) {
-            return Ok((poll, rows, false, batch));
+            return Ok(Recorded { poll, rows, is_recorded: false, batch });
         }
         let mark = batch.as_ref().map_or(0, |batch| batch.mark);
         let mut changes = Vec::new();
@@ -182,7 +174,7 @@ impl Inbox {
             noted
         });
         self.exchange(&changes)?;
-        Ok((poll, rows, true, batch))
+        Ok(Recorded { poll, rows, is_recorded: true, batch })
     }
 
     /// Says how far a stream was applied whose range is in doubt. Durable on return.
@@ -211,7 +203,51 @@ impl Inbox {
     }
 }
 
+/// Decides; and again without those of the reopened streams that would not end where they ended before.
+pub(super) fn decide_again(
+    table: &mut StreamTable,
+    reopened: &[(u32, u64)],
+    receive: impl Fn(&StreamTable) -> Result<Poll>,
+) -> Result<Poll> {
+    let poll = receive(table)?;
+    let ends = if reopened.is_empty() { HashMap::new() } else { poll.ends() };
+    let astray: Vec<_> = reopened.iter().copied().filter(|(id, upto)| ends.get(id) != Some(upto)).collect();
+    if astray.is_empty() {
+        return Ok(poll);
+    }
+    table.mark_in_doubt(&astray);
+    receive(table)
+}
+
+/// A poll whose beginning is on disk, if it applies anything.
+pub(super) struct Recorded {
+    poll: Poll,
+    rows: Vec<Option<Row<ReceiverState>>>,
+    is_recorded: bool,
+    batch: Option<Batch>,
+}
+
 impl Inner {
+    /// Whether another poll may begin.
+    pub(super) fn check_ready(&self) -> Result<()> {
+        if self.open_poll.is_none() {
+            return Ok(());
+        }
+        Err(Error::State(
+            "an earlier poll was handed out and may have been applied: commit it, abort it if nothing of it was applied, \
+             or open the delivery anew, which makes it in doubt"
+                .into(),
+        ))
+    }
+
+    pub(super) fn hand_out(&mut self, recorded: Recorded, replay: Option<Replay>) -> Taken {
+        let Recorded { poll, rows, is_recorded, batch } = recorded;
+        self.polls += 1;
+        let ticket = self.polls;
+        self.open_poll = is_recorded.then_some(ticket);
+        Taken { poll, replay, ticket, is_recorded, rows, batch }
+    }
+
     /// The row of a changed stream; none for one that this poll adds.
     fn row_of(&self, poll: &Poll, change: &Change) -> Option<Row<ReceiverState>> {
         poll.pending[change.stream as usize].known.map(|id| self.rows[id as usize])
@@ -269,44 +305,6 @@ impl Inner {
         }
         Ok(changes)
     }
-}
-
-fn load(store: &dyn Rows, only: Option<&str>) -> Result<Vec<(String, Row<ReceiverState>)>> {
-    let found = match only {
-        None => store.scan(RECEIVING)?,
-        Some(stream) => {
-            let key = receiving_key(stream);
-            store.get(&key)?.map(|value| (key, value)).into_iter().collect()
-        }
-    };
-    let decoded = found.iter().map(|(key, value)| {
-        let stream = stream_of(key)?;
-        let row = Row::decode(&stream, value)?;
-        Ok((stream, row))
-    });
-    decoded.collect()
-}
-
-fn overtaken_error(changes: &[Exchange], overtaken: &Overtaken) -> Error {
-    let change = &changes[overtaken.at];
-    let Ok(stream) = stream_of(&change.key) else {
-        return Error::Overtaken(format!(
-            "another process has handed out a batch of the same application meanwhile ({})",
-            change.key
-        ));
-    };
-    let read = |bytes: &Option<Vec<u8>>| {
-        let row = bytes.as_ref().and_then(|bytes| Row::<ReceiverState>::decode(&stream, bytes).ok());
-        row.map_or("not there".to_owned(), |row| {
-            format!("log_received {}, applying_upto {}", row.state.log_received, row.state.applying_upto)
-        })
-    };
-    Error::Overtaken(format!(
-        "another receiver has moved stream {stream:?}: it was {} when this one read it, and is {}; only one may receive a \
-         stream at a time, and nothing of this call was recorded; stop one of them, and open the delivery anew",
-        read(&change.expected),
-        read(&overtaken.found)
-    ))
 }
 
 /// Which streams the caller names, for the binding's checks.

@@ -1,10 +1,15 @@
 //! Streams whose durable rows a store keeps: the receiving side ([`Inbox`]), the sending side ([`Outbox`]), and what both
 //! look like in a table ([`status`]).
 
+mod bytes;
 mod commit;
+mod gather;
 mod inbox;
 mod outbox;
+mod portion;
+mod reading;
 mod row;
+mod share;
 mod status;
 mod store;
 mod transaction;
@@ -12,6 +17,7 @@ mod values;
 
 pub use inbox::{Inbox, Opening, Receiving, Settings, Taken};
 pub use outbox::{Built, Outbox, Transactions};
+pub use portion::{Portion, decide_portion};
 pub use status::{Status as StreamStatus, status};
 pub use store::{Exchange, KeyAndValue, Overtaken, Rows};
 pub use transaction::{OnReplay, Replay};

@@ -33,6 +33,11 @@ pub trait Rows: Send + Sync + std::fmt::Debug {
     /// One row.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
 
+    /// Many rows, in this order.
+    fn get_all(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
     /// Change all rows or, if one is not as expected, none. Of many processes only one does this at a time. Durable on
     /// return.
     fn exchange(&self, changes: &[Exchange]) -> Result<std::result::Result<(), Overtaken>>;

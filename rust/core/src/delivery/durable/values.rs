@@ -56,6 +56,13 @@ impl Rows for Space {
         Ok(found.value(0).map(<[u8]>::to_vec))
     }
 
+    fn get_all(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys = Keys::new(keys.iter().map(String::as_str));
+        let column = keys.column();
+        let found = self.values.look(&self.values.ids(&column))?;
+        Ok((0..column.len()).map(|row| found.value(row).map(<[u8]>::to_vec)).collect())
+    }
+
     fn exchange(&self, changes: &[Exchange]) -> Result<std::result::Result<(), Overtaken>> {
         let keys = Keys::new(changes.iter().map(|change| change.key.as_str()));
         let column = keys.column();

@@ -5,6 +5,7 @@ mod crash;
 mod end_of_poll;
 mod examples;
 mod header;
+mod portions;
 mod properties;
 mod reference;
 mod send;

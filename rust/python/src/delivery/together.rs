@@ -1,0 +1,160 @@
+//! A poll that several processes decide together: each all messages of some streams.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt64Array};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, Schema};
+use dochistory_core::Transaction;
+use dochistory_core::delivery::{NOT_APPLIED, Portion, Rows, decide_portion};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyMapping};
+
+use super::arrivals::Arrivals;
+use super::columns;
+use super::inbox::{GuaranteedDelivery, on_replay_of};
+use super::poll::{DeliveryPoll, Stage};
+use crate::clock;
+use crate::errors::{Failure, Outcome};
+use crate::history::History;
+use crate::input::Input;
+use crate::output;
+
+#[pymethods]
+impl GuaranteedDelivery {
+    /// What other processes need to decide the next poll together, each all messages of some streams
+    /// (`History.delivery_portion`). Changes nothing.
+    ///
+    /// Args:
+    ///     now: the time of `time_received`, a datetime with a time zone; the clock's, if absent.
+    ///     transaction, on_replay: as for `receive`.
+    ///
+    /// Returns:
+    ///     Bytes, for processes of the same version.
+    ///
+    /// Raises:
+    ///     StateError: an earlier poll is neither committed nor aborted; or messages are held in this process.
+    ///     TransactionError: the application's numbers went backwards.
+    #[pyo3(signature = (*, now = None, transaction = None, on_replay = "in_doubt"))]
+    fn plan<'py>(
+        &self,
+        py: Python<'py>,
+        now: Option<&Bound<'_, PyAny>>,
+        transaction: Option<(String, i64)>,
+        on_replay: &str,
+    ) -> Outcome<Bound<'py, PyBytes>> {
+        self.shared.handle.get()?;
+        let (now, on_replay) = (clock::now_us(now)?, on_replay_of(on_replay)?);
+        let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
+        let plan = py.detach(|| self.shared.inbox.plan(now, transaction.as_ref(), on_replay))?;
+        Ok(PyBytes::new(py, &plan))
+    }
+
+    /// Make one poll of what other processes have decided by this plan. As after `receive`, what is about to be applied is
+    /// recorded before this returns, and the poll ends with `commit` or `abort`. Its `decisions` and `messages` are empty: the
+    /// rows are where they were decided.
+    ///
+    /// Args:
+    ///     plan: from `plan`.
+    ///     receipts: from `History.delivery_portion`, one of each part. Of a part that was decided twice only one counts.
+    ///     transaction, on_replay: those of `plan`.
+    ///
+    /// Raises:
+    ///     StateError: the plan or a receipt is of another poll; a stream lay in two parts; or a stream waits with messages
+    ///         that did not come back.
+    ///     FencedError: another receiver has moved a stream since it was read: nothing was recorded.
+    #[pyo3(signature = (plan, receipts, *, transaction = None, on_replay = "in_doubt"))]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 hands it over")]
+    fn gather(
+        &self,
+        py: Python<'_>,
+        plan: Vec<u8>,
+        receipts: Vec<Vec<u8>>,
+        transaction: Option<(String, i64)>,
+        on_replay: &str,
+    ) -> Outcome<DeliveryPoll> {
+        self.shared.handle.get()?;
+        let on_replay = on_replay_of(on_replay)?;
+        let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
+        let taken = py.detach(|| self.shared.inbox.gather(&plan, &receipts, transaction.as_ref(), on_replay))?;
+        Ok(DeliveryPoll {
+            shared: self.shared.clone(),
+            replay: taken.replay,
+            decision_columns: columns::decisions(&taken.poll.rows)?,
+            state: Mutex::new((taken, Stage::Open)),
+            arrivals: Arrivals::none(),
+            released_rows: Vec::new(),
+            decisions: PyOnceLock::new(),
+            messages: PyOnceLock::new(),
+        })
+    }
+}
+
+#[pymethods]
+impl History {
+    /// Decide some streams of a poll for the process that made the plan: all messages that it brought of these streams. Reads
+    /// the streams' rows in this history, which may be open for reading, and changes nothing. Nothing counts before
+    /// `GuaranteedDelivery.gather` was given the receipt; an answer that is thrown away has never been.
+    ///
+    /// Args:
+    ///     plan: from `GuaranteedDelivery.plan`.
+    ///     messages: the messages, in order of arrival, in the columns that `GuaranteedDelivery.receive` takes.
+    ///     kept: so many of the first rows are messages of earlier polls, handed in again because `keep` said so.
+    ///     columns: name of a column -> its name in `messages`, where they differ.
+    ///     stream: whose messages they are, if there is no column that says so.
+    ///
+    /// Returns:
+    ///     A row for each message: the columns of `DeliveryPoll.decisions`, `commit` (uint64: the log offset that
+    ///     `log_received` has once this and its other parts are applied; null if not applied) and `keep` (hand it in again with
+    ///     the next poll, if this one is committed). And the receipt.
+    ///
+    /// Raises:
+    ///     SchemaError: a column is missing or has the wrong type.
+    ///     StateError: the plan is of another version; or not all that was kept was handed in.
+    #[pyo3(signature = (plan, messages, *, kept = 0, columns = None, stream = None))]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 hands it over")]
+    fn delivery_portion<'py>(
+        &self,
+        py: Python<'py>,
+        plan: Vec<u8>,
+        messages: &Bound<'_, PyAny>,
+        kept: usize,
+        columns: Option<&Bound<'_, PyMapping>>,
+        stream: Option<String>,
+    ) -> Outcome<(Bound<'py, PyAny>, Bound<'py, PyBytes>)> {
+        let history = self.handle.get()?;
+        let input = Input::import(messages)?;
+        if kept > input.rows {
+            return Err(Failure::config(format!("kept is {kept}, and there are {} rows", input.rows)));
+        }
+        let renamed: Option<HashMap<String, String>> = columns
+            .map(|columns| columns.items()?.iter().map(|pair| pair.extract()).collect::<PyResult<_>>())
+            .transpose()?;
+        let (batch, receipt) = py.detach(|| {
+            let flags: Vec<bool> = (0..input.rows).map(|row| row < kept).collect();
+            let arrivals = Arrivals::new(input, renamed.as_ref(), stream.as_deref())?;
+            let store = history.received_streams(false)?;
+            let portion = arrivals.with(|columns| decide_portion(&*store, &plan, columns, &flags))?;
+            answer(portion)
+        })?;
+        Ok((output::record_batch(py, batch)?, PyBytes::new(py, &receipt)))
+    }
+}
+
+fn answer(portion: Portion) -> Outcome<(RecordBatch, Vec<u8>)> {
+    let Portion { reasons, transactions, apply_ranks, commits, keep, receipt } = portion;
+    let rows = Rows { reasons, transactions, apply_ranks };
+    let decided = columns::decisions(&rows)?;
+    let is_applied: NullBuffer = rows.apply_ranks.iter().map(|&rank| rank != NOT_APPLIED).collect();
+    let mut fields: Vec<_> = decided.schema().fields().iter().cloned().collect();
+    let mut arrays: Vec<ArrayRef> = decided.columns().to_vec();
+    let commits = UInt64Array::new(commits.into(), Some(is_applied));
+    let keep = BooleanArray::from(keep);
+    fields.push(Field::new("commit", commits.data_type().clone(), true).into());
+    arrays.push(std::sync::Arc::new(commits));
+    fields.push(Field::new("keep", DataType::Boolean, false).into());
+    arrays.push(std::sync::Arc::new(keep));
+    Ok((RecordBatch::try_new(std::sync::Arc::new(Schema::new(fields)), arrays)?, receipt))
+}
