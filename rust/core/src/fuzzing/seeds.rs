@@ -8,7 +8,7 @@ use crate::io::FileSystem;
 use crate::io::simulated::Simulated;
 use crate::key::Key;
 use crate::log::START;
-use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
+use crate::log::frame::{Frame, FrameKeys, Kind, Place, Transaction};
 use crate::manifest::{
     LogEntry, Manifest, Outcome, OutcomeEntry, RollupEntry, SegmentEntry, TransactionEntry, ValueEntry,
 };
@@ -87,7 +87,7 @@ fn log() -> Vec<u8> {
         let transaction = transaction.clone().filter(|_| kind == Kind::Begin);
         let (replaces, durable) = (None, 0);
         let frame = Frame { kind, sequence, claim: 1, started_at: 5, replaces, durable, transaction, keys, values };
-        bytes.extend(frame.encode(7, START + bytes.len() as u64));
+        bytes.extend(frame.encode(Place { log: 7, mark: 0, position: START + bytes.len() as u64 }));
     }
     bytes
 }
