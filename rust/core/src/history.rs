@@ -73,6 +73,13 @@ pub(crate) struct Identity {
     created_at: i64,
 }
 
+impl Identity {
+    /// How ids become keys under this secret.
+    pub(crate) fn codec(&self) -> Codec {
+        Codec::new(&self.secret)
+    }
+}
+
 impl History {
     /// Open the history in directory `path`.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
@@ -105,7 +112,7 @@ impl History {
         Ok(Self {
             path: path.to_path_buf(),
             env,
-            codec: Codec::new(&identity.secret),
+            codec: identity.codec(),
             shards: identity.shards,
             created_at: identity.created_at,
             snapshot: options.snapshot.clone(),

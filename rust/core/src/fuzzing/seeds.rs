@@ -137,7 +137,8 @@ fn value_file(entries: u64) -> Option<Vec<u8>> {
         run.push(key(number + 1_000), format!("urn:{number}").as_bytes(), 5, PENDING, b"");
     }
     run.sort();
-    crate::values::writer::write(&system, path, 3, HISTORY, &run).ok()?;
+    let named = crate::values::writer::Named { id: 3, history: HISTORY, is_later: false };
+    crate::values::writer::write(&system, path, named, &run).ok()?;
     read(&system, path)
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use frame::{Frame, FrameHeader, HEADER, Place};
+pub(crate) use salvage::Gap;
 
 use crate::bytes::{Reader, Writer, checked};
 use crate::io::{File, FileSystem, write_new};

@@ -3,6 +3,7 @@
 
 mod commit;
 mod inbox;
+pub(crate) mod mend;
 mod outbox;
 mod row;
 mod status;
