@@ -20,7 +20,9 @@ use crate::{Error, Result};
 pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<Diagnosis>> {
     let Case { env, directory, .. } = case;
     // Of a space that is gone the directory may be gone too.
-    env.system.create_directory(directory).map_err(Error::io("create", directory))?;
+    for made in [directory.parent().unwrap_or(directory), directory] {
+        env.system.create_directory(made).map_err(Error::io("create", made))?;
+    }
     let turn = Turn::open(&*env.system, directory)?;
     let upkeep = Turn::named(&*env.system, &directory.join("upkeep"))?;
     let diagnosis = {
