@@ -1,6 +1,6 @@
 """Make the golden store of the present layout, once: `python -m tests.golden.make`.
 
-`v1.tar.gz` holds triggers only; `v2.tar.gz` message id mappers too.
+`v1.tar.gz` holds triggers only; `v2.tar.gz` message id mappers too; in `v3.tar.gz` logs have a mark, and `known/` names the spaces.
 """
 
 import datetime as dt
@@ -66,7 +66,7 @@ def main() -> None:
     """Write the archive."""
     with tempfile.TemporaryDirectory() as made:
         fill(Path(made) / "golden.history")
-        with tarfile.open(HERE / "v2.tar.gz", "w:gz") as archive:
+        with tarfile.open(HERE / "v3.tar.gz", "w:gz") as archive:
             archive.add(Path(made) / "golden.history", "golden.history")
 
 

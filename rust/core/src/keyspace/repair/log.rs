@@ -134,12 +134,19 @@ impl Doctor<'_> {
         Ok(())
     }
 
+    /// Of a snapshot's log only the head is read: it was sealed before.
+    fn has_log(&self, pinned: &Manifest) -> bool {
+        let (path, owner) =
+            (log_path(self.case.directory, pinned.log.id), Owner::new(self.case.env.history, &pinned.name));
+        Log::open(&*self.case.env.system, &path, pinned.log.id, owner, false).is_ok()
+    }
+
     fn is_whole(&self, pinned: &Manifest) -> bool {
         let directory = self.case.directory;
         let is_retired = |path: &std::path::Path| self.retired.contains(&name_of(path));
         !pinned.segments.iter().any(|entry| is_retired(&segment_path(directory, entry.id)))
             && !pinned.rollups.iter().any(|entry| is_retired(&rollup_path(directory, entry.id)))
             && !pinned.values.iter().any(|entry| is_retired(&values_path(directory, entry.id)))
-            && !is_retired(&log_path(directory, pinned.log.id))
+            && self.has_log(pinned)
     }
 }
