@@ -7,7 +7,6 @@ from dochistory.cli import show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import Exit
 
-
 _SHOWN = 10
 """So many ids of a finding are printed."""
 
@@ -39,9 +38,8 @@ def repair(context: Context) -> Exit:
 
 def _described(one: dict[str, Any]) -> str:
     lines = [f"{show.cell(one['file'])}, byte {one['byte']}: {show.cell(one['reason'])}"]
-    for whose in ("trigger", "mapper", "delivery"):
-        if one[whose] is not None:
-            lines.append(f"  {whose:9} {show.cell(one[whose])}")
+    whose = [who for who in ("trigger", "mapper", "delivery") if one[who] is not None]
+    lines += [f"  {who:9} {show.cell(one[who])}" for who in whose]
     lines.append(f"  remedy    {one['remedy']}")
     lines.append(f"  drops     {_count(one['dropped_entries'], exact=one['exact'])}")
     if one["first_started_at"] is not None:

@@ -64,11 +64,7 @@ impl Environment {
         }
         if is_known {
             let witness = known::path_of(self, directory);
-            let reason = format!(
-                "all of its files are gone, but {} says that it was used: restore them from a backup, or let \
-                 `dochistory repair` make it one that was never used",
-                witness.display()
-            );
+            let reason = format!("all of its files are gone, although {} says that it was used", witness.display());
             return Err(Error::corrupt(directory, 0, reason));
         }
         Ok(())

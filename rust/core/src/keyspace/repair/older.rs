@@ -124,7 +124,7 @@ pub(super) fn tell(case: Case, layers: &[Layer], wounds: Vec<Wound>) -> Result<O
             search.pass(layer)?;
         }
     }
-    search.end()
+    Ok(search.end())
 }
 
 impl Search<'_> {
@@ -203,7 +203,7 @@ impl Search<'_> {
         }
     }
 
-    fn end(mut self) -> Result<Outcome> {
+    fn end(mut self) -> Outcome {
         for ((key, text), number) in std::mem::take(&mut self.lost) {
             self.name(number, key, &text);
             self.mend(key, &text, None);
@@ -216,6 +216,6 @@ impl Search<'_> {
             };
             told.ids.sort();
         }
-        Ok(Outcome { losses: self.told, mended: self.mended })
+        Outcome { losses: self.told, mended: self.mended }
     }
 }
