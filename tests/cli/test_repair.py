@@ -127,7 +127,7 @@ def test_a_repair_can_be_watched_and_stopped(orders: Path) -> None:
         dh.repair(orders, progress=stop)
 
 
-def test_a_damaged_mapper_names_the_ids_that_go_back(run: Run, tmp_path: Path) -> None:
+def test_a_damaged_mapper_is_repaired_when_told_to_and_the_report_says_whose_it_is(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "mapped.history"
     with dh.open(path, create=True) as history:
         mapper = history.mapper("jms")
