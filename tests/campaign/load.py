@@ -54,8 +54,11 @@ def work(history: dh.History, worker: int, workers: int, stop: float, done: list
     done.append({"offered": offered, "claimed": claimed, "errors": errors, "rounds": number})
 
 
-def process(directory: str, first: int, threads: int, workers: int, stop: float) -> None:
-    """One of the processes: its threads share a handle."""
+def process(directory: str, first: int, threads: int, workers: int, stop: float, told: Path) -> None:
+    """One of the processes: its threads share a handle. What they did goes into a file.
+
+    A pipe would not do: where output is unbuffered, Python loses the rest of a long write that a signal cuts short.
+    """
     done: list[dict[str, Any]] = []
     with dh.open(directory, lock_timeout="5 minutes") as history:
         jobs = [
@@ -66,7 +69,7 @@ def process(directory: str, first: int, threads: int, workers: int, stop: float)
             job.start()
         for job in jobs:
             job.join()
-    print(json.dumps(done))
+    told.write_text(json.dumps(done))
 
 
 def run(directory: Path, seconds: float, threads: int = 8, processes: int = 4) -> dict[str, Any]:
@@ -86,19 +89,15 @@ def run(directory: Path, seconds: float, threads: int = 8, processes: int = 4) -
     dh.open(directory, create=True).close()
     begun = time.time()
     words = [sys.executable, "-m", "tests.campaign.load", "--process", str(directory)]
+    told = [directory.with_name(f"{directory.name}-{number}.json") for number in range(processes)]
+    shares = [str(threads), str(threads * processes), str(begun + seconds)]
     running = [
-        subprocess.Popen(
-            [*words, str(number * threads), str(threads), str(threads * processes), str(begun + seconds)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        subprocess.Popen([*words, str(number * threads), *shares, str(told[number])], cwd=ROOT)
         for number in range(processes)
     ]
-    printed = [one.communicate()[0] for one in running]
+    assert all(one.wait() == 0 for one in running), "a process of the load failed"
     took = time.time() - begun
-    assert all(one.returncode == 0 for one in running), "a process of the load failed"
-    done = [worker for text in printed for worker in json.loads(text)]
+    done = [worker for file in told for worker in json.loads(file.read_text())]
     claims = Counter(one for worker in done for one in worker["claimed"])
     # Every worker finishes the rounds it begins; so what the fastest began was offered whole by it.
     batches = max(worker["rounds"] for worker in done) * ROUND
@@ -127,11 +126,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600, help="how long (600)")
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--processes", type=int, default=4)
-    parser.add_argument("--process", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--process", nargs=6, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.process:
-        directory, first, threads, workers, stop = options.process
-        process(directory, int(first), int(threads), int(workers), float(stop))
+        directory, first, threads, workers, stop, told = options.process
+        process(directory, int(first), int(threads), int(workers), float(stop), Path(told))
         return
     with tempfile.TemporaryDirectory() as home:
         figures = run(Path(home) / "load.history", options.seconds, options.threads, options.processes)

@@ -27,7 +27,7 @@ def names(path: Path) -> set[str]:
 def test_a_whole_history_needs_no_repair(run: Run, orders: Path) -> None:
     before = names(orders)
     ran = run("repair", "--history", orders)
-    said = "every byte of the triggers' files is what was written: there is nothing to repair\n"
+    said = "every byte of every file is what was written: there is nothing to repair\n"
     assert (ran.status, ran.out) == (0, said)
     assert run("repair", "--history", orders, "--yes", "--json").json == {
         "repaired": False,
@@ -125,3 +125,35 @@ def test_a_repair_can_be_watched_and_stopped(orders: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         dh.repair(orders, progress=stop)
+
+
+def test_a_damaged_mapper_is_repaired_when_told_to_and_the_report_says_whose_it_is(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "mapped.history"
+    with dh.open(path, create=True) as history:
+        mapper = history.mapper("jms")
+        mapper.create(["urn:1", "urn:2"], ["first", "second"], "forever")
+        mapper.update(["urn:1"], ["later"], "forever")
+    scratch(max(path.glob("mappers/*/log-*")), 64 + 96 + 3)
+    planned = run("repair", "--history", path)
+    assert planned.status == 1
+    assert "  mapper    jms" in planned.out
+    done = run("repair", "--history", path, "--yes", "--json")
+    (found,) = done.json["findings"]
+    assert (found["mapper"], found["trigger"], found["delivery"]) == ("jms", None, None)
+    assert found["bytes"] > 0
+    assert run("repair", "--history", path).status == 0
+
+
+def test_deleting_a_trigger_by_hand_is_noticed_and_repaired_when_told_to(run: Run, orders: Path) -> None:
+    for file in orders.glob("triggers/orders-*/*"):
+        file.unlink()
+    ran = run("verify", "--history", orders)
+    assert ran.err.endswith("[DH-CORRUPT]\n")
+    assert "all of its files are gone" in ran.err
+    planned = run("repair", "--history", orders)
+    assert planned.status == 1
+    assert "an unknown number of ids" in planned.out
+    assert run("repair", "--history", orders, "--yes").status == 0
+    assert run("verify", "--history", orders).status == 0
+    with dh.open(orders) as history:
+        assert status_of(history, ["0001"], LONG) == ["NEW"]

@@ -1,6 +1,7 @@
 """Make the golden store of the present layout, once: `python -m tests.golden.make`.
 
-`v1.tar.gz` holds triggers only; `v2.tar.gz` message id mappers too; `v3.tar.gz` streams of guaranteed delivery as well.
+`v1.tar.gz` holds triggers only; `v2.tar.gz` message id mappers too; `v3.tar.gz` streams of guaranteed delivery as well;
+in `v4.tar.gz` logs have a mark, and `known/` names the spaces.
 """
 
 import datetime as dt

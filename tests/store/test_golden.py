@@ -34,6 +34,22 @@ def test_there_is_a_golden_store() -> None:
     assert ARCHIVES
 
 
+def test_a_golden_store_has_logs_of_its_version_and_its_next_log_has_a_mark(
+    golden: Path, request: pytest.FixtureRequest
+) -> None:
+    def versions() -> set[tuple[int, bool]]:
+        heads = [log.read_bytes()[:64] for log in golden.glob("triggers/*/log-*")]
+        return {(int.from_bytes(head[8:12], "little"), any(head[48:56])) for head in heads}
+
+    assert versions() == {(2, True) if "v4.tar.gz" in request.node.name else (1, False)}
+    with dh.open(golden) as history:
+        history.begin(pa.table({"uuid": make.UNKNOWN[:1]}), make.ORDERS, now=make.NOW)
+        assert len(versions()) == 1
+        history.unpin(make.ORDERS, history.pin(make.ORDERS))
+    assert versions() == {(2, True)}
+    assert [name.read_text() for name in golden.glob("known/triggers-*")] == ["orders"]
+
+
 def test_a_golden_store_gives_its_verdicts(golden: Path) -> None:
     with dh.open(golden, read_only=True) as history:
         assert rules(history) == EXPECTED
@@ -70,7 +86,7 @@ def test_a_golden_store_has_its_mapper(golden: Path, request: pytest.FixtureRequ
 
 def test_a_golden_store_has_its_streams(golden: Path, request: pytest.FixtureRequest) -> None:
     with dh.open(golden) as history:
-        if not request.node.name.endswith("[v3.tar.gz]"):
+        if not request.node.name.endswith(("[v3.tar.gz]", "[v4.tar.gz]")):
             assert history.delivery_status().num_rows == 0
             return
         figures = history.stats()["delivery"]

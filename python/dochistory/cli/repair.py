@@ -7,6 +7,9 @@ from dochistory.cli import show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import Exit
 
+_SHOWN = 10
+"""So many ids of a finding are printed."""
+
 
 def repair(context: Context) -> Exit:
     """Look for damage; with `--yes`, repair it."""
@@ -25,7 +28,7 @@ def repair(context: Context) -> Exit:
         print(show.as_json(told))
         return status
     if not findings:
-        print("every byte of the triggers' files is what was written: there is nothing to repair")
+        print("every byte of every file is what was written: there is nothing to repair")
         return status
     for one in findings:
         print(_described(one))
@@ -35,13 +38,23 @@ def repair(context: Context) -> Exit:
 
 def _described(one: dict[str, Any]) -> str:
     lines = [f"{show.cell(one['file'])}, byte {one['byte']}: {show.cell(one['reason'])}"]
-    if one["trigger"] is not None:
-        lines.append(f"  trigger   {show.cell(one['trigger'])}")
+    whose = [who for who in ("trigger", "mapper", "delivery") if one[who] is not None]
+    lines += [f"  {who:9} {show.cell(one[who])}" for who in whose]
     lines.append(f"  remedy    {one['remedy']}")
     lines.append(f"  drops     {_count(one['dropped_entries'], exact=one['exact'])}")
     if one["first_started_at"] is not None:
         first, last = show.cell(one["first_started_at"]), show.cell(one["last_started_at"])
         lines.append(f"  begun     {first} to {last} UTC")
+    if one["last_kept_until"] is not None:
+        first, last = show.cell(one["first_kept_until"]), show.cell(one["last_kept_until"])
+        lines.append(f"  kept till {first} to {last} UTC")
+    if one["bytes"]:
+        lines.append(f"  bytes     {one['bytes']:,} cannot be read")
+    if one["returned_entries"] != 0:
+        lines.append(f"  goes back {_count(one['returned_entries'], exact=False)}")
+    if one["ids"]:
+        more = f", and {len(one['ids']) - _SHOWN:,} more (--json)" if len(one["ids"]) > _SHOWN else ""
+        lines.append(f"  ids       {', '.join(show.cell(key) for key in one['ids'][:_SHOWN])}{more}")
     if one["reopened_entries"] != 0:
         lines.append(f"  in doubt  {_count(one['reopened_entries'], exact=False)}")
     lines.append(f"  that is   {one['meaning']}")

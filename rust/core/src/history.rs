@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::bytes::{Reader, Writer, checked};
 use crate::io::{Disk, FileSystem, publish};
 use crate::key::Codec;
-use crate::keyspace::KeySpace;
 use crate::keyspace::view::Environment;
+use crate::keyspace::{KeySpace, known};
 use crate::values::Room;
 use crate::{Error, Result};
 
@@ -73,6 +73,13 @@ pub(crate) struct Identity {
     created_at: i64,
 }
 
+impl Identity {
+    /// How ids become keys under this secret.
+    pub(crate) fn codec(&self) -> Codec {
+        Codec::new(&self.secret)
+    }
+}
+
 impl History {
     /// Open the history in directory `path`.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
@@ -105,7 +112,7 @@ impl History {
         Ok(Self {
             path: path.to_path_buf(),
             env,
-            codec: Codec::new(&identity.secret),
+            codec: identity.codec(),
             shards: identity.shards,
             created_at: identity.created_at,
             snapshot: options.snapshot.clone(),
@@ -202,9 +209,6 @@ impl History {
     /// The value spaces of a room that hold entries, or held some, by name.
     pub fn value_spaces(&self, room: Room) -> Result<Vec<String>> {
         let directory = self.path.join(room.directory());
-        if !self.env.system.exists(&directory).map_err(Error::io("look for", &directory))? {
-            return Ok(Vec::new());
-        }
         let names = self.names_in(&directory)?;
         Ok(names.into_iter().filter_map(|name| name.strip_prefix(room.prefix()).map(str::to_owned)).collect())
     }
@@ -215,11 +219,21 @@ impl History {
     }
 
     fn names_in(&self, directory: &Path) -> Result<Vec<String>> {
-        let entries = self.env.system.list(directory).map_err(Error::io("list", directory))?;
+        let entries = match self.env.system.list(directory) {
+            // A room is made with its first space.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !directory.ends_with(TRIGGERS) => Vec::new(),
+            entries => entries.map_err(Error::io("list", directory))?,
+        };
         let mut names = Vec::new();
         for entry in entries {
             if let Some(name) = KeySpace::name_in(&self.env, &directory.join(entry))? {
                 names.push(name);
+            }
+        }
+        // What was used and is gone must not pass for what never was.
+        for lost in known::directories_in(&self.env, directory)? {
+            if KeySpace::name_in(&self.env, &directory.join(&lost))?.is_none() {
+                self.env.check_new(&directory.join(lost))?;
             }
         }
         names.sort();
@@ -245,7 +259,7 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     system.create_directory(path).map_err(Error::io("create", path))?;
     let others = system.list(path).map_err(Error::io("list", path))?;
     let is_known = |name: &str| [TRIGGERS, IDENTITY, SPARE].contains(&name) || BESIDE.contains(&name);
-    let is_room = |name: &String| Room::ALL.iter().any(|room| name == room.directory());
+    let is_room = |name: &String| name == known::DIRECTORY || Room::ALL.iter().any(|room| name == room.directory());
     let is_ours = |name: &String| is_known(name) || name.starts_with("tmp-") || is_room(name);
     if let Some(other) = others.iter().find(|name| !is_ours(name)) {
         let reason = format!("the directory holds other files ({other}); a history needs a directory of its own");

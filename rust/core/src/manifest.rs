@@ -232,7 +232,7 @@ pub(crate) fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {
     })
 }
 
-fn read_values(from: &mut Reader) -> Result<ValueEntry> {
+pub(crate) fn read_values(from: &mut Reader) -> Result<ValueEntry> {
     Ok(ValueEntry {
         id: from.u64()?,
         sum: from.u32()?,

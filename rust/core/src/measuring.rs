@@ -6,13 +6,15 @@ use std::sync::Arc;
 use crate::Result;
 use crate::io::Disk;
 use crate::key::{Form, Key};
-use crate::log::frame::{Frame, FrameHeader, FrameKeys, HEADER, Kind};
+use crate::log::frame::{Frame, FrameHeader, FrameKeys, HEADER, Kind, Place};
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::merge::Merge;
 use crate::segment::run::Run;
 use crate::segment::{Segment, Wanted, writer};
 
 const HISTORY: [u8; 16] = [7; 16];
+/// Where a measured frame stands.
+const PLACE: Place = Place { log: 1, mark: 0, position: 0 };
 const STAMP: Stamp = Stamp { claim: 0, started_at: 0, mark: Mark::Completed };
 
 /// Segments of completed UUIDs.
@@ -98,7 +100,7 @@ impl BeginFrame {
 
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
-        self.0.encode(1, 0)
+        self.0.encode(PLACE)
     }
 
     /// Read such bytes; answers how many keys they hold, 0 if they are no whole frame.
@@ -107,7 +109,7 @@ impl BeginFrame {
     /// `Corrupt` where they contradict themselves.
     pub fn decode(bytes: &[u8]) -> Result<usize> {
         let payload = bytes.get(HEADER..).unwrap_or_default();
-        match FrameHeader::decode(bytes, 1, 0).filter(|header| header.matches(payload)) {
+        match FrameHeader::decode(bytes, PLACE).filter(|header| header.matches(payload)) {
             Some(header) => Ok(header.frame(payload, Path::new("frame"))?.keys.len()),
             None => Ok(0),
         }

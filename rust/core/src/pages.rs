@@ -83,6 +83,11 @@ impl Pages {
         Ok(Self { path: path.to_path_buf(), file, pages, map: None, table, verified: Box::default() })
     }
 
+    /// Bytes of pages that do not match their checksums.
+    pub(crate) fn damaged(&self) -> u64 {
+        (0..self.count()).filter(|page| self.verify(*page).is_err()).count() as u64 * PAGE as u64
+    }
+
     fn table(&self) -> &[u8] {
         self.map.as_ref().map_or(&self.table[..], |map| &map[self.pages as usize * PAGE..])
     }

@@ -38,7 +38,7 @@ fn a_flipped_byte_is_noticed_or_changes_nothing() {
         }
         std::fs::write(&path, &bytes).unwrap();
         match kind.as_str() {
-            "turn" | "upkeep" | "load" | "HISTORY.copy" => assert_eq!(noticed, 0, "{kind} is advisory"),
+            "turn" | "upkeep" | "load" | "HISTORY.copy" | "known" => assert_eq!(noticed, 0, "{kind} is advisory"),
             "HISTORY" | "manifest" | "log" => assert_eq!(noticed, places.len(), "{kind} is checked whole"),
             _ => assert!(noticed > places.len() / 10, "{kind}: {noticed} of {}", places.len()),
         }
@@ -76,6 +76,48 @@ fn an_identity_that_is_gone_is_not_made_anew() {
     std::fs::remove_file(store.root.join("HISTORY")).unwrap();
     let opened = History::open(&store.root, &OpenOptions { create: true, ..OpenOptions::default() });
     assert!(opened.unwrap_err().to_string().contains("restores it"));
+}
+
+#[test]
+fn a_trigger_whose_files_are_all_gone_is_none_that_was_never_used() {
+    for with_directory in [true, false] {
+        let mut store = Store::new();
+        let is_of_orders =
+            |path: &&std::path::PathBuf| path.parent().unwrap().to_string_lossy().contains("triggers/orders-");
+        let gone: Vec<_> = store.files.keys().filter(is_of_orders).cloned().collect();
+        for path in &gone {
+            std::fs::remove_file(path).unwrap();
+        }
+        if !with_directory {
+            std::fs::remove_dir(gone[0].parent().unwrap()).unwrap();
+        }
+        for read_only in [true, false] {
+            assert!(store.check("all files of a trigger are gone", read_only));
+        }
+        let history = History::open(&store.root, &OpenOptions::default()).unwrap();
+        let ids = Ids::new(&ids());
+        let begun = history.begin(&named("orders"), &ids.documents(), &mut Call::at(START), None, OnReplay::ByRules);
+        let text = begun.unwrap_err().to_string();
+        assert!(text.contains("known/triggers-orders-") && text.contains("dochistory repair"), "{text}");
+        assert!(history.triggers().is_err() && history.verify("orders", &mut |_, _| Ok(())).is_err());
+        // The other one goes on, and so does a store of a build that named nothing.
+        history.verify("invoices", &mut |_, _| Ok(())).unwrap();
+        std::fs::remove_dir_all(store.root.join("known")).unwrap();
+        assert_eq!(history.triggers().unwrap(), ["invoices"]);
+    }
+}
+
+#[test]
+fn a_store_without_names_of_its_triggers_gets_them_with_the_next_change() {
+    let mut store = Store::new();
+    std::fs::remove_dir_all(store.root.join("known")).unwrap();
+    assert!(!store.check("no names", true));
+    let history = History::open(&store.root, &OpenOptions::default()).unwrap();
+    history.complete_keys(&named("orders"), &Ids::new(&["urn:any"]).documents(), START).unwrap();
+    let names: Vec<_> =
+        std::fs::read_dir(store.root.join("known")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(names.len(), 1);
+    assert_eq!(std::fs::read_to_string(&names[0]).unwrap(), "orders");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Long random lives of a history beside a naive model: after every step both handles give the model's verdicts. Now and then a
-//! process is killed at some change, or the power goes.
+//! Long random lives of a history beside a naive model: after every step both handles give the model's verdicts, and so do
+//! two read-only ones that were opened before and are kept. Now and then a process is killed at some change, or the power goes.
 //!
 //! `DOCHISTORY_LIVES` says how many lives; each follows from its number. `DOCHISTORY_LIFE` tells one of them step by step.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use common::rig::{Op, Rig, Step};
 use common::uuid;
 use dochistory_core::engine::OnReplay;
+use dochistory_core::history::History;
 use dochistory_core::io::simulated::Simulated;
 
 /// Lives that once went wrong, one number a line.
@@ -93,7 +94,9 @@ fn live(seed: u64) {
     let mut rig = Rig::new("/history", systems, (0..IDS).map(id).collect());
     rig.collides = seed % 2 == 1;
     let mut journal = Vec::new();
-    for _ in 0..STEPS {
+    // Two that only read, in processes of their own, each kept over many steps and asked after every one.
+    let mut readers: [Option<(Simulated, History)>; 2] = [None, None];
+    for number in 0..STEPS {
         let step = life.step();
         if life.below(8) == 0 {
             let process = &processes[step.by];
@@ -119,6 +122,17 @@ fn live(seed: u64) {
                 }
             }
             checked = rig.check(0).and_then(|()| rig.check(1));
+        }
+        for (which, reader) in readers.iter_mut().enumerate() {
+            if number % [40, 25][which] == 0 || reader.as_ref().is_some_and(|(process, _)| process.is_dead()) {
+                *reader = None;
+            }
+            let (_, history) = reader.get_or_insert_with(|| {
+                let process = machine.process();
+                let history = rig.reader(Arc::new(process.clone()));
+                (process, history)
+            });
+            rig.check_reader(history);
         }
     }
 }

@@ -6,8 +6,10 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::store::{Files, Store, TRIGGERS, collect, restore, verdicts};
+use common::store::{Files, Store, TRIGGERS, collect, named, restore, verdicts};
+use common::{Ids, START, open, rules, trigger, uuids};
 use dochistory_core::Error;
+use dochistory_core::engine::{Attempt, Call, Job, Plan, Receipt};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::repair::{Count, Options, Remedy, Report, repair};
 
@@ -124,7 +126,7 @@ fn every_file(what: &str, step: impl Fn(&Store, &Path, &[u8], &mut Seen)) -> See
     let store = Store::new();
     let mut seen = Seen::default();
     for (path, bytes) in &store.files {
-        if !["turn", "upkeep", "load"].contains(&Store::kind(path).as_str()) {
+        if !["turn", "upkeep", "load", "known"].contains(&Store::kind(path).as_str()) {
             step(&store, path, bytes, &mut seen);
         }
     }
@@ -213,4 +215,112 @@ fn a_history_without_identity_or_with_anothers_is_left_alone() {
     assert_eq!((report.is_repaired, report.findings[0].remedy), (false, Remedy::Impossible));
     let nothing = repair(&store.root.join("nowhere"), &Options::default(), &mut |_, _| Ok(()));
     assert!(matches!(nothing, Err(Error::Open { .. })));
+}
+
+/// A job of 40 documents that are staged.
+fn staged(root: &Path, history: &History) -> (Job, Receipt) {
+    let plan = Plan { parts: 1, reads: true, routed: false, reruns: false, transaction: None, started_at: START };
+    let job = history.reserve(&trigger(), plan).unwrap().0;
+    let options = OpenOptions { snapshot: History::snapshot_of_job(&job), read_only: true, ..OpenOptions::default() };
+    let task = History::open(root, &options).unwrap();
+    let ids = Ids::new(&uuids(0..40));
+    let attempt = Attempt { part: 0, name: "a0" };
+    let receipt = task.stage(&trigger(), &job, attempt, &ids.documents(), &mut Call::at(0)).unwrap().receipt;
+    (job, receipt)
+}
+
+fn space(root: &Path) -> PathBuf {
+    std::fs::read_dir(root.join("triggers")).unwrap().next().unwrap().unwrap().path()
+}
+
+fn file_of(directory: &Path, kind: &str) -> PathBuf {
+    now(directory).into_keys().filter(|path| Store::kind(path) == kind).max().unwrap()
+}
+
+/// Make the newest manifest useless.
+fn lose_manifest(root: &Path) {
+    let path = file_of(&space(root), "manifest");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn what_was_staged_and_never_committed_is_not_taken_in_by_a_repair() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("h");
+    let history = open(&root);
+    common::begin(&history, &trigger(), &uuids(100..130), START);
+    let (job, receipt) = staged(&root, &history);
+    // The pin is the manifest's second name: what is lost is to be a newer one.
+    common::begin(&history, &trigger(), &uuids(130..140), START);
+    let snapshot = history.pin("orders").unwrap();
+    history.unpin("orders", &snapshot).unwrap();
+    // Its commit dies when the file has its name, and no manifest names it yet.
+    let from = file_of(&space(&root), "new");
+    let bytes = std::fs::read(&from).unwrap();
+    let own = u64::from_le_bytes(bytes[16..24].try_into().unwrap());
+    std::fs::hard_link(&from, space(&root).join(format!("segment-{own:016x}"))).unwrap();
+    drop(history);
+    lose_manifest(&root);
+    let report = apply(&root);
+    assert!(report.is_repaired, "{report:#?}");
+    let named = report.findings.iter().find(|finding| finding.path.ends_with(format!("segment-{own:016x}")));
+    let named = named.unwrap_or_else(|| panic!("{report:#?}"));
+    assert_eq!((named.dropped, named.remedy), (Count::AtMost(40), Remedy::Dropped));
+    let history = open(&root);
+    assert!(rules(&history, &trigger(), &uuids(0..40), START).iter().all(|rule| *rule == "R8"));
+    assert!(rules(&history, &trigger(), &uuids(100..130), START).iter().all(|rule| *rule == "R11"));
+    // The numbers that the job reserved are still its own, and it may be committed.
+    common::begin(&history, &trigger(), &uuids(200..230), START);
+    history.pin("orders").unwrap();
+    history.commit(&trigger(), &job, &[receipt]).unwrap();
+    assert!(rules(&history, &trigger(), &uuids(0..40), START).iter().all(|rule| *rule == "R11"));
+    assert!(rules(&history, &trigger(), &uuids(200..230), START).iter().all(|rule| *rule == "R11"));
+    history.verify("orders", &mut |_, _| Ok(())).unwrap();
+}
+
+#[test]
+fn what_was_staged_and_committed_outlives_the_loss_of_the_manifest() {
+    for dies_before_tidying in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("h");
+        let history = open(&root);
+        let (job, receipt) = staged(&root, &history);
+        let from = file_of(&space(&root), "new");
+        let bytes = std::fs::read(&from).unwrap();
+        history.commit(&trigger(), &job, &[receipt]).unwrap();
+        drop(history);
+        if dies_before_tidying {
+            std::fs::write(from, bytes).unwrap();
+        }
+        lose_manifest(&root);
+        let report = apply(&root);
+        assert!(report.is_repaired, "{report:#?}");
+        let history = open(&root);
+        assert!(rules(&history, &trigger(), &uuids(0..40), START).iter().all(|rule| *rule == "R11"), "{report:#?}");
+    }
+}
+
+#[test]
+fn a_trigger_whose_files_are_all_gone_is_named_and_becomes_one_that_was_never_used() {
+    let store = Store::new();
+    let gone = now(&store.root).into_keys().find(|path| path.to_string_lossy().contains("triggers/orders-")).unwrap();
+    std::fs::remove_dir_all(gone.parent().unwrap()).unwrap();
+    let planned = look(&store.root);
+    assert!(verdicts(&store.root, true).is_err());
+    let report = apply(&store.root);
+    assert_eq!(format!("{:?}", report.findings), format!("{:?}", planned.findings));
+    assert_eq!((report.findings.len(), report.is_repaired), (1, true), "{report:#?}");
+    let finding = &report.findings[0];
+    assert_eq!((finding.trigger.as_deref(), finding.remedy), (Some("orders"), Remedy::Dropped));
+    assert_eq!(finding.dropped, Count::Unknown);
+    assert!(look(&store.root).findings.is_empty());
+    let kept = now(&report.aside.unwrap());
+    assert!(kept.values().any(|bytes| bytes == b"orders"), "its name is kept");
+    let history = open(&store.root);
+    assert_eq!(rules(&history, &named("orders"), &["urn:text:0"], START), ["R8"]);
+    common::begin(&history, &named("orders"), &["urn:text:0"], START);
+    drop(history);
+    assert!(look(&store.root).findings.is_empty());
 }

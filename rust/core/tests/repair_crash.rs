@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::rig::Rig;
+use common::value_rig;
 use common::workload::{IDS, ids, workload};
 use common::{Ids, START, trigger};
 use dochistory_core::engine::Call;
@@ -15,6 +16,7 @@ use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
 use dochistory_core::io::simulated::Simulated;
 use dochistory_core::repair::{Options, Report, repair_on};
+use dochistory_core::values::Room;
 
 const ROOT: &str = "/history";
 
@@ -27,18 +29,81 @@ fn damaged(seed: u64, kind: &str, at: u64) -> Option<Simulated> {
         rig.step(step).unwrap();
     }
     drop(rig);
+    let directory = if kind == "HISTORY" { PathBuf::from(ROOT) } else { space_in(&machine, "triggers") };
+    scratch(&machine, &directory, kind, at).then_some(machine)
+}
+
+/// The only key space of a room.
+fn space_in(machine: &Simulated, room: &str) -> PathBuf {
+    let room = Path::new(ROOT).join(room);
+    room.join(&machine.process().list(&room).unwrap()[0])
+}
+
+/// Change a byte of a file of a kind; answers whether there is one.
+fn scratch(machine: &Simulated, directory: &Path, kind: &str, at: u64) -> bool {
     let system = machine.process();
-    let triggers = Path::new(ROOT).join("triggers");
-    let space = triggers.join(&system.list(&triggers).unwrap()[0]);
-    let directory = if kind == "HISTORY" { PathBuf::from(ROOT) } else { space };
-    let name = system.list(&directory).unwrap().into_iter().filter(|name| name.starts_with(kind)).min()?;
+    let names = system.list(directory).unwrap();
+    let Some(name) = names.into_iter().filter(|name| name.starts_with(kind)).min() else { return false };
     let file = system.open(&directory.join(name), true).unwrap();
     let at = at % file.len().unwrap();
     let mut byte = [0];
     file.read_at(&mut byte, at).unwrap();
     file.write_at(&[byte[0] ^ 0x55], at).unwrap();
     file.sync().unwrap();
-    Some(machine)
+    true
+}
+
+/// A machine with a map of values in which a file of a kind is damaged; or all of the map is gone.
+fn damaged_map(seed: u64, kind: &str, at: u64) -> Simulated {
+    let machine = Simulated::new(seed);
+    let systems = vec![Arc::new(machine.process()) as _, Arc::new(machine.process()) as _];
+    let mut rig = value_rig::Rig::new(ROOT, systems, Vec::new());
+    let put = |number: u64, value: u8| value_rig::Put {
+        id: format!("urn:message:{number}"),
+        value: Some(vec![value; 40]),
+        until: Some(20 + number as i64),
+        pending: number.is_multiple_of(3),
+    };
+    let change = |numbers: std::ops::Range<u64>, value, removes: std::ops::Range<u64>| value_rig::Op::Change {
+        puts: numbers.map(|number| put(number, value)).collect(),
+        removes: removes.map(|number| format!("urn:message:{number}")).collect(),
+        batch: Some(i64::from(value)),
+    };
+    let seal = || value_rig::Op::Seal;
+    let ops = [change(0..18, 1, 0..0), seal(), change(4..9, 2, 0..2), seal(), change(6..12, 3, 2..4)];
+    for (number, op) in ops.into_iter().enumerate() {
+        rig.step(&value_rig::Step { by: number % 2, op }).unwrap();
+    }
+    drop(rig);
+    let space = space_in(&machine, "mappers");
+    if kind == "all" {
+        let system = machine.process();
+        for name in system.list(&space).unwrap() {
+            system.remove(&space.join(name)).unwrap();
+        }
+        system.sync_directory(&space).unwrap();
+    } else {
+        assert!(scratch(&machine, &space, kind, at), "there is no {kind}");
+    }
+    machine
+}
+
+/// What the map holds.
+fn entries(system: &Simulated) -> Vec<String> {
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let history = History::open_on(Arc::new(system.clone()), Path::new(ROOT), &options).unwrap();
+    let values = history.values(Room::Mapper, value_rig::SPACE).unwrap();
+    values.verify(&mut |_, _| Ok(())).unwrap();
+    let mut entries = values.entries().unwrap();
+    let mut all = Vec::new();
+    while let Some(batch) = entries.next_batch().unwrap() {
+        let one = |(row, id): (usize, &String)| {
+            format!("{id} {:?} {}", batch.found.value(row), batch.found.persist_until(row))
+        };
+        all.extend(batch.ids.iter().enumerate().map(one));
+    }
+    all.sort();
+    all
 }
 
 fn repair(system: &Simulated) -> dochistory_core::Result<Report> {
@@ -84,5 +149,36 @@ fn an_interrupted_repair_can_be_done_again() {
             }
         }
     }
+    eprintln!("figure: interrupted repairs = {interrupted}");
+    assert!(interrupted > 100, "{interrupted}");
+}
+
+#[test]
+fn an_interrupted_repair_of_a_map_can_be_done_again() {
+    let mut interrupted = 0;
+    for (kind, at) in [("values", 4200), ("values", 20), ("log", 70), ("log", 200), ("manifest", 60), ("all", 0)] {
+        let machine = damaged_map(7, kind, at);
+        let undisturbed = machine.process();
+        let report = repair(&undisturbed).unwrap();
+        assert!(report.is_repaired, "{kind}: {report:#?}");
+        let changes = undisturbed.changes();
+        let expected = entries(&undisturbed);
+        for change in 1..=changes {
+            for power in [false, true] {
+                let machine = damaged_map(7, kind, at);
+                let victim = machine.process();
+                victim.crash_at(change);
+                assert!(repair(&victim).is_err() && victim.is_dead(), "{kind}: change {change}");
+                if power {
+                    machine.lose_power(change);
+                }
+                let again = machine.process();
+                let report = repair(&again).unwrap_or_else(|error| panic!("{kind}, change {change}: {error}"));
+                assert_eq!(entries(&again), expected, "{kind}, change {change}, power {power}: {report:#?}");
+                interrupted += 1;
+            }
+        }
+    }
+    eprintln!("figure: interrupted repairs of maps = {interrupted}");
     assert!(interrupted > 100, "{interrupted}");
 }

@@ -129,6 +129,7 @@ fn a_space_holds_what_a_naive_model_holds_whatever_happens_to_it() {
             failed.push(seed);
         }
     }
+    eprintln!("figure: random lives of maps = {}", wanted("DOCHISTORY_LIVES", 300));
     assert!(failed.is_empty(), "lives {failed:?} failed");
 }
 
@@ -244,6 +245,7 @@ fn no_crash_loses_a_value_or_leaves_half_of_a_change() {
         .filter(|schedule| std::panic::catch_unwind(|| play(*schedule)).is_err())
         .take(5)
         .collect();
+    eprintln!("figure: crash schedules of maps = {count}");
     assert!(failed.is_empty(), "schedules failed: {failed:?}");
 }
 
@@ -280,6 +282,7 @@ fn disturb(victim: usize, at: u64, fault: Fault) -> [u64; 2] {
 #[test]
 fn no_operation_that_fails_loses_a_value_or_changes_one() {
     let operations = disturb(0, u64::MAX, Fault::Broken);
+    eprintln!("figure: faults of maps = {}", 4 * (operations[0] + operations[1]));
     let mut failed = Vec::new();
     for (victim, count) in operations.into_iter().enumerate() {
         for at in 1..=count {

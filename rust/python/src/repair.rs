@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dochistory_core::repair::{Count, Finding, Options, Remedy, repair as repair_files};
+use dochistory_core::values::{FOREVER, Room};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -26,11 +27,15 @@ use crate::upkeep::{TriggerOrName, watched};
 ///
 /// Returns:
 ///     `repaired`: whether it was repaired; `kept_in`: the directory of the files that went out of use, or None; `findings`: a list
-///     with, for each damaged place, `trigger` (None: it concerns all), `file`, `byte`, `reason`, `remedy` ("rebuilt": nothing is lost
+///     with, for each damaged place, `trigger`, `mapper` or `delivery` (whose it is, the others None; all None: it concerns all; of
+///     guaranteed delivery "received" or "sent"), `file`, `byte`, `reason`, `remedy` ("rebuilt": nothing is lost
 ///     but what `reopened_entries` says; "salvaged": what can be read is kept; "dropped"; "impossible"), `dropped_entries` and
 ///     `reopened_entries` (entries whose end is forgotten; numbers at most, None: nothing tells), `exact` (whether
 ///     `dropped_entries` is exact), `first_started_at` and `last_started_at` (datetimes between which the dropped entries'
-///     services began, or None), `meaning`.
+///     services began, or None), `first_kept_until` and `last_kept_until` (of a map's entries; None for ever, or
+///     unknown), `returned_entries` (of a map: entries that count as they were before, as a later one is lost; numbers at most),
+///     `ids` (of a map: which ids were dropped or went back, as far as they can be read, up to 1,000; streams that are received
+///     are then in doubt), `bytes` (that cannot be read), `meaning`.
 ///
 /// Raises:
 ///     OpenError: there is no history, or one of a newer format.
@@ -79,6 +84,10 @@ fn finding<'py>(py: Python<'py>, found: &Finding) -> PyResult<Bound<'py, PyDict>
     let time = |time_us: Option<i64>| time_us.map(|time_us| clock::datetime(py, time_us)).transpose();
     let told = PyDict::new(py);
     told.set_item("trigger", found.trigger.as_ref())?;
+    for (key, room) in [("mapper", Room::Mapper), ("delivery", Room::Delivery)] {
+        let name = found.map.as_ref().filter(|(own, _)| *own == room).map(|(_, name)| name);
+        told.set_item(key, name)?;
+    }
     told.set_item("file", &found.path)?;
     told.set_item("byte", found.offset)?;
     told.set_item("reason", &found.reason)?;
@@ -88,6 +97,12 @@ fn finding<'py>(py: Python<'py>, found: &Finding) -> PyResult<Bound<'py, PyDict>
     told.set_item("reopened_entries", at_most(found.reopened))?;
     told.set_item("first_started_at", time(found.started_at.map(|(first, _)| first))?)?;
     told.set_item("last_started_at", time(found.started_at.map(|(_, last)| last))?)?;
+    let until = |time_us: Option<i64>| time(time_us.filter(|time_us| (i64::MIN + 1..FOREVER).contains(time_us)));
+    told.set_item("first_kept_until", until(found.kept_until.map(|(first, _)| first))?)?;
+    told.set_item("last_kept_until", until(found.kept_until.map(|(_, last)| last))?)?;
+    told.set_item("returned_entries", at_most(found.returned))?;
+    told.set_item("ids", &found.ids)?;
+    told.set_item("bytes", found.bytes)?;
     told.set_item("meaning", found.meaning)?;
     Ok(told)
 }

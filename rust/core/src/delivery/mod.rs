@@ -40,6 +40,7 @@ mod tests;
 pub use codec::{CodecError, ENCODED_LEN};
 pub use columns::{HeaderColumns, Headers, NO_STREAM};
 pub use decision::{Decision, Reason, Status};
+pub(crate) use durable::mend;
 pub use durable::{
     Built, Exchange, Inbox, KeyAndValue, OnReplay, Opening, Outbox, Overtaken, Portion, Receiving, Replay,
     Rows as StateRows, Settings, StreamStatus, Taken, Transactions, decide_portion, status,

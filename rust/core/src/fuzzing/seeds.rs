@@ -8,7 +8,7 @@ use crate::io::FileSystem;
 use crate::io::simulated::Simulated;
 use crate::key::Key;
 use crate::log::START;
-use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
+use crate::log::frame::{Frame, FrameKeys, Kind, Place, Transaction};
 use crate::manifest::{
     LogEntry, Manifest, Outcome, OutcomeEntry, RollupEntry, SegmentEntry, TransactionEntry, ValueEntry,
 };
@@ -87,7 +87,7 @@ fn log() -> Vec<u8> {
         let transaction = transaction.clone().filter(|_| kind == Kind::Begin);
         let (replaces, durable) = (None, 0);
         let frame = Frame { kind, sequence, claim: 1, started_at: 5, replaces, durable, transaction, keys, values };
-        bytes.extend(frame.encode(7, START + bytes.len() as u64));
+        bytes.extend(frame.encode(Place { log: 7, mark: 0, position: START + bytes.len() as u64 }));
     }
     bytes
 }
@@ -137,7 +137,8 @@ fn value_file(entries: u64) -> Option<Vec<u8>> {
         run.push(key(number + 1_000), format!("urn:{number}").as_bytes(), 5, PENDING, b"");
     }
     run.sort();
-    crate::values::writer::write(&system, path, 3, HISTORY, &run).ok()?;
+    let named = crate::values::writer::Named { id: 3, history: HISTORY, is_later: false };
+    crate::values::writer::write(&system, path, named, &run).ok()?;
     read(&system, path)
 }
 

@@ -3,6 +3,7 @@
 mod entries;
 mod finish;
 mod inspect;
+pub(crate) mod known;
 mod loaded;
 mod lock;
 mod lookup;
@@ -74,6 +75,8 @@ pub(crate) struct KeySpace {
     /// Whether the directory above is made with its first space.
     makes_room: bool,
     asked: Asked,
+    /// Set once the space is named among those that were ever used.
+    known: OnceLock<()>,
 }
 
 /// What this handle was asked since it was opened.
@@ -107,8 +110,9 @@ impl KeySpace {
     pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
         let (view, turn, sync) = (RwLock::new(None), OnceLock::new(), GroupSync::default());
         let (longest_run_us, asked) = (AtomicU64::new(0), Asked::default());
-        let (is_pinned, makes_room) = (false, false);
-        Self { env, directory, name: name.to_owned(), view, turn, sync, is_pinned, longest_run_us, makes_room, asked }
+        let (is_pinned, makes_room, known) = (false, false, OnceLock::new());
+        let name = name.to_owned();
+        Self { env, directory, name, view, turn, sync, is_pinned, longest_run_us, makes_room, asked, known }
     }
 
     /// A service ended that ran for so long.
@@ -317,10 +321,11 @@ impl KeySpace {
         self.refresh()?;
         let is_over = self.present().as_ref().map(|view| view.torn > 0 || view.is_doubtful(&self.env));
         match is_over {
-            None => return self.found(settings),
+            None => self.found(settings)?,
             Some(true) => self.seal()?,
             Some(false) => {}
         }
+        self.make_known()?;
         self.remember(settings)
     }
 
@@ -369,7 +374,7 @@ impl KeySpace {
             };
             let mut frame = frame(view.tail.next_sequence);
             frame.durable = self.sync.durable(view.log.id).min(view.tail.position);
-            let bytes = frame.encode(view.log.id, view.tail.position);
+            let bytes = frame.encode(view.log.place(view.tail.position));
             (frame, bytes, view.log.clone(), view.tail.position)
         };
         log.file.write_at(&bytes, position).map_err(Error::io("append to", &log.path))?;

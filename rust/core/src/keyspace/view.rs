@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::turn;
 use super::values::Placed;
+use super::{known, turn};
 use crate::io::FileSystem;
 use crate::log::{Frames, Log, Next, Owner, START};
 use crate::manifest::Manifest;
@@ -42,9 +42,11 @@ impl Environment {
     /// first log is made before the first manifest is durable.
     pub(crate) fn check_new(&self, directory: &Path) -> Result<()> {
         self.check_present()?;
+        // Asked before the directory is: a space that is named by then had its manifest before.
+        let is_known = known::is_known(self, directory)?;
         let names = match self.system.list(directory) {
             Ok(names) => names,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(Error::io("list", directory)(error)),
         };
         if names.iter().any(|name| Manifest::number_of(name).is_some()) {
@@ -59,6 +61,11 @@ impl Environment {
         };
         if names.iter().any(tells) || has_frames().map_err(Error::io("look at", &first))? {
             return Err(Error::corrupt(directory, 0, "all manifests are gone"));
+        }
+        if is_known {
+            let witness = known::path_of(self, directory);
+            let reason = format!("all of its files are gone, although {} says that it was used", witness.display());
+            return Err(Error::corrupt(directory, 0, reason));
         }
         Ok(())
     }

@@ -101,6 +101,15 @@ pub(crate) struct Frame {
     pub(crate) values: Run,
 }
 
+/// Where a frame stands: its header repeats it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) log: u64,
+    /// The log's mark.
+    pub(crate) mark: u64,
+    pub(crate) position: u64,
+}
+
 /// The fixed part of a frame, as read back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameHeader {
@@ -118,8 +127,9 @@ pub(crate) struct FrameHeader {
 }
 
 impl Frame {
-    /// The frame's bytes for `position` of log `log`.
-    pub(crate) fn encode(&self, log: u64, position: u64) -> Vec<u8> {
+    /// The frame's bytes for a place.
+    pub(crate) fn encode(&self, place: Place) -> Vec<u8> {
+        let Place { log, mark, position } = place;
         let payload = self.payload();
         let mut flags = 0;
         flags |= if self.transaction.is_some() { HAS_TRANSACTION } else { 0 };
@@ -131,7 +141,8 @@ impl Frame {
         out.u32(MAGIC).u8(self.kind as u8).u8(flags).u16(HEADER as u16);
         out.u64(log).u64(position).u64(self.durable).u64(self.sequence).u64(self.claim).i64(self.started_at);
         out.u64(payload.len() as u64).u32(uuids as u32).u32(texts as u32);
-        out.u32(crc32c::crc32c(&payload)).u32(0).u64(self.replaces.map_or(0, |(claim, _)| claim)).u32(0).checksum();
+        out.u32(crc32c::crc32c(&payload)).u32(mark as u32);
+        out.u64(self.replaces.map_or(0, |(claim, _)| claim)).u32((mark >> 32) as u32).checksum();
         out.raw(&payload);
         out.finish()
     }
@@ -165,14 +176,18 @@ impl Frame {
 }
 
 impl FrameHeader {
-    /// Read a header that must stand at `position` of log `log`; none if these bytes are no such header.
-    pub(crate) fn decode(bytes: &[u8], log: u64, position: u64) -> Option<Self> {
+    /// Read a header that must stand at this place; none if these bytes are no such header.
+    pub(crate) fn decode(bytes: &[u8], place: Place) -> Option<Self> {
+        let Place { log, mark, position } = place;
         let bytes = bytes.get(..HEADER)?;
         let (content, sum) = bytes.split_last_chunk::<4>()?;
         let u32_at = |at: usize| content.get(at..)?.first_chunk().map(|field| u32::from_le_bytes(*field));
         let u64_at = |at: usize| content.get(at..)?.first_chunk().map(|field| u64::from_le_bytes(*field));
         // The cheap comparisons first: most bytes are no header.
         if u32_at(0)? != MAGIC || u64_at(8)? != log || u64_at(16)? != position {
+            return None;
+        }
+        if u32_at(76)? != mark as u32 || u32_at(88)? != (mark >> 32) as u32 {
             return None;
         }
         if crc32c::crc32c(content) != u32::from_le_bytes(*sum) {

@@ -2,18 +2,23 @@
 
 pub(crate) mod frame;
 mod salvage;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use frame::{Frame, FrameHeader, HEADER};
+use frame::{Frame, FrameHeader, HEADER, Place};
+pub(crate) use salvage::Gap;
 
 use crate::bytes::{Reader, Writer, checked};
 use crate::io::{File, FileSystem, write_new};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DHISTLOG";
-const VERSION: u32 = 1;
+/// Version 2 has a mark that its frames repeat; logs of version 1 have none, and are written on as they are.
+const VERSION: u32 = 2;
+const WITHOUT_MARK: u32 = 1;
 /// Bytes before the first frame.
 pub(crate) const START: u64 = 64;
 /// How much is read at a time.
@@ -28,6 +33,9 @@ pub(crate) struct Log {
     /// How long it was when this process opened it. Our syncs vouch for what is written later; of what stood there before,
     /// an earlier sync may have failed, and the system tells only those who had the file open then.
     pub(crate) inherited: u64,
+    /// What every frame of this log repeats, drawn by chance when the log was made: ids within a frame cannot pass for frames
+    /// themselves, as nobody who sends ids can know it. 0 in logs of version 1.
+    pub(crate) mark: u64,
 }
 
 /// Whose log it is: logs of other triggers, or of other histories, are told apart by this.
@@ -57,11 +65,19 @@ pub(crate) enum Next {
 impl Log {
     /// Make an empty log; its bytes are durable on return, its name is not.
     pub(crate) fn create(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner) -> Result<Self> {
+        let mut drawn = [0; 8];
+        system.fill_random(&mut drawn).map_err(Error::io("read randomness for", path))?;
+        Self::create_with(system, path, id, owner, u64::from_le_bytes(drawn) | 1)
+    }
+
+    /// [`Log::create`] with a given mark; 0 makes a log of version 1.
+    pub(crate) fn create_with(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, mark: u64) -> Result<Self> {
+        let version = if mark == 0 { WITHOUT_MARK } else { VERSION };
         let mut out = Writer::new();
-        out.raw(&MAGIC).u32(VERSION).u32(0).raw(&owner.history).u64(id).u64(owner.trigger);
-        out.raw(&[0; START as usize - 52]).checksum();
+        out.raw(&MAGIC).u32(version).u32(0).raw(&owner.history).u64(id).u64(owner.trigger).u64(mark);
+        out.raw(&[0; START as usize - 60]).checksum();
         let file = write_new(system, path, &[&out.finish()])?;
-        Ok(Self { id, path: path.to_path_buf(), file, inherited: START })
+        Ok(Self { id, path: path.to_path_buf(), file, inherited: START, mark })
     }
 
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, write: bool) -> Result<Self> {
@@ -73,17 +89,23 @@ impl Log {
         }
         file.read_at(&mut bytes, 0).map_err(Error::io("read", path))?;
         let mut from = Reader::new(&bytes, path);
-        from.preamble(MAGIC, VERSION)?;
+        let version = from.preamble(MAGIC, VERSION)?;
         checked(&bytes, path)?;
         from.u32()?;
         if from.bytes16()? != owner.history || from.u64()? != id || from.u64()? != owner.trigger {
             return Err(from.corrupt("this log belongs to another history or trigger"));
         }
-        Ok(Self { id, path: path.to_path_buf(), file, inherited: length })
+        let mark = if version == WITHOUT_MARK { 0 } else { from.u64()? };
+        Ok(Self { id, path: path.to_path_buf(), file, inherited: length, mark })
     }
 
     pub(crate) fn len(&self) -> Result<u64> {
         self.file.len().map_err(Error::io("look at", &self.path))
+    }
+
+    /// What a frame at `position` of this log says of itself.
+    pub(crate) fn place(&self, position: u64) -> Place {
+        Place { log: self.id, mark: self.mark, position }
     }
 
     /// Tell a torn tail, which a crash leaves, from damage: a tail cannot be torn where the log is known to have been
@@ -103,7 +125,7 @@ impl Log {
             let take = (length - at).min(buffer.len() as u64) as usize;
             self.file.read_at(&mut buffer[..take], at).map_err(Error::io("read", &self.path))?;
             for step in (0..=take.saturating_sub(HEADER)).step_by(8) {
-                let found = FrameHeader::decode(&buffer[step..take], self.id, at + step as u64);
+                let found = FrameHeader::decode(&buffer[step..take], self.place(at + step as u64));
                 if found.is_some_and(|header| header.durable > position) {
                     return damaged("a later frame");
                 }
@@ -148,8 +170,8 @@ impl<'a> Frames<'a> {
         if self.length - position < HEADER as u64 {
             return Ok(Next::Torn);
         }
-        let (log, path) = (self.log.id, &self.log.path);
-        let Some(header) = FrameHeader::decode(self.fill(HEADER)?, log, position) else {
+        let (place, path) = (self.log.place(position), &self.log.path);
+        let Some(header) = FrameHeader::decode(self.fill(HEADER)?, place) else {
             return Ok(Next::Torn);
         };
         if header.payload > self.length - position - HEADER as u64 {

@@ -67,7 +67,7 @@ impl Log {
     fn gap(&self, position: u64, length: u64, proven: u64, sequence: u64) -> Result<Gap> {
         let mut head = vec![0; (length - position).min(HEADER as u64) as usize];
         self.file.read_at(&mut head, position).map_err(Error::io("read", &self.path))?;
-        if let Some(header) = FrameHeader::decode(&head, self.id, position) {
+        if let Some(header) = FrameHeader::decode(&head, self.place(position)) {
             // Its head says where it ends: what stands in between is not searched, for it holds other people's ids.
             let (keys, started_at) = header.keys_and_start();
             let end = (position + HEADER as u64).saturating_add(header.payload).min(length.max(proven));
@@ -87,7 +87,7 @@ impl Log {
             self.file.read_at(&mut buffer[..take], at).map_err(Error::io("read", &self.path))?;
             for step in (0..=take - HEADER).step_by(8) {
                 let place = at + step as u64;
-                let is_head = FrameHeader::decode(&buffer[step..take], self.id, place).is_some();
+                let is_head = FrameHeader::decode(&buffer[step..take], self.place(place)).is_some();
                 if is_head && self.is_frame(place, length, sequence)? {
                     return Ok(Some(place));
                 }
@@ -102,7 +102,7 @@ impl Log {
             Ok(Next::Frame(frame, end)) if frame.sequence > sequence && frame.durable <= place => {
                 let mut head = vec![0; (length - end).min(HEADER as u64) as usize];
                 self.file.read_at(&mut head, end).map_err(Error::io("read", &self.path))?;
-                Ok(end == length || FrameHeader::decode(&head, self.id, end).is_some())
+                Ok(end == length || FrameHeader::decode(&head, self.place(end)).is_some())
             }
             Ok(_) | Err(Error::Corrupt { .. }) => Ok(false),
             Err(error) => Err(error),

@@ -3,18 +3,18 @@
 use std::path::Path;
 
 use super::{Count, Finding, Remedy};
-use crate::history::{IDENTITY, SPARE, identity_bytes, read_identity};
+use crate::history::{IDENTITY, Identity, SPARE, identity_bytes, read_identity};
 use crate::io::{FileSystem, publish};
 use crate::keyspace::repair::damage;
 use crate::{Error, Result};
 
-/// The history's id; none where it cannot be known. With `aside`, a damaged identity file is replaced by its copy and kept there.
+/// The history's identity; none where it cannot be known. With `aside`, a damaged identity file is replaced by its copy and kept there.
 pub(super) fn look(
     system: &dyn FileSystem,
     path: &Path,
     aside: Option<&Path>,
     findings: &mut Vec<Finding>,
-) -> Result<Option<[u8; 16]>> {
+) -> Result<Option<Identity>> {
     let (file, spare) = (path.join(IDENTITY), path.join(SPARE));
     let is_there = |name: &Path| system.exists(name).map_err(Error::io("look for", name));
     if !is_there(&file)? && !is_there(&spare)? && !is_there(&path.join(crate::history::TRIGGERS))? {
@@ -23,7 +23,7 @@ pub(super) fn look(
     let own = read_identity(system, &file);
     let copy = read_identity(system, &spare);
     match (own, copy) {
-        (Ok(own), Ok(copy)) if own.id == copy.id => Ok(Some(own.id)),
+        (Ok(own), Ok(copy)) if own.id == copy.id => Ok(Some(own)),
         (Ok(_), Ok(_)) => {
             let reason = format!("its id is another than that of {SPARE}: one of them is of another history");
             let damage = Error::corrupt(&file, 16, reason);
@@ -34,14 +34,14 @@ pub(super) fn look(
             if is_there(&spare)? {
                 tell(findings, damage(system, error, &spare, None)?, Remedy::Rebuilt, "nothing is lost");
             }
-            Ok(Some(own.id))
+            Ok(Some(own))
         }
         (Err(error), Ok(copy)) => {
             tell(findings, damage(system, error, &file, None)?, Remedy::Rebuilt, "nothing is lost: its copy is whole");
             if let Some(aside) = aside {
                 replace(system, &file, &spare, aside)?;
             }
-            Ok(Some(copy.id))
+            Ok(Some(copy))
         }
         (Err(error), Err(_)) => {
             let meaning =
@@ -63,6 +63,7 @@ fn tell(findings: &mut Vec<Finding>, damage: Error, remedy: Remedy, meaning: &'s
     let (dropped, reopened) = (Count::Exactly(0), Count::Exactly(0));
     findings.push(Finding {
         trigger: None,
+        map: None,
         path,
         offset,
         reason,
@@ -70,6 +71,10 @@ fn tell(findings: &mut Vec<Finding>, damage: Error, remedy: Remedy, meaning: &'s
         dropped,
         reopened,
         started_at: None,
+        returned: Count::Exactly(0),
+        kept_until: None,
+        ids: Vec::new(),
+        bytes: 0,
         meaning,
     });
 }

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use crate::history::{IDENTITY, TRIGGERS, directory_name};
 use crate::io::{Disk, FileSystem};
+use crate::keyspace::known;
 use crate::keyspace::repair as space;
 use crate::keyspace::view::Environment;
+use crate::values::Room;
 use crate::{Error, Result};
 
-pub use space::{Count, Finding, Remedy};
+pub use space::{Count, Finding, MOST_NAMED, Remedy};
 
 /// What to repair, and how.
 #[derive(Clone, Debug)]
@@ -62,25 +64,27 @@ pub fn repair_on(
 ) -> Result<Report> {
     let aside = path.join(aside_name());
     let mut report = Report::default();
-    let Some(history) = identity::look(&*system, path, options.apply.then_some(aside.as_path()), &mut report.findings)?
+    let Some(identity) =
+        identity::look(&*system, path, options.apply.then_some(aside.as_path()), &mut report.findings)?
     else {
         return Ok(report);
     };
     let env = Environment {
         system,
-        history,
+        history: identity.id,
         read_only: !options.apply,
         lock_timeout: options.lock_timeout,
         identity: path.join(IDENTITY),
     };
     let mut is_possible = true;
-    for name in spaces(&env, path, options.trigger.as_deref())? {
-        let (directory, kept) = (path.join(TRIGGERS).join(&name), aside.join(&name));
+    let codec = identity.codec();
+    for (room, directory, kept) in spaces(&env, path, options.trigger.as_deref())? {
         let named = options.trigger.as_deref();
-        let mut found = space::diagnose(&env, &directory, named, progress)?;
+        let case = space::Case { env: &env, codec: &codec, directory: &directory, room, named };
+        let mut found = space::diagnose(case, progress)?;
         if options.apply && found.as_ref().is_some_and(space::Diagnosis::is_repairable) {
             // What was seen without the lock is looked at again under it.
-            found = space::apply(&env, &directory, named, &kept, progress)?;
+            found = space::apply(case, &aside.join(kept), progress)?;
         }
         for finding in found.into_iter().flat_map(|found| found.findings) {
             is_possible &= finding.remedy != Remedy::Impossible;
@@ -97,20 +101,34 @@ pub fn repair_on(
     Ok(report)
 }
 
-/// The key spaces by what the directory holds.
-fn spaces(env: &Environment, path: &Path, trigger: Option<&str>) -> Result<Vec<String>> {
-    let directory = path.join(TRIGGERS);
-    let mut names = env.system.list(&directory).map_err(Error::io("list", &directory))?;
-    names.sort();
-    if let Some(trigger) = trigger {
-        let own = directory_name(trigger);
-        names.retain(|name| *name == own);
-        if names.is_empty() {
-            let reason = format!("there is no trigger {trigger:?} here");
-            return Err(Error::Open { path: path.to_path_buf(), reason });
+/// The key spaces: what each is for, its directory, and under which name its files are kept.
+type Space = (Option<Room>, PathBuf, String);
+
+/// The key spaces by what the directories hold, and by what is named as used.
+fn spaces(env: &Environment, path: &Path, trigger: Option<&str>) -> Result<Vec<Space>> {
+    let mut found = Vec::new();
+    let rooms = Room::ALL.into_iter().map(Some).filter(|_| trigger.is_none());
+    for room in [None].into_iter().chain(rooms) {
+        let directory = path.join(room.map_or(TRIGGERS, Room::directory));
+        let mut names = match env.system.list(&directory) {
+            // A room is made with its first space; and what is gone whole may be named.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(Error::io("list", &directory))?,
+        };
+        names.extend(known::directories_in(env, &directory)?);
+        names.sort();
+        names.dedup();
+        if let Some(own) = trigger.map(directory_name) {
+            names.retain(|name| *name == own);
         }
+        let kept = |name: &str| room.map_or_else(|| name.to_owned(), |room| format!("{}-{name}", room.directory()));
+        found.extend(names.into_iter().map(|name| (room, directory.join(&name), kept(&name))));
     }
-    Ok(names)
+    if let Some(trigger) = trigger.filter(|_| found.is_empty()) {
+        let reason = format!("there is no trigger {trigger:?} here");
+        return Err(Error::Open { path: path.to_path_buf(), reason });
+    }
+    Ok(found)
 }
 
 fn aside_name() -> String {

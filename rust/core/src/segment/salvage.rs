@@ -9,15 +9,23 @@ use crate::io::FileSystem;
 use crate::pages::{PAGE, Pages, header_sum};
 use crate::{Error, Result};
 
+/// What a damaged segment still tells.
+#[derive(Debug)]
+pub(crate) struct Salvaged {
+    pub(crate) run: Run,
+    /// Bytes of pages that cannot be read.
+    pub(crate) bytes: u64,
+}
+
 impl Segment {
-    /// The entries of a damaged segment of which key, text and stamp stand on pages that match their checksums; and its
-    /// header, without which nothing can be found.
-    pub(crate) fn salvage(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<(Header, Run)> {
+    /// The entries of a damaged segment of which key, text and stamp stand on pages that match their checksums. Its header has
+    /// to be whole, without which nothing can be found.
+    pub(crate) fn salvage(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Salvaged> {
         let segment = Self::open_damaged(system, path, history)?;
         let mut run = Run::default();
         segment.salvage_keys([Part::UuidKeys, Part::UuidDirectory, Part::UuidStamps], &mut run);
         segment.salvage_keys([Part::TextKeys, Part::TextDirectory, Part::TextStamps], &mut run);
-        Ok((segment.header, run))
+        Ok(Salvaged { run, bytes: segment.pages.damaged() })
     }
 
     /// The header page alone, and its checksum.

@@ -43,6 +43,8 @@ pub(crate) struct Header {
     /// Bytes of all values.
     pub(crate) values: u64,
     pub(crate) directory_bits: u8,
+    /// Whether its ids stood in older files when it was written; none in files of builds that did not say so.
+    pub(crate) is_later: Option<bool>,
     pub(crate) filter_blocks: u64,
     pub(crate) sections: [Section; PARTS],
     pub(crate) pages: u64,
@@ -80,7 +82,8 @@ impl Header {
         let mut out = Writer::new();
         out.raw(&MAGIC).u32(VERSION).u32(PAGE as u32).u64(self.id).raw(&self.history);
         out.u64(self.rows).u64(self.texts).u64(self.values).u64(self.filter_blocks).u64(self.pages);
-        out.u32(self.sums_crc).u8(self.directory_bits).u8(0).u16(0);
+        let class = self.is_later.map_or(0, |is_later| 1 + u8::from(is_later));
+        out.u32(self.sums_crc).u8(self.directory_bits).u8(class).u16(0);
         header_page(out.finish())
     }
 
@@ -94,6 +97,7 @@ impl Header {
         let mut header = Self { id: from.u64()?, history: from.bytes16()?, ..Self::default() };
         (header.rows, header.texts, header.values) = (from.u64()?, from.u64()?, from.u64()?);
         let (blocks, pages, sums_crc, bits) = (from.u64()?, from.u64()?, from.u32()?, from.u8()?);
+        header.is_later = [None, Some(false), Some(true)].get(usize::from(from.u8()?)).copied().flatten();
         (header.filter_blocks, header.sums_crc, header.directory_bits) = (blocks, sums_crc, bits);
         if bits > 32 || blocks == 0 || header.rows > u64::from(u32::MAX) {
             return Err(Error::corrupt(path, 0, "the header contradicts itself"));

@@ -10,12 +10,13 @@ mod columns;
 pub(crate) mod format;
 pub(crate) mod recent;
 pub(crate) mod run;
+pub(crate) mod salvage;
 pub(crate) mod segment;
 mod space;
 pub(crate) mod writer;
 
 pub use crate::keyspace::values::{Snapshot, ValueCursor, ValueStatistics};
-pub(crate) use columns::text_of;
 pub use columns::{Found, Id, Ids};
+pub(crate) use columns::{id_text, text_of};
 pub use run::{MOST_ID_BYTES, MOST_VALUE_BYTES};
 pub use space::{Ending, Entries, Entry, EntryBatch, FOREVER, LastTransaction, Room, Values, Work};

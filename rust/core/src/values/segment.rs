@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::format::{Header, Part, RECORD};
-use crate::io::FileSystem;
+use crate::io::{File, FileSystem};
 use crate::key::Key;
 use crate::pages::{PAGE, Pages, header_sum};
 use crate::prefetch;
@@ -51,6 +51,17 @@ impl Record {
 
 impl Segment {
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Arc<Self>> {
+        let (file, header, sum) = Self::head(system, path, history)?;
+        let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
+        Ok(Arc::new(Self { header, sum, pages }))
+    }
+
+    /// The header page alone, and its checksum.
+    pub(crate) fn head(
+        system: &dyn FileSystem,
+        path: &Path,
+        history: [u8; 16],
+    ) -> Result<(Arc<dyn File>, Header, u32)> {
         let file = system.open(path, false).map_err(Error::io("open", path))?;
         let length = file.len().map_err(Error::io("look at", path))?;
         if length < PAGE as u64 {
@@ -62,8 +73,19 @@ impl Segment {
         if header.history != history {
             return Err(Error::corrupt(path, 24, "these values belong to another history"));
         }
-        let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
-        Ok(Arc::new(Self { sum: header_sum(&page), header, pages }))
+        Ok((file, header, header_sum(&page)))
+    }
+
+    /// A file whose pages need not be what was written: each is checked when it is read.
+    pub(super) fn open_damaged(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Self> {
+        let (file, header, sum) = Self::head(system, path, history)?;
+        let pages = Pages::open_damaged(path, file, header.pages)?;
+        Ok(Self { header, sum, pages })
+    }
+
+    /// Bytes of pages that do not match their checksums.
+    pub(super) fn damaged(&self) -> u64 {
+        self.pages.damaged()
     }
 
     pub(crate) fn header(&self) -> &Header {

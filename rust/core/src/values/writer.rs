@@ -11,10 +11,18 @@ use crate::io::{FileSystem, write_new};
 use crate::pages::{PAGE, header_sum, page_sums};
 use crate::segment::format::bucket_of;
 
-/// Write a sorted run as file `id`; its bytes are durable on return, its name is not.
+/// Whose file it is, and of which kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub(crate) id: u64,
+    pub(crate) history: [u8; 16],
+    pub(crate) is_later: bool,
+}
+
+/// Write a sorted run as a file; its bytes are durable on return, its name is not.
 /// Answers the header's checksum and the file's size.
-pub(crate) fn write(system: &dyn FileSystem, path: &Path, id: u64, history: [u8; 16], run: &Run) -> Result<(u32, u64)> {
-    let mut header = header_of(id, history, run);
+pub(crate) fn write(system: &dyn FileSystem, path: &Path, named: Named, run: &Run) -> Result<(u32, u64)> {
+    let mut header = header_of(named, run);
     let mut image = vec![0; header.pages as usize * PAGE];
     keys(&mut image, &header, run);
     texts(&mut image, &header, run);
@@ -29,7 +37,7 @@ pub(crate) fn write(system: &dyn FileSystem, path: &Path, id: u64, history: [u8;
     Ok((header_sum(&image[..PAGE]), (image.len() + sums.len()) as u64))
 }
 
-fn header_of(id: u64, history: [u8; 16], run: &Run) -> Header {
+fn header_of(Named { id, history, is_later }: Named, run: &Run) -> Header {
     let rows = run.len() as u64;
     let mut header = Header {
         id,
@@ -38,6 +46,7 @@ fn header_of(id: u64, history: [u8; 16], run: &Run) -> Header {
         texts: run.rows.iter().map(|row| run.text(row).len() as u64).sum(),
         values: run.rows.iter().map(|row| run.value(row).len() as u64).sum(),
         directory_bits: directory_bits(rows),
+        is_later: Some(is_later),
         filter_blocks: filter::blocks_for(rows, FILTER_BITS),
         ..Header::default()
     };

@@ -9,6 +9,7 @@ pub mod rig;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod value_rig;
+pub mod value_store;
 #[cfg(feature = "testing")]
 pub mod workload;
 

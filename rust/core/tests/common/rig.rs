@@ -155,6 +155,24 @@ impl Rig {
         Ok(())
     }
 
+    /// Ask a handle that only reads, and was opened before: it says what the models say.
+    pub fn check_reader(&mut self, reader: &History) {
+        let (ids, trigger) = (Ids::new(&self.ids), self.trigger.clone());
+        let verdicts = reader.classify(&trigger, &ids.documents(), &mut Call::at(at(0))).unwrap();
+        assert_eq!(verdicts.unavailable, None, "a reader is never kept from reading");
+        let rules: Vec<_> = verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect();
+        self.retain(&format!("to a reader {rules:?}"), |model, ids| {
+            ids.iter().zip(&rules).all(|(id, rule)| model.rule(id) == *rule)
+        });
+    }
+
+    /// A handle that only reads.
+    pub fn reader(&self, system: Arc<dyn FileSystem>) -> History {
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let opened = History::open_on(system, Path::new(self.path), &options).unwrap();
+        if self.collides { opened.with_colliding_keys() } else { opened }
+    }
+
     fn retain(&mut self, found: &str, is_possible: impl Fn(&Model, &[String]) -> bool) {
         let models = std::mem::take(&mut self.models);
         let describe = |model: &Model| {

@@ -128,10 +128,13 @@ impl Store {
 
     /// Whether the file can be lost without harm.
     pub fn is_advisory(path: &Path) -> bool {
-        ["turn", "upkeep", "load", "HISTORY.copy"].contains(&Self::kind(path).as_str())
+        ["turn", "upkeep", "load", "HISTORY.copy", "known"].contains(&Self::kind(path).as_str())
     }
 
     pub fn kind(path: &Path) -> String {
+        if path.parent().is_some_and(|parent| parent.ends_with("known")) {
+            return "known".into();
+        }
         let name = path.file_name().unwrap().to_string_lossy();
         name.split('-').next().unwrap().to_owned()
     }

@@ -5,6 +5,7 @@ mod bytes;
 mod commit;
 mod gather;
 mod inbox;
+pub(crate) mod mend;
 mod outbox;
 mod portion;
 mod reading;

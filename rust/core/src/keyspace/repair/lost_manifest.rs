@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
-use super::super::publish::{entry_of, is_partition_width};
-use super::super::view::{Environment, log_path, manifest_path, newest, read_manifest, segment_path};
-use super::name_of;
-use crate::history::directory_name;
+use super::super::publish::entry_of;
+use super::super::staged::is_staged_name;
+use super::super::values::values_path;
+use super::super::view::{Environment, log_path, read_manifest, segment_path};
+use super::Case;
+use super::left::Left;
+use crate::Result;
 use crate::log::{Log, Owner, START};
-use crate::manifest::{Manifest, SegmentEntry};
+use crate::manifest::{Manifest, SegmentEntry, ValueEntry};
 use crate::segment::Segment;
-use crate::{Error, Result};
+use crate::values::segment::Segment as Values;
 
 const DAY: i64 = 86_400_000_000;
 /// No claim that the lost manifest knew of has a number that is given away after it.
@@ -17,40 +20,53 @@ const MANY: u64 = 1 << 32;
 
 /// What a repair starts from.
 pub(super) struct Basis {
-    /// Its segments are all that the directory holds.
+    /// Its segments, and its files of values, are what the directory holds.
     pub(super) manifest: Manifest,
-    /// Whether the trigger's name is known.
+    /// Whether the space's name is known.
     pub(super) is_named: bool,
+    /// Staged files that have the name of a segment, and nothing shows that they were committed.
+    pub(super) uncommitted: Vec<SegmentEntry>,
+    /// Of a map: whether files are taken in of which nothing shows that they counted.
+    pub(super) is_unsure: bool,
 }
 
 /// The best basis there is.
-pub(super) fn basis(env: &Environment, directory: &Path, names: &[String], named: Option<&str>) -> Basis {
-    let own = name_of(directory);
-    let is_own = |name: &str| directory_name(name) == own;
-    let mut manifest = older(env, directory, names).filter(|older| is_own(&older.name)).unwrap_or_else(|| {
-        let left = left_of_newest(env, directory);
-        let readable = own.rsplit_once('-').map(|(readable, _)| readable.to_owned());
-        let name = named.map(str::to_owned).into_iter().chain(left.name).chain(readable).find(|name| is_own(name));
-        Manifest {
-            history: env.history,
-            name: name.unwrap_or_default(),
-            partition_us: left.partition_us.unwrap_or(DAY),
-            purged_upto: i64::MIN,
-            ..Manifest::default()
-        }
+pub(super) fn basis(case: Case, names: &[String]) -> Basis {
+    let Case { env, directory, .. } = case;
+    let left = Left::of_newest(case);
+    let older = older(env, directory, names).filter(|older| case.is_own(&older.name));
+    let known = older.clone().unwrap_or_default();
+    let mut manifest = older.unwrap_or_else(|| Manifest {
+        history: env.history,
+        name: left.name.clone().or_else(|| case.name()).unwrap_or_default(),
+        partition_us: left.partition_us.unwrap_or(DAY),
+        purged_upto: i64::MIN,
+        ..Manifest::default()
     });
     let numbers = |prefix: &str, radix| {
         let of = move |name: &String| u64::from_str_radix(name.strip_prefix(prefix)?, radix).ok();
         names.iter().filter_map(of).collect::<Vec<_>>()
     };
-    let files = ["segment-", "filter-", "log-", "new-"].map(|prefix| numbers(prefix, 16)).concat();
+    let files = ["segment-", "filter-", "values-", "log-", "new-"].map(|prefix| numbers(prefix, 16)).concat();
     manifest.number = numbers("manifest-", 10).into_iter().max().unwrap_or(0);
     manifest.next_file = files.iter().copied().max().unwrap_or(1).max(manifest.next_file) + 1;
     manifest.rollups = Vec::new();
-    manifest.segments = numbers("segment-", 16).into_iter().map(|id| entry(env, directory, id)).collect();
+    let staged = staged(env, directory, names);
+    // The commit gives a staged file its second name before it publishes, and takes the first one away only afterwards.
+    let is_shown = |entry: &SegmentEntry| {
+        !staged.contains(&(entry.id, entry.sum))
+            || left.names(entry.id, entry.sum)
+            || known.segments.iter().any(|other| (other.id, other.sum) == (entry.id, entry.sum))
+    };
+    let segments = numbers("segment-", 16).into_iter().map(|id| entry(env, directory, id));
+    let (segments, uncommitted): (Vec<_>, Vec<_>) = segments.partition(is_shown);
+    manifest.segments = segments;
+    let found = numbers("values-", 16).into_iter().map(|id| value_entry(case, &left, &known, id)).collect();
+    let (values, is_unsure) = that_count(found);
+    manifest.values = values;
     manifest.log.proven = START;
     manifest.next_sequence = manifest.next_sequence.max(highest_claim(env, directory, &manifest) + 1) + MANY;
-    Basis { is_named: is_own(&manifest.name), manifest }
+    Basis { is_named: case.is_own(&manifest.name), manifest, uncommitted, is_unsure }
 }
 
 /// The newest manifest or snapshot that is whole.
@@ -60,33 +76,11 @@ fn older(env: &Environment, directory: &Path, names: &[String]) -> Option<Manife
     states.max_by_key(|manifest| manifest.number)
 }
 
-/// What the bytes of a damaged manifest still tell, as far as it proves itself.
-#[derive(Default)]
-struct Left {
-    name: Option<String>,
-    partition_us: Option<i64>,
-}
-
-fn left_of_newest(env: &Environment, directory: &Path) -> Left {
-    let read = || -> Result<Vec<u8>> {
-        let number = newest(env, directory)?.ok_or_else(|| Error::State("there is no manifest".into()))?;
-        let path = manifest_path(directory, number);
-        let file = env.system.open(&path, false).map_err(Error::io("open", &path))?;
-        let mut bytes = vec![0; file.len().map_err(Error::io("look at", &path))?.min(1 << 16) as usize];
-        file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
-        Ok(bytes)
-    };
-    let Ok(bytes) = read() else { return Left::default() };
-    // The name stands behind its length at byte 40; the directory's name tells whether it is right.
-    let own = name_of(directory);
-    let starts = bytes.get(44..).unwrap_or_default();
-    let is_own = |length: &usize| std::str::from_utf8(&starts[..*length]).is_ok_and(|name| directory_name(name) == own);
-    let Some(length) = (0..=starts.len().min(4096)).find(is_own) else { return Left::default() };
-    let partition = starts[length..].first_chunk().map(|field| i64::from_le_bytes(*field));
-    Left {
-        name: String::from_utf8(starts[..length].to_vec()).ok(),
-        partition_us: partition.filter(|width| is_partition_width(*width)),
-    }
+/// Numbers and header sums of the files that jobs staged.
+fn staged(env: &Environment, directory: &Path, names: &[String]) -> Vec<(u64, u32)> {
+    let head = |name: &String| Segment::head(&*env.system, &directory.join(name)).ok();
+    let heads = names.iter().filter(|name| is_staged_name(name)).filter_map(head);
+    heads.map(|(header, sum)| (header.id, sum)).collect()
 }
 
 /// A segment as its header describes it; of one that cannot be opened, only its number.
@@ -95,6 +89,46 @@ fn entry(env: &Environment, directory: &Path, id: u64) -> SegmentEntry {
         Ok((header, sum)) if header.id == id => entry_of(&header, sum, header.pages),
         _ => SegmentEntry { id, ..SegmentEntry::default() },
     }
+}
+
+/// How a file of values is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Witness {
+    /// What is left of the lost manifest names it.
+    Newest,
+    /// An older manifest or a snapshot does.
+    Older,
+    Nobody,
+}
+
+/// A file of values as the manifests describe it, else as its header does; of one that cannot be opened, only its number.
+fn value_entry(case: Case, left: &Left, known: &Manifest, id: u64) -> (ValueEntry, Witness) {
+    let marks = ValueEntry { id, purged_upto: i64::MIN, pending_purged_upto: i64::MIN, ..ValueEntry::default() };
+    let older = known.values.iter().find(|entry| entry.id == id);
+    match Values::head(&*case.env.system, &values_path(case.directory, id), case.env.history) {
+        Ok((_, header, sum)) if header.id == id => {
+            if let Some(entry) = left.values(&header, sum) {
+                return (entry, Witness::Newest);
+            }
+            if let Some(entry) = older.filter(|entry| entry.sum == sum) {
+                return (*entry, Witness::Older);
+            }
+            // Without a word of the file itself: what is asked first hides what is asked later, as newer files do.
+            let is_later = header.is_later.unwrap_or(true);
+            (ValueEntry { sum, is_later, rows: header.rows, ..marks }, Witness::Nobody)
+        }
+        _ => older.map_or((ValueEntry { is_later: true, ..marks }, Witness::Nobody), |entry| (*entry, Witness::Older)),
+    }
+}
+
+/// The files that count; and whether that is a guess. What the lost manifest names counts. Beside such files those do not that only
+/// an older one names: a snapshot keeps them alive, and their entries stand in newer ones.
+fn that_count(found: Vec<(ValueEntry, Witness)>) -> (Vec<ValueEntry>, bool) {
+    let tells = found.iter().any(|(_, witness)| *witness == Witness::Newest);
+    let counts = |(_, witness): &(ValueEntry, Witness)| !(tells && *witness == Witness::Older);
+    let counting: Vec<_> = found.into_iter().filter(counts).collect();
+    let is_unsure = counting.iter().any(|(_, witness)| *witness != Witness::Newest);
+    (counting.into_iter().map(|(entry, _)| entry).collect(), is_unsure)
 }
 
 fn highest_claim(env: &Environment, directory: &Path, manifest: &Manifest) -> u64 {
@@ -107,12 +141,12 @@ fn highest_claim(env: &Environment, directory: &Path, manifest: &Manifest) -> u6
 
 /// The logs that may hold what no segment does: the newest, and while that is empty the one before it, as a new log is made
 /// before the manifest that names it.
-pub(super) fn live_logs(env: &Environment, directory: &Path, names: &[String], owner: Owner) -> Vec<u64> {
+pub(super) fn live_logs(case: Case, names: &[String], owner: Owner) -> Vec<u64> {
     let id = |name: &String| u64::from_str_radix(name.strip_prefix("log-")?, 16).ok();
     let mut ids: Vec<u64> = names.iter().filter_map(id).collect();
     ids.sort_unstable();
     let is_empty = |id: u64| {
-        let log = Log::open(&*env.system, &log_path(directory, id), id, owner, false);
+        let log = Log::open(&*case.env.system, &log_path(case.directory, id), id, owner, false);
         log.is_ok_and(|log| log.inherited == START)
     };
     let mut live = Vec::new();

@@ -5,15 +5,26 @@
 
 mod apply;
 mod diagnose;
+mod doctor;
+mod left;
+mod log;
 mod lost_manifest;
+mod older;
+mod values;
 
 use std::path::{Path, PathBuf};
 
 pub(crate) use apply::apply;
 pub(crate) use diagnose::{damage, diagnose};
 
+use super::known;
+use super::view::Environment;
+use crate::history::directory_name;
+use crate::key::Codec;
 use crate::manifest::Manifest;
 use crate::tail::Tail;
+use crate::values::Room;
+use values::Mended;
 
 /// What becomes of a damaged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +53,10 @@ pub enum Count {
 /// One damaged file.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The trigger; of one whose name is lost, its directory; none if the damage concerns all.
+    /// The trigger; of one whose name is lost, its directory; none if the damage concerns no trigger, or all.
     pub trigger: Option<String>,
+    /// The map of values, if the damage is one of those: a mapper, or the streams of one side.
+    pub map: Option<(Room, String)>,
     /// The file.
     pub path: PathBuf,
     /// Where in the file the damage shows first.
@@ -58,6 +71,14 @@ pub struct Finding {
     pub reopened: Count,
     /// Between when and when the services of the dropped entries began, in microseconds since 1970; none if nothing tells.
     pub started_at: Option<(i64, i64)>,
+    /// Of a map: ids of which an earlier entry counts again, or may, as a later one is lost.
+    pub returned: Count,
+    /// Of a map: between when and when the dropped entries were kept until; `i64::MAX` is for ever.
+    pub kept_until: Option<(i64, i64)>,
+    /// Of a map: the ids that are dropped or count as earlier, as far as they can be read; the first [`MOST_NAMED`] of them.
+    pub ids: Vec<String>,
+    /// Bytes that cannot be read.
+    pub bytes: u64,
     /// What that means.
     pub meaning: &'static str,
 }
@@ -78,7 +99,14 @@ pub(crate) struct Diagnosis {
     skipped: u64,
     /// Whether rolled-up filters have to be built anew.
     lacks_filters: bool,
+    /// Of a map: the entries that are written anew.
+    values: Mended,
+    /// Whether nothing is left at all: then the space becomes one that was never used.
+    is_gone: bool,
 }
+
+/// A finding names so many ids at most.
+pub const MOST_NAMED: usize = 1_000;
 
 impl Diagnosis {
     /// Whether there is anything that a repair would do.
@@ -89,6 +117,35 @@ impl Diagnosis {
 
 /// Hears of files looked at: done, in all.
 pub(crate) type Looked<'a> = &'a mut dyn FnMut(u64, u64) -> crate::Result<()>;
+
+/// A key space to look at.
+#[derive(Clone, Copy)]
+pub(crate) struct Case<'a> {
+    pub(crate) env: &'a Environment,
+    pub(crate) codec: &'a Codec,
+    pub(crate) directory: &'a Path,
+    /// None for a trigger's.
+    pub(crate) room: Option<Room>,
+    /// The trigger's name, as the caller knows it.
+    pub(crate) named: Option<&'a str>,
+}
+
+impl Case<'_> {
+    /// Whether a full name is this space's: its directory bears a hash of it.
+    fn is_own(&self, full: &str) -> bool {
+        let name = full.strip_prefix(self.room.map_or("", Room::prefix));
+        name.is_some_and(|name| directory_name(name) == name_of(self.directory))
+    }
+
+    /// The full name of the space, from outside of its manifests: as the caller knows it, as it was noted when the space was
+    /// made, or as what its directory's name shows of it.
+    fn name(&self) -> Option<String> {
+        let own = name_of(self.directory);
+        let shown = own.rsplit_once('-').map(|(shown, _)| format!("{}{shown}", self.room.map_or("", Room::prefix)));
+        let noted = known::name_of(self.env, self.directory);
+        self.named.map(str::to_owned).into_iter().chain(noted).chain(shown).find(|name| self.is_own(name))
+    }
+}
 
 fn name_of(directory: &Path) -> String {
     directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())

@@ -114,7 +114,7 @@ impl Group {
 
 impl Placed {
     /// Append an entry that is gone as one that was removed.
-    fn read_gone(&self, place: u32, run: &mut Run) -> Result<()> {
+    pub(super) fn read_gone(&self, place: u32, run: &mut Run) -> Result<()> {
         let mut scratch = Vec::new();
         let key = self.segment.key(place, &mut scratch)?;
         run.push(key, self.segment.text(place, &mut scratch)?, i64::MIN, GONE, &[]);

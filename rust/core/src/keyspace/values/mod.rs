@@ -9,8 +9,8 @@ mod write;
 
 pub use entries::{Snapshot, ValueCursor};
 pub use figures::ValueStatistics;
-pub(super) use write::Expiry;
 pub(crate) use write::ValueChange;
+pub(super) use write::{Expiry, Runs};
 
 use std::sync::Arc;
 
@@ -19,12 +19,15 @@ use super::turn::Turn;
 use super::view::Environment;
 use super::{KeySpace, SpaceSettings};
 use crate::manifest::ValueEntry;
-use crate::values::run::{GONE, PENDING};
+use crate::values::run::{GONE, PENDING, Run};
 use crate::values::segment::Segment;
 use crate::{Error, Result};
 
 /// The width of the time partitions of `persist_until`.
 pub(super) const PARTITION_US: i64 = 7 * 24 * 3600 * 1_000_000;
+
+/// Rows that are read together.
+const ROWS: u32 = 4096;
 
 /// An open file of values, and what the manifest says of it.
 #[derive(Clone, Debug)]
@@ -65,8 +68,33 @@ impl Placed {
     /// Whether an entry of this file is no longer there: removed, or purged.
     #[inline]
     pub(super) fn is_gone(&self, flags: u8, until: i64) -> bool {
-        let upto = if flags & PENDING == 0 { self.entry.purged_upto } else { self.entry.pending_purged_upto };
+        self.entry.is_gone(flags, until)
+    }
+}
+
+impl ValueEntry {
+    /// Whether an entry of this file is no longer there: removed, or purged.
+    #[inline]
+    pub(super) fn is_gone(&self, flags: u8, until: i64) -> bool {
+        let upto = if flags & PENDING == 0 { self.purged_upto } else { self.pending_purged_upto };
         flags & GONE != 0 || until <= upto
+    }
+}
+
+impl Placed {
+    /// All entries, some at a time; those that are gone as removed ones.
+    pub(super) fn each_row(&self, take: &mut dyn FnMut(&Run) -> Result<()>) -> Result<()> {
+        let rows = self.segment.header().rows as u32;
+        for start in (0..rows).step_by(ROWS as usize) {
+            let mut run = Run::default();
+            for place in start..start.saturating_add(ROWS).min(rows) {
+                if !self.read(place, &mut run)? {
+                    self.read_gone(place, &mut run)?;
+                }
+            }
+            take(&run)?;
+        }
+        Ok(())
     }
 }
 

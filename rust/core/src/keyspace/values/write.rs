@@ -12,7 +12,7 @@ use crate::segment::Wanted;
 use crate::values::FOREVER;
 use crate::values::recent::Recent;
 use crate::values::run::{GONE, PENDING, Row, Run};
-use crate::values::writer;
+use crate::values::writer::{self, Named};
 use crate::{Error, Result};
 
 use super::lookup::Hit;
@@ -43,7 +43,7 @@ pub(crate) struct ValueChange {
 
 /// What decides in which file an entry goes. Those of one file may go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Class {
+pub(in super::super) enum Class {
     /// Of an id that stood in a file before.
     Later,
     Pending,
@@ -196,7 +196,7 @@ impl KeySpace {
     }
 
     /// Write runs as files of the numbers from `next_file` on; their bytes are durable, their names not yet.
-    pub(super) fn write_runs(
+    pub(in super::super) fn write_runs(
         &self,
         runs: Runs,
         next_file: &mut u64,
@@ -210,7 +210,8 @@ impl KeySpace {
                 *next_file += 1;
                 let path = path(&self.directory, id);
                 self.remove_left_over(&path)?;
-                let (sum, bytes) = writer::write(&*self.env.system, &path, id, self.env.history, &run)?;
+                let named = Named { id, history: self.env.history, is_later: class == Class::Later };
+                let (sum, bytes) = writer::write(&*self.env.system, &path, named, &run)?;
                 entries.push(entry_of(class, id, sum, bytes, &run));
             }
         }
@@ -234,14 +235,14 @@ fn entry_of(class: Class, id: u64, sum: u32, bytes: u64, run: &Run) -> ValueEntr
 }
 
 /// Entries on their way into files, by class.
-pub(super) struct Runs {
+pub(in super::super) struct Runs {
     width: u8,
     pub(super) by_class: BTreeMap<Class, Run>,
 }
 
 impl Runs {
     /// For these rows, whose partitions are made wider until they are few.
-    pub(super) fn of(rows: &[Row]) -> Self {
+    pub(in super::super) fn of(rows: &[Row]) -> Self {
         let plain = || rows.iter().filter(|row| row.flags & (GONE | PENDING) == 0 && row.until != FOREVER);
         let is_few = |width: &u8| {
             let mut partitions = BTreeSet::new();
@@ -253,11 +254,11 @@ impl Runs {
         Self { width: (0..WIDEST).find(is_few).unwrap_or(WIDEST), by_class: BTreeMap::new() }
     }
 
-    pub(super) fn plain(&mut self, run: &Run, row: &Row) {
+    pub(in super::super) fn plain(&mut self, run: &Run, row: &Row) {
         self.by_class.entry(Class::of(row, self.width)).or_default().push_from(run, row);
     }
 
-    pub(super) fn later(&mut self) -> &mut Run {
+    pub(in super::super) fn later(&mut self) -> &mut Run {
         self.by_class.entry(Class::Later).or_default()
     }
 }
