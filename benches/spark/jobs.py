@@ -64,6 +64,8 @@ def main() -> None:
         config |= {
             "spark.jars.packages": delta_package(),
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            # Keeping the source first takes a constructor that is no longer in Spark 4.3.
+            "spark.databricks.delta.merge.materializeSource": "none",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         }
     data.HOME.mkdir(parents=True, exist_ok=True)
