@@ -46,7 +46,7 @@ def new_batches(workload: Workload, batches: int, rows: int, filled: bool = Fals
 
     Where it is to be `filled`, the workload's own ids come first, for those who know only what has passed them.
     """
-    path = HOME / (f"stream-{batches}x{rows}" + (f"-after-{workload.n}" if filled else ""))
+    path = HOME / (f"arrivals-{batches}x{rows}" + (f"-after-{workload.n}" if filled else ""))
     if not path.exists():
         draft = path.with_name(f"{path.name}.unfinished")
         draft.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def _write_arrivals(file: Path, workload: Workload, number: int, start: int, row
             "arrived": pa.array(arrived, pa.timestamp("us", "UTC")),
         }
     )
-    pq.write_table(table, file)
+    pq.write_table(table, file, row_group_size=max(rows // 4, 1))  # so that all cores can read a batch
     os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # the order of the batches
 
 
