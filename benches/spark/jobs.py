@@ -64,8 +64,6 @@ def main() -> None:
         config |= {
             "spark.jars.packages": delta_package(),
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            # Keeping the source first takes a constructor that is no longer in Spark 4.3.
-            "spark.databricks.delta.merge.materializeSource": "none",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         }
     data.HOME.mkdir(parents=True, exist_ok=True)
@@ -80,12 +78,15 @@ def main() -> None:
 
 
 def delta_package() -> str:
-    """Delta as the file `out/bench-spark/delta` names it, else the newest whose package could be had.
+    """Delta for this Spark, as the file `out/bench-spark/delta` names it, else by its usual name.
 
-    It is made for Spark 4.2; there was none for 4.3.
+    4.4.0 is the newest that could be had. It is made for Spark 4.0 to 4.2; on 4.3 it writes tables and cannot merge.
     """
     named = data.HOME / "delta"
-    return named.read_text().strip() if named.exists() else "io.delta:delta-spark_2.13:4.4.0"
+    if named.exists():
+        return named.read_text().strip()
+    feature = ".".join(pyspark.__version__.split(".")[:2])
+    return f"io.delta:delta-spark_{feature if feature in ('4.0', '4.1') else '4.2'}_2.13:4.4.0"
 
 
 if __name__ == "__main__":
