@@ -4,7 +4,8 @@ import argparse
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,13 @@ from benches.machine import machine
 from benches.timing import Sample
 
 RESULT = Path("out/spark.json")
-OWN = ("udf", "map", "one worker", "two workers", "crossing: text", "stream", "stream, 1e8 ids")
+OWN = (
+    *("udf", "map", "map, payload", "udf: status", "map: status", "map, payload: status", "crossing: text"),
+    *("one worker", "one worker, one core", "two workers"),
+    *("stream", "stream in tasks", "stream, 1e8 ids"),
+)
+
+_WITHIN = "stream dropDuplicatesWithinWatermark"
 
 
 @dataclass(frozen=True)
@@ -25,33 +32,52 @@ class Planned:
     runs: int
     cores: int = 2
     n: int = 10_000_000
+    bound: bool = False
+    """To as many cores of the machine as Spark has task slots."""
 
 
 def plan(scale: float, runs: int) -> list[Planned]:
     """All jobs; with a scale below 1 on fewer documents."""
     rows, stream = round(10_000_000 * scale), round(200_000 * scale)
-    few = max(rows // 10, 1000)
-    return [
+    few, n = max(rows // 10, 1000), 10_000_000 if scale > 0.1 else 1_000_000
+    batches = 4 * runs
+    all_n = [
         Planned("udf", "udf", rows, runs),
         Planned("map", "map", rows, runs),
-        Planned("one worker", "udf_narrow", rows, runs, cores=1),
-        Planned("two workers", "udf_narrow", rows, runs, cores=2),
+        Planned("map, payload", "map_payload", few, runs),
+        Planned("one worker", "workers", rows, runs, cores=1),
+        Planned("one worker, one core", "workers", rows, runs, cores=1, bound=True),
+        Planned("two workers", "workers", rows, runs, cores=2),
         Planned("crossing", "crossing", few, runs),
         Planned("left join", "left_join", few, runs),
         Planned("dropDuplicates", "drop_duplicates", few, runs),
-        Planned("stream", "stream", stream, 4 * runs),
-        Planned("stream, 1e8 ids", "stream", stream, 4 * runs, n=100_000_000),
-        Planned("stream dropDuplicatesWithinWatermark", "stream_within_watermark", stream, 4 * runs),
-        Planned("stream dropDuplicates", "stream_drop_duplicates", stream, 4 * runs),
-        Planned("stream transformWithState", "stream_with_state", max(stream // 100, 100), runs),
+        Planned("stream", "stream", stream, batches),
+        Planned("stream in tasks", "stream_in_tasks", stream, batches),
+        Planned("stream nothing", "stream_nothing", stream, batches),
+        Planned("stream dropDuplicatesWithinWatermark, empty at first", "stream_within_watermark", stream, batches),
+        Planned("stream dropDuplicatesWithinWatermark", "stream_within_watermark_filled", stream, 2 * runs),
+        Planned("stream dropDuplicates", "stream_drop_duplicates", stream, 2 * runs),
+        Planned("stream transformWithState, empty at first", "stream_with_state", max(stream // 100, 100), runs),
         Planned("stream Delta MERGE", "stream_delta_merge", stream, runs),
     ]
+    large = Planned("stream, 1e8 ids", "stream", stream, batches, n=100_000_000)
+    return [replace(one, n=n) for one in all_n] + ([large] if scale > 0.1 else [])
 
 
 def measure(planned: Planned) -> dict[str, Any]:
     """Run one job; what it found, or why it found nothing."""
-    command = [sys.executable, "-m", "benches.spark.jobs", planned.job, "--n", str(planned.n)]
+    older = Path(".venv-matrix/4.0/bin/python")  # as `make test-matrix` sets it up
+    is_older = planned.job == "stream_delta_merge" and older.exists()
+    command = [
+        str(older) if is_older else sys.executable,
+        "-m",
+        "benches.spark.jobs",
+        planned.job,
+        "--n",
+        str(planned.n),
+    ]
     command += ["--rows", str(planned.rows), "--runs", str(planned.runs), "--cores", str(planned.cores)]
+    command += ["--bound"] if planned.bound else []
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
         lines = [line for line in run.stderr.splitlines() if "Error" in line or "Exception" in line]
@@ -76,13 +102,20 @@ def listing(result: dict[str, Any]) -> str:
     """Documents a second, and the comparisons that the project makes promises about."""
     found = rates(result)
     lines = [
-        f"{name:42} {rows / one.median / 1e6:8.3f} M/s  ({rows / one.most / 1e6:.3f} … {rows / one.least / 1e6:.3f}, "
+        f"{name:52} {rows / one.median / 1e6:8.3f} M/s  ({rows / one.most / 1e6:.3f} … {rows / one.least / 1e6:.3f}, "
         f"{one.runs} runs of {rows:,})"
         for name, (one, rows) in found.items()
     ]
-    lines += [f"{name:42} {value:8.2f} {unit}" for name, value, unit in comparisons(found)]
+    lines += [f"{name:52} {value:8.2f} {unit}" for name, value, unit in comparisons(found)]
+    lines += [_parts(name, job["parts"]) for name, job in result["jobs"].items() if job.get("parts")]
     lines += [f"left out: {name}: {job['left_out']}" for name, job in result["jobs"].items() if "left_out" in job]
     return "\n".join(lines)
+
+
+def _parts(name: str, parts: dict[str, float]) -> str:
+    """Where the time of a batch goes, by Spark's own clock."""
+    took = ", ".join(f"{part} {ms:,.0f}" for part, ms in sorted(parts.items(), key=lambda one: -one[1]))
+    return f"ms of a batch, {name}: {took}"
 
 
 def comparisons(found: dict[str, tuple[Sample, int]]) -> list[tuple[str, float, str]]:
@@ -90,9 +123,17 @@ def comparisons(found: dict[str, tuple[Sample, int]]) -> list[tuple[str, float, 
     rate = {name: rows / one.median for name, (one, rows) in found.items()}
     wanted = [
         ("udf, of a constant function", "udf", "udf: constant", "x"),
+        ("udf, of a constant function and words", "udf", "udf: constant, words", "x"),
+        ("udf, status alone, of a constant", "udf: status", "udf: constant", "x"),
         ("map, of an identity", "map", "map: identity", "x"),
+        ("map, status alone, of an identity", "map: status", "map: identity", "x"),
+        ("map with payload, of an identity", "map, payload", "map, payload: identity", "x"),
         ("two workers, of one", "two workers", "one worker", "x"),
-        ("stream, of dropDuplicatesWithinWatermark", "stream", "stream dropDuplicatesWithinWatermark", "x"),
+        ("two workers, of one on one core", "two workers", "one worker, one core", "x"),
+        ("stream, of dropDuplicatesWithinWatermark", "stream", _WITHIN, "x"),
+        ("stream, of one that is empty at first", "stream", f"{_WITHIN}, empty at first", "x"),
+        ("stream in tasks, of dropDuplicatesWithinWatermark", "stream in tasks", _WITHIN, "x"),
+        ("nothing, of one that is empty at first", "stream nothing", f"{_WITHIN}, empty at first", "x"),
         ("stream at 1e8 ids, of that at 1e7", "stream, 1e8 ids", "stream", "x"),
     ]
     return [(said, rate[own] / rate[other], unit) for said, own, other, unit in wanted if {own, other} <= set(rate)]
@@ -133,12 +174,12 @@ def main() -> None:
     given = arguments.parse_args()
     known = json.loads(RESULT.read_text()) if RESULT.exists() else {"jobs": {}}
     result = {**known, "machine": machine()}
-    for planned in [] if given.draw else plan(given.scale, given.runs):
-        if given.only is None or planned.name.startswith(given.only):
-            print(f"{planned.name} …", file=sys.stderr, flush=True)
-            result["jobs"][planned.name] = measure(planned)
-            RESULT.parent.mkdir(exist_ok=True)
-            RESULT.write_text(json.dumps(result, indent=1))
+    planned = [one for one in plan(given.scale, given.runs) if given.only is None or one.name.startswith(given.only)]
+    for number, one in enumerate([] if given.draw else planned):
+        print(f"{time.strftime('%H:%M:%S')} {number + 1} of {len(planned)}: {one.name} …", file=sys.stderr, flush=True)
+        result["jobs"][one.name] = measure(one)
+        RESULT.parent.mkdir(exist_ok=True)
+        RESULT.write_text(json.dumps(result, indent=1))
     print(listing(result))
     draw(result, Path("docs/images/spark.png") if given.scale == 1 else Path("out/spark.png"))
 

@@ -14,6 +14,7 @@ from benches.spark import data
 from benches.stores import TRIGGER, scratch_copy
 from benches.timing import seconds_of
 from benches.workload import Workload
+from dochistory.spark.decode import verdict_words
 
 Found = dict[str, Any]
 
@@ -52,24 +53,50 @@ def _same(df: DataFrame) -> DataFrame:
     return df.mapInArrow(lambda batches: batches, df.schema)
 
 
+def _words(df: DataFrame, made: DataFrame) -> DataFrame:
+    """The words of the verdicts in `code`, whoever gave them: what `classify` appends."""
+    words = verdict_words(F.col("code"), [F.col("uuid")])
+    return made.select(
+        *df.columns, *(word.alias(name) for word, name in zip(words, dh.spark.VERDICT_COLUMNS, strict=True))
+    )
+
+
 def udf(spark: SparkSession, workload: Workload, rows: int, runs: int, payload: bool = True) -> Found:
-    """`how="udf"`, next to a function of the same columns that answers a constant byte."""
+    """`how="udf"`, next to functions of the same columns that answer a constant byte.
+
+    `status` leaves out five of the six words. `constant, words` makes six words of the constant; `constant` none.
+    """
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
         history = scratch_copy(workload, Path(home))
         df = _frame(spark, workload, rows, payload)
         judged, constant = dh.spark.classify(df, history, TRIGGER), _constant(df)
         _check(judged, rows)
-        return in_turns({"own": lambda: run(judged), "constant": lambda: run(constant)}, runs)
+        jobs = {
+            "own": judged,
+            "status": judged.select(*df.columns, "status"),
+            "constant": constant,
+            "constant, words": _words(df, constant),
+        }
+        return in_turns({name: _runner(one) for name, one in jobs.items()}, runs)
 
 
-def rows_in_arrow(spark: SparkSession, workload: Workload, rows: int, runs: int) -> Found:
+def workers(spark: SparkSession, workload: Workload, rows: int, runs: int) -> Found:
+    """`how="udf"` alone, of ids and counts; what is compared is the number of workers."""
+    with tempfile.TemporaryDirectory(dir=data.HOME) as home:
+        judged = dh.spark.classify(_frame(spark, workload, rows, False), scratch_copy(workload, Path(home)), TRIGGER)
+        _check(judged, rows)
+        return in_turns({"own": lambda: run(judged)}, runs)
+
+
+def rows_in_arrow(spark: SparkSession, workload: Workload, rows: int, runs: int, payload: bool = False) -> Found:
     """`how="map"`, next to a `mapInArrow` that hands on what it gets."""
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
         history = scratch_copy(workload, Path(home))
-        df = _frame(spark, workload, rows, payload=False)
-        judged, same = dh.spark.classify(df, history, TRIGGER, "map"), _same(df)
+        df = _frame(spark, workload, rows, payload)
+        judged = dh.spark.classify(df, history, TRIGGER, "map")
         _check(judged, rows)
-        return in_turns({"own": lambda: run(judged), "identity": lambda: run(same)}, runs)
+        jobs = {"own": judged, "status": judged.select(*df.columns, "status"), "identity": _same(df)}
+        return in_turns({name: _runner(one) for name, one in jobs.items()}, runs)
 
 
 def crossing(spark: SparkSession, workload: Workload, rows: int, runs: int) -> Found:

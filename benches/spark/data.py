@@ -13,6 +13,7 @@ from benches.workload import FRESH, Workload
 HOME = Path("out/bench-spark")
 FILES = 8
 PAYLOAD_BYTES = 1024
+FILLING_ROWS = 1_000_000
 _PAYLOADS = 997  # different ones; Parquet keeps each once, and Spark hands every row its own kilobyte
 
 
@@ -40,27 +41,41 @@ def history_as_parquet(workload: Workload) -> Path:
     return path
 
 
-def new_batches(workload: Workload, batches: int, rows: int) -> Path:
-    """A directory with one file of new ids a batch, with the time at which each arrived."""
-    path = HOME / f"stream-{batches}x{rows}"
+def new_batches(workload: Workload, batches: int, rows: int, filled: bool = False) -> Path:
+    """A directory with one file of new ids a batch, with the time at which each arrived.
+
+    Where it is to be `filled`, the workload's own ids come first, for those who know only what has passed them.
+    """
+    path = HOME / (f"arrivals-{batches}x{rows}" + (f"-after-{workload.n}" if filled else ""))
     if not path.exists():
         draft = path.with_name(f"{path.name}.unfinished")
         draft.mkdir(parents=True, exist_ok=True)
-        for number in range(batches):
-            numbers = np.arange(rows, dtype=np.uint64) + np.uint64(FRESH * 4 + number * rows)
-            arrived = np.full(rows, 1_760_000_000_000_000 + number * 1_000_000, dtype="datetime64[us]")
-            table = pa.table(
-                {
-                    "uuid": workload.column(numbers),
-                    "redelivery_count": pa.array(np.zeros(rows, dtype=np.int32)),
-                    "arrived": pa.array(arrived, pa.timestamp("us", "UTC")),
-                }
-            )
-            file = draft / f"{number:05d}.parquet"
-            pq.write_table(table, file)
-            os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # the order of the batches
+        starts = range(0, workload.n, FILLING_ROWS) if filled else range(0)
+        parts = [(start, min(FILLING_ROWS, workload.n - start)) for start in starts]
+        parts += [(FRESH * 4 + number * rows, rows) for number in range(batches)]
+        for number, (start, length) in enumerate(parts):
+            _write_arrivals(draft / f"{number:05d}.parquet", workload, number, start, length)
         draft.rename(path)
     return path
+
+
+def filling_batches(workload: Workload) -> int:
+    """How many files come before the new ids, where a stream is to be filled."""
+    return -(-workload.n // FILLING_ROWS)
+
+
+def _write_arrivals(file: Path, workload: Workload, number: int, start: int, rows: int) -> None:
+    numbers = np.arange(rows, dtype=np.uint64) + np.uint64(start)
+    arrived = np.full(rows, 1_760_000_000_000_000 + number * 1_000_000, dtype="datetime64[us]")
+    table = pa.table(
+        {
+            "uuid": workload.column(numbers),
+            "redelivery_count": pa.array(np.zeros(rows, dtype=np.int32)),
+            "arrived": pa.array(arrived, pa.timestamp("us", "UTC")),
+        }
+    )
+    pq.write_table(table, file, row_group_size=max(rows // 4, 1))  # so that all cores can read a batch
+    os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # the order of the batches
 
 
 STREAM_SCHEMA = "uuid string, redelivery_count int, arrived timestamp"

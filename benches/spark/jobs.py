@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,20 @@ Job = Callable[..., dict[str, Any]]
 
 BATCH: dict[str, Job] = {
     "udf": classify.udf,
-    "udf_narrow": lambda *given: classify.udf(*given, payload=False),
+    "workers": classify.workers,
     "map": classify.rows_in_arrow,
+    "map_payload": partial(classify.rows_in_arrow, payload=True),
     "crossing": classify.crossing,
     "left_join": classify.left_join,
     "drop_duplicates": classify.drop_duplicates,
 }
 STREAM: dict[str, Job] = {
     "stream": streams.own,
+    "stream_in_tasks": streams.own_in_tasks,
+    "stream_nothing": streams.nothing,
     "stream_within_watermark": streams.within_watermark,
-    "stream_drop_duplicates": streams.drop_duplicates,
+    "stream_within_watermark_filled": partial(streams.within_watermark, filled=True),
+    "stream_drop_duplicates": partial(streams.drop_duplicates, filled=True),
     "stream_with_state": streams.with_state,
     "stream_delta_merge": streams.delta_merge,
 }
@@ -42,12 +48,17 @@ def main() -> None:
     arguments.add_argument("--p", type=int, default=30, help="days of the history")
     arguments.add_argument("--rows", type=int, default=1_000_000, help="documents, or ids in a batch of a stream")
     arguments.add_argument("--runs", type=int, default=5, help="runs, or batches of a stream")
-    arguments.add_argument("--cores", type=int, default=2)
+    arguments.add_argument("--cores", type=int, default=2, help="Spark's task slots, and so workers")
+    arguments.add_argument("--bound", action="store_true", help="to as many cores of the machine, JVM and all")
     given = arguments.parse_args()
+    if given.bound:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.cores])
     config = {
         "spark.sql.shuffle.partitions": str(given.cores),
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.driver.memory": "3g",
+        # The JVM would choose another one where it sees a single core.
+        "spark.driver.extraJavaOptions": "-XX:+UseG1GC",
     }
     if given.job == "stream_delta_merge":
         config |= {
@@ -60,16 +71,22 @@ def main() -> None:
     job = (BATCH | STREAM)[given.job]
     found = job(spark, Workload(given.n, given.p), given.rows, given.runs)
     spark.stop()
-    json.dump({"seconds": found, "rows": given.rows, "n": given.n, "spark": pyspark.__version__}, sys.stdout)
+    parts = found.pop("parts", {})
+    json.dump(
+        {"seconds": found, "parts": parts, "rows": given.rows, "n": given.n, "spark": pyspark.__version__}, sys.stdout
+    )
 
 
 def delta_package() -> str:
-    """Delta for this Spark, as the file `out/bench-spark/delta` names it, else by its usual name."""
+    """Delta for this Spark, as the file `out/bench-spark/delta` names it, else by its usual name.
+
+    4.4.0 is the newest that could be had. It is made for Spark 4.0 to 4.2; on 4.3 it writes tables and cannot merge.
+    """
     named = data.HOME / "delta"
     if named.exists():
         return named.read_text().strip()
     feature = ".".join(pyspark.__version__.split(".")[:2])
-    return f"io.delta:delta-spark_{feature}_2.13:4.3.0"
+    return f"io.delta:delta-spark_{feature if feature in ('4.0', '4.1') else '4.2'}_2.13:4.4.0"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
-"""Jobs that let each new id of a stream through once, batch by batch."""
+"""Jobs that let each new id of a stream through once, batch by batch.
 
+`filled` says of a peer that the workload's ids have passed it before what is measured; the history holds them anyway.
+"""
+
+import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,15 +35,34 @@ def own(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Fou
         return _seconds(stream.drop("arrived").writeStream.foreachBatch(handle), Path(home))
 
 
-def within_watermark(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
-    """`dropDuplicatesWithinWatermark`, from an empty state."""
-    stream = _stream(spark, workload, rows, batches).withWatermark("arrived", "1 day")
-    return _noop(stream.dropDuplicatesWithinWatermark(["uuid"]))
+def own_in_tasks(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+    """The same, decided and staged by Spark's tasks."""
+    with tempfile.TemporaryDirectory(dir=data.HOME) as home:
+        history = scratch_copy(workload, Path(home))
+
+        def service(new: Any, batch: Any) -> None:  # noqa: ARG001
+            if len(batch.claim) != rows:
+                raise SystemExit(f"{len(batch.claim)} of {rows} ids are new")
+
+        handle = dh.spark.exactly_once(history, TRIGGER, service, decide_on="executors", application="bench")
+        stream = _stream(spark, workload, rows, batches)
+        return _seconds(stream.drop("arrived").writeStream.foreachBatch(handle), Path(home))
 
 
-def drop_duplicates(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
-    """`dropDuplicates`, from an empty state that is never let go."""
-    return _noop(_stream(spark, workload, rows, batches).dropDuplicates(["uuid"]))
+def nothing(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+    """What Spark itself takes to read a batch and to note that it is done."""
+    return _noop(_stream(spark, workload, rows, batches))
+
+
+def within_watermark(spark: SparkSession, workload: Workload, rows: int, batches: int, filled: bool = False) -> Found:
+    """`dropDuplicatesWithinWatermark`, whose state nothing leaves."""
+    stream = _stream(spark, workload, rows, batches, filled).withWatermark("arrived", "1 day")
+    return _noop(stream.dropDuplicatesWithinWatermark(["uuid"]), workload, filled)
+
+
+def drop_duplicates(spark: SparkSession, workload: Workload, rows: int, batches: int, filled: bool = False) -> Found:
+    """`dropDuplicates`, whose state is never let go."""
+    return _noop(_stream(spark, workload, rows, batches, filled).dropDuplicates(["uuid"]), workload, filled)
 
 
 def with_state(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
@@ -69,10 +92,10 @@ def with_state(spark: SparkSession, workload: Workload, rows: int, batches: int)
 
 
 def delta_merge(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
-    """Delta's `MERGE`: insert what is not there."""
+    """Delta's `MERGE` into a table of the workload's ids: insert what is not there."""
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
         table = str(Path(home, "table").absolute())
-        spark.createDataFrame([], "uuid string").write.format("delta").save(table)
+        spark.read.parquet(str(data.history_as_parquet(workload))).select("uuid").write.format("delta").save(table)
 
         def merge(batch: DataFrame, _: int) -> None:
             batch.createOrReplaceTempView("arrived")
@@ -85,19 +108,25 @@ def delta_merge(spark: SparkSession, workload: Workload, rows: int, batches: int
         return _seconds(stream.writeStream.foreachBatch(merge), Path(home))
 
 
-def _stream(spark: SparkSession, workload: Workload, rows: int, batches: int) -> DataFrame:
-    path = data.new_batches(workload, batches + _WARM_UP, rows)
+def _stream(spark: SparkSession, workload: Workload, rows: int, batches: int, filled: bool = False) -> DataFrame:
+    path = data.new_batches(workload, batches + _WARM_UP, rows, filled)
     return spark.readStream.schema(data.STREAM_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(path))
 
 
-def _noop(stream: DataFrame) -> Found:
+def _noop(stream: DataFrame, workload: Workload | None = None, filled: bool = False) -> Found:
+    before = data.filling_batches(workload) if workload is not None and filled else 0
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
-        return _seconds(stream.writeStream.format("noop").outputMode("append"), Path(home))
+        return _seconds(stream.writeStream.format("noop").outputMode("append"), Path(home), before)
 
 
-def _seconds(writer: Any, home: Path) -> Found:
-    """What each batch took, from its trigger to Spark's note that it is done."""
+def _seconds(writer: Any, home: Path, before: int = 0) -> Found:
+    """What each batch took, from its trigger to Spark's note that it is done, and what of that went where.
+
+    The first batches, which warm up, and those `before`, which fill, are left out.
+    """
     query = writer.option("checkpointLocation", str(home / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
-    progress = [one for one in query.recentProgress if one["numInputRows"]]
-    return {"batch": [one["durationMs"]["triggerExecution"] / 1000 for one in progress[_WARM_UP:]]}
+    progress = [one for one in query.recentProgress if one["numInputRows"]][before + _WARM_UP :]
+    parts = {name: [one["durationMs"].get(name, 0) for one in progress] for name in progress[0]["durationMs"]}
+    found = {"batch": [one["durationMs"]["triggerExecution"] / 1000 for one in progress]}
+    return {**found, "parts": {name: statistics.median(took) for name, took in parts.items()}}

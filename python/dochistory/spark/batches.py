@@ -10,7 +10,6 @@ that the batch is done. Each batch is therefore a transaction of the history, `(
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +20,7 @@ import dochistory as dh
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat
 from dochistory.spark.claims import Replay, SparkClaim, claim
+from dochistory.spark.kept import Kept
 from dochistory.spark.settings import columns_of
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ExactlyOnce:
         parts: int | None,
         order_by: Any,
     ) -> None:
-        self._history = history
+        self._history = Kept(history)
         self._trigger = trigger
         self._service = service
         self._application = application
@@ -97,7 +97,6 @@ class ExactlyOnce:
         self._columns = dict(columns or {})
         self._documents = documents
         self._on_verdicts = on_verdicts
-        self._was_there = False
         self._decide_on = decide_on
         self._parts = parts
         self._order_by = order_by
@@ -121,7 +120,7 @@ class ExactlyOnce:
             return
         # Once, here: every further evaluation of the frame might bring the rows in another order.
         rows = compat.collect_arrow(frame)
-        with self._opened() as history:
+        with self._history.open() as history:
             claim = history.begin(
                 rows,
                 self._trigger,
@@ -132,16 +131,19 @@ class ExactlyOnce:
             self._run(frame, Batch(int(batch_id), application, rows, claim))
 
     def _by_tasks(self, frame: "DataFrame", batch_id: int, application: str) -> None:
-        with claim(
-            frame,
-            self._history,
-            self._trigger,
-            transaction=(application, batch_id),
-            on_replay=self._on_replay,
-            columns=self._columns or None,
-            parts=self._parts,
-            order_by=self._order_by,
-        ) as claimed:
+        with (
+            self._history.open() as history,
+            claim(
+                frame,
+                history,
+                self._trigger,
+                transaction=(application, batch_id),
+                on_replay=self._on_replay,
+                columns=self._columns or None,
+                parts=self._parts,
+                order_by=self._order_by,
+            ) as claimed,
+        ):
             batch = StagedBatch(batch_id, application, claimed)
             if self._on_verdicts is not None:
                 self._on_verdicts(batch)
@@ -180,15 +182,6 @@ class ExactlyOnce:
 
     def _handed(self, frame: "DataFrame", new: pa.Table) -> Any:
         return new if self._documents == "arrow" else compat.frame_of(frame.sparkSession, new, frame.schema)
-
-    def _opened(self) -> "AbstractContextManager[History]":
-        """The history of this batch: a path is opened anew, for the batch may be handled in another process."""
-        if isinstance(self._history, str | os.PathLike):
-            # Once it was there, it must not be made anew, empty, where its disk is away.
-            opened = dh.open(self._history, create=not self._was_there)
-            self._was_there = True
-            return opened
-        return nullcontext(self._history)
 
 
 def _suspended(

@@ -22,7 +22,8 @@ def verdict_words(code: "Column", ids: "Sequence[Column]") -> "list[Column]":
     # A negative number is the complement of the code of a row without a key; of a byte, the upper half says so too.
     row = code.bitwiseAND(255) if len(ids) == 1 else F.when(code < 0, -1 - code).otherwise(code.bitwiseAND(127))
     words = {
-        name: F.expr(_words(name))[row.cast("int")] for name in ("status", "action", "acknowledge", "rule", "message")
+        name: F.get(F.expr(_words(name)), row.cast("int"))
+        for name in ("status", "action", "acknowledge", "rule", "message")
     }
     key = F.lit(None).cast("string")
     for place, one in reversed(list(enumerate(ids))):

@@ -9,7 +9,6 @@ Each batch is a transaction of the mapper, `(application, batch number)`, as it 
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 import dochistory as dh
 from dochistory.spark import compat
+from dochistory.spark.kept import Kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,7 +59,7 @@ class SendOnce:
         on_verdicts: Callable[[SendBatch], object] | None,
         settings: Mapping[str, Any],
     ) -> None:
-        self._history = history
+        self._history = Kept(history)
         self._channel = channel
         self._service = service
         self._application = application
@@ -84,7 +84,7 @@ class SendOnce:
             )
         # Once, here: every further evaluation of the frame might bring the rows in another order.
         rows = compat.collect_arrow(frame)
-        with self._opened() as history:
+        with self._history.open() as history:
             send = history.mapper(self._channel, **self._settings).begin_send(
                 rows,
                 transaction=(application, int(batch_id)),
@@ -109,12 +109,6 @@ class SendOnce:
 
     def _handed(self, frame: "DataFrame", new: pa.Table) -> Any:
         return new if self._messages == "arrow" else compat.frame_of(frame.sparkSession, new, frame.schema)
-
-    def _opened(self) -> "AbstractContextManager[History]":
-        """The history of this batch: a path is opened anew, for the batch may be handled in another process."""
-        if isinstance(self._history, str | os.PathLike):
-            return dh.open(self._history, create=True)
-        return nullcontext(self._history)
 
 
 def send_once(

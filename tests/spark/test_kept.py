@@ -1,0 +1,69 @@
+"""What a function for `foreachBatch` keeps open from batch to batch. No Spark runs here."""
+
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+import dochistory as dh
+from dochistory.spark.kept import Kept
+from tests.spark.support import orders
+
+pytestmark = pytest.mark.spark
+
+
+def begun(kept: Kept, key: str) -> str | None:
+    with kept.open() as history:
+        return history.begin_one(uuid=key, redelivery_count=0, trigger=orders()).status
+
+
+def test_all_batches_work_with_one_handle(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "history")
+    with kept.open() as first:
+        pass
+    with kept.open() as second:
+        assert second is first
+
+
+def test_after_a_failed_batch_the_files_are_opened_anew(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "history")
+    with pytest.raises(RuntimeError, match="the service failed"), kept.open() as first:
+        raise RuntimeError("the service failed")
+    with kept.open() as second:
+        assert second is not first
+
+
+def test_a_history_whose_directory_went_away_is_not_made_anew(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "history")
+    assert begun(kept, "a") == "NEW"
+    shutil.rmtree(tmp_path / "history")
+    with pytest.raises(dh.OpenError):
+        begun(kept, "a")
+    assert not (tmp_path / "history").exists()
+
+
+def test_a_directory_that_was_put_in_its_place_is_the_one_that_is_asked(tmp_path: Path) -> None:
+    kept, other = Kept(tmp_path / "history"), Kept(tmp_path / "other")
+    assert [begun(kept, "a"), begun(other, "b")] == ["NEW", "NEW"]
+    (tmp_path / "history").rename(tmp_path / "old")
+    (tmp_path / "other").rename(tmp_path / "history")
+    assert begun(kept, "a") == "NEW"
+    assert begun(kept, "b") == "IN_DOUBT"
+
+
+def test_another_process_opens_it_for_itself(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "history")
+    assert begun(kept, "a") == "NEW"
+    sent: Kept = pickle.loads(pickle.dumps(kept))
+    with kept.open() as here, sent.open() as there:
+        assert there is not here
+
+
+def test_a_history_that_the_caller_opened_stays_the_callers(tmp_path: Path) -> None:
+    with dh.open(tmp_path / "history", create=True) as history:
+        kept = Kept(history)
+        with pytest.raises(RuntimeError), kept.open():
+            raise RuntimeError("the service failed")
+        with kept.open() as same:
+            assert same is history
