@@ -105,7 +105,7 @@ def main() -> None:
     """Write the archive."""
     with tempfile.TemporaryDirectory() as made:
         fill(Path(made) / "golden.history")
-        with tarfile.open(HERE / "v3.tar.gz", "w:gz") as archive:
+        with tarfile.open(HERE / "v4.tar.gz", "w:gz") as archive:
             archive.add(Path(made) / "golden.history", "golden.history")
 
 
