@@ -57,9 +57,8 @@ fn schema_of(theirs: &Bound<'_, PyAny>) -> PyResult<Option<SchemaRef>> {
         return Ok(Some(ours));
     }
     let Ok(ours) = theirs.extract::<PySchema>().map(PySchema::into_inner) else { return Ok(None) };
-    let is_plain = |field: &arrow::datatypes::FieldRef| {
-        is_plain(field.data_type()) && !field.metadata().contains_key(EXTENSION)
-    };
+    let is_plain =
+        |field: &arrow::datatypes::FieldRef| is_plain(field.data_type()) && !field.metadata().contains_key(EXTENSION);
     if ours.fields().iter().all(is_plain) {
         let forgotten = lock().replace((theirs.clone().unbind(), ours.clone()));
         drop(forgotten);
