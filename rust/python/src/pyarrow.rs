@@ -70,8 +70,15 @@ fn schema_of(theirs: &Bound<'_, PyAny>) -> PyResult<Option<SchemaRef>> {
 fn is_plain(kind: &DataType) -> bool {
     match kind {
         DataType::Dictionary(_, values) => is_plain(values),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Boolean | DataType::Null => true,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => true,
+        DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_)
+        | DataType::Boolean
+        | DataType::Null => true,
         other => other.is_primitive(),
     }
 }
