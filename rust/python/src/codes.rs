@@ -10,7 +10,6 @@ use dochistory_core::rules::{Acknowledge, Action, Outcome as Decision, Status};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
-use pyo3_arrow::PyArray;
 
 use crate::call::Documents;
 use crate::clock;
@@ -18,6 +17,7 @@ use crate::errors::{Failure, Outcome};
 use crate::history::{History, names};
 use crate::input::Input;
 use crate::output;
+use crate::pyarrow::array_to_pyarrow;
 use crate::trigger::Trigger;
 
 /// Codes of outcomes are below this: what is above says which id column the key comes from.
@@ -51,16 +51,17 @@ impl History {
         now: Option<&Bound<'py, PyAny>>,
         columns: Option<&Bound<'py, PyMapping>>,
     ) -> Outcome<Bound<'py, PyAny>> {
-        static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static NARROW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static WIDE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = documents.py();
         let history = self.handle.get()?;
         let input = Input::import(documents)?;
         let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, 1)?;
-        let codes = py.detach(|| {
-            let is_narrow = documents.columns.ids().len() == 1;
-            Ok::<_, Failure>(code_column(&documents.judge(&history)?, is_narrow))
-        })?;
-        Ok(MAKE.import(py, "pyarrow", "array")?.call1((PyArray::from_array_ref(codes),))?)
+        let is_narrow = documents.columns.ids().len() == 1;
+        let codes = py.detach(|| Ok::<_, Failure>(code_column(&documents.judge(&history)?, is_narrow)))?;
+        let (known, name) = if is_narrow { (&NARROW, "int8") } else { (&WIDE, "int16") };
+        let kind = known.get_or_try_init(py, || Ok::<_, PyErr>(py.import("pyarrow")?.call_method0(name)?.unbind()))?;
+        Ok(array_to_pyarrow(&codes, kind.bind(py))?)
     }
 }
 

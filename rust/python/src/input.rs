@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
 
 use crate::errors::{Failure, Outcome};
+use crate::pyarrow::from_pyarrow;
 
 /// The rows of one call, in order. However many batches they came in, they are judged as one.
 pub(crate) struct Input {
@@ -23,6 +24,9 @@ pub(crate) struct Input {
 impl Input {
     /// Take rows without copying them.
     pub(crate) fn import(documents: &Bound<'_, PyAny>) -> Outcome<Self> {
+        if let Some(batch) = from_pyarrow(documents)? {
+            return Ok(Self::from(batch));
+        }
         let found = documents.extract::<AnyRecordBatch>().map_err(|error| not_arrow(documents, error))?;
         match found {
             AnyRecordBatch::RecordBatch(batch) => Ok(Self::from(batch.into_inner())),

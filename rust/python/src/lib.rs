@@ -31,6 +31,7 @@ mod one;
 mod open;
 mod output;
 mod progress;
+mod pyarrow;
 mod repair;
 mod resolver;
 mod rows;

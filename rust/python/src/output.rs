@@ -4,21 +4,27 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3_arrow::{PyRecordBatch, PyTable};
+use pyo3::types::PyList;
 
 use crate::errors::Outcome;
+use crate::pyarrow::{described, to_pyarrow};
 
 /// A `pyarrow.RecordBatch`.
 pub(crate) fn record_batch(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyAny>> {
-    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    MAKE.import(py, "pyarrow", "record_batch")?.call1((PyRecordBatch::new(batch),))
+    to_pyarrow(py, batch)
 }
 
 /// A `pyarrow.Table`.
 pub(crate) fn table(py: Python<'_>, schema: SchemaRef, batches: Vec<RecordBatch>) -> Outcome<Bound<'_, PyAny>> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let table = PyTable::try_new(batches, schema)?;
-    Ok(MAKE.import(py, "pyarrow", "table")?.call1((table,))?)
+    let make = MAKE.get_or_try_init(py, || {
+        Ok::<_, PyErr>(py.import("pyarrow")?.getattr("Table")?.getattr("from_batches")?.unbind())
+    })?;
+    let parts = PyList::empty(py);
+    for batch in batches {
+        parts.append(to_pyarrow(py, batch)?)?;
+    }
+    Ok(make.bind(py).call1((parts, described(py, &schema)?))?)
 }
 
 /// A batch where a batch came in, else a table.

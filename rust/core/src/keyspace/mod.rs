@@ -219,7 +219,7 @@ impl KeySpace {
                     let reason = "its last sync failed, and no writer has mended it yet";
                     return Err(Error::io("rely on", &log.path)(std::io::Error::other(reason)));
                 }
-                self.reach(&log, position)?;
+                self.reach(&log, position, false)?;
                 return Ok(found);
             }
             // Taking the turn puts what is doubtful into segments.
@@ -227,21 +227,25 @@ impl KeySpace {
         }
     }
 
-    /// Make the log durable up to `end`, together with whoever else waits for it: threads of this process and other ones.
-    fn reach(&self, log: &Log, end: u64) -> Result<()> {
-        self.sync.reach(log, end, |wanted| self.sync_for_all(log, wanted))
+    /// Make the log durable up to `end`, together with whoever else waits for it: threads of this process and other ones. Of
+    /// what we wrote in a turn that has just ended (`is_new`) no other process has had the time to sync anything.
+    fn reach(&self, log: &Log, end: u64, is_new: bool) -> Result<()> {
+        self.sync.reach(log, end, |wanted, has_waited| self.sync_for_all(log, wanted, is_new && !has_waited))
     }
 
     /// Make the log durable up to `wanted` at least; answers how far. What another process has synced is not synced again, and
     /// ours serves all frames that we know of. (Syncs of several processes at a time share the disk's flush in the system.)
-    fn sync_for_all(&self, log: &Log, wanted: u64) -> Result<u64> {
+    fn sync_for_all(&self, log: &Log, wanted: u64, is_new: bool) -> Result<u64> {
         let turn = self.turn.get();
-        let shown = turn.map_or(0, |turn| turn.watermark(log.id));
+        let known = self.sync.durable(log.id);
+        // A look at the record costs as much as any call of the system, and one too few costs no more than a sync.
+        let is_shown = !is_new || known < log.inherited;
+        let shown = turn.filter(|_| is_shown).map_or(0, |turn| turn.watermark(log.id));
         if shown >= wanted {
             return Ok(shown);
         }
         // Of what stood in the log when we opened it, a sync of ours proves nothing.
-        let is_ours_to_say = shown.max(self.sync.durable(log.id)) >= log.inherited;
+        let is_ours_to_say = shown.max(known) >= log.inherited;
         let target = if is_ours_to_say { wanted.max(self.whole_frames(log)) } else { wanted };
         let synced = log.file.sync().map_err(Error::io("sync", &log.path));
         let Some(turn) = turn else { return synced.map(|()| target) };
@@ -300,7 +304,7 @@ impl KeySpace {
         };
         drop(guard);
         let result = result?;
-        self.reach(&log, position)?;
+        self.reach(&log, position, true)?;
         Ok(result)
     }
 

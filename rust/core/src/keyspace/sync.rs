@@ -56,9 +56,10 @@ impl GroupSync {
     }
 
     /// Return once the log is durable up to `end`. One of the waiting threads does `sync` for all: it makes the log durable at
-    /// least as far as it is told, and answers how far it did.
-    pub(crate) fn reach(&self, log: &Log, end: u64, sync: impl FnOnce(u64) -> Result<u64>) -> Result<()> {
+    /// least as far as it is told, and answers how far it did. It is also told whether it had to wait before.
+    pub(crate) fn reach(&self, log: &Log, end: u64, sync: impl FnOnce(u64, bool) -> Result<u64>) -> Result<()> {
         let mut state = self.lock();
+        let mut has_waited = false;
         if log.id > state.log {
             (state.log, state.durable, state.wanted) = (log.id, 0, 0);
         }
@@ -75,13 +76,14 @@ impl GroupSync {
             if !state.at_work {
                 break;
             }
+            has_waited = true;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.at_work = true;
         // Not a later log's: then this one is history, and the loop above has returned.
         let target = state.wanted;
         drop(state);
-        let synced = sync(target);
+        let synced = sync(target, has_waited);
         let mut state = self.lock();
         state.at_work = false;
         self.changed.notify_all();
