@@ -9,9 +9,9 @@ from typing import Any
 try:
     from pyspark.sql.datasource import DataSource
 except ImportError as error:
-    from dochistory.spark.compat import needs
+    from dochistory.spark import compat
 
-    raise needs('the format "dochistory"', "4.0") from error
+    raise compat.needs('the format "dochistory"', "4.0") from error
 from pyspark.sql.types import StructType
 
 __all__ = ["DefaultSource"]

@@ -1,8 +1,8 @@
 """Streams whose drivers die at a step that is given: `python -m tests.spark.crashing_stream STEP HOW HOME`.
 
-HOW is who decides, `executors` or `driver`. Steps of both: `begun`, `served` (half of the batch, in the service), `ended` (the
-service), `completed`. Of `executors`: `reserved`, `kept`; of `driver`: `collected`. With `never` nobody dies, and there may be
-many HOW HOME. Every run of the service is recorded in HOME/runs.
+HOW is who decides, `executors` or `driver`. Steps of both: `begun`, `served` (half of the batch, in the service),
+`ended` (the service), `completed`. Of `executors`: `reserved`, `kept`; of `driver`: `collected`. With `never` nobody
+dies, and there may be many HOW HOME. Every run of the service is recorded in HOME/runs.
 """
 
 import os
@@ -71,7 +71,12 @@ def handle_all(spark: "SparkSession", home: Path, how: Any, step: str) -> None:
             die()
 
     handle = dh.spark.exactly_once(
-        home / "orders.history", orders(), service, decide_on=how, on_verdicts=begun, **({"parts": 2} if how == "executors" else {})
+        home / "orders.history",
+        orders(),
+        service,
+        decide_on=how,
+        on_verdicts=begun,
+        **({"parts": 2} if how == "executors" else {}),
     )
     Stream(spark, home).run(handle)
 

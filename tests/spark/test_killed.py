@@ -1,4 +1,4 @@
-"""A stream whose driver is killed, at any step of a batch: every service ran exactly once, or its document is in doubt."""
+"""A stream whose driver is killed at any step of a batch: a service ran exactly once, or its document is in doubt."""
 
 import signal
 import subprocess
@@ -40,7 +40,7 @@ def crash(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
 
 @pytest.fixture(scope="module")
 def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the lives that these tests ask for have died, each in a directory of its own, and were then taken up again."""
+    """Where the lives that these tests ask for have ended, each in a directory of its own, and were taken up again."""
     found = tmp_path_factory.mktemp("killed")
     asked: Sequence[Any] = [one for one in request.session.items if one.path == Path(__file__)]
     lives = [(one.callspec.params["how"], one.callspec.params["step"]) for one in asked]

@@ -1,7 +1,7 @@
 """A resolver on the driver: the undecided rows come to it, and its answers travel to the tasks.
 
-The tasks decide by the same snapshot twice. The first time they only tell which rows a resolver would be asked about; the
-second time they have its answers.
+The tasks decide by the same snapshot twice. The first time they only tell which rows a resolver would be asked about;
+the second time they have its answers.
 """
 
 from collections import Counter
@@ -74,7 +74,7 @@ class _Recorder:
 def _asked(
     df: "DataFrame", names: list[str], decide: Callable[[Iterator[pa.RecordBatch], _Recorder], None]
 ) -> pa.RecordBatch | None:
-    """All rows of `df`, its columns under these names, that `decide` asks its resolver about; None if there are none."""
+    """The rows of `df`, its columns under these names, that `decide` asks a resolver about; None if there are none."""
 
     def questions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         recorder = _Recorder()

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 import dochistory as dh
 from dochistory.spark import compat
 from dochistory.spark.options import Options
 from dochistory.spark.snapshots import Snapshot
+
+compat.check_data_sources()
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition  # noqa: E402 - where there is none, that is said first
 
 _SCHEMAS = {
     "entries": "trigger string, key string, status string, started_at timestamp",
