@@ -32,6 +32,9 @@ _SCHEMAS = {
     ),
 }
 
+# Spark plans a read in a process that ends before the read begins, so nobody is left to let its snapshot go.
+_LEASE = "1 day"
+
 # Enough for a task to be worth its start.
 _ENTRIES_A_PARTITION = 1_000_000
 _MOST_PARTITIONS = 1024
@@ -90,7 +93,7 @@ class Reader(DataSourceReader):
         # Not read-only: pinning seals the log, so that all parts are read from files that no longer change.
         with dh.open(self._path) as history:
             for name, found in figures.items():
-                snapshot = Snapshot.of(history, name)
+                snapshot = Snapshot.of(history, name, _LEASE)
                 entries = found["segment_entries"] + found["log_entries"]
                 count = self._partitions or min(-(-entries // _ENTRIES_A_PARTITION) or 1, _MOST_PARTITIONS)
                 parts += [_Part(name, snapshot, (number, count)) for number in range(count)]
