@@ -104,10 +104,10 @@ def history_metrics(
         now: the time that counts as now; the clock's, if absent.
 
     Returns:
-        For each trigger: `entries` (in segments and log), `bytes`, `segments` and `filters` (files), `pins` (states kept
-        for others to read, with their files), `log_bytes`,
-        `looked_up` (rows that this handle was asked about) and `filter_positives` (how often a filter let one of them
-        through to an exact look-up), `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the oldest entry;
+        For each trigger: `entries` (in segments and log), `bytes`, `segments` and `filters` (files), `pins` (states
+        kept for others to read, with their files), `log_bytes`, `looked_up` (rows that this handle was asked
+        about) and `filter_positives` (how often a filter let one of them through to an exact look-up),
+        `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the oldest entry;
         None without one), `oldest_partition_seconds` (age of the time partition it is in, from where that begins),
         `expired_seconds` (for how long that entry has been ready for a purge, 0 if it is not), `processing`
         (entries begun and not ended) and `oldest_processing_seconds`, `transactions` (applications with batches) and

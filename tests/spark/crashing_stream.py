@@ -71,12 +71,7 @@ def handle_all(spark: "SparkSession", home: Path, how: Any, step: str) -> None:
             die()
 
     handle = dh.spark.exactly_once(
-        home / "orders.history",
-        orders(),
-        service,
-        decide_on=how,
-        on_verdicts=begun,
-        **({"parts": 2} if how == "executors" else {}),
+        home / "orders.history", orders(), service, decide_on=how, on_verdicts=begun, parts=2
     )
     Stream(spark, home).run(handle)
 

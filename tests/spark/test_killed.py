@@ -30,7 +30,7 @@ LIVES = {
     ("driver", "ended"): (10, 10),
     ("driver", "completed"): (0, 10),
 }
-ON_EVERY_SPARK = {("executors", "kept"), ("executors", "served"), ("driver", "ended"), ("driver", "completed")}
+ON_EVERY_SPARK = {("executors", "served"), ("driver", "ended")}
 
 
 def crash(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
