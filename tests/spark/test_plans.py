@@ -118,9 +118,9 @@ def workers(spark: "SparkSession") -> set[int]:
 def test_workers_that_live_on_do_not_decide_by_what_they_knew(
     spark: "SparkSession", history_path: Path, recorder: Recorder
 ) -> None:
-    before = workers(spark)
+    lived_on = False
     for turn in range(4):
-        first = turn * 60
+        before, first = workers(spark), turn * 60
         with dh.spark.claim(frame(spark, IDS[first : first + 80]), history_path, orders()) as claim:
             serve(claim.new, recorder)
             claim.complete()
@@ -132,7 +132,8 @@ def test_workers_that_live_on_do_not_decide_by_what_they_knew(
             theirs.complete()
             history.maintain(orders(), all=True)
             history.purge(orders())
-    assert workers(spark) & before, "these workers are new: nothing was shown"
+        lived_on |= bool(before & workers(spark))
+    assert lived_on, "all workers were new: nothing was shown"
     seen = IDS[:280]
     assert recorder.runs() == sorted(seen)
     once_or_in_doubt(history_path, recorder, seen)
