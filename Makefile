@@ -51,7 +51,7 @@ SPARKS := 3.5 4.0 4.1
 test-matrix: $(SPARKS:%=test-matrix-%) ## what must hold on every Spark, on 3.5, 4.0 and 4.1
 
 test-matrix-%: $(STAMP)/matrix-% $(STAMP)/java
-	$(MATRIX)/$*/bin/python -m pytest tests/spark -m "matrix and not benchmark" -W default -p no:cacheprovider -o timeout=900
+	$(MATRIX)/$*/bin/python -m pytest tests/spark -m "matrix and not benchmark" -W ignore -p no:cacheprovider -o timeout=900
 
 test-crash: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## killed processes, the demo, anything long
 	$(PYTEST) -m "(slow or crash) and not benchmark"

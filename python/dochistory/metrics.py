@@ -104,9 +104,10 @@ def history_metrics(
         now: the time that counts as now; the clock's, if absent.
 
     Returns:
-        For each trigger: `entries` (in segments and log), `bytes`, `segments` and `filters` (files), `log_bytes`,
-        `looked_up` (rows that this handle was asked about) and `filter_positives` (how often a filter let one of them
-        through to an exact look-up), `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the oldest entry;
+        For each trigger: `entries` (in segments and log), `bytes`, `segments` and `filters` (files), `pins` (states
+        kept for others to read, with their files), `log_bytes`, `looked_up` (rows that this handle was asked
+        about) and `filter_positives` (how often a filter let one of them through to an exact look-up),
+        `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the oldest entry;
         None without one), `oldest_partition_seconds` (age of the time partition it is in, from where that begins),
         `expired_seconds` (for how long that entry has been ready for a purge, 0 if it is not), `processing`
         (entries begun and not ended) and `oldest_processing_seconds`, `transactions` (applications with batches) and
@@ -128,6 +129,7 @@ def _of(history: dh.History, name: str, in_progress: bool, now: dt.datetime) -> 
         "bytes": figures["segment_bytes"] + figures["log_bytes"] + figures["filter_bytes"],
         "segments": figures["segments"],
         "filters": figures["filters"],
+        "pins": figures["pins"],
         "log_bytes": figures["log_bytes"],
         "looked_up": figures["looked_up"],
         "filter_positives": figures["filter_positives"],
@@ -173,6 +175,7 @@ _OF_HISTORY = {
     "bytes": _Metric("dochistory_bytes", "gauge", "Bytes of the history's files."),
     "segments": _Metric("dochistory_segments", "gauge", "Segment files."),
     "filters": _Metric("dochistory_filters", "gauge", "Rolled-up filter files."),
+    "pins": _Metric("dochistory_pins", "gauge", "Pinned states, which keep their files from being purged."),
     "log_bytes": _Metric("dochistory_log_bytes", "gauge", "Bytes of the write-ahead log."),
     "history_time_to_live_seconds": _Metric(
         "dochistory_time_to_live_seconds", "gauge", "Time to live of an entry, as last used."

@@ -6,7 +6,12 @@ are. So this one imports nothing but what Spark has imported already; `dochistor
 
 from typing import Any
 
-from pyspark.sql.datasource import DataSource
+try:
+    from pyspark.sql.datasource import DataSource
+except ImportError as error:
+    from dochistory.spark import compat
+
+    raise compat.needs('the format "dochistory"', "4.0") from error
 from pyspark.sql.types import StructType
 
 __all__ = ["DefaultSource"]

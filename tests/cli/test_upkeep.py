@@ -1,4 +1,4 @@
-"""`dochistory stats`, `purge`, `maintain`, `verify`, `backup` and `doctor`."""
+"""`dochistory stats`, `pins`, `purge`, `maintain`, `verify`, `backup` and `doctor`."""
 
 import datetime as dt
 import sys
@@ -48,6 +48,19 @@ def test_the_settings_time_to_live_wins_at_a_purge(run: Run, tmp_path: Path) -> 
     settings = tmp_path / "dochistory.toml"
     settings.write_text('history = "orders.history"\n[triggers.orders]\nhistory_time_to_live = "40000 days"\n')
     assert run("purge", "--dry-run", "--now", LATER, "--json").json["triggers"]["orders"]["entries"] == 0
+
+
+def test_pinned_states_are_shown_and_let_go(run: Run, orders: Path) -> None:
+    with dh.open(orders) as history:
+        history.pin("orders")
+        history.pin("orders", lease="1 hour")
+    listed = run("pins", "--history", orders, "--json").json
+    assert [(one["trigger"], one["dropped"]) for one in listed] == [("orders", False)] * 2
+    assert run("stats", "--history", orders, "--json").json["triggers"]["orders"]["pins"] == 2
+    assert 'dochistory_pins{trigger="orders"} 2' in run("stats", "--history", orders, "--prometheus").out
+    assert "yes" not in run("pins", "--history", orders, "--drop", "--older-than", "1 day").out
+    assert "yes" in run("pins", "--history", orders, "--drop").out
+    assert run("pins", "--history", orders, "--json").json == []
 
 
 def test_maintenance_keeps_every_entry(run: Run, orders: Path) -> None:

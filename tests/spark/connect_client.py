@@ -26,6 +26,24 @@ def judged(spark: Any, history: Path) -> dict[str, Any]:
     }
 
 
+def begun(spark: Any, history: Path) -> dict[str, Any]:
+    """Claim, replay, load and count."""
+    from pyspark.sql import Observation
+
+    documents = spark.createDataFrame(rows(["done", "begun", "fresh", "fresher", "undone", "fresh"]))
+    runs: list[str] = []
+    for _ in range(2):
+        with dh.spark.claim(documents, history, orders(), transaction=("connect", 1), parts=2) as claim:
+            runs += [row.uuid for row in claim.new.collect()]
+            claim.release(claim.new.where("uuid = 'undone'"))
+            claim.complete(claim.new.where("uuid = 'fresh'"))
+            claim.complete()
+    seen = Observation("seen")
+    dh.spark.observed(dh.spark.classify(documents, history, orders()), seen).collect()
+    loaded = dh.spark.load(spark.createDataFrame(rows(["old", "older"])), history, orders(), application="seed")
+    return {"runs": sorted(runs), "loaded": loaded, "duplicates": seen.get["duplicate"], "new": seen.get["new"]}
+
+
 def _statuses(df: Any) -> dict[str, str]:
     return {row.uuid: row.status for row in df.select("uuid", "status").collect()}
 
@@ -52,7 +70,7 @@ def ask(port: int, history: Path) -> None:
 
     builder: Any = SparkSession.builder
     spark = builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
-    found = judged(spark, history)
+    found = {**judged(spark, history), "begun": begun(spark, history)}
     module = type(spark).__module__
     spark.stop()
     print(json.dumps({"session": module, **found}))

@@ -1,18 +1,22 @@
-"""A stream whose driver dies at a step that is given: `python -m tests.spark.crashing_stream HOME STEP`.
+"""Streams whose drivers die at a step that is given: `python -m tests.spark.crashing_stream STEP HOW HOME`.
 
-Steps: `reserved`, `kept`, `committed`, `served` (half of the batch, in the service), `ended` (the service),
-`completed`, or `never`. It records every run of the service in HOME/runs.
+HOW is who decides, `executors` or `driver`. Steps of both: `begun`, `served` (half of the batch, in the service),
+`ended` (the service), `completed`. Of `executors`: `reserved`, `kept`; of `driver`: `collected`. With `never` nobody
+dies, and there may be many HOW HOME. Every run of the service is recorded in HOME/runs.
 """
 
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dochistory as dh
-from dochistory.spark import claims
+from dochistory.spark import claims, compat
 from tests.spark.support import Recorder, Stream, orders
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def die() -> None:
@@ -21,16 +25,13 @@ def die() -> None:
 
 
 def dying_at(step: str) -> None:
-    """Let this process die at a step of a claim."""
-    run, judged = claims.Claimer.run, claims.Claimer._judged  # noqa: SLF001
+    """Let this process die at a step that our own code does not get to see."""
+    run, judged, collect = claims.Claimer.run, claims.Claimer._judged, compat.collect_arrow  # noqa: SLF001
 
     def late_run(self: Any, history: dh.History, job: dh.Job, end: Any) -> Any:
         if step == "reserved":
             die()
-        made = run(self, history, job, end)
-        if step == "committed":
-            die()
-        return made
+        return run(self, history, job, end)
 
     def late_judged(self: Any, *arguments: Any) -> Any:
         # Between what was kept and the commit.
@@ -38,18 +39,24 @@ def dying_at(step: str) -> None:
             die()
         return judged(self, *arguments)
 
+    def late_collect(frame: Any) -> Any:
+        collected = collect(frame)
+        if step == "collected":
+            die()
+        return collected
+
     for name, late in (("run", late_run), ("_judged", late_judged)):
         setattr(claims.Claimer, name, late)
+    compat.collect_arrow = late_collect
 
 
-def main(home: Path, step: str) -> None:
+def handle_all(spark: "SparkSession", home: Path, how: Any, step: str) -> None:
     """Handle all batches that there are."""
-    spark = dh.spark.session(
-        master="local[2]",
-        config={"spark.sql.warehouse.dir": str(home / "warehouse"), "spark.local.dir": str(home / "local")},
-    )
-    dying_at(step)
     recorder = Recorder(home / "runs")
+
+    def begun(_batch: Any) -> None:
+        if step == "begun":
+            die()
 
     def service(new: Any, batch: Any) -> None:
         ids = sorted(row.uuid for row in new.collect())
@@ -63,10 +70,24 @@ def main(home: Path, step: str) -> None:
         if step == "completed":
             die()
 
-    handle = dh.spark.exactly_once(home / "orders.history", orders(), service, decide_on="executors", parts=2)
+    handle = dh.spark.exactly_once(
+        home / "orders.history", orders(), service, decide_on=how, on_verdicts=begun, parts=2
+    )
     Stream(spark, home).run(handle)
+
+
+def main(step: str, lives: list[str]) -> None:
+    """Live all these lives, one after the other."""
+    home = Path(lives[-1]).parent
+    spark = dh.spark.session(
+        master="local[2]",
+        config={"spark.sql.warehouse.dir": str(home / "warehouse"), "spark.local.dir": str(home / "local")},
+    )
+    dying_at(step)
+    for how, place in zip(lives[::2], lives[1::2], strict=True):
+        handle_all(spark, Path(place), how, step)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1], sys.argv[2:])

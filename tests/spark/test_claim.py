@@ -14,7 +14,7 @@ from tests.spark.support import orders, rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 
 
 def frame(spark: "SparkSession", ids: Sequence[str | None]) -> "DataFrame":

@@ -1,43 +1,91 @@
-"""The page about Spark's further entrances: its snippets run, in order, and print what they say."""
+"""The pages about Spark: their snippets run, in order, and print what they say; their table names tests."""
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.spark.support import states
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path(__file__).parents[2] / "docs" / "spark-more.md"
+DOCS = Path(__file__).parents[2] / "docs"
+TESTS = Path(__file__).parents[1]
 
 
-def test_the_snippets_of_the_page_run(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    snippets = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(snippets) >= 6
-    # Spark resolves paths by the directory that it was started in.
-    snippets = [re.sub(r'"(orders\.\w+)"', lambda found: repr(str(tmp_path / found[1])), one) for one in snippets]
+@pytest.fixture
+def stream(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Any]":
+    """What the pages call `stream`: three documents, one of them twice."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "input").mkdir()
     pq.write_table(pa.table({"order_id": ["o-10", "o-11", "o-10"]}), tmp_path / "input" / "1.parquet")
-    names: dict[str, object] = {
-        "spark": spark,
-        "stream": spark.readStream.schema("order_id string").parquet(str(tmp_path / "input")),
-    }
-    for number, snippet in enumerate(snippets, 1):
-        exec(compile(snippet, f"{PAGE.name}, snippet {number}", "exec"), names)
+    yield spark.readStream.schema("order_id string").parquet(str(tmp_path / "input"))
+    for table in spark.catalog.listTables():
+        if not table.isTemporary:
+            spark.sql(f"DROP TABLE {table.name}")
 
-    promised = re.findall(r"^print\(.*\)\s+# (\[.*\])$", text, re.MULTILINE)
-    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")] == promised
+
+def run(page: str, names: dict[str, Any], home: Path) -> list[str]:
+    """Run a page's snippets, one after the other; what they promise to print, which they have to."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    snippets = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(snippets) >= 3
+    # Spark resolves paths by the directory that it was started in.
+    snippets = [re.sub(r'"(orders\.\w+)"', lambda found: repr(str(home / found[1])), one) for one in snippets]
+    for number, snippet in enumerate(snippets, 1):
+        exec(compile(snippet, f"{page}, snippet {number}", "exec"), names)
+    return re.findall(r"^ *print\(.*\)\s+# (\[.*\])$", text, re.MULTILINE)
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]
+
+
+def test_the_snippets_of_the_first_page_run(
+    spark: "SparkSession", stream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"stream": stream}
+    promised = run("spark.md", names, tmp_path)
+    assert len(promised) == 2
+    assert printed(capsys) == promised
+    query: Any = names["query"]
+    query.processAllAvailable()
+    query.stop()
+    assert sorted(row.order_id for row in spark.table("processed").collect()) == ["o-10", "o-11"]
+    assert sorted(row.uuid for row in spark.table("orders").collect()) == ["o-2", "o-3"]
+    assert states(tmp_path / "orders.history", "completed") == {"o-1", "o-2", "o-10", "o-11"}
+    assert states(tmp_path / "orders.history", "processing") == set()
+
+
+def test_the_snippets_of_the_second_page_run(
+    spark: "SparkSession", stream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promised = run("spark-more.md", {"spark": spark, "stream": stream}, tmp_path)
+    assert len(promised) >= 6
+    assert printed(capsys) == promised
     written = spark.read.parquet(str(tmp_path / "orders.parquet"))
     assert sorted(row.order_id for row in written.collect()) == ["o-10", "o-11"]
     after = spark.read.format("dochistory").option("path", str(tmp_path / "orders.history")).load()
     expected = dict.fromkeys(["o-1", "o-2", "o-3", "o-10", "o-11"], "completed")
     assert {row.key: row.status for row in after.collect()} == expected
+
+
+def test_what_is_said_to_have_been_tried_is_a_test_that_is_there() -> None:
+    table = (DOCS / "spark.md").read_text(encoding="utf-8").split("## What was tried against it")[1]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and line != "| | test |"]
+    assert len(rows) >= 13
+    file = Path()
+    for row in rows:
+        named = re.findall(r"`([\w/]+\.py|…)::(test_\w+)`", row.split("|")[-2])
+        assert named, f"a sentence without a test: {row}"
+        for place, test in named:
+            file = file if place == "…" else TESTS / place
+            assert re.search(rf"^def {test}\(", file.read_text(encoding="utf-8"), re.MULTILINE), test

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix]
-pytest.importorskip("pyspark.sql.datasource", reason="data sources of Python came with Spark 4.0")
+pytest.importorskip("pyspark.sql.datasource", reason="data sources of Python came with Spark 4.0: test_older.py")
 
 
 def entries(path: Path) -> dict[str, str]:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix]
-sources = pytest.importorskip("pyspark.sql.datasource", reason="data sources of Python came with Spark 4.0")
+sources = pytest.importorskip(
+    "pyspark.sql.datasource", reason="data sources of Python came with Spark 4.0: test_older.py"
+)
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

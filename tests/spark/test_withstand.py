@@ -2,9 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +17,7 @@ from tests.spark.support import Recorder, Stream, once_or_in_doubt, orders, rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 
 IDS = [f"d{number}" for number in range(200)]
 
@@ -163,27 +160,6 @@ def wait_until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it never came to that")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)  # Sparks start, on machines that may be busy
-@pytest.mark.parametrize("step", ["reserved", "kept", "committed", "served", "ended", "completed"])
-def test_a_driver_that_is_killed_at_any_step_of_a_batch_runs_nothing_twice(tmp_path: Path, step: str) -> None:
-    nobody: Any = None  # it only adds input
-    stream = Stream(nobody, tmp_path)
-    ids = [f"d{number}" for number in range(20)]
-    stream.add(ids[:10])
-    stream.add(ids[10:])
-    script = [sys.executable, "-m", "tests.spark.crashing_stream", str(tmp_path)]
-    died = subprocess.run([*script, step], check=False, capture_output=True, timeout=850)
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
-    history, recorder = tmp_path / "orders.history", Recorder(tmp_path / "runs")
-    subprocess.run([*script, "never"], check=True, capture_output=True, timeout=850)
-
-    once_or_in_doubt(history, recorder, ids)
-    doubtful = {"committed": 10, "served": 10, "ended": 10}.get(step, 0)
-    assert len(states(history, "processing")) == doubtful
-    assert len(recorder.runs()) == {"committed": 10, "served": 15}.get(step, 20)
-
-
 def test_what_spark_forgot_having_done_does_not_run_again(
     spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder
 ) -> None:
@@ -267,80 +243,3 @@ def test_a_suspended_batch_of_tasks_comes_again_and_loses_nothing(
     stream.run(handle)
     assert recorder.runs() == sorted(IDS[:10])
     assert states(history_path, "completed") == set(IDS[:10])
-
-
-CONSUMER = """
-import sys, random, time
-from pathlib import Path
-import dochistory as dh
-from tests.spark.support import Recorder, orders, rows
-history, runs, seed = Path(sys.argv[1]), Recorder(Path(sys.argv[2])), int(sys.argv[3])
-chance = random.Random(seed)
-with dh.open(history) as opened:
-    for _ in range(25):
-        first = chance.randrange(960)
-        claim = opened.begin(rows([f"d{n}" for n in range(first, first + 40)]), orders(resolver=None))
-        for one in claim.new["uuid"].to_pylist():
-            runs.run(one)
-        claim.complete()
-        time.sleep(0.02)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)  # Sparks start, on machines that may be busy
-def test_streams_a_backfill_and_plain_consumers_share_the_documents(
-    spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder
-) -> None:
-    dh.open(history_path, create=True).close()
-    ids = [f"d{number}" for number in range(1000)]
-
-    def service(new: "DataFrame", _batch: Any) -> None:
-        for row in new.collect():
-            recorder.run(row.uuid)
-
-    failures: list[BaseException] = []
-
-    def guarded(work: Callable[[], None]) -> Callable[[], None]:
-        def run() -> None:
-            try:
-                work()
-            except BaseException as error:  # noqa: BLE001 - told below
-                failures.append(error)
-
-        return run
-
-    def query(name: str, start: int) -> Callable[[], None]:
-        stream = Stream(spark, tmp_path / name)
-        for first in range(start, 1000, 500):
-            stream.add(ids[first : first + 500])
-        handle = dh.spark.exactly_once(history_path, orders(), service, decide_on="executors")
-        return lambda: stream.run(handle)
-
-    def backfill() -> None:
-        with dh.spark.claim(frame(spark, ids), history_path, orders()) as claim:
-            serve(claim, recorder)
-
-    def upkeep() -> None:
-        with dh.open(history_path) as history:
-            while not over.is_set():
-                history.maintain(orders(), all=True)
-                history.purge(orders())
-                over.wait(0.1)
-
-    over = threading.Event()
-    command = [sys.executable, "-c", CONSUMER, str(history_path), str(recorder.path)]
-    consumers = [subprocess.Popen([*command, str(seed)]) for seed in range(4)]
-    threads = [threading.Thread(target=guarded(work)) for work in (query("one", 0), query("two", 250), backfill)]
-    keeper = threading.Thread(target=guarded(upkeep))
-    for thread in (*threads, keeper):
-        thread.start()
-    for thread in threads:
-        thread.join()
-    over.set()
-    keeper.join()
-    assert [consumer.wait(600) for consumer in consumers] == [0] * 4
-    assert not failures, failures[0]
-    once_or_in_doubt(history_path, recorder, ids)
-    assert recorder.runs() == sorted(ids)
-    assert states(history_path, "processing") == set()

@@ -230,6 +230,17 @@ def _report(commands: Any) -> None:
 
 
 def _upkeep(commands: Any) -> None:
+    pins = _add(
+        commands,
+        "pins",
+        upkeep.pins,
+        "show which states of a history are pinned for others to read, or let them go",
+        "A pinned state keeps its files from being purged or merged away. Plans of Spark that still read one fail when "
+        "it is let go.",
+    )
+    _trigger(pins)
+    pins.add_argument("--drop", action="store_true", help="let them go")
+    pins.add_argument("--older-than", type=duration, metavar="TIME", help="only those pinned longer ago: '1 day'")
     purge = _add(
         commands,
         "purge",

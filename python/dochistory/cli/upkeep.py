@@ -1,4 +1,4 @@
-"""The commands that look after a history: `stats`, `purge`, `maintain`, `verify`."""
+"""The commands that look after a history: `stats`, `pins`, `purge`, `maintain`, `verify`."""
 
 import datetime as dt
 from typing import Any
@@ -64,6 +64,36 @@ def _row(name: str, figures: dict[str, Any]) -> list[Any]:
         figures["oldest_started_at"],
         figures["history_time_to_live"] or None,
     ]
+
+
+def pins(context: Context) -> Exit:
+    """Show which states are pinned, or let them go."""
+    drops, older_than = context.options.drop, context.options.older_than or dt.timedelta()
+    found = []
+    with context.open(read_only=not drops) as history:
+        for name in context.named(history):
+            for pin in history.pins(name):
+                is_dropped = drops and dt.datetime.now(dt.UTC) - pin["pinned_at"] >= older_than
+                if is_dropped:
+                    history.unpin(name, pin["snapshot"])
+                found.append({"trigger": name, **pin, "dropped": is_dropped})
+    if context.json:
+        print(show.as_json(found))
+        return Exit.DONE
+    columns = ["trigger", "pinned (UTC)", "ends (UTC)", "by process", "manifest", "let go"]
+    rows = [
+        [
+            one["trigger"],
+            one["pinned_at"],
+            one["ends_at"],
+            one["process"],
+            one["manifest"],
+            "yes" if one["dropped"] else "",
+        ]
+        for one in found
+    ]
+    show.table("", columns, rows)
+    return Exit.DONE
 
 
 def purge(context: Context) -> Exit:

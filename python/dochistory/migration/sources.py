@@ -13,8 +13,8 @@ Source: TypeAlias = Callable[[], Iterable[pa.RecordBatch]]
 def rows_of(table: Any) -> Source:
     """A table, a data set of files (`pyarrow.dataset.dataset(...)`), or anything else with the Arrow C interface.
 
-    A Spark DataFrame (Spark 4.0 or newer), such as one that Spark reads over JDBC, is collected here each time; for
-    more than fits into memory there is `dochistory.spark.load`.
+    A Spark DataFrame, such as one that Spark reads over JDBC, is collected here each time; for more than fits into
+    memory there is `dochistory.spark.load`.
 
     Raises:
         TypeError: it can be read only once, as a stream can.
@@ -23,8 +23,10 @@ def rows_of(table: Any) -> Source:
         raise TypeError(
             "a stream can be read only once, and the check reads it again: give a table, a data set or a function"
         )
-    if hasattr(table, "toArrow"):
-        return lambda: iter(table.toArrow().to_batches())
+    if type(table).__module__.startswith("pyspark.sql."):
+        from dochistory.spark.compat import collect_arrow  # here, because those without Spark have other tables
+
+        return lambda: iter(collect_arrow(table).to_batches())
     if hasattr(table, "to_batches"):
         return lambda: iter(table.to_batches())
     return lambda: iter(pa.table(table).to_batches())

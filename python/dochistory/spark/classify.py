@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.types import ByteType, DataType, ShortType, StringType, StructField, StructType
 
 import dochistory as dh
-from dochistory.spark import compat, undecided
+from dochistory.spark import compat, questions
 from dochistory.spark.decode import verdict_words
 from dochistory.spark.judge import VERDICT_COLUMNS, Judge
 from dochistory.spark.settings import columns_of, ids_of, types_of
@@ -74,7 +74,7 @@ def classify(
     judge = Judge.of(history, trigger, now)
     if judge.asks and resolve == "driver":
         seen = df.select(*(df[f"`{there}`"] for there in found.values())) if how == "udf" else df
-        judge = undecided.resolved(judge, seen, found)
+        judge = questions.resolved(judge, seen, found)
     returned = verdict_type(judge, found)
     if how == "map":
         # mapInArrow looks columns up by name, and fails where a name has a dot.

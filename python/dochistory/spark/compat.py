@@ -1,6 +1,7 @@
 """Everything that differs from one Spark to the next, in one place. Nothing else asks for a version."""
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any, cast
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pyspark
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 import dochistory as dh
 
@@ -110,6 +111,21 @@ def table_function(function: Callable[[pa.RecordBatch], Iterator[pa.Table]], ret
     return _functions.arrow_udtf(Table, returnType=returns)
 
 
+def has_data_sources() -> bool:
+    """Whether this Spark has data sources in Python, and so the format `dochistory`."""
+    return find_spec("pyspark.sql.datasource") is not None
+
+
+def check_data_sources() -> None:
+    """Refuse a Spark without data sources in Python.
+
+    Raises:
+        UnsupportedError: before Spark 4.0.
+    """
+    if not has_data_sources():
+        raise needs('the format "dochistory"', "4.0")
+
+
 def _stream_arrow_writer() -> type:
     try:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -169,8 +185,13 @@ def partition_udf(function: PartitionFunction, takes: StructType, returns: Struc
         for answer in function(arrays(one) for one in batches):
             yield pa.RecordBatch.from_struct_array(answer).to_pandas()
 
-    made = _functions.pandas_udf(pandas, returns).asNondeterministic()
+    made = _functions.pandas_udf(pandas, _nullable(returns)).asNondeterministic()
     return cast("Callable[..., Column]", made)
+
+
+def _nullable(schema: StructType) -> StructType:
+    """The same columns, any of which may be null: what comes from pandas says so, and Spark 3.5 compares it."""
+    return StructType([StructField(one.name, one.dataType) for one in schema.fields])
 
 
 def route(frame: DataFrame, parts: int, column: str) -> DataFrame:

@@ -27,11 +27,11 @@ def verdict_words(code: "Column", ids: "Sequence[Column]") -> "list[Column]":
     }
     key = F.lit(None).cast("string")
     for place, one in reversed(list(enumerate(ids))):
-        key = F.when((code >= 128 * place) & (code < 128 * (place + 1)), _id_text(one)).otherwise(key)
+        key = F.when((code >= 128 * place) & (code < 128 * (place + 1)), id_text(one)).otherwise(key)
     return [words["status"], words["action"], words["acknowledge"], words["rule"], key, words["message"]]
 
 
-def _id_text(one: "Column") -> "Column":
+def id_text(one: "Column") -> "Column":
     """An id as the text that it is known by: text as it is, 16 bytes of binary as a UUID."""
     as_text = F.regexp_replace(F.lower(F.hex(one)), "^(.{8})(.{4})(.{4})(.{4})(.{12})$", "$1-$2-$3-$4-$5")
     # Spark knows the type when it plans, and keeps one of the two.

@@ -1,16 +1,16 @@
 """A resolver on the driver: the undecided rows come to it, and its answers travel to the tasks.
 
-The tasks decide their partitions twice by the same snapshot. The first time they only tell which rows a resolver would
-be asked about; the second time they have its answers.
+The tasks decide by the same snapshot twice. The first time they only tell which rows a resolver would be asked about;
+the second time they have its answers.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 import dochistory as dh
 from dochistory.spark import compat
@@ -20,93 +20,143 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dochistory import Trigger
+    from dochistory.spark.judge import Judge
     from dochistory.spark.staging import Staging
 
-_ASKED = {
-    "dh_trigger": pa.string(),
-    "dh_key": pa.string(),
-    "dh_count": pa.int64(),
-    "dh_reason": pa.string(),
-    "dh_started_at": pa.timestamp("us", "UTC"),
-    "dh_row": pa.int64(),
-}
+_Question = tuple[str | None, str]
+_Answer = tuple[Any, str | None]
+
+_SENT = StructType([StructField("asked", BinaryType())])
 
 
 def answered(work: "Staging", routed: "DataFrame", found: dict[str, str]) -> "Trigger":
-    """The trigger of `work` with a resolver that knows what its own one, asked here and once, says of the rows.
+    """The trigger of a claim with a resolver that knows what its own one, asked here and once, says of each row.
 
     Args:
         work: what the tasks do.
         routed: the documents, in the partitions in which they will be decided.
         found: the trigger's name of a column -> its name in `routed`.
     """
-    columns = routed.select(*(routed[f"`{there}`"].alias(name) for name, there in found.items()))
-    schema = to_arrow_schema(columns.schema)
-    asked_schema = pa.schema([*schema, *(pa.field(name, type_) for name, type_ in _ASKED.items())])
-    undecided = columns.mapInArrow(_Questions(work, asked_schema).of_part, from_arrow_schema(asked_schema))
-    asked = compat.collect_arrow(undecided).cast(asked_schema).combine_chunks()
-    if not asked.num_rows or work.trigger.resolver is None:
-        return work.trigger
-    return work.trigger_with(_ask(work.trigger.resolver, asked.to_batches()[0]))
 
-
-@dataclass(frozen=True)
-class _Questions:
-    work: "Staging"
-    schema: pa.Schema
-
-    def of_part(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition that a resolver would be asked about."""
-        asked: list[pa.RecordBatch] = []
-
-        def resolver(batch: pa.RecordBatch) -> list[str]:
-            asked.append(batch)
-            return ["IN_DOUBT"] * batch.num_rows
-
-        received = [identified(batch) for batch in batches if batch.num_rows]
+    def stage(documents: Iterator[pa.RecordBatch], recorder: "_Recorder") -> None:
+        received = [batch for batch in documents if batch.num_rows]
         if received:
-            self.work.with_trigger(self.work.trigger_with(resolver)).staged(received)
-        for batch in asked:
-            columns = [
-                batch.column(name).cast(type_) for name, type_ in zip(self.schema.names, self.schema.types, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            work.with_trigger(work.trigger_with(recorder)).staged(received)
+
+    columns = routed.select(*(routed[f"`{there}`"] for there in found.values()))
+    asked = _asked(columns, list(found), stage)
+    return work.trigger if asked is None else work.trigger_with(_answers(work.trigger.resolver, asked, by_row=True))
+
+
+def resolved(judge: "Judge", df: "DataFrame", found: dict[str, str]) -> "Judge":
+    """The judge of a plan with a resolver that knows the answers to whatever `df` leaves undecided."""
+
+    def ask(documents: Iterator[pa.RecordBatch], recorder: "_Recorder") -> None:
+        recording = judge.asking(recorder)
+        for batch in documents:
+            recording.words(batch, found)
+
+    asked = _asked(df, df.columns, ask)
+    return judge.asking(_Answers() if asked is None else _answers(judge.settings["resolver"], asked, by_row=False))
 
 
 @dataclass
-class _Answers:
-    """A resolver that has been asked: by key, and of several rows of one key by their order."""
+class _Recorder:
+    """A resolver that decides nothing and remembers what it was asked."""
 
-    by_key: dict[str | None, list[tuple[Any, str | None]]] = field(default_factory=lambda: defaultdict(list))
+    asked: list[pa.RecordBatch] = field(default_factory=list)
+
+    def __call__(self, batch: pa.RecordBatch) -> list[str]:
+        self.asked.append(batch)
+        return ["IN_DOUBT"] * batch.num_rows
+
+
+def _asked(
+    df: "DataFrame", names: list[str], decide: Callable[[Iterator[pa.RecordBatch], _Recorder], None]
+) -> pa.RecordBatch | None:
+    """The rows of `df`, its columns under these names, that `decide` asks a resolver about; None if there are none."""
+
+    def questions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        recorder = _Recorder()
+        decide((identified(batch.rename_columns(names)) for batch in batches), recorder)
+        for one in recorder.asked:
+            yield pa.record_batch({"asked": pa.array([_sent(one)], pa.binary())})
+
+    # mapInArrow looks columns up by name, and fails where a name has a dot.
+    numbered = df.toDF(*(f"c{number}" for number in range(len(names))))
+    sent = compat.collect_arrow(numbered.mapInArrow(questions, _SENT))["asked"].to_pylist()
+    if not sent:
+        return None
+    asked = pa.concat_tables([_received(one) for one in sent], promote_options="permissive").combine_chunks()
+    place = asked.schema.get_field_index("dh_row")
+    numbers = pa.array(range(asked.num_rows), asked.schema.field(place).type)
+    return asked.set_column(place, "dh_row", numbers).to_batches()[0]
+
+
+def _sent(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    sent: bytes = sink.getvalue().to_pybytes()
+    return sent
+
+
+def _received(sent: bytes) -> pa.Table:
+    return pa.ipc.open_stream(sent).read_all()
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """A resolver that repeats what another one said of each key, and why it was asked."""
+
+    known: dict[_Question, list[_Answer]] = field(default_factory=dict)
+    by_row: bool = False
+    """Whether rows of one key get answers of their own, in their order. Else all get the first."""
     failure: Exception | None = None
 
-    def __call__(self, batch: pa.RecordBatch) -> list[Any] | pa.Table:
+    def __call__(self, batch: pa.RecordBatch) -> Any:
         if self.failure is not None:
             raise self.failure
-        left = {key: list(answers) for key, answers in self.by_key.items()}
-        found = [left[key].pop(0) for key in batch["dh_key"].to_pylist()]
-        if any(isinstance(status, Exception) for status, _ in found):
-            return [status for status, _ in found]
-        statuses, messages = zip(*found, strict=True)
+        taken = Counter[_Question]()
+        said: list[_Answer] = []
+        for question in _questions(batch):
+            answers = self.known.get(question, [_UNASKED])
+            said.append(answers[min(taken[question], len(answers) - 1) if self.by_row else 0])
+            taken[question] += 1
+        if any(isinstance(status, Exception) for status, _ in said):
+            return [status for status, _ in said]
+        statuses, messages = zip(*said, strict=True)
         return pa.table({"status": pa.array(statuses, pa.string()), "message": pa.array(messages, pa.string())})
 
 
-def _ask(resolver: Callable[[pa.RecordBatch], Any], asked: pa.RecordBatch) -> _Answers:
+_UNASKED: _Answer = ("IN_DOUBT", "This row was not there when the resolver was asked.")
+
+
+def _questions(batch: pa.RecordBatch) -> "zip[_Question]":
+    return zip(batch["dh_key"].to_pylist(), batch["dh_reason"].to_pylist(), strict=True)
+
+
+def _answers(resolver: Any, asked: pa.RecordBatch, *, by_row: bool) -> _Answers:
+    """Ask once, about all rows at once."""
     try:
-        reply = resolver(asked)
-    except Exception as error:  # noqa: BLE001 - whatever it raises is an answer, by the rules
-        kind = dh.TransientError if isinstance(error, dh.TransientError) else RuntimeError
-        return _Answers({}, kind(str(error)))
-    pairs = _pairs(reply)
-    if len(pairs) != asked.num_rows:
-        return _Answers({}, RuntimeError(f"the resolver gave {len(pairs)} answers for {asked.num_rows} rows"))
-    answers = _Answers()
-    for key, pair in zip(asked["dh_key"].to_pylist(), pairs, strict=True):
-        answers.by_key[key].append(pair)
-    return answers
+        said = _pairs(resolver(asked))
+    except Exception as failure:  # noqa: BLE001 - whatever it raises is its answer, which the rules know to take
+        return _Answers(failure=_sendable(failure))
+    if len(said) != asked.num_rows:
+        return _Answers(failure=RuntimeError(f"the resolver gave {len(said)} answers for {asked.num_rows} rows"))
+    known: dict[_Question, list[_Answer]] = {}
+    for question, (status, message) in zip(_questions(asked), said, strict=True):
+        one = _sendable(status) if isinstance(status, Exception) else status
+        known.setdefault(question, []).append((one, message))
+    return _Answers(known, by_row)
 
 
-def _pairs(reply: Any) -> list[tuple[Any, str | None]]:
+def _sendable(failure: Exception) -> Exception:
+    """The same to the rules, in a form that every worker knows."""
+    return (dh.TransientError if isinstance(failure, dh.TransientError) else RuntimeError)(str(failure))
+
+
+def _pairs(reply: Any) -> list[_Answer]:
     """Status and message of each row, whatever form the answer has."""
     if hasattr(reply, "column_names") or hasattr(reply, "columns"):
         table = pa.table(reply)

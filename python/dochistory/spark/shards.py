@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.types import BinaryType
 
 from dochistory.spark import compat
+from dochistory.spark.decode import id_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,7 +21,8 @@ def key_of(df: "DataFrame", ids: list[str]) -> "Column":
         df: the documents.
         ids: its id columns, in the order of the key chain: text, or UUIDs as 16 bytes.
     """
-    return F.coalesce(*(_id_text(df, name) for name in ids))
+    texts = (id_text(df[f"`{name}`"]) for name in ids)
+    return F.coalesce(*(F.when(text != "", text) for text in texts))
 
 
 def by_shard(df: "DataFrame", ids: list[str], parts: int, order_by: "list[Column]") -> "DataFrame":
@@ -38,10 +39,3 @@ def by_shard(df: "DataFrame", ids: list[str], parts: int, order_by: "list[Column
     numbered = df.select(*kept, F.monotonically_increasing_id().alias(_ARRIVAL), shard.alias(_SHARD))
     routed = compat.route(numbered, parts, _SHARD)
     return routed.sortWithinPartitions(*order_by, _ARRIVAL).drop(_ARRIVAL, _SHARD)
-
-
-def _id_text(df: "DataFrame", name: str) -> "Column":
-    column = df[f"`{name}`"]
-    if isinstance(df.schema[name].dataType, BinaryType):
-        return F.regexp_replace(F.lower(F.hex(column)), "^(.{8})(.{4})(.{4})(.{4})(.{12})$", "$1-$2-$3-$4-$5")
-    return F.when(column != "", column)

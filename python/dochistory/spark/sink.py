@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 import dochistory as dh
@@ -20,6 +19,10 @@ from dochistory.spark import compat
 from dochistory.spark.load import stage
 from dochistory.spark.options import Options
 from dochistory.spark.settings import columns_of
+
+compat.check_data_sources()
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage  # noqa: E402 - where there is none, that is said first
 
 _OWN = ("started_at", "status")
 

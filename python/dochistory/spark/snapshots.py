@@ -4,6 +4,7 @@ A worker lives through many tasks and jobs and is never told that it ends, so wh
 snapshot is immutable, so a handle that was opened for it once is right for as long as the worker lives.
 """
 
+import atexit
 import os
 import time
 from collections import OrderedDict
@@ -26,6 +27,9 @@ _open: "OrderedDict[tuple[int, Snapshot], History]" = OrderedDict()
 # Which state of a history was pinned, as what, when. Nobody can tell when a plan is dead, so a state is pinned once.
 _pinned: "dict[tuple[str, str], tuple[int, Snapshot, float]]" = {}
 
+# What this process pinned for plans, which end with it at the latest.
+_to_let_go: "list[tuple[int, Snapshot, str]]" = []
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -35,21 +39,30 @@ class Snapshot:
     token: str
 
     @classmethod
-    def of(cls, history: "History | str | os.PathLike[str]", trigger: "Trigger | str") -> "Snapshot":
-        """Pin what the history holds of this trigger now."""
+    def of(
+        cls, history: "History | str | os.PathLike[str]", trigger: "Trigger | str", lease: str | None = None
+    ) -> "Snapshot":
+        """Pin what the history holds of this trigger now.
+
+        Args:
+            history: the history or its directory.
+            trigger: the trigger, or its name.
+            lease: how long the state is needed at most, for a process that will be gone before; else as long as this
+                process lives, and a week at most.
+        """
         if isinstance(history, str | os.PathLike):
             # Not read-only: pinning seals the log, so that workers read files that no longer change.
             with dh.open(history) as opened:
-                return cls.of(opened, trigger)
+                return cls.of(opened, trigger, lease)
         path = str(Path(history.path).absolute())
         name = trigger if isinstance(trigger, str) else trigger.name
-        known = _pinned.get((path, name))
-        stats = history.stats(trigger)
-        is_current = known is not None and stats["log_entries"] == 0 and stats["manifest"] == known[0]
-        if known is not None and is_current and time.monotonic() - known[2] < _PIN_AGE_SECONDS:
+        known = _pinned.get((path, name)) if lease is None else None
+        if known is not None and _is_good(history, name, *known):
             return known[1]
-        snapshot = cls(path, history.pin(trigger))
-        _pinned[path, name] = (history.stats(trigger)["manifest"], snapshot, time.monotonic())
+        snapshot = cls(path, history.pin(trigger, lease=lease))
+        if lease is None:
+            _to_let_go.append((os.getpid(), snapshot, name))
+            _pinned[path, name] = (history.stats(trigger)["manifest"], snapshot, time.monotonic())
         return snapshot
 
     def open(self) -> "History":
@@ -61,3 +74,26 @@ class Snapshot:
                 _open.popitem(last=False)[1].close()
         _open.move_to_end(key)
         return _open[key]
+
+
+def _is_good(history: "History", trigger: str, manifest: int, snapshot: Snapshot, pinned: float) -> bool:
+    """Whether that pin is of the present state, and will be there for a while."""
+    stats = history.stats(trigger)
+    is_current = stats["log_entries"] == 0 and stats["manifest"] == manifest
+    is_there = is_current and any(one["snapshot"] == snapshot.token for one in history.pins(trigger))
+    return is_there and time.monotonic() - pinned < _PIN_AGE_SECONDS
+
+
+@atexit.register
+def let_go() -> None:
+    """Let go what this process pinned: its plans end with it. Where that fails, upkeep does it after a week."""
+    while _to_let_go:
+        process, snapshot, trigger = _to_let_go.pop()
+        if process != os.getpid():
+            continue  # it was another's before a fork
+        try:
+            with dh.open(snapshot.path) as history:
+                history.unpin(trigger, snapshot.token)
+        except (dh.DocHistoryError, OSError):
+            continue  # the directory is gone, or away
+    _pinned.clear()

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 import dochistory as dh
 from dochistory.spark import compat
 from dochistory.spark.options import Options
 from dochistory.spark.snapshots import Snapshot
+
+compat.check_data_sources()
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition  # noqa: E402 - where there is none, that is said first
 
 _SCHEMAS = {
     "entries": "trigger string, key string, status string, started_at timestamp",
@@ -28,6 +31,9 @@ _SCHEMAS = {
         "partition_seconds double, history_time_to_live_seconds double"
     ),
 }
+
+# Spark plans a read in a process that ends before the read begins, so nobody is left to let its snapshot go.
+_LEASE = "1 day"
 
 # Enough for a task to be worth its start.
 _ENTRIES_A_PARTITION = 1_000_000
@@ -87,7 +93,7 @@ class Reader(DataSourceReader):
         # Not read-only: pinning seals the log, so that all parts are read from files that no longer change.
         with dh.open(self._path) as history:
             for name, found in figures.items():
-                snapshot = Snapshot.of(history, name)
+                snapshot = Snapshot.of(history, name, _LEASE)
                 entries = found["segment_entries"] + found["log_entries"]
                 count = self._partitions or min(-(-entries // _ENTRIES_A_PARTITION) or 1, _MOST_PARTITIONS)
                 parts += [_Part(name, snapshot, (number, count)) for number in range(count)]

@@ -285,6 +285,29 @@ fn a_pinned_snapshot_gives_the_same_verdicts_whatever_comes_after() {
 }
 
 #[test]
+fn pins_are_listed_and_upkeep_lets_those_go_whose_lease_is_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    assert_eq!(history.pins("orders").unwrap(), []);
+    begin(&history, &trigger(), &["a"], START);
+    let over = history.pin_for("orders", Some(0)).unwrap();
+    let leased = history.pin_for("orders", Some(3_600_000_000)).unwrap();
+    let forgotten = history.pin("orders").unwrap();
+    let names = || history.pins("orders").unwrap().into_iter().map(|pin| pin.name).collect::<Vec<_>>();
+    assert_eq!(names(), [over, leased.clone(), forgotten.clone()]);
+    assert_eq!(history.statistics("orders").unwrap().pins, 3);
+
+    history.maintain("orders", false, &mut |_, _| Ok(())).unwrap();
+    assert_eq!(names(), [leased, forgotten.clone()]);
+    let pins = history.pins("orders").unwrap();
+    let lasts: Vec<i64> = pins.iter().map(|pin| (pin.ends_at - pin.pinned_at) / 1_000_000).collect();
+    assert_eq!(lasts, [3_600, 7 * 24 * 3_600]);
+    assert!(pins.iter().all(|pin| pin.process == std::process::id()));
+    history.unpin("orders", &forgotten).unwrap();
+    assert_eq!(names().len(), 1);
+}
+
+#[test]
 fn entries_lists_each_key_once_for_what_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(&directory.path().join("h"));

@@ -1,5 +1,6 @@
 //! Looking after a history: what is in it, what expired, whether its files are whole.
 
+use dochistory_core::Pin;
 use dochistory_core::key::format_uuid;
 use dochistory_core::values::Room;
 use pyo3::prelude::*;
@@ -160,18 +161,44 @@ impl History {
     }
 
     /// Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text that this answers sees this
-    /// state, in any process, until `unpin`. Forgotten pins are let go after a week.
+    /// state, in any process, until `unpin`. Upkeep lets forgotten pins go after a week, or when their lease is over.
     ///
     /// Args:
     ///     trigger: the trigger, or its name. The snapshot speaks of no other.
+    ///     lease: how long it is needed at most, a duration; a week, if absent, which is the longest.
     ///
     /// Raises:
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     ReadOnlyError: the history was opened for reading.
-    fn pin(&self, py: Python<'_>, trigger: TriggerOrName<'_>) -> Outcome<String> {
+    #[pyo3(signature = (trigger, *, lease = None))]
+    fn pin(&self, py: Python<'_>, trigger: TriggerOrName<'_>, lease: Option<&Bound<'_, PyAny>>) -> Outcome<String> {
         let history = self.handle.get()?;
         let name = trigger.name();
-        Ok(py.detach(|| history.pin(name))?)
+        let lease_us = lease.map(|lease| clock::duration_us("lease", lease)).transpose()?;
+        Ok(py.detach(|| history.pin_for(name, lease_us))?)
+    }
+
+    /// The states of a trigger that are pinned, oldest first. Each keeps its files from being purged or merged away.
+    ///
+    /// Args:
+    ///     trigger: the trigger, or its name.
+    ///
+    /// Returns:
+    ///     Of each a dict: `snapshot` (what `unpin` takes), `pinned_at` and `ends_at` (datetime), `process` (int), `manifest` (int).
+    fn pins<'py>(&self, py: Python<'py>, trigger: TriggerOrName<'_>) -> Outcome<Vec<Bound<'py, PyDict>>> {
+        let history = self.handle.get()?;
+        let name = trigger.name();
+        let pins = py.detach(|| history.pins(name))?;
+        let described = |pin: Pin| -> PyResult<Bound<'py, PyDict>> {
+            let one = PyDict::new(py);
+            one.set_item("snapshot", pin.name)?;
+            one.set_item("pinned_at", clock::datetime(py, pin.pinned_at)?)?;
+            one.set_item("ends_at", clock::datetime(py, pin.ends_at)?)?;
+            one.set_item("process", pin.process)?;
+            one.set_item("manifest", pin.manifest)?;
+            Ok(one)
+        };
+        Ok(pins.into_iter().map(described).collect::<PyResult<_>>()?)
     }
 
     /// Let a pinned state go, so that a purge can remove its files. Again changes nothing.

@@ -231,6 +231,7 @@ pub(crate) fn statistics(py: Python<'_>, found: SpaceStatistics) -> PyResult<Bou
     figures.set_item("looked_up", found.looked_up)?;
     figures.set_item("filter_positives", found.filter_positives)?;
     figures.set_item("manifest", found.manifest)?;
+    figures.set_item("pins", found.pins)?;
     figures.set_item("oldest_started_at", time(found.oldest_started_at)?)?;
     figures.set_item("purged_upto", time(found.purged_upto)?)?;
     figures.set_item("partition", clock::timedelta(py, found.partition_us)?)?;

@@ -53,6 +53,8 @@ pub struct SpaceStatistics {
     pub longest_run_us: Option<i64>,
     /// What lies in segments, by time partition, oldest first.
     pub partitions: Vec<PartitionStatistics>,
+    /// States that are pinned, and keep their files.
+    pub pins: u64,
 }
 
 /// The figures of one time partition's segments.
@@ -78,6 +80,7 @@ impl KeySpace {
     pub(crate) fn statistics(&self) -> Result<SpaceStatistics> {
         let mut found = self.read(|view| Ok(view.map_or(SpaceStatistics::default(), View::statistics)))?;
         let longest = self.longest_run_us.load(Ordering::Relaxed);
+        found.pins = self.pins()?.len() as u64;
         found.longest_run_us = i64::try_from(longest).ok().filter(|longest| *longest > 0);
         found.looked_up = self.asked.rows.load(Ordering::Relaxed);
         found.filter_positives = self.asked.filter_positives.load(Ordering::Relaxed);

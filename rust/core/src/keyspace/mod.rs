@@ -30,6 +30,7 @@ pub(crate) use loaded::{Fingerprint, LoadedPart, is_load};
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
 pub use maintain::{Maintained, Progress, Purged};
+pub use pin::Pin;
 use sync::GroupSync;
 use turn::Turn;
 use view::{Environment, View};

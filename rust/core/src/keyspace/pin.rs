@@ -11,13 +11,43 @@ use crate::{Error, Result};
 pub(super) const PREFIX: &str = "pin-";
 /// What a key space that does not exist yet is pinned as.
 const EMPTY: &str = "empty";
-/// Pins older than this were left behind by processes that died.
+/// Pins older than this were left behind by processes that died; a pin's own lease may be shorter.
 const MOST_AGE_US: i64 = 7 * 24 * 3600 * 1_000_000;
+
+/// A pinned state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// Under which name it is kept.
+    pub name: String,
+    /// When it was pinned, in microseconds since 1970.
+    pub pinned_at: i64,
+    /// When upkeep lets it go, if nobody has before.
+    pub ends_at: i64,
+    /// The process that pinned it.
+    pub process: u32,
+    /// The number of the manifest that it keeps.
+    pub manifest: u64,
+}
+
+impl Pin {
+    /// What a file's name says; none if it is no pin's. (`pin-<microseconds>-<process>-<manifest>`, and `-<seconds>` of its lease.)
+    fn of(name: &str) -> Option<Self> {
+        let mut parts = name.strip_prefix(PREFIX)?.split('-');
+        let pinned_at: i64 = parts.next()?.parse().ok()?;
+        let process = u32::from_str_radix(parts.next()?, 16).ok()?;
+        let manifest = parts.next()?.parse().ok()?;
+        let lease_us = match parts.next() {
+            Some(seconds) => seconds.parse::<i64>().ok()?.saturating_mul(1_000_000).min(MOST_AGE_US),
+            None => MOST_AGE_US,
+        };
+        Some(Self { name: name.into(), pinned_at, ends_at: pinned_at.saturating_add(lease_us), process, manifest })
+    }
+}
 
 impl KeySpace {
     /// Pin the present state: the log is sealed first, so that only immutable files are read, and the files of this state
-    /// stay until [`KeySpace::unpin`]. Answers the pin's name.
-    pub(crate) fn pin(&self) -> Result<String> {
+    /// stay until [`KeySpace::unpin`], or until the lease is over. Answers the pin's name.
+    pub(crate) fn pin(&self, lease_us: Option<i64>) -> Result<String> {
         if !self.exists()? {
             return Ok(EMPTY.into());
         }
@@ -26,15 +56,16 @@ impl KeySpace {
             if is_touched {
                 space.seal()?;
             }
-            space.pin_present()
+            space.pin_present(lease_us)
         })
     }
 
     /// In our turn: keep the newest manifest under a second name.
-    pub(super) fn pin_present(&self) -> Result<String> {
+    pub(super) fn pin_present(&self, lease_us: Option<i64>) -> Result<String> {
         let number = self.present().as_ref().map_or(0, |view| view.manifest.number);
+        let lease = lease_us.map_or(String::new(), |lease| format!("-{}", lease.max(0) / 1_000_000));
         // Made in our turn, so the clock alone sets pins of one state apart.
-        let name = format!("{PREFIX}{:020}-{:x}-{number}", crate::time::now_us(), std::process::id());
+        let name = format!("{PREFIX}{:020}-{:x}-{number}{lease}", crate::time::now_us(), std::process::id());
         let (from, to) = (super::view::manifest_path(&self.directory, number), self.directory.join(&name));
         match self.env.system.link(&from, &to) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -42,6 +73,17 @@ impl KeySpace {
         }
         self.env.system.sync_directory(&self.directory).map_err(Error::io("sync", &self.directory))?;
         Ok(name)
+    }
+
+    /// The states that are pinned, oldest first.
+    pub(crate) fn pins(&self) -> Result<Vec<Pin>> {
+        if !self.exists()? {
+            return Ok(Vec::new());
+        }
+        let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
+        let mut pins: Vec<Pin> = names.iter().filter_map(|name| Pin::of(name)).collect();
+        pins.sort_by_key(|pin| pin.pinned_at);
+        Ok(pins)
     }
 
     /// Let a pinned state go.
@@ -107,9 +149,7 @@ pub(super) fn pinned(env: &Environment, directory: &Path, names: &[String]) -> R
 /// Take away pins that nobody can need any more.
 pub(super) fn take_away_forgotten(env: &Environment, directory: &Path, names: &[String], now_us: i64) -> Result<()> {
     for name in names {
-        let made =
-            name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()).and_then(|made| made.parse::<i64>().ok());
-        if made.is_some_and(|made| now_us.saturating_sub(made) > MOST_AGE_US) {
+        if Pin::of(name).is_some_and(|pin| pin.ends_at < now_us) {
             remove(&*env.system, &directory.join(name))?;
         }
     }

@@ -272,7 +272,7 @@ impl Values {
 
     /// Pin the present state, so that any process that opens the history with the answered snapshot reads it until it is unpinned.
     pub fn pin(&self) -> Result<String> {
-        Ok(crate::history::snapshot_of(self.space.name(), &self.space.pin()?))
+        Ok(crate::history::snapshot_of(self.space.name(), &self.space.pin(None)?))
     }
 
     /// Let a pinned state go, so that its files can be purged.

@@ -63,7 +63,7 @@ impl KeySpace {
                 take(&mut manifest);
                 space.publish(&manifest)?;
             }
-            let pin = space.pin_present()?;
+            let pin = space.pin_present(None)?;
             Ok(Job { trigger: space.name.clone(), pin, claim, first_file, partition_us: space.partition_us(), plan })
         })
     }
