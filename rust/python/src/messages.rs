@@ -14,9 +14,6 @@ use crate::ids::fits;
 /// Rows that are looked at together, as many as a word has bits: most say nothing.
 const TOGETHER: usize = 64;
 
-/// What each outcome says, by its code; empty says nothing.
-type Sentences = Vec<Cow<'static, str>>;
-
 /// Which outcomes say nothing, by their codes.
 static IS_SILENT: LazyLock<[bool; 256]> = LazyLock::new(|| {
     let mut is_silent = [true; 256];
@@ -32,9 +29,8 @@ pub(crate) fn message_column(verdicts: &Verdicts) -> ArrayRef {
     if verdicts.messages.is_empty() && outcomes.chunks(TOGETHER).all(are_silent) {
         return new_null_array(&DataType::Utf8, outcomes.len());
     }
-    let sentences = sentences(verdicts.unavailable.as_deref());
-    written::<i32>(verdicts, &sentences)
-        .or_else(|| written::<i64>(verdicts, &sentences))
+    written::<i32>(verdicts)
+        .or_else(|| written::<i64>(verdicts))
         .unwrap_or_else(|| new_null_array(&DataType::Utf8, outcomes.len()))
 }
 
@@ -43,10 +39,6 @@ fn are_silent(rows: &[Decision]) -> bool {
     let Some(first) = rows.first().map(|row| row.as_u8()) else { return true };
     let are_alike = rows.iter().fold(0, |other, row| other | (row.as_u8() ^ first)) == 0;
     if are_alike { IS_SILENT[usize::from(first)] } else { rows.iter().all(|row| IS_SILENT[usize::from(row.as_u8())]) }
-}
-
-fn sentences(unavailable: Option<&str>) -> Sentences {
-    Decision::all().map(|outcome| sentence(outcome, unavailable).unwrap_or_default()).collect()
 }
 
 /// What an outcome says, with the reason where the history could not be asked.
@@ -63,7 +55,7 @@ fn is_about_the_history(outcome: Decision) -> bool {
 }
 
 /// All messages; none if they are too much text for the offsets.
-fn written<O: OffsetSizeTrait>(verdicts: &Verdicts, sentences: &Sentences) -> Option<ArrayRef> {
+fn written<O: OffsetSizeTrait>(verdicts: &Verdicts) -> Option<ArrayRef> {
     let rows = verdicts.outcomes.len();
     let mut offsets = Vec::with_capacity(rows + 1);
     let mut text = Vec::new();
@@ -81,13 +73,13 @@ fn written<O: OffsetSizeTrait>(verdicts: &Verdicts, sentences: &Sentences) -> Op
         let mut are_said = 0;
         for (place, outcome) in outcomes.iter().enumerate() {
             let said = match own.next_if(|(row, _)| *row as usize == first + place) {
-                Some((_, own)) => own.as_bytes(),
-                None => sentences[usize::from(outcome.as_u8())].as_bytes(),
+                Some((_, own)) => Cow::Borrowed(own.as_str()),
+                None => sentence(*outcome, verdicts.unavailable.as_deref()).unwrap_or_default(),
             };
             if !fits::<O>(text.len() + said.len()) {
                 return None;
             }
-            text.extend_from_slice(said);
+            text.extend_from_slice(said.as_bytes());
             offsets.push(O::usize_as(text.len()));
             are_said |= u64::from(!said.is_empty()) << place;
         }

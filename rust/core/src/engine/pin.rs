@@ -19,7 +19,9 @@ impl History {
     /// The pinned states of a trigger, oldest first, under the names that [`History::unpin`] takes.
     pub fn pins(&self, trigger: &str) -> Result<Vec<Pin>> {
         let mut pins = self.space(trigger)?.pins()?;
-        pins.iter_mut().for_each(|pin| pin.name = snapshot_of(trigger, &pin.name));
+        for pin in &mut pins {
+            pin.name = snapshot_of(trigger, &pin.name);
+        }
         Ok(pins)
     }
 
