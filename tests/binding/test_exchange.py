@@ -16,7 +16,7 @@ IDS = ["a", None, "id of a document"]
 TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
 
 
-class Loose(pa.ExtensionType):
+class Loose(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
     """A type that takes itself for any other of its kind, whatever it is stored as."""
 
     def __init__(self, storage: pa.DataType) -> None:
