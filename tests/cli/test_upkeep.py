@@ -78,6 +78,9 @@ def test_a_whole_history_is_verified(run: Run, orders: Path) -> None:
 
 def test_a_backup_is_a_history_of_its_own(run: Run, orders: Path, tmp_path: Path) -> None:
     assert run("backup", "copy.history", "--history", orders).status == 0
+    assert [file.name for file in (tmp_path / "copy.history").glob("known/*")] == [
+        file.name for file in orders.glob("known/*")
+    ]
     with dh.open(orders) as history:
         history.begin(documents(["later"]), trigger())
     with dh.open(tmp_path / "copy.history") as copy:

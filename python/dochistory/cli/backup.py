@@ -90,6 +90,12 @@ def _copy(source: Path, draft: Path) -> None:
     # The second copy of the identity; histories made before there was one have none.
     if (source / "HISTORY.copy").is_file():
         _copy_file(source / "HISTORY.copy", draft / "HISTORY.copy")
+    # Before the spaces: of one that is made meanwhile the copy need not know yet.
+    if (source / "known").is_dir():
+        (draft / "known").mkdir()
+        for file in sorted(file for file in (source / "known").iterdir() if not file.name.startswith(_LEFT_OUT)):
+            _copy_file(file, draft / "known" / file.name)
+        _sync(draft / "known")
     rooms = [source / room for room in _ROOMS if (source / room).is_dir()]
     for space in sorted(space for room in rooms for space in room.iterdir()):
         into = draft / space.parent.name / space.name
