@@ -29,16 +29,53 @@ pub(crate) fn message_column(verdicts: &Verdicts) -> ArrayRef {
     if verdicts.messages.is_empty() && outcomes.chunks(TOGETHER).all(are_silent) {
         return new_null_array(&DataType::Utf8, outcomes.len());
     }
-    written::<i32>(verdicts)
-        .or_else(|| written::<i64>(verdicts))
+    let sentences = Sentences::of(verdicts.unavailable.as_deref());
+    written::<i32>(verdicts, &sentences)
+        .or_else(|| written::<i64>(verdicts, &sentences))
         .unwrap_or_else(|| new_null_array(&DataType::Utf8, outcomes.len()))
 }
 
 /// Whether none of the rows says anything. Most have one outcome, so whether they do is looked at first.
 fn are_silent(rows: &[Decision]) -> bool {
-    let Some(first) = rows.first().map(|row| row.as_u8()) else { return true };
-    let are_alike = rows.iter().fold(0, |other, row| other | (row.as_u8() ^ first)) == 0;
-    if are_alike { IS_SILENT[usize::from(first)] } else { rows.iter().all(|row| IS_SILENT[usize::from(row.as_u8())]) }
+    match common(rows) {
+        Some(outcome) => IS_SILENT[usize::from(outcome.as_u8())],
+        None => rows.iter().all(|row| IS_SILENT[usize::from(row.as_u8())]),
+    }
+}
+
+/// The outcome that all rows have, if they have one.
+fn common(rows: &[Decision]) -> Option<Decision> {
+    let first = *rows.first()?;
+    let others = rows.iter().fold(0, |other, row| other | (row.as_u8() ^ first.as_u8()));
+    (others == 0).then_some(first)
+}
+
+/// What the outcomes say: their own sentences, or a list by code where a reason is added to some.
+struct Sentences(Option<Vec<Cow<'static, str>>>);
+
+impl Sentences {
+    fn of(unavailable: Option<&str>) -> Self {
+        let with =
+            |reason| Decision::all().map(|outcome| sentence(outcome, Some(reason)).unwrap_or_default()).collect();
+        Self(unavailable.map(with))
+    }
+
+    /// Empty says nothing.
+    fn get(&self, outcome: Decision) -> &str {
+        match &self.0 {
+            None => outcome.message().unwrap_or_default(),
+            Some(sentences) => &sentences[usize::from(outcome.as_u8())],
+        }
+    }
+
+    /// How long all messages are together: text that grows as it is written is copied again and again.
+    fn length(&self, outcomes: &[Decision]) -> usize {
+        let of_rows = |rows: &[Decision]| match common(rows) {
+            Some(outcome) => rows.len() * self.get(outcome).len(),
+            None => rows.iter().map(|row| self.get(*row).len()).sum(),
+        };
+        outcomes.chunks(TOGETHER).map(of_rows).sum()
+    }
 }
 
 /// What an outcome says, with the reason where the history could not be asked.
@@ -55,10 +92,10 @@ fn is_about_the_history(outcome: Decision) -> bool {
 }
 
 /// All messages; none if they are too much text for the offsets.
-fn written<O: OffsetSizeTrait>(verdicts: &Verdicts) -> Option<ArrayRef> {
+fn written<O: OffsetSizeTrait>(verdicts: &Verdicts, sentences: &Sentences) -> Option<ArrayRef> {
     let rows = verdicts.outcomes.len();
     let mut offsets = Vec::with_capacity(rows + 1);
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(sentences.length(&verdicts.outcomes));
     offsets.push(O::zero());
     let mut own = verdicts.messages.iter().peekable();
     let mut said_in = Vec::with_capacity(rows.div_ceil(TOGETHER));
@@ -73,8 +110,8 @@ fn written<O: OffsetSizeTrait>(verdicts: &Verdicts) -> Option<ArrayRef> {
         let mut are_said = 0;
         for (place, outcome) in outcomes.iter().enumerate() {
             let said = match own.next_if(|(row, _)| *row as usize == first + place) {
-                Some((_, own)) => Cow::Borrowed(own.as_str()),
-                None => sentence(*outcome, verdicts.unavailable.as_deref()).unwrap_or_default(),
+                Some((_, own)) => own,
+                None => sentences.get(*outcome),
             };
             if !fits::<O>(text.len() + said.len()) {
                 return None;

@@ -145,9 +145,13 @@ pub(super) fn live_logs(case: Case, names: &[String], owner: Owner) -> Vec<u64> 
     let id = |name: &String| u64::from_str_radix(name.strip_prefix("log-")?, 16).ok();
     let mut ids: Vec<u64> = names.iter().filter_map(id).collect();
     ids.sort_unstable();
+    // No longer than a header it holds no frame, whatever became of the header: a log that was just being made may have none.
+    let is_short = |id: u64| -> std::io::Result<bool> {
+        Ok(case.env.system.open(&log_path(case.directory, id), false)?.len()? <= START)
+    };
     let is_empty = |id: u64| {
         let log = Log::open(&*case.env.system, &log_path(case.directory, id), id, owner, false);
-        log.is_ok_and(|log| log.inherited == START)
+        log.is_ok_and(|log| log.inherited == START) || is_short(id).unwrap_or(false)
     };
     let mut live = Vec::new();
     while let Some(id) = ids.pop() {
