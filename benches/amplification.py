@@ -10,7 +10,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -52,8 +51,8 @@ def loaded(history: dh.History, workload: Workload, rows: int) -> int:
 
 
 def _gone_through(history: dh.History, *, all_of_it: bool) -> int:
-    done: dict[str, Any] = history.maintain(TRIGGER, all=all_of_it)[TRIGGER.name]
-    return int(done["rewritten"]) + int(done["rolled_up"])
+    done = history.maintain(TRIGGER, all=all_of_it)[TRIGGER.name]
+    return done["rewritten"] + done["rolled_up"]
 
 
 def measure(

@@ -85,6 +85,10 @@ def run(peer: Peer, rows: int, runs: int, budget_s: float) -> dict[str, Any]:
     _check(peer, small)
     found["classify_small"] = repeated(lambda: peer.classify(few), runs, budget_s, SMALL_TIMES).as_dict()
     found["begin_complete"] = _begin_complete(peer, rows, runs, budget_s)
+    if peer.takes_threads:
+        peer.threads = 2
+        found["begin_complete_two_threads"] = _begin_complete(peer, rows, runs, budget_s, first=1000)
+        peer.threads = 1
     days = min(runs, peer.workload.p)
     found["purge"] = in_turn(lambda day: lambda: peer.purge(day), days, budget_s).as_dict()
     peer.close()
@@ -98,9 +102,9 @@ def _check(peer: Peer, batch: Batch) -> None:
         raise SystemExit(f"{type(peer).__name__} answers {wrong} of {len(batch.codes)} documents wrongly")
 
 
-def _begin_complete(peer: Peer, rows: int, runs: int, budget_s: float) -> dict[str, Any]:
+def _begin_complete(peer: Peer, rows: int, runs: int, budget_s: float, first: int = 1) -> dict[str, Any]:
     def job(number: int) -> Any:
-        documents = peer.workload.batch(rows, run=1 + number).documents
+        documents = peer.workload.batch(rows, run=first + number).documents
         return lambda: peer.complete(peer.begin(documents))
 
     return in_turn(job, runs, budget_s).as_dict()

@@ -39,6 +39,7 @@ JOBS = (
     Job("replay", "all hits, M/s", "classify completed ids only", "M documents/s", 2, "rows"),
     Job("classify_small", "classify 1,000, µs", "classify 1,000", "µs", 0, scale=1e6),
     Job("begin_complete", "begin + complete, M/s", "begin + complete, durable", "M documents/s", 2, "rows"),
+    Job("begin_complete_two_threads", "two threads, M/s", "begin + complete, two threads", "M documents/s", 2, "rows"),
     Job("build", "build, M ids/s", "build", "M ids/s", 2, "n"),
     Job("bytes_an_id", "bytes/id", "on disk", "bytes/id", 1),
     Job("memory_mib", "memory, MiB", "memory", "MiB", 0),

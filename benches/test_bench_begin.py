@@ -25,8 +25,8 @@ IN_TURN = 200  # documents, with two bare syncs before each
 TOGETHER = {1: 800, 10_000: 160}  # batches of so many rows that all processes do together
 
 
-@pytest.mark.parametrize("rows", [1_000_000, 10_000, 1])
-def test_begin_and_complete_a_batch(measure: Measure, scratch: Writer, rows: int) -> None:
+@pytest.mark.parametrize(("rows", "threads"), [(1_000_000, 1), (1_000_000, 2), (10_000, 1), (1, 1)])
+def test_begin_and_complete_a_batch(measure: Measure, scratch: Writer, rows: int, threads: int) -> None:
     numbers = count()
     with dh.open(scratch(REFERENCE)) as history:
 
@@ -34,7 +34,7 @@ def test_begin_and_complete_a_batch(measure: Measure, scratch: Writer, rows: int
             return (REFERENCE.batch(rows, run=next(numbers)).documents,), {}
 
         def job(documents: Any) -> None:
-            history.begin(documents, TRIGGER, now=REFERENCE.now).complete()
+            history.begin(documents, TRIGGER, now=REFERENCE.now, threads=threads).complete()
 
         measure(job, rows, rounds=7 if rows > 10_000 else 50, setup=next_batch)
 

@@ -43,7 +43,7 @@ class Own(Peer):
         return found
 
     def begin(self, documents: pa.RecordBatch) -> Any:
-        return self.history.begin(documents, TRIGGER, now=self.workload.now)
+        return self.history.begin(documents, TRIGGER, now=self.workload.now, threads=self.threads)
 
     def complete(self, begun: Any) -> None:
         begun.complete()

@@ -237,3 +237,36 @@ fn texts(image: &mut Image, header: &Header, run: &Run) {
         at += text.len();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Disk;
+    use crate::key::Codec;
+    use crate::segment::Segment;
+
+    #[test]
+    fn keys_of_one_stamp_make_the_same_file_as_entries_do_however_many_threads_write_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let stamp = Stamp { claim: 7, started_at: 1_000, mark: Mark::Open };
+        for count in [1, 255, 256, 257, 768, 1000, 2000] {
+            let mut keys: Vec<Key> =
+                (0..count).map(|number: u128| Codec::new(&[5; 32]).mix(number.to_be_bytes())).collect();
+            keys.sort_unstable();
+            let mut run = Run::default();
+            keys.iter().for_each(|key| run.push_uuid(*key, stamp));
+            let place = |name: &str| directory.path().join(format!("{name}-{count}"));
+            let (header, sum, bytes) = write(&Disk, &place("entries"), 3, [9; 16], &run).unwrap();
+            let expected = std::fs::read(place("entries")).unwrap();
+            assert_eq!((expected.len() as u64, header.entries()), (bytes, count as u64));
+            Segment::open(&Disk, &place("entries"), [9; 16]).unwrap().verify(&mut |_| ()).unwrap();
+            for threads in [1, 2, 3] {
+                let path = place(&format!("keys-{threads}"));
+                let target = Target { system: &Disk, path: &path, id: 3, history: [9; 16] };
+                let written = write_keys(target, &keys, stamp, threads).unwrap();
+                assert_eq!((written.1, written.2), (sum, bytes));
+                assert_eq!(std::fs::read(&path).unwrap(), expected, "{count} keys, {threads} threads");
+            }
+        }
+    }
+}
