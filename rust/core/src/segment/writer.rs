@@ -254,7 +254,9 @@ mod tests {
                 (0..count).map(|number: u128| Codec::new(&[5; 32]).mix(number.to_be_bytes())).collect();
             keys.sort_unstable();
             let mut run = Run::default();
-            keys.iter().for_each(|key| run.push_uuid(*key, stamp));
+            for key in &keys {
+                run.push_uuid(*key, stamp);
+            }
             let place = |name: &str| directory.path().join(format!("{name}-{count}"));
             let (header, sum, bytes) = write(&Disk, &place("entries"), 3, [9; 16], &run).unwrap();
             let expected = std::fs::read(place("entries")).unwrap();
