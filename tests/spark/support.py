@@ -1,12 +1,15 @@
 """What several Spark tests need: triggers, and streams whose batches are files."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import dochistory as dh
 
@@ -119,3 +122,38 @@ def once_or_in_doubt(history: Path, recorder: Recorder, ids: Iterable[str]) -> N
     lost = set(ids) - set(runs) - doubtful
     assert not lost, f"neither run nor in doubt: {sorted(lost)[:5]}"
     assert states(history, "completed") <= set(runs), "completed without a run"
+
+
+def break_first_attempts(monkeypatch: pytest.MonkeyPatch, module: ModuleType, worker: str, when: str, how: str) -> None:
+    """Let the first attempt at each partition fail, `before` the worker's `part` does its work or `after` it.
+
+    Args:
+        monkeypatch: undoes it.
+        module: where the tasks' class is.
+        worker: the class; its `part` takes a partition's columns.
+        when: `before` or `after`.
+        how: `exception`, `exit` of the worker's process, or `kill` of it.
+    """
+
+    def fail() -> None:
+        if how == "exception":
+            raise ValueError("the task broke")
+        if how == "exit":
+            os._exit(9)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    whole: Any = getattr(module, worker)
+
+    class Failing(whole):  # type: ignore[misc]  # which class it is, is known only here
+        def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            is_first = context is not None and context.attemptNumber() == 0
+            if is_first and when == "before":
+                fail()
+            yield from super().part(batches)
+            if is_first:
+                fail()
+
+    monkeypatch.setattr(module, worker, Failing)

@@ -16,6 +16,7 @@ import pytest
 import dochistory as dh
 from dochistory.spark import compat, portions
 from tests.delivery.support import header
+from tests.spark.support import break_first_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -113,34 +114,11 @@ def plain(rows: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(int(one) if isinstance(one, Decimal) else one for one in row) for row in rows), key=repr)
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, how: str, when: str) -> None:
-    """Let the first attempt at each partition fail, before it has decided or after."""
-
-    def fail() -> None:
-        if how == "exit":
-            os._exit(9)
-        raise ValueError("the task broke")
-
-    class Failing(portions.Portion):
-        def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
-            from pyspark import TaskContext
-
-            context = TaskContext.get()
-            is_first = context is not None and context.attemptNumber() == 0
-            if is_first and when == "before":
-                fail()
-            yield from super().part(batches)
-            if is_first:
-                fail()
-
-    monkeypatch.setattr(portions, "Portion", Failing)
-
-
 @pytest.mark.parametrize(("how", "when"), [("exception", "after"), ("exit", "before"), ("exit", "after")])
 def test_a_task_that_fails_is_tried_again_and_each_message_is_applied_once(
     spark: SparkSession, history_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, when: str
 ) -> None:
-    failing(monkeypatch, how, when)
+    break_first_attempts(monkeypatch, portions, "Portion", when, how)
     applied = Applied()
     handle = handler(history_path, applied, patience=9)
     texts = [header(0, 10), header(10, 10, 0), header(10, 20, 1), header(20, 30)]

@@ -1,7 +1,6 @@
 """What a claim must withstand: after each of these every service ran exactly once, or its document is in doubt."""
 
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 import dochistory as dh
 from dochistory.spark import staging
-from tests.spark.support import Recorder, Stream, once_or_in_doubt, orders, rows, states
+from tests.spark.support import Recorder, Stream, break_first_attempts, once_or_in_doubt, orders, rows, states
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,31 +41,6 @@ def left_over(history: Path) -> list[str]:
     return sorted(file.name for file in space.iterdir() if file.name.startswith(("new-", "pin-")))
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, when: str, how: str) -> None:
-    """Let the first attempt at each partition fail, before it stages or after."""
-
-    def fail() -> None:
-        if how == "exception":
-            raise ValueError("the task broke")
-        if how == "exit":
-            os._exit(9)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    class Failing(staging.Staging):
-        def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
-            from pyspark import TaskContext
-
-            context = TaskContext.get()
-            is_first = context is not None and context.attemptNumber() == 0
-            if is_first and when == "before":
-                fail()
-            yield from super().part(batches)
-            if is_first:
-                fail()
-
-    monkeypatch.setattr(staging, "Staging", Failing)
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("how", ["exception", "exit", "kill"])
 def test_a_task_that_fails_is_tried_again_and_only_the_winner_counts(
@@ -77,7 +51,7 @@ def test_a_task_that_fails_is_tried_again_and_only_the_winner_counts(
     when: str,
     how: str,
 ) -> None:
-    failing(monkeypatch, when, how)
+    break_first_attempts(monkeypatch, staging, "Staging", when, how)
     with dh.spark.claim(frame(spark, IDS), history_path, orders()) as claim:
         assert len(claim) == len(IDS)
         serve(claim, recorder)

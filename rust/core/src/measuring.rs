@@ -10,7 +10,8 @@ use crate::log::frame::{Frame, FrameHeader, FrameKeys, HEADER, Kind, Place};
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::merge::Merge;
 use crate::segment::run::Run;
-use crate::segment::{Segment, Wanted, writer};
+use crate::segment::writer::{self, Target};
+use crate::segment::{Segment, Wanted};
 
 const HISTORY: [u8; 16] = [7; 16];
 /// Where a measured frame stands.
@@ -32,7 +33,7 @@ impl Segments {
             let path = directory.join(format!("{id}"));
             let mut run = run(keys);
             run.settle();
-            writer::write(&Disk, &path, id, HISTORY, &run)?;
+            writer::write(Target { system: &Disk, path: &path, id, history: HISTORY }, &run)?;
             open.push(Segment::open(&Disk, &path, HISTORY)?);
         }
         Ok(Self(open))

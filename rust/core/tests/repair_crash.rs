@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ use dochistory_core::repair::{Options, Report, repair_on};
 use dochistory_core::values::Room;
 
 const ROOT: &str = "/history";
+/// What a loss of power keeps of what was not synced differs from one to the next.
+const SEEDS: std::ops::Range<u64> = 7..11;
 
 /// A machine with a store in which a file of a kind is damaged.
 fn damaged(seed: u64, kind: &str, at: u64) -> Option<Simulated> {
@@ -121,32 +124,40 @@ fn rules(system: &Simulated) -> Vec<&'static str> {
     verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect()
 }
 
+/// Interrupt the repair of a damaged machine at every change it makes, and repair again; answers how often that was.
+fn interrupt<T: PartialEq + Debug>(
+    what: &str,
+    damaged: impl Fn() -> Simulated,
+    told: impl Fn(&Simulated) -> T,
+) -> usize {
+    let undisturbed = damaged().process();
+    let report = repair(&undisturbed).unwrap();
+    assert!(report.is_repaired, "{what}: {report:#?}");
+    let (changes, expected) = (undisturbed.changes(), told(&undisturbed));
+    for change in 1..=changes {
+        for power in [false, true] {
+            let machine = damaged();
+            let victim = machine.process();
+            victim.crash_at(change);
+            assert!(repair(&victim).is_err() && victim.is_dead(), "{what}: change {change}");
+            if power {
+                machine.lose_power(change);
+            }
+            let again = machine.process();
+            let report = repair(&again).unwrap_or_else(|error| panic!("{what}, change {change}: {error}"));
+            assert_eq!(told(&again), expected, "{what}, change {change}, power {power}: {report:#?}");
+        }
+    }
+    2 * changes as usize
+}
+
 #[test]
 fn an_interrupted_repair_can_be_done_again() {
+    let kinds = [("segment", 4200), ("segment", 20), ("filter", 5000), ("log", 100), ("manifest", 60), ("HISTORY", 20)];
     let mut interrupted = 0;
-    for (kind, at) in
-        [("segment", 4200), ("segment", 20), ("filter", 5000), ("log", 100), ("manifest", 60), ("HISTORY", 20)]
-    {
-        let Some(machine) = damaged(7, kind, at) else { panic!("there is no {kind}") };
-        let undisturbed = machine.process();
-        let report = repair(&undisturbed).unwrap();
-        assert!(report.is_repaired, "{kind}: {report:#?}");
-        let changes = undisturbed.changes();
-        let expected = rules(&undisturbed);
-        for change in 1..=changes {
-            for power in [false, true] {
-                let machine = damaged(7, kind, at).unwrap();
-                let victim = machine.process();
-                victim.crash_at(change);
-                assert!(repair(&victim).is_err() && victim.is_dead(), "{kind}: change {change}");
-                if power {
-                    machine.lose_power(change);
-                }
-                let again = machine.process();
-                let report = repair(&again).unwrap_or_else(|error| panic!("{kind}, change {change}: {error}"));
-                assert_eq!(rules(&again), expected, "{kind}, change {change}, power {power}: {report:#?}");
-                interrupted += 1;
-            }
+    for (kind, at) in kinds {
+        for seed in SEEDS {
+            interrupted += interrupt(kind, || damaged(seed, kind, at).unwrap(), rules);
         }
     }
     eprintln!("figure: interrupted repairs = {interrupted}");
@@ -155,30 +166,36 @@ fn an_interrupted_repair_can_be_done_again() {
 
 #[test]
 fn an_interrupted_repair_of_a_map_can_be_done_again() {
+    let kinds = [("values", 4200), ("values", 20), ("log", 70), ("log", 200), ("manifest", 60), ("all", 0)];
     let mut interrupted = 0;
-    for (kind, at) in [("values", 4200), ("values", 20), ("log", 70), ("log", 200), ("manifest", 60), ("all", 0)] {
-        let machine = damaged_map(7, kind, at);
-        let undisturbed = machine.process();
-        let report = repair(&undisturbed).unwrap();
-        assert!(report.is_repaired, "{kind}: {report:#?}");
-        let changes = undisturbed.changes();
-        let expected = entries(&undisturbed);
-        for change in 1..=changes {
-            for power in [false, true] {
-                let machine = damaged_map(7, kind, at);
-                let victim = machine.process();
-                victim.crash_at(change);
-                assert!(repair(&victim).is_err() && victim.is_dead(), "{kind}: change {change}");
-                if power {
-                    machine.lose_power(change);
-                }
-                let again = machine.process();
-                let report = repair(&again).unwrap_or_else(|error| panic!("{kind}, change {change}: {error}"));
-                assert_eq!(entries(&again), expected, "{kind}, change {change}, power {power}: {report:#?}");
-                interrupted += 1;
-            }
+    for (kind, at) in kinds {
+        for seed in SEEDS {
+            interrupted += interrupt(kind, || damaged_map(seed, kind, at), entries);
         }
     }
     eprintln!("figure: interrupted repairs of maps = {interrupted}");
     assert!(interrupted > 100, "{interrupted}");
+}
+
+#[test]
+fn a_log_that_was_just_being_made_hides_none_before_it() {
+    for length in [0, 8, 63, 64] {
+        let told = [false, true].map(|has_one_in_the_making| {
+            let machine = damaged(7, "manifest", 60).unwrap();
+            let (system, space) = (machine.process(), space_in(&machine, "triggers"));
+            if has_one_in_the_making {
+                let newest =
+                    system.list(&space).unwrap().into_iter().filter(|name| name.starts_with("log-")).max().unwrap();
+                let number = u64::from_str_radix(newest.strip_prefix("log-").unwrap(), 16).unwrap() + 1;
+                let file = system.create(&space.join(format!("log-{number:016x}"))).unwrap();
+                file.write_at(&vec![0; length], 0).unwrap();
+                file.sync().unwrap();
+                system.sync_directory(&space).unwrap();
+            }
+            assert!(repair(&system).unwrap().is_repaired);
+            rules(&system)
+        });
+        assert_eq!(told[0], told[1], "{length} bytes");
+        assert!(told[0].contains(&"R9") && told[0].contains(&"R11"));
+    }
 }

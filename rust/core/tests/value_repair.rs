@@ -6,7 +6,8 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::value_store::{Files, Store, collect, held, ids, is_advisory, kind};
+use common::store::{Files, collect, ids};
+use common::value_store::{Store, held, is_advisory, kind};
 use common::{DAY, START};
 use dochistory_core::Error;
 use dochistory_core::delivery::{Inbox, Opening, Settings};

@@ -99,7 +99,7 @@ impl Identities {
         let meet = |rows: Range<usize>| move || Ok(suspected.rows(&self.tags[rows.clone()], rows.start as u32));
         let rows = together(parts.into_iter().map(meet))?.concat();
         let (mut keys, mut forms) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
-        each_key(codec, documents, &rows, |_, key, form| {
+        each_key(codec, documents, &rows, |key, form| {
             keys.push(key);
             forms.push(form);
         });
@@ -110,7 +110,7 @@ impl Identities {
 }
 
 /// Derive the keys of some rows, given in rising order.
-fn each_key(codec: &Codec, documents: &Documents, rows: &[u32], mut each: impl FnMut(u32, Key, Form)) {
+fn each_key(codec: &Codec, documents: &Documents, rows: &[u32], mut each: impl FnMut(Key, Form)) {
     const ROOM: usize = TOGETHER * GAP as usize;
     let (mut keys, mut forms, mut sources) = ([Key::default(); ROOM], [Form::Absent; ROOM], [NO_SOURCE; ROOM]);
     for rows in rows.chunks(TOGETHER).flat_map(|rows| rows.chunk_by(|a, b| b - a <= GAP)) {
@@ -120,7 +120,7 @@ fn each_key(codec: &Codec, documents: &Documents, rows: &[u32], mut each: impl F
         identify(codec, &documents.ids, range, keys, forms, sources);
         for row in rows {
             let at = (row - first) as usize;
-            each(*row, keys[at], forms[at]);
+            each(keys[at], forms[at]);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::manifest::{
 use crate::segment::Segment;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Run;
-use crate::segment::writer;
+use crate::segment::writer::{self, Target};
 use crate::values::run::{self as values, GONE, PENDING};
 
 /// Inputs of a target that are whole.
@@ -115,13 +115,13 @@ fn read(system: &Simulated, path: &Path) -> Option<Vec<u8>> {
 
 fn segment(entries: u64) -> Option<Vec<u8>> {
     let (system, path) = (Simulated::new(0), Path::new("/segment"));
-    writer::write(&system, path, 3, HISTORY, &run(entries)).ok()?;
+    writer::write(Target { system: &system, path, id: 3, history: HISTORY }, &run(entries)).ok()?;
     read(&system, path)
 }
 
 fn filter() -> Option<Vec<u8>> {
     let (system, path) = (Simulated::new(0), Path::new("/segment"));
-    writer::write(&system, path, 3, HISTORY, &run(50)).ok()?;
+    writer::write(Target { system: &system, path, id: 3, history: HISTORY }, &run(50)).ok()?;
     let segments = [Segment::open(&system, path, HISTORY).ok()?];
     let group: &[Arc<Segment>] = &segments;
     let path = Path::new("/filter");

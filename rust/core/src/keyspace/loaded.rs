@@ -120,7 +120,7 @@ impl KeySpace {
         let write = |(id, run): (u64, &mut Run)| {
             run.stamps.number_open_claims(claim);
             let path = self.part_path(id);
-            let (header, sum, bytes) = writer::write(&*self.env.system, &path, id, self.env.history, run)?;
+            let (header, sum, bytes) = writer::write(self.segment_at(&path, id), run)?;
             Ok(entry_of(&header, sum, bytes))
         };
         (first..).zip(runs).map(write).collect()

@@ -164,7 +164,7 @@ impl KeySpace {
             }
             run.settle();
             let path = self.directory.join(format!("new-{id:016x}"));
-            let (header, sum, bytes) = writer::write(&*self.env.system, &path, id, self.env.history, &run)?;
+            let (header, sum, bytes) = writer::write(self.segment_at(&path, id), &run)?;
             written.push((entry_of(&header, sum, bytes), path));
         }
         let gone: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();

@@ -125,8 +125,7 @@ impl KeySpace {
         let mut sorted = sorted_keys(&keys.uuids, threads)?;
         sorted.dedup();
         let (id, path) = self.new_segment(&mut manifest.next_file)?;
-        let target = Target { system: &*self.env.system, path: &path, id, history: self.env.history };
-        let (header, sum, bytes) = writer::write_keys(target, &sorted, stamp, threads)?;
+        let (header, sum, bytes) = writer::write_keys(self.segment_at(&path, id), &sorted, stamp, threads)?;
         manifest.segments.push(entry_of(&header, sum, bytes));
         Ok(())
     }
@@ -148,8 +147,13 @@ impl KeySpace {
     /// Write a settled run under the next file number; its bytes are durable, its name not yet.
     pub(super) fn write_segment(&self, next_file: &mut u64, run: &Run) -> Result<SegmentEntry> {
         let (id, path) = self.new_segment(next_file)?;
-        let (header, sum, bytes) = writer::write(&*self.env.system, &path, id, self.env.history, run)?;
+        let (header, sum, bytes) = writer::write(self.segment_at(&path, id), run)?;
         Ok(entry_of(&header, sum, bytes))
+    }
+
+    /// A segment of this space that is about to be written.
+    pub(super) fn segment_at<'a>(&'a self, path: &'a std::path::Path, id: u64) -> Target<'a> {
+        Target { system: &*self.env.system, path, id, history: self.env.history }
     }
 
     /// The number and the free name of the next segment.

@@ -14,7 +14,8 @@ use crate::key::Key;
 use crate::pages::{PAGE, header_sum};
 use crate::{Error, Result};
 
-/// Keys that are laid out and written together. So many fill whole pages, however wide they are.
+/// Keys that are laid out and written together: so many fill whole pages, however wide they are. (In tests segments are small, and
+/// all their keys 16 bytes wide.)
 const PIECE: usize = if cfg!(feature = "testing") { 256 } else { 1 << 16 };
 
 /// Where a segment goes.
@@ -57,16 +58,9 @@ impl Entry for Key {
     }
 }
 
-/// Write a settled run as segment file `id`; its bytes are durable on return, its name is not.
-/// Answers the header, its checksum, and the file's size.
-pub(crate) fn write(
-    system: &dyn FileSystem,
-    path: &Path,
-    id: u64,
-    history: [u8; 16],
-    run: &Run,
-) -> Result<(Header, u32, u64)> {
-    write_entries(Target { system, path, id, history }, &run.uuids, run, 1)
+/// Write a settled run; its bytes are durable on return, its name is not. Answers the header, its checksum, and the file's size.
+pub(crate) fn write(target: Target, run: &Run) -> Result<(Header, u32, u64)> {
+    write_entries(target, &run.uuids, run, 1)
 }
 
 /// [`write`] for keys of one stamp, sorted and each there once. With more than one thread they are laid out while they are written.
@@ -258,7 +252,8 @@ mod tests {
                 run.push_uuid(*key, stamp);
             }
             let place = |name: &str| directory.path().join(format!("{name}-{count}"));
-            let (header, sum, bytes) = write(&Disk, &place("entries"), 3, [9; 16], &run).unwrap();
+            let (header, sum, bytes) =
+                write(Target { system: &Disk, path: &place("entries"), id: 3, history: [9; 16] }, &run).unwrap();
             let expected = std::fs::read(place("entries")).unwrap();
             assert_eq!((expected.len() as u64, header.entries()), (bytes, count as u64));
             Segment::open(&Disk, &place("entries"), [9; 16]).unwrap().verify(&mut |_| ()).unwrap();

@@ -1,6 +1,5 @@
 //! A closed store with maps of values, with something of everything in them, to be damaged.
 
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
@@ -8,14 +7,8 @@ use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::values::{Entry, Room, Work};
 use dochistory_core::{Error, Result};
 
-use super::{DAY, Ids, START, open, uuids};
-
-pub type Files = BTreeMap<PathBuf, Vec<u8>>;
-
-pub fn ids() -> Vec<String> {
-    let texts = (0..30).map(|number| format!("urn:text:{number}"));
-    uuids(0..60).into_iter().chain(texts).collect()
-}
+use super::store::{Files, collect, ids};
+use super::{DAY, Ids, START, open};
 
 /// A space of values of each room, with plain and later files, what is removed and pending, and a log.
 pub fn build(root: &Path) {
@@ -101,17 +94,6 @@ impl Store {
         }
         for (path, bytes) in self.files.iter().filter(|(path, bytes)| now.get(*path) != Some(bytes)) {
             std::fs::write(path, bytes).unwrap();
-        }
-    }
-}
-
-pub fn collect(directory: &Path, files: &mut Files) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, files);
-        } else {
-            files.insert(path.clone(), std::fs::read(&path).unwrap());
         }
     }
 }

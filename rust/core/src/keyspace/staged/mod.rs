@@ -92,7 +92,7 @@ impl KeySpace {
                 let id = job.first_file_of(part) + place;
                 let path = self.directory.join(job.staged_name(part, attempt, place));
                 let run = split.as_ref().unwrap_or(&run);
-                let (header, sum, bytes) = writer::write(&*self.env.system, &path, id, self.env.history, run)?;
+                let (header, sum, bytes) = writer::write(self.segment_at(&path, id), run)?;
                 staged.push(entry_of(&header, sum, bytes));
             }
         }
