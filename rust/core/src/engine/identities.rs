@@ -19,23 +19,26 @@ const TOGETHER: usize = 256;
 /// The ids of a batch, after identification.
 #[derive(Debug)]
 pub(super) struct Identities {
-    pub(super) forms: Vec<Form>,
+    pub(super) classes: Vec<KeyClass>,
     /// Which id column each row's key comes from.
     pub(super) sources: Vec<u8>,
     /// What it takes to find copies.
     pub(super) tags: Vec<Tag>,
     /// The keys themselves, where nearly all will be needed again; else none.
     pub(super) keys: Vec<Key>,
+    /// What they are; as many as keys.
+    pub(super) forms: Vec<Form>,
 }
 
 /// Some rows of a batch, for one thread.
 pub(super) struct Part<'a> {
     pub(super) rows: Range<usize>,
-    pub(super) forms: &'a mut [Form],
+    pub(super) classes: &'a mut [KeyClass],
     pub(super) sources: &'a mut [u8],
     pub(super) tags: &'a mut [Tag],
     /// As many as rows, or none.
     pub(super) keys: &'a mut [Key],
+    pub(super) forms: &'a mut [Form],
 }
 
 impl Identities {
@@ -44,42 +47,42 @@ impl Identities {
         check_lengths(documents)?;
         documents.check()?;
         let rows = documents.rows;
-        let (forms, sources, tags) = (vec![Form::Absent; rows], vec![NO_SOURCE; rows], vec![NO_TAG; rows]);
-        Ok(Self { forms, sources, tags, keys: Vec::new() })
+        let (classes, sources, tags) = (vec![KeyClass::Absent; rows], vec![NO_SOURCE; rows], vec![NO_TAG; rows]);
+        Ok(Self { classes, sources, tags, keys: Vec::new(), forms: Vec::new() })
     }
 
     /// The same, with room for the keys, for who is going to write them down.
     pub(super) fn with_keys(documents: &Documents) -> Result<Self> {
-        Ok(Self { keys: vec![Key::default(); documents.rows], ..Self::new(documents)? })
+        let rows = documents.rows;
+        Ok(Self { keys: vec![Key::default(); rows], forms: vec![Form::Absent; rows], ..Self::new(documents)? })
     }
 
     pub(super) fn rows(&self) -> usize {
-        self.forms.len()
+        self.classes.len()
     }
 
     /// All of them as parts of rows, one for each thread.
     pub(super) fn parts(&mut self, threads: usize) -> Vec<Part<'_>> {
-        let (mut forms, mut sources, mut tags) = (&mut self.forms[..], &mut self.sources[..], &mut self.tags[..]);
-        let mut keys = &mut self.keys[..];
+        let (mut classes, mut sources, mut tags) = (&mut self.classes[..], &mut self.sources[..], &mut self.tags[..]);
+        let (mut keys, mut forms) = (&mut self.keys[..], &mut self.forms[..]);
         let mut parts = Vec::new();
-        for rows in parts_of(forms.len(), threads) {
-            let (form_part, source_part, tag_part, key_part);
-            (form_part, forms) = forms.split_at_mut(rows.len());
+        for rows in parts_of(classes.len(), threads) {
+            let (class_part, source_part, tag_part, key_part, form_part);
+            (class_part, classes) = classes.split_at_mut(rows.len());
             (source_part, sources) = sources.split_at_mut(rows.len());
             (tag_part, tags) = tags.split_at_mut(rows.len());
             (key_part, keys) = keys.split_at_mut(rows.len().min(keys.len()));
-            parts.push(Part { rows, forms: form_part, sources: source_part, tags: tag_part, keys: key_part });
+            (form_part, forms) = forms.split_at_mut(rows.len().min(forms.len()));
+            parts.push(Part {
+                rows,
+                classes: class_part,
+                sources: source_part,
+                tags: tag_part,
+                keys: key_part,
+                forms: form_part,
+            });
         }
         parts
-    }
-
-    pub(super) fn key_classes(&self) -> Vec<KeyClass> {
-        let class = |form: &Form| match form {
-            Form::Absent => KeyClass::Absent,
-            Form::TooLong => KeyClass::TooLong,
-            Form::Uuid | Form::Text => KeyClass::Usable,
-        };
-        self.forms.iter().map(class).collect()
     }
 
     /// The text of a row's key; empty for rows without one.
@@ -106,6 +109,16 @@ impl Identities {
         let text = |row: u32| self.text(documents, row);
         let candidates = Candidates { rows: &rows, keys: &keys, forms: &forms };
         Ok(copies_among(&candidates, &|a, b| text(a) == text(b)))
+    }
+}
+
+/// What the rules want to know of an id.
+#[inline]
+pub(super) fn class_of(form: Form) -> KeyClass {
+    match form {
+        Form::Absent => KeyClass::Absent,
+        Form::TooLong => KeyClass::TooLong,
+        Form::Uuid | Form::Text => KeyClass::Usable,
     }
 }
 
