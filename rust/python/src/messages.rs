@@ -1,15 +1,14 @@
 //! The column `message` of the verdicts: one sentence for the journal, none for what is NEW.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, GenericStringArray, OffsetSizeTrait, new_null_array};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::array::{ArrayRef, OffsetSizeTrait, new_null_array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 use dochistory_core::engine::Verdicts;
 use dochistory_core::rules::Outcome as Decision;
 
-use crate::ids::fits;
+use crate::unchecked::Texts;
 
 /// Rows that are looked at together, as many as a word has bits: most say nothing.
 const TOGETHER: usize = 64;
@@ -89,9 +88,7 @@ fn is_about_the_history(outcome: Decision) -> bool {
 /// All messages; none if they are too much text for the offsets.
 fn written<O: OffsetSizeTrait>(verdicts: &Verdicts, sentences: &Sentences, speaking: &[u64]) -> Option<ArrayRef> {
     let rows = verdicts.outcomes.len();
-    let mut offsets = Vec::with_capacity(rows + 1);
-    let mut text = Vec::with_capacity(sentences.length(&verdicts.outcomes, speaking));
-    offsets.push(O::zero());
+    let mut texts = Texts::<O>::with_capacity(rows, sentences.length(&verdicts.outcomes, speaking));
     let mut own = &verdicts.messages[..];
     let mut said_in = Vec::with_capacity(speaking.len());
     for ((first, outcomes), speaking) in (0..).step_by(TOGETHER).zip(verdicts.outcomes.chunks(TOGETHER)).zip(speaking) {
@@ -108,23 +105,18 @@ fn written<O: OffsetSizeTrait>(verdicts: &Verdicts, sentences: &Sentences, speak
                 }
                 _ => sentences.get(outcomes[place]),
             };
-            if !fits::<O>(text.len() + said.len()) {
+            // Nothing is said in the rows before.
+            texts.push_empty(first + place - next);
+            if !texts.push(said) {
                 return None;
             }
-            // Nothing is said in the rows before.
-            offsets.extend(std::iter::repeat_n(O::usize_as(text.len()), first + place - next));
-            text.extend_from_slice(said.as_bytes());
-            offsets.push(O::usize_as(text.len()));
             next = first + place + 1;
             are_said |= u64::from(!said.is_empty()) << place;
         }
-        offsets.extend(std::iter::repeat_n(O::usize_as(text.len()), end - next));
+        texts.push_empty(end - next);
         said_in.push(u64::to_le(are_said));
     }
-    let is_said = BooleanBuffer::new(Buffer::from_vec(said_in), 0, rows);
-    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    let column = GenericStringArray::<O>::try_new(offsets, Buffer::from_vec(text), Some(NullBuffer::new(is_said)));
-    column.ok().map(|column| Arc::new(column) as ArrayRef)
+    texts.finish(NullBuffer::new(BooleanBuffer::new(Buffer::from_vec(said_in), 0, rows)))
 }
 
 #[cfg(test)]

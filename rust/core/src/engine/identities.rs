@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::batch::{check_lengths, text_of};
 use crate::Result;
-use crate::batch::{Candidates, Copy, NO_TAG, Suspected, Tag, copies_among, suspects};
+use crate::batch::{Candidates, Copy, NO_TAG, Seen, Suspected, Tag, copies_among};
 use crate::columns::Documents;
 use crate::key::{Codec, Form, Key, NO_SOURCE, identify};
 use crate::rules::KeyClass;
@@ -90,11 +90,33 @@ impl Identities {
         text_of(documents, self.sources[row as usize], row as usize)
     }
 
+    /// The rows that may be copies, found by one thread for each part of the rows.
+    fn suspects(&self, parts: &[Range<usize>]) -> Result<Vec<u32>> {
+        let seen =
+            together(parts.iter().map(|rows| move || Ok(Seen::new(&self.tags[rows.clone()], rows.start as u32))))?;
+        let mut suspects: Vec<_> = seen.iter().flat_map(|part| &part.suspects).copied().collect();
+        // What a part repeats of those before it: all threads look through each part.
+        for (part, rows) in parts.iter().enumerate().skip(1) {
+            let earlier = &seen[..part];
+            let look = |rows: Range<usize>| {
+                move || {
+                    Ok(earlier
+                        .iter()
+                        .flat_map(|seen| seen.again(&self.tags[rows.clone()], rows.start as u32))
+                        .collect())
+                }
+            };
+            let size = rows.len().div_ceil(parts.len()).max(1);
+            let shares = rows.clone().step_by(size).map(|start| start..(start + size).min(rows.end));
+            suspects.extend(together(shares.map(look))?.into_iter().flat_map(|found: Vec<u32>| found));
+        }
+        Ok(suspects)
+    }
+
     /// The later rows of each key.
     pub(super) fn copies(&self, codec: &Codec, documents: &Documents, threads: usize) -> Result<Vec<Copy>> {
         let parts = parts_of(self.rows(), threads);
-        let shares = parts.len();
-        let suspects = together((0..shares).map(|share| move || Ok(suspects(&self.tags, share, shares))))?.concat();
+        let suspects = self.suspects(&parts)?;
         if suspects.is_empty() {
             return Ok(Vec::new());
         }

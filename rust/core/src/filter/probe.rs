@@ -130,7 +130,10 @@ impl<P: Pages> Probe<'_, P> {
                 for at in 0..GROUP {
                     let place = places[at];
                     places[at] = self.ask::<KNOWN>(next_keys[at], next_forms[at], blocks, &mut unverified, &fetch);
-                    found.add(at as u32, test(&blocks[place as usize], keys[at]));
+                    // Hardly any passes: a branch that is nearly always foreseen.
+                    if test(&blocks[place as usize], keys[at]) {
+                        found.add(at as u32);
+                    }
                 }
             } else {
                 let asked = places;
@@ -138,7 +141,9 @@ impl<P: Pages> Probe<'_, P> {
                     *place = self.ask::<KNOWN>(*key, *form, blocks, &mut unverified, &fetch);
                 }
                 for ((at, place), key) in (0..).zip(asked).zip(group.keys) {
-                    found.add(at, test(&blocks[place as usize], *key));
+                    if test(&blocks[place as usize], *key) {
+                        found.add(at);
+                    }
                 }
             }
             // Hardly any passes: whether those are usable is cheaper to ask than whether all are.
@@ -182,13 +187,12 @@ impl<P: Pages> Probe<'_, P> {
 }
 
 impl Found {
-    /// Adds a row if it passed, without a branch.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, as part of its loop")]
-    fn add(&mut self, row: u32, passed: bool) {
+    fn add(&mut self, row: u32) {
         // The mask says to the compiler what the caller knows: there are no more rows than places.
         self.rows[self.count % GROUP] = row;
-        self.count += usize::from(passed);
+        self.count += 1;
     }
 }
 
