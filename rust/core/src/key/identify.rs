@@ -1,6 +1,8 @@
 //! From the id columns of a batch to keys: the first column that holds a value decides.
 
-use super::uuid::{UUID_TEXT_BYTES, UuidText};
+#[cfg(target_arch = "x86_64")]
+use super::uuid::UUID_TEXT_BYTES;
+use super::uuid::UuidText;
 use super::{Codec, Form, Key, simd, too_long};
 use crate::columns::{Id, IdColumn};
 use std::ops::Range;
@@ -49,6 +51,7 @@ pub(super) struct Out<'a> {
 }
 
 /// Rows that the widest registers take together.
+#[cfg(target_arch = "x86_64")]
 pub(super) const TOGETHER: usize = 16;
 
 /// A column as the loop over rows reads it.
@@ -57,6 +60,7 @@ pub(super) trait Values {
     fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = Id<'_>>;
 
     /// The values of the first of these rows, as long as they lie side by side and each is as long as a UUID.
+    #[cfg(target_arch = "x86_64")]
     fn side_by_side(&self, rows: Range<usize>) -> &[UuidText];
 }
 
@@ -66,6 +70,7 @@ impl Values for IdColumn<'_> {
         rows.map(|row| self.get(row))
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[inline]
     fn side_by_side(&self, _: Range<usize>) -> &[UuidText] {
         &[]
@@ -105,6 +110,7 @@ impl<O: Offset> Values for Dense<'_, O> {
         offsets.iter().zip(ends).take(rows.len()).map(|(start, end)| Id::Text(&self.values[start.place()..end.place()]))
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[inline]
     fn side_by_side(&self, rows: Range<usize>) -> &[UuidText] {
         let (starts, ends) = (&self.offsets[rows.start..rows.end], &self.offsets[rows.start + 1..=rows.end]);
@@ -145,6 +151,7 @@ impl Pass<'_> {
 
     /// The same for processors that read many UUIDs at once. `keys_of` writes the keys of the first texts, as long as they are
     /// UUIDs and there are [`TOGETHER`] more, and tells how many.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, together with its parse")]
     pub(super) fn run_together<V: Values>(
