@@ -70,9 +70,13 @@ def handle_all(spark: "SparkSession", home: Path, how: Any, step: str) -> None:
         if step == "completed":
             die()
 
-    parts = {"parts": 2} if how == "executors" else {}
     handle = dh.spark.exactly_once(
-        home / "orders.history", orders(), service, decide_on=how, on_verdicts=begun, **parts
+        home / "orders.history",
+        orders(),
+        service,
+        decide_on=how,
+        on_verdicts=begun,
+        parts=2 if how == "executors" else None,
     )
     Stream(spark, home).run(handle)
 
