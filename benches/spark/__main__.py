@@ -163,8 +163,8 @@ def comparisons(found: dict[str, tuple[Sample, int]]) -> list[tuple[str, float, 
         ("stream, of dropDuplicates that is empty at first", "stream", "stream dropDuplicates, empty at first", ""),
         ("stream, of Delta MERGE", "stream", "stream Delta MERGE", ""),
         ("stream, of transformWithState", "stream", "stream transformWithState, empty at first", ""),
-        ("classify as map, of a left join", "map", "left join", ""),
-        ("classify as map, of dropDuplicates", "map", "dropDuplicates", ""),
+        ("classify, of a left join", "crossing: text", "left join", ""),
+        ("classify, of dropDuplicates", "crossing: text", "dropDuplicates", ""),
         ("stream at 1e8 ids, of that at 1e7", "stream, 1e8 ids", "stream", "flat"),
     ]
     compared = [
