@@ -27,14 +27,21 @@ def run(df: DataFrame) -> None:
     df.write.format("noop").mode("overwrite").save()
 
 
+_WARM_UP_SECONDS, _MOST_WARM_UPS = 5, 3
+
+
 def in_turns(jobs: dict[str, Callable[[], None]], runs: int) -> Found:
-    """Seconds of each job, one run of each after the other, so that a busy spell of the machine meets all of them."""
+    """Seconds of each job, one run of each after the other, so that a busy spell of the machine meets all of them.
+
+    Before that they run to warm up: Python's workers start, files are read for the first time, Java compiles.
+    """
+    for _ in range(_MOST_WARM_UPS):
+        if min(seconds_of(job) for job in jobs.values()) > _WARM_UP_SECONDS:
+            break
     found: dict[str, list[float]] = {name: [] for name in jobs}
-    for number in range(runs + 1):
+    for _ in range(runs):
         for name, job in jobs.items():
-            seconds = seconds_of(job)
-            if number:  # The first run starts Python's workers and reads files for the first time.
-                found[name].append(seconds)
+            found[name].append(seconds_of(job))
     return found
 
 

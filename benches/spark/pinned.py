@@ -18,6 +18,7 @@ from benches.stores import TRIGGER, scratch_copy, store
 from benches.workload import Workload
 
 _Worker = subprocess.Popen[str]
+_WARM_UP = 4  # runs: a JVM with a single core compiles slowly
 
 
 def workers(_spark: Any, workload: Workload, rows: int, runs: int) -> dict[str, list[float]]:
@@ -32,9 +33,10 @@ def workers(_spark: Any, workload: Workload, rows: int, runs: int) -> dict[str, 
         for worker in both:
             _said(worker, "ready")
         found: dict[str, list[float]] = {"one": [], "two": []}
-        for number in range(runs + 1):
-            alone, together = _seconds(both[:1]), _seconds(both)
-            if number:  # The first runs start Python and compile plans.
+        for number in range(_WARM_UP + runs):
+            # Now the one, now the other, so that both are as warm.
+            alone, together = _seconds([both[number % 2]]), _seconds(both)
+            if number >= _WARM_UP:
                 found["one"].append(alone)
                 found["two"].append(together / 2)
         for worker in both:
