@@ -27,7 +27,7 @@ def run(df: DataFrame) -> None:
     df.write.format("noop").mode("overwrite").save()
 
 
-_WARM_UP_SECONDS, _MOST_WARM_UPS = 5, 3
+_WARM_UP_SECONDS, _MOST_WARM_UPS = 3, 3
 
 
 def in_turns(jobs: dict[str, Callable[[], None]], runs: int) -> Found:
