@@ -1,12 +1,14 @@
-//! The one place of this crate without the compiler's protection: Arrow looks at each key of a dictionary by itself, which
-//! takes as long as making it.
+//! The one place of this crate without the compiler's protection: Arrow looks at each key of a dictionary and each offset of a
+//! text by itself, which takes as long as making them.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, DictionaryArray, Int8Array};
+use arrow::array::{Array, ArrayRef, DictionaryArray, GenericStringArray, Int8Array, OffsetSizeTrait};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::Int8Type;
 
 use crate::errors::Outcome;
+use crate::ids::fits;
 
 /// A dictionary column. The keys under its nulls must be good, too.
 pub(crate) fn dictionary(keys: Int8Array, words: ArrayRef) -> Outcome<ArrayRef> {
@@ -20,10 +22,70 @@ pub(crate) fn dictionary(keys: Int8Array, words: ArrayRef) -> Outcome<ArrayRef> 
     Ok(Arc::new(column))
 }
 
+/// Text that is written piece by piece.
+pub(crate) struct Texts<O: OffsetSizeTrait> {
+    offsets: Vec<O>,
+    text: String,
+}
+
+impl<O: OffsetSizeTrait> Texts<O> {
+    /// Room for so many values of so many bytes in all.
+    pub(crate) fn with_capacity(values: usize, bytes: usize) -> Self {
+        let mut offsets = Vec::with_capacity(values + 1);
+        offsets.push(O::zero());
+        Self { offsets, text: String::with_capacity(bytes) }
+    }
+
+    /// Add one value; false, and nothing is added, if it is too much text for the offsets.
+    pub(crate) fn push(&mut self, value: &str) -> bool {
+        let fits = fits::<O>(self.text.len() + value.len());
+        if fits {
+            self.text.push_str(value);
+            self.offsets.push(O::usize_as(self.text.len()));
+        }
+        fits
+    }
+
+    /// Add so many empty values.
+    pub(crate) fn push_empty(&mut self, values: usize) {
+        self.offsets.extend(std::iter::repeat_n(O::usize_as(self.text.len()), values));
+    }
+
+    /// The column, with these nulls, which must be as many as the values.
+    pub(crate) fn finish(self, nulls: NullBuffer) -> Option<ArrayRef> {
+        if nulls.len() + 1 != self.offsets.len() {
+            return None;
+        }
+        // SAFETY: offsets were only ever added for the length that the text had then, which fits them and never shrinks.
+        #[expect(unsafe_code, reason = "the check would look at each offset")]
+        let offsets = unsafe { OffsetBuffer::new_unchecked(ScalarBuffer::from(self.offsets)) };
+        let text = Buffer::from_vec(self.text.into_bytes());
+        // SAFETY: the text is made of whole `str`s, so that each offset is where one begins or ends; the last is its length, and
+        // there are as many nulls as values.
+        #[expect(unsafe_code, reason = "the check would look at the byte behind each offset")]
+        let column = unsafe { GenericStringArray::<O>::new_unchecked(offsets, text, Some(nulls)) };
+        Some(Arc::new(column))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use arrow::array::StringArray;
+
+    #[test]
+    fn texts_are_what_arrow_would_make_of_them() {
+        let mut texts = Texts::<i32>::with_capacity(5, 3);
+        assert!(texts.push("é"));
+        texts.push_empty(2);
+        assert!(texts.push("") && texts.push("abc"));
+        let nulls = NullBuffer::from(vec![true, false, false, true, true]);
+        let column = texts.finish(nulls).map(|column| column.to_data());
+        let want = StringArray::from(vec![Some("é"), None, None, Some(""), Some("abc")]).to_data();
+        assert!(column.as_ref().is_some_and(|column| column.validate_full().is_ok()));
+        assert_eq!(column, Some(want));
+        assert!(Texts::<i32>::with_capacity(0, 0).finish(NullBuffer::from(vec![true])).is_none());
+    }
 
     #[test]
     fn a_dictionary_is_what_arrow_would_make_of_it() {

@@ -26,9 +26,6 @@ pub const NO_TAG: Tag = 0;
 /// Whether the texts of two rows are equal; asked only when their keys are.
 pub type SameText<'a> = &'a dyn Fn(u32, u32) -> bool;
 
-/// Rows that are sorted out together: as many as a word has bits.
-const GROUP: usize = 64;
-
 /// Bits of the first bitmap for each row: few enough to stay in a cache.
 const BITS_PER_ROW: usize = 16;
 
@@ -52,39 +49,37 @@ pub fn write_tags(keys: &[Key], forms: &[Form], tags: &mut [Tag]) {
 pub fn copies(keys: &[Key], forms: &[Form], same_text: SameText<'_>) -> Vec<Copy> {
     let mut tags = vec![NO_TAG; keys.len()];
     write_tags(keys, forms, &mut tags);
-    let suspects = suspects(&tags, 0, 1);
+    let suspects = Seen::new(&tags, 0).suspects;
     let candidates = Suspected::new(&tags, &suspects).rows(&tags, 0);
     let of = |row: &u32| (keys[*row as usize], forms[*row as usize]);
     let (keys, forms): (Vec<_>, Vec<_>) = candidates.iter().map(of).unzip();
     copies_among(&Candidates { rows: &candidates, keys: &keys, forms: &forms }, same_text)
 }
 
-/// The first pass: rows whose key may stand in an earlier row; all but the first of each key are among them. Several threads
-/// can share it: each sees all rows, and is concerned with one of `shares` equal shares of the keys.
-pub fn suspects(tags: &[Tag], share: usize, shares: usize) -> Vec<u32> {
-    let words = words_for(tags.len(), BITS_PER_ROW);
-    let (start, end) = (share * words / shares, (share + 1) * words / shares);
-    let mut seen = Bitmap { words: vec![0; end - start], start, all: words };
-    let mut suspects = Vec::new();
-    if shares == 1 {
-        rows_where(tags, 0, |tag| seen.add(tag), &mut suspects);
-        return suspects;
+/// The first pass, over some rows of a batch, which threads do side by side: what they hold, and which of them may repeat one of
+/// the same rows. All but the first row of each key are among the suspects of its own rows or [`Seen::again`] from others.
+#[derive(Debug)]
+pub struct Seen {
+    tags: Bitmap,
+    /// Rows whose key may stand in an earlier one of these rows.
+    pub suspects: Vec<u32>,
+}
+
+impl Seen {
+    /// `tags` are those of the rows from `first_row` on.
+    pub fn new(tags: &[Tag], first_row: u32) -> Self {
+        let mut seen = Bitmap::new(words_for(tags.len(), BITS_PER_ROW));
+        let mut suspects = Vec::new();
+        rows_where(tags, first_row, |tag| seen.add(tag), &mut suspects);
+        Self { tags: seen, suspects }
     }
-    for (number, tags) in tags.chunks(GROUP).enumerate() {
-        // Those of other shares are left out first, without a branch.
-        let (mut places, mut count) = ([0_u8; GROUP], 0);
-        for (place, tag) in (0..).zip(tags) {
-            places[count % GROUP] = place;
-            count += usize::from((start..end).contains(&seen.word_of(*tag)));
-        }
-        for place in &places[..count] {
-            let tag = tags[usize::from(*place)];
-            if seen.add(tag) && tag != NO_TAG {
-                suspects.push((number * GROUP) as u32 + u32::from(*place));
-            }
-        }
+
+    /// The later rows whose key may stand in one of these rows. `tags` are those of the rows from `first_row` on.
+    pub fn again(&self, tags: &[Tag], first_row: u32) -> Vec<u32> {
+        let mut rows = Vec::new();
+        rows_where(tags, first_row, |tag| self.tags.holds(tag), &mut rows);
+        rows
     }
-    suspects
 }
 
 /// The keys of the suspects, as bits.
@@ -95,7 +90,7 @@ impl Suspected {
     /// The suspects among the rows of a batch.
     pub fn new(tags: &[Tag], suspects: &[u32]) -> Self {
         let words = if suspects.is_empty() { 0 } else { words_for(suspects.len(), BITS_PER_SUSPECT) };
-        let mut bitmap = Bitmap { words: vec![0; words], start: 0, all: words };
+        let mut bitmap = Bitmap::new(words);
         for row in suspects {
             bitmap.add(tags[*row as usize]);
         }
@@ -169,18 +164,17 @@ fn words_for(entries: usize, bits_per_entry: usize) -> usize {
 /// A set of tags, three bits of one word each, that is sometimes wrong about what it holds and never about what it does not.
 #[derive(Debug)]
 struct Bitmap {
-    /// A share of its words.
     words: Vec<u64>,
-    /// The first of them.
-    start: usize,
-    /// How many words all shares have together.
-    all: usize,
 }
 
 impl Bitmap {
+    fn new(words: usize) -> Self {
+        Self { words: vec![0; words] }
+    }
+
     #[inline]
     fn word_of(&self, tag: Tag) -> usize {
-        ((u64::from(tag) * self.all as u64) >> 32) as usize
+        ((u64::from(tag) * self.words.len() as u64) >> 32) as usize
     }
 
     #[inline]
@@ -193,13 +187,13 @@ impl Bitmap {
     #[inline]
     fn holds(&self, tag: Tag) -> bool {
         let bits = Self::bits_of(tag);
-        self.words[self.word_of(tag) - self.start] & bits == bits
+        self.words[self.word_of(tag)] & bits == bits
     }
 
     /// Adds a tag; whether it may have been there before.
     #[inline]
     fn add(&mut self, tag: Tag) -> bool {
-        let (at, bits) = (self.word_of(tag) - self.start, Self::bits_of(tag));
+        let (at, bits) = (self.word_of(tag), Self::bits_of(tag));
         let word = &mut self.words[at];
         let before = *word;
         *word = before | bits;

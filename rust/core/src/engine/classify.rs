@@ -110,16 +110,15 @@ pub(super) fn judge(
     look: &Look,
     found: &LookedUp,
 ) -> Result<(Decided, Vec<Copy>)> {
-    let (mut copies, mut key_classes) = (Vec::new(), Vec::new());
+    let mut copies = Vec::new();
     if settings.needs_history() {
         copies = identities.copies(look.codec, look.documents, look.threads)?;
-        key_classes = identities.key_classes();
     }
     let facts = Facts {
         rows: look.documents.rows,
         eligible: look.documents.eligible,
         count: look.documents.count,
-        key_classes: &key_classes,
+        key_classes: &identities.classes,
         history: &found.states,
         copies: &copies,
     };

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::batch::{check_lengths, text_of};
 use crate::Result;
-use crate::batch::{Candidates, Copy, NO_TAG, Suspected, Tag, copies_among, suspects};
+use crate::batch::{Candidates, Copy, NO_TAG, Seen, Suspected, Tag, copies_among};
 use crate::columns::Documents;
 use crate::key::{Codec, Form, Key, NO_SOURCE, identify};
 use crate::rules::KeyClass;
@@ -19,23 +19,26 @@ const TOGETHER: usize = 256;
 /// The ids of a batch, after identification.
 #[derive(Debug)]
 pub(super) struct Identities {
-    pub(super) forms: Vec<Form>,
+    pub(super) classes: Vec<KeyClass>,
     /// Which id column each row's key comes from.
     pub(super) sources: Vec<u8>,
     /// What it takes to find copies.
     pub(super) tags: Vec<Tag>,
     /// The keys themselves, where nearly all will be needed again; else none.
     pub(super) keys: Vec<Key>,
+    /// What they are; as many as keys.
+    pub(super) forms: Vec<Form>,
 }
 
 /// Some rows of a batch, for one thread.
 pub(super) struct Part<'a> {
     pub(super) rows: Range<usize>,
-    pub(super) forms: &'a mut [Form],
+    pub(super) classes: &'a mut [KeyClass],
     pub(super) sources: &'a mut [u8],
     pub(super) tags: &'a mut [Tag],
     /// As many as rows, or none.
     pub(super) keys: &'a mut [Key],
+    pub(super) forms: &'a mut [Form],
 }
 
 impl Identities {
@@ -44,42 +47,42 @@ impl Identities {
         check_lengths(documents)?;
         documents.check()?;
         let rows = documents.rows;
-        let (forms, sources, tags) = (vec![Form::Absent; rows], vec![NO_SOURCE; rows], vec![NO_TAG; rows]);
-        Ok(Self { forms, sources, tags, keys: Vec::new() })
+        let (classes, sources, tags) = (vec![KeyClass::Absent; rows], vec![NO_SOURCE; rows], vec![NO_TAG; rows]);
+        Ok(Self { classes, sources, tags, keys: Vec::new(), forms: Vec::new() })
     }
 
     /// The same, with room for the keys, for who is going to write them down.
     pub(super) fn with_keys(documents: &Documents) -> Result<Self> {
-        Ok(Self { keys: vec![Key::default(); documents.rows], ..Self::new(documents)? })
+        let rows = documents.rows;
+        Ok(Self { keys: vec![Key::default(); rows], forms: vec![Form::Absent; rows], ..Self::new(documents)? })
     }
 
     pub(super) fn rows(&self) -> usize {
-        self.forms.len()
+        self.classes.len()
     }
 
     /// All of them as parts of rows, one for each thread.
     pub(super) fn parts(&mut self, threads: usize) -> Vec<Part<'_>> {
-        let (mut forms, mut sources, mut tags) = (&mut self.forms[..], &mut self.sources[..], &mut self.tags[..]);
-        let mut keys = &mut self.keys[..];
+        let (mut classes, mut sources, mut tags) = (&mut self.classes[..], &mut self.sources[..], &mut self.tags[..]);
+        let (mut keys, mut forms) = (&mut self.keys[..], &mut self.forms[..]);
         let mut parts = Vec::new();
-        for rows in parts_of(forms.len(), threads) {
-            let (form_part, source_part, tag_part, key_part);
-            (form_part, forms) = forms.split_at_mut(rows.len());
+        for rows in parts_of(classes.len(), threads) {
+            let (class_part, source_part, tag_part, key_part, form_part);
+            (class_part, classes) = classes.split_at_mut(rows.len());
             (source_part, sources) = sources.split_at_mut(rows.len());
             (tag_part, tags) = tags.split_at_mut(rows.len());
             (key_part, keys) = keys.split_at_mut(rows.len().min(keys.len()));
-            parts.push(Part { rows, forms: form_part, sources: source_part, tags: tag_part, keys: key_part });
+            (form_part, forms) = forms.split_at_mut(rows.len().min(forms.len()));
+            parts.push(Part {
+                rows,
+                classes: class_part,
+                sources: source_part,
+                tags: tag_part,
+                keys: key_part,
+                forms: form_part,
+            });
         }
         parts
-    }
-
-    pub(super) fn key_classes(&self) -> Vec<KeyClass> {
-        let class = |form: &Form| match form {
-            Form::Absent => KeyClass::Absent,
-            Form::TooLong => KeyClass::TooLong,
-            Form::Uuid | Form::Text => KeyClass::Usable,
-        };
-        self.forms.iter().map(class).collect()
     }
 
     /// The text of a row's key; empty for rows without one.
@@ -87,11 +90,33 @@ impl Identities {
         text_of(documents, self.sources[row as usize], row as usize)
     }
 
+    /// The rows that may be copies, found by one thread for each part of the rows.
+    fn suspects(&self, parts: &[Range<usize>]) -> Result<Vec<u32>> {
+        let seen =
+            together(parts.iter().map(|rows| move || Ok(Seen::new(&self.tags[rows.clone()], rows.start as u32))))?;
+        let mut suspects: Vec<_> = seen.iter().flat_map(|part| &part.suspects).copied().collect();
+        // What a part repeats of those before it: all threads look through each part.
+        for (part, rows) in parts.iter().enumerate().skip(1) {
+            let earlier = &seen[..part];
+            let look = |rows: Range<usize>| {
+                move || {
+                    Ok(earlier
+                        .iter()
+                        .flat_map(|seen| seen.again(&self.tags[rows.clone()], rows.start as u32))
+                        .collect())
+                }
+            };
+            let size = rows.len().div_ceil(parts.len()).max(1);
+            let shares = rows.clone().step_by(size).map(|start| start..(start + size).min(rows.end));
+            suspects.extend(together(shares.map(look))?.into_iter().flat_map(|found: Vec<u32>| found));
+        }
+        Ok(suspects)
+    }
+
     /// The later rows of each key.
     pub(super) fn copies(&self, codec: &Codec, documents: &Documents, threads: usize) -> Result<Vec<Copy>> {
         let parts = parts_of(self.rows(), threads);
-        let shares = parts.len();
-        let suspects = together((0..shares).map(|share| move || Ok(suspects(&self.tags, share, shares))))?.concat();
+        let suspects = self.suspects(&parts)?;
         if suspects.is_empty() {
             return Ok(Vec::new());
         }
@@ -106,6 +131,16 @@ impl Identities {
         let text = |row: u32| self.text(documents, row);
         let candidates = Candidates { rows: &rows, keys: &keys, forms: &forms };
         Ok(copies_among(&candidates, &|a, b| text(a) == text(b)))
+    }
+}
+
+/// What the rules want to know of an id.
+#[inline]
+pub(super) fn class_of(form: Form) -> KeyClass {
+    match form {
+        Form::Absent => KeyClass::Absent,
+        Form::TooLong => KeyClass::TooLong,
+        Form::Uuid | Form::Text => KeyClass::Usable,
     }
 }
 

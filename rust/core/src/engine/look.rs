@@ -1,11 +1,11 @@
 //! Identifying and looking up, chunk by chunk: a chunk's keys never leave the cache.
 
 use super::batch::text_of;
-use super::identities::{Identities, Part};
+use super::identities::{Identities, Part, class_of};
 use crate::Result;
 use crate::batch::write_tags;
 use crate::columns::Documents;
-use crate::key::{Codec, Key, identify};
+use crate::key::{Codec, Form, Key, identify};
 use crate::keyspace::LookedUp;
 use crate::keyspace::view::View;
 use crate::rules::HistoryState;
@@ -42,16 +42,18 @@ impl Look<'_, '_> {
     }
 
     fn part(&self, part: Part, view: Option<&View>, states: &mut [HistoryState]) -> Result<LookedUp> {
-        let Part { rows, forms, sources, tags, keys: kept } = part;
+        let Part { rows, classes, sources, tags, keys: kept, forms: kept_forms } = part;
         let mut look_up = view.map(|view| view.look_up(states, self.expired));
-        let mut passing = [Key::default(); CHUNK];
+        let (mut passing, mut passing_forms) = ([Key::default(); CHUNK], [Form::Absent; CHUNK]);
         for start in (0..rows.len()).step_by(CHUNK) {
             let end = (start + CHUNK).min(rows.len());
             let keys = if kept.is_empty() { &mut passing[..end - start] } else { &mut kept[start..end] };
-            let forms = &mut forms[start..end];
+            let forms =
+                if kept_forms.is_empty() { &mut passing_forms[..end - start] } else { &mut kept_forms[start..end] };
             let range = rows.start + start..rows.start + end;
             identify(self.codec, &self.documents.ids, range, keys, forms, &mut sources[start..end]);
             write_tags(keys, forms, &mut tags[start..end]);
+            classes[start..end].iter_mut().zip(&*forms).for_each(|(class, form)| *class = class_of(*form));
             let Some(look_up) = &mut look_up else { continue };
             let text = |row: u32| text_of(self.documents, sources[row as usize], rows.start + row as usize);
             look_up.see(&Wanted { keys, forms, text: &|place| text(start as u32 + place) }, start as u32)?;

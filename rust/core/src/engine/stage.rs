@@ -12,7 +12,7 @@ use crate::key::format_uuid;
 use crate::keyspace::SpaceSettings;
 use crate::keyspace::staged::{Job, OutcomeCount, Plan, Receipt};
 use crate::log::frame::FrameKeys;
-use crate::rules::{HistoryState, Outcome, Trigger};
+use crate::rules::{HistoryState, KeyClass, Outcome, Trigger};
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Run;
 use crate::{Error, Result};
@@ -180,7 +180,8 @@ fn check_parts(identities: &Identities, documents: &Documents, job: &Job, part: 
         return Ok(());
     }
     let parts = i64::from(job.plan().parts);
-    for (row, source) in identities.sources.iter().enumerate().filter(|(row, _)| identities.forms[*row].is_usable()) {
+    let is_usable = |row: usize| identities.classes[row] == KeyClass::Usable;
+    for (row, source) in identities.sources.iter().enumerate().filter(|(row, _)| is_usable(*row)) {
         let hash = match documents.ids.get(usize::from(*source)).map(|column| column.get(row)) {
             Some(Id::Uuid(uuid)) => xxhash_rust::xxh64::xxh64(&format_uuid(*uuid), SPARK_SEED),
             Some(Id::Text(text)) => xxhash_rust::xxh64::xxh64(text, SPARK_SEED),

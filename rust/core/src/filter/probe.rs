@@ -12,6 +12,9 @@ pub trait Pages {
     /// Whether a page (its offset in the filter divided by [`PAGE_BYTES`]) was verified. Called for every key.
     fn is_verified(&self, page: u64) -> bool;
 
+    /// Whether all pages are known to be verified, so that nobody needs to ask about one.
+    fn are_verified(&self) -> bool;
+
     /// Verifies a page before the first use of its blocks.
     fn verify(&self, page: u64) -> Result<()>;
 }
@@ -68,7 +71,7 @@ pub(super) struct Probe<'a, P> {
     pages: &'a P,
 }
 
-/// The rows of a group that survived.
+/// The rows of a group that survived, counted from its first.
 struct Found {
     rows: [u32; GROUP],
     count: usize,
@@ -91,11 +94,29 @@ impl<P: Pages> Probe<'_, P> {
             survivors.extend(rows.usable().map(|(row, _)| row));
             return Ok(());
         }
+        if self.pages.are_verified() {
+            self.groups::<true>(rows, blocks, survivors, fetch, test)
+        } else {
+            self.groups::<false>(rows, blocks, survivors, fetch, test)
+        }
+    }
+
+    /// The same where there are blocks. With `KNOWN`, all pages are verified.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, together with its test")]
+    fn groups<const KNOWN: bool>(
+        &self,
+        rows: Rows<'_>,
+        blocks: &[[u8; BLOCK_BYTES]],
+        survivors: &mut Vec<u32>,
+        fetch: impl Fn(&[u8; BLOCK_BYTES]),
+        test: impl Fn(&[u8; BLOCK_BYTES], Key) -> bool,
+    ) -> Result<()> {
         let mut places = [0_u32; GROUP];
         let (mut group, mut later) = rows.split();
         let mut unverified = false;
         for ((place, key), form) in places.iter_mut().zip(group.keys).zip(group.forms) {
-            *place = self.ask(*key, *form, blocks, &mut unverified, &fetch);
+            *place = self.ask::<KNOWN>(*key, *form, blocks, &mut unverified, &fetch);
         }
         while !group.keys.is_empty() {
             if unverified {
@@ -104,24 +125,30 @@ impl<P: Pages> Probe<'_, P> {
             }
             let (next, rest) = later.split();
             let mut found = Found { rows: [0; GROUP], count: 0 };
-            if let (Some((keys, forms)), Some((next_keys, next_forms))) = (group.whole(), next.whole()) {
+            if let (Some((keys, _)), Some((next_keys, next_forms))) = (group.whole(), next.whole()) {
                 // Row by row: between two lines that are asked for there is a test to do.
                 for at in 0..GROUP {
                     let place = places[at];
-                    places[at] = self.ask(next_keys[at], next_forms[at], blocks, &mut unverified, &fetch);
-                    let passed = forms[at].is_usable() & test(&blocks[place as usize], keys[at]);
-                    found.add(group.first_row + at as u32, passed);
+                    places[at] = self.ask::<KNOWN>(next_keys[at], next_forms[at], blocks, &mut unverified, &fetch);
+                    // Hardly any passes: a branch that is nearly always foreseen.
+                    if test(&blocks[place as usize], keys[at]) {
+                        found.add(at as u32);
+                    }
                 }
             } else {
                 let asked = places;
                 for ((place, key), form) in places.iter_mut().zip(next.keys).zip(next.forms) {
-                    *place = self.ask(*key, *form, blocks, &mut unverified, &fetch);
+                    *place = self.ask::<KNOWN>(*key, *form, blocks, &mut unverified, &fetch);
                 }
-                for (((row, place), key), form) in (group.first_row..).zip(asked).zip(group.keys).zip(group.forms) {
-                    found.add(row, form.is_usable() & test(&blocks[place as usize], *key));
+                for ((at, place), key) in (0..).zip(asked).zip(group.keys) {
+                    if test(&blocks[place as usize], *key) {
+                        found.add(at);
+                    }
                 }
             }
-            survivors.extend_from_slice(&found.rows[..found.count]);
+            // Hardly any passes: whether those are usable is cheaper to ask than whether all are.
+            let passed = found.rows[..found.count].iter().filter(|at| group.forms[**at as usize].is_usable());
+            survivors.extend(passed.map(|at| group.first_row + at));
             (group, later) = (next, rest);
         }
         Ok(())
@@ -130,7 +157,7 @@ impl<P: Pages> Probe<'_, P> {
     /// The block of a key, whose line is asked for. Notes whether its page has to be verified before it is used.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, as part of its loop")]
-    fn ask(
+    fn ask<const KNOWN: bool>(
         &self,
         key: Key,
         form: Form,
@@ -140,7 +167,9 @@ impl<P: Pages> Probe<'_, P> {
     ) -> u32 {
         let block = block_of(key, self.blocks);
         fetch(&blocks[block as usize]);
-        *unverified |= form.is_usable() & !self.pages.is_verified(page_of(block));
+        if !KNOWN {
+            *unverified |= form.is_usable() & !self.pages.is_verified(page_of(block));
+        }
         block as u32
     }
 
@@ -158,13 +187,12 @@ impl<P: Pages> Probe<'_, P> {
 }
 
 impl Found {
-    /// Adds a row if it passed, without a branch.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, as part of its loop")]
-    fn add(&mut self, row: u32, passed: bool) {
+    fn add(&mut self, row: u32) {
         // The mask says to the compiler what the caller knows: there are no more rows than places.
         self.rows[self.count % GROUP] = row;
-        self.count += usize::from(passed);
+        self.count += 1;
     }
 }
 

@@ -10,11 +10,17 @@ use std::collections::BTreeSet;
 struct Watched {
     verified: RefCell<BTreeSet<u64>>,
     damaged: Option<u64>,
+    /// Says that all are verified, whatever was.
+    all: bool,
 }
 
 impl Pages for Watched {
     fn is_verified(&self, page: u64) -> bool {
         self.verified.borrow().contains(&page)
+    }
+
+    fn are_verified(&self) -> bool {
+        self.all
     }
 
     fn verify(&self, page: u64) -> Result<()> {
@@ -59,10 +65,14 @@ proptest! {
         let pass = |row: &usize| forms[*row].is_usable() && one_by_one(data, keys[*row]);
         let want: Vec<u32> = (0..rows.len()).filter(pass).map(|row| first_row + row as u32).collect();
 
-        let mut survivors = vec![77];
-        probe(data, &keys, &forms, first_row, &Watched::default(), &mut survivors).unwrap();
-        prop_assert_eq!(survivors[0], 77);
-        prop_assert_eq!(&survivors[1..], &want);
+        for all in [false, true] {
+            let pages = Watched { all, ..Watched::default() };
+            let mut survivors = vec![77];
+            probe(data, &keys, &forms, first_row, &pages, &mut survivors).unwrap();
+            prop_assert_eq!(survivors[0], 77);
+            prop_assert_eq!(&survivors[1..], &want);
+            prop_assert!(!all || pages.verified.borrow().is_empty(), "nothing is verified again");
+        }
     }
 }
 

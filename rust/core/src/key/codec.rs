@@ -17,9 +17,9 @@ pub struct Codec {
 
 /// One round of the bijection: what is added before and what is multiplied by.
 #[derive(Clone, Copy)]
-struct Round {
-    before: u64,
-    odd: u64,
+pub(super) struct Round {
+    pub(super) before: u64,
+    pub(super) odd: u64,
 }
 
 impl Round {
@@ -82,6 +82,13 @@ impl Codec {
         left ^= third.of(right);
         right ^= fourth.of(left);
         Key { hi: right, lo: left }
+    }
+
+    /// What [`Codec::mix`] does, for who does it to several UUIDs at once.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(super) fn rounds(&self) -> [Round; ROUNDS] {
+        self.rounds
     }
 
     /// The UUID of a key that [`Codec::mix`] gave.

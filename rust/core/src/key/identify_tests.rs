@@ -160,6 +160,27 @@ fn a_too_long_id_does_not_fall_back_to_the_next_column() {
 }
 
 #[test]
+fn runs_of_uuids_are_identified_as_rows_by_themselves() {
+    let codec = Codec::new(&SECRET);
+    // Runs of all lengths about sixteen, with something else between: another length, another case, nothing.
+    let mut values: Owned = Vec::new();
+    let others = [b"urn:1".to_vec(), format_uuid([0xab; 16]).to_ascii_uppercase(), Vec::new(), vec![b'x'; 36]];
+    for length in 0..70_u8 {
+        values.extend((0..length).map(|number| Some(format_uuid([length ^ number.wrapping_mul(37); 16]).to_vec())));
+        values.push(Some(others[usize::from(length) % 4].clone()));
+    }
+    let (offsets, bytes) = flat(&values);
+    let narrow: Vec<i32> = offsets.iter().map(|at| *at as i32).collect();
+    let rows = 3..values.len() - 5;
+    let want: Vec<_> = rows.clone().map(|row| expected(&codec, std::slice::from_ref(&values), row)).collect();
+    let validity = Validity::all();
+    let ids = [IdColumn::Utf8 { offsets: &narrow, values: &bytes, validity }];
+    assert_eq!(identified(&codec, &ids, rows.clone()), want);
+    let ids = [IdColumn::LargeUtf8 { offsets: &offsets, values: &bytes, validity }];
+    assert_eq!(identified(&codec, &ids, rows), want);
+}
+
+#[test]
 fn blanks_are_an_id() {
     let ids = [IdColumn::Utf8 { offsets: &[0, 1], values: b" ", validity: Validity::all() }];
     let codec = Codec::new(&SECRET);

@@ -8,6 +8,8 @@ mod identify;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx2;
+#[cfg(target_arch = "x86_64")]
+mod simd_avx512;
 #[cfg(target_arch = "aarch64")]
 mod simd_neon;
 mod text;

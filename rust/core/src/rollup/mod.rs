@@ -16,7 +16,7 @@ use crate::key::Key;
 use crate::pages::{PAGE, Pages, header_page, header_sum};
 use crate::prefetch;
 use crate::segment::format::bucket_of;
-use crate::segment::{Wanted, probe};
+use crate::segment::{Region, Wanted, probe};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DHROLLUP";
@@ -61,6 +61,7 @@ pub(crate) struct Rollup {
     sum: u32,
     header: Header,
     pages: Pages,
+    filter: Region,
 }
 
 impl Header {
@@ -139,7 +140,8 @@ impl Rollup {
             return Err(Error::corrupt(path, 24, "this filter belongs to another history"));
         }
         let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
-        Ok(Arc::new(Self { sum: header_sum(&page), header, pages }))
+        let filter = Region::new(PAGE as u64, header.filter_bytes());
+        Ok(Arc::new(Self { sum: header_sum(&page), header, pages, filter }))
     }
 
     pub(crate) fn sum(&self) -> u32 {
@@ -165,7 +167,7 @@ impl Rollup {
 
     /// The rows that the filter does not rule out, counted from `first_row`.
     pub(crate) fn may_contain(&self, wanted: &Wanted, first_row: u32, survivors: &mut Vec<u32>) -> Result<()> {
-        probe(&self.pages, PAGE as u64, self.header.filter_bytes(), wanted, first_row, survivors)
+        probe(&self.pages, &self.filter, wanted, first_row, survivors)
     }
 
     /// Which segments to ask about the survivors of the filter, sorted by segment.

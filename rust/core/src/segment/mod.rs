@@ -12,6 +12,7 @@ pub(crate) mod writer;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use format::{Header, Mark, Part, STAMP_BYTES, Stamp, bucket_of, key_bytes, ordered_bytes};
 
@@ -43,23 +44,38 @@ pub(crate) struct Wanted<'a> {
     pub(crate) text: &'a (dyn Fn(u32) -> &'a [u8] + Sync),
 }
 
-/// Filter pages, counted from where the filter starts.
-#[derive(Clone, Copy, Debug)]
-struct Region {
+/// A filter within its file.
+#[derive(Debug)]
+pub(crate) struct Region {
     offset: u64,
     length: u64,
+    /// Whether all its pages are verified.
+    verified: AtomicBool,
+}
+
+impl Region {
+    /// `length` bytes from `offset`, which is where a page begins.
+    pub(crate) fn new(offset: u64, length: u64) -> Self {
+        Self { offset, length, verified: AtomicBool::new(false) }
+    }
 }
 
 /// Pages of a filter within its file.
 pub(crate) struct FilterPages<'a> {
     pub(crate) pages: &'a Pages,
     pub(crate) first: u64,
+    pub(crate) all: bool,
 }
 
 impl filter::Pages for FilterPages<'_> {
     #[inline]
     fn is_verified(&self, page: u64) -> bool {
         self.pages.is_verified(self.first + page)
+    }
+
+    #[inline]
+    fn are_verified(&self) -> bool {
+        self.all
     }
 
     fn verify(&self, page: u64) -> Result<()> {
@@ -70,16 +86,21 @@ impl filter::Pages for FilterPages<'_> {
 /// Ask a filter about all rows; those it may contain go to `survivors`, counted from `first_row`.
 pub(crate) fn probe(
     pages: &Pages,
-    offset: u64,
-    length: u64,
+    filter: &Region,
     wanted: &Wanted,
     first_row: u32,
     survivors: &mut Vec<u32>,
 ) -> Result<()> {
-    let access = FilterPages { pages, first: offset / PAGE as u64 };
+    let (offset, length, first) = (filter.offset, filter.length, filter.offset / PAGE as u64);
     if let Some(content) = pages.mapped() {
         let data = &content[offset as usize..(offset + length) as usize];
-        return filter::probe(data, wanted.keys, wanted.forms, first_row, &access, survivors);
+        let access = FilterPages { pages, first, all: filter.verified.load(Ordering::Relaxed) };
+        filter::probe(data, wanted.keys, wanted.forms, first_row, &access, survivors)?;
+        // The search ends at the first page that nobody has needed yet.
+        if !access.all && (first..first + length.div_ceil(PAGE as u64)).all(|page| pages.is_verified(page)) {
+            filter.verified.store(true, Ordering::Relaxed);
+        }
+        return Ok(());
     }
     // Without a mapping: one small read a key.
     let mut scratch = Vec::new();
@@ -110,7 +131,7 @@ impl Segment {
         }
         let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
         let section = header.section(Part::Filter);
-        let filter = Region { offset: section.offset, length: section.length };
+        let filter = Region::new(section.offset, section.length);
         Ok(Arc::new(Self { sum: header_sum(&page), header, pages, filter }))
     }
 
@@ -140,7 +161,7 @@ impl Segment {
 
     /// The rows that this segment's filter does not rule out, counted from `first_row`.
     pub(crate) fn may_contain(&self, wanted: &Wanted, first_row: u32, survivors: &mut Vec<u32>) -> Result<()> {
-        probe(&self.pages, self.filter.offset, self.filter.length, wanted, first_row, survivors)
+        probe(&self.pages, &self.filter, wanted, first_row, survivors)
     }
 
     /// Look `rows` up exactly; `hit` hears each entry found. The lines of a group of rows are fetched before the first is read.

@@ -48,7 +48,7 @@ impl Segment {
         let file = system.open(path, false).map_err(Error::io("open", path))?;
         let pages = Pages::open_damaged(path, file, header.pages)?;
         let section = header.section(Part::Filter);
-        let filter = Region { offset: section.offset, length: section.length };
+        let filter = Region::new(section.offset, section.length);
         Ok(Self { header, sum, pages, filter })
     }
 

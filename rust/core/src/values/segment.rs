@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::pages::{PAGE, Pages, header_sum};
 use crate::prefetch;
 use crate::segment::format::bucket_of;
-use crate::segment::{Wanted, probe};
+use crate::segment::{Region, Wanted, probe};
 use crate::{Error, Result};
 
 /// Rows whose lines are fetched together.
@@ -22,6 +22,7 @@ pub(crate) struct Segment {
     /// The header page's checksum, by which the manifest knows this very file.
     sum: u32,
     pages: Pages,
+    filter: Region,
 }
 
 /// What stands beside a key.
@@ -49,11 +50,17 @@ impl Record {
     }
 }
 
+/// Where the filter stands.
+fn filter_of(header: &Header) -> Region {
+    let section = header.section(Part::Filter);
+    Region::new(section.offset, section.length)
+}
+
 impl Segment {
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Arc<Self>> {
         let (file, header, sum) = Self::head(system, path, history)?;
         let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
-        Ok(Arc::new(Self { header, sum, pages }))
+        Ok(Arc::new(Self { filter: filter_of(&header), header, sum, pages }))
     }
 
     /// The header page alone, and its checksum.
@@ -80,7 +87,7 @@ impl Segment {
     pub(super) fn open_damaged(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Self> {
         let (file, header, sum) = Self::head(system, path, history)?;
         let pages = Pages::open_damaged(path, file, header.pages)?;
-        Ok(Self { header, sum, pages })
+        Ok(Self { filter: filter_of(&header), header, sum, pages })
     }
 
     /// Bytes of pages that do not match their checksums.
@@ -114,8 +121,7 @@ impl Segment {
 
     /// The rows that the filter does not rule out, counted from `first_row`.
     pub(crate) fn may_contain(&self, wanted: &Wanted, first_row: u32, survivors: &mut Vec<u32>) -> Result<()> {
-        let filter = self.header.section(Part::Filter);
-        probe(&self.pages, filter.offset, filter.length, wanted, first_row, survivors)
+        probe(&self.pages, &self.filter, wanted, first_row, survivors)
     }
 
     /// Look `rows` up exactly; `hit` hears the place of each that is here. The lines of a group are fetched before the first is read.
