@@ -20,7 +20,6 @@ from benches.workload import Batch, Workload
 
 MEMORY_RUNS = 3
 SMALL_ROWS = 1000
-SMALL_TIMES = 20  # so many small batches are measured as one
 JOBS = ("build", "open", "memory", "run")
 
 
@@ -83,7 +82,7 @@ def run(peer: Peer, rows: int, runs: int, budget_s: float) -> dict[str, Any]:
     _check(peer, replay)
     found["replay"] = repeated(lambda: peer.classify(replay.documents), runs, budget_s).as_dict()
     _check(peer, small)
-    found["classify_small"] = repeated(lambda: peer.classify(few), runs, budget_s, SMALL_TIMES).as_dict()
+    found["classify_small"] = repeated(lambda: peer.classify(few), runs, budget_s).as_dict()
     found["begin_complete"] = _begin_complete(peer, rows, runs, budget_s)
     if peer.takes_threads:
         peer.threads = 2

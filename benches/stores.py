@@ -54,8 +54,12 @@ def store(workload: Workload) -> Path:
 
 
 def scratch_copy(workload: Workload, directory: Path) -> Path:
-    """A copy of a cached history that may be written to. Segments and filters never change: links will do."""
-    source, target = store(workload), directory / "history"
+    """A copy of a cached history that may be written to."""
+    return linked_copy(store(workload), directory / "history")
+
+
+def linked_copy(source: Path, target: Path) -> Path:
+    """A copy of a history that may be written to. Segments and filters never change: links will do."""
     shutil.copytree(source, target, copy_function=_link_or_copy)
     return target
 

@@ -1,11 +1,15 @@
 """Repeated measurements and what is said of them."""
 
 import gc
+import math
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
+
+LEAST_S = 0.02
+"""A run lasts so many seconds at least: what a single small call takes is mostly what the collection before it left."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,12 @@ def seconds_of(job: Callable[[], object], times: int = 1) -> float:
         gc.enable()
 
 
-def repeated(job: Callable[[], object], runs: int, budget_s: float, times: int = 1) -> Sample:
-    """Measure the same job again and again, after a run to warm up; fewer times if the budget does not allow it."""
-    job()
+def repeated(job: Callable[[], object], runs: int, budget_s: float) -> Sample:
+    """Measure the same job again and again, after one to warm up; fewer times if the budget does not allow it.
+
+    What takes less than `LEAST_S` is done so often in a row that a run lasts as long, for every peer alike.
+    """
+    times = max(1, math.ceil(LEAST_S / seconds_of(job)))
     return in_turn(lambda _: job, runs, budget_s, times)
 
 

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
-from dochistory import _columns, _files
-from dochistory.audit import states, store
+from dochistory import _files
+from dochistory.audit import refusals, states, store
+from dochistory.audit.contents import Contents
+from dochistory.audit.entries import ENTRIES, TIME, of_batch
 from dochistory.audit.resubmission import APPLICATION, Resubmission
 
 __all__ = ["APPLICATION", "ENTRIES", "AuditLog", "Decision", "State"]
@@ -25,40 +27,6 @@ State = Literal["open", "process", "resubmitting", "cut_off", "resubmitted", "du
 
 Numbers = list[int]
 """Numbers of documents. (Within the class, `list` is a method.)"""
-
-_TIME = pa.timestamp("us", "UTC")
-_KEPT = pa.schema(
-    [
-        ("time", _TIME),
-        ("trigger", pa.string()),
-        ("key", pa.string()),
-        ("rule", pa.string()),
-        ("message", pa.string()),
-        ("count", pa.int64()),
-        ("row", pa.int64()),
-        ("application", pa.string()),
-        ("batch", pa.int64()),
-    ]
-)
-
-ENTRIES = pa.schema(
-    [
-        store.NUMBER,
-        *_KEPT,
-        ("state", pa.string()),
-        ("changed_at", _TIME),
-        ("by", pa.string()),
-        ("note", pa.string()),
-    ]
-)
-"""The columns of `AuditLog.list`.
-
-`number` names the document; `time` is when it was kept; `trigger`, `key`, `rule` and `message` are its verdict's,
-`count` its redelivery count and `row` its row in the batch; `application` and `batch` the transaction it came in, if
-any; `state` what became of it, `changed_at` since when (null while it is open), `by` and `note` who decided, and why.
-"""
-
-_COUNT = {"messaging": "redelivery_count", "jms": "delivery_count"}
 
 
 class AuditLog:
@@ -79,6 +47,7 @@ class AuditLog:
         self.history = history
         self.directory = Path(history.path) / "audit" if directory is None else Path(directory)
         self._store = store.Store(self.directory, lock_timeout)
+        self._contents = Contents(history, self._store)
 
     def __repr__(self) -> str:
         return f"<AuditLog {str(self.directory)!r}>"
@@ -118,32 +87,8 @@ class AuditLog:
                 f"[DH-CONFIG] {trigger.name} is a JMS trigger: its documents in doubt go to the journal, "
                 "and only messaging triggers have an audit log"
             )
-        judged = _columns.verdicts_of(verdicts)
-        rows = _columns.rows_where(judged["status"], "IN_DOUBT")
-        if not len(rows):
-            return []
-        table = _columns.table_of(documents)
-        _columns.same_rows(table, judged)
-        counts = table_column(table, (columns or {}).get(_COUNT[trigger.kind], _COUNT[trigger.kind]))
-        found, whole, size = judged.take(rows), _columns.without_views(table).take(rows), len(rows)
-        application, batch = transaction or (None, None)
-        entries = pa.table(
-            {
-                "time": pa.repeat(pa.scalar(now or dt.datetime.now(dt.UTC), _TIME), size),
-                "trigger": pa.repeat(trigger.name, size),
-                "key": _columns.text(found["key"]),
-                "rule": _columns.text(found["rule"]),
-                "message": _columns.text(found["message"]),
-                "count": counts.take(rows).cast(pa.int64()),
-                "row": rows,
-                "application": pa.array([application] * size, pa.string()),
-                "batch": pa.array([batch] * size, pa.int64()),
-            },
-            schema=_KEPT,
-        )
-        entries = entries.append_column(store.DOCUMENT, whole.to_struct_array())
-        entries = entries.replace_schema_metadata(store.settings_of(trigger))
-        return self._add(entries, trigger.name, transaction)
+        entries = of_batch(documents, verdicts, trigger, columns or {}, transaction, now)
+        return [] if entries is None else self._add(entries, trigger.name, transaction)
 
     def _add(self, entries: pa.Table, trigger: str, transaction: tuple[str, int] | None) -> Numbers:
         batch = store.batch_name(trigger, transaction)
@@ -186,46 +131,12 @@ class AuditLog:
             raise dh.ConfigError(
                 f"[DH-CONFIG] state is {', '.join(map(repr, sorted(wrong)))}; allowed is {', '.join(states.STATES)}"
             )
-        entries = self._entries()
+        entries = self._contents.entries()
         if trigger is not None:
             entries = entries.filter(pc.equal(entries["trigger"], _name(trigger)))
         if wanted is not None:
             entries = entries.filter(pc.is_in(entries["state"], value_set=pa.array(wanted, pa.string())))
         return entries if limit is None else entries.slice(max(entries.num_rows - limit, 0))
-
-    def _entries(self) -> pa.Table:
-        names = _KEPT.names
-        files = self._store.kept()
-        tables = [self._store.read(one.path, ["number", *names]) for one in files]
-        bare = pa.schema([store.NUMBER, *_KEPT])
-        kept = (
-            pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
-            if tables
-            else bare.empty_table()
-        )
-        return states.with_states(kept, self._changes()).cast(ENTRIES)
-
-    def _changes(self) -> pa.Table:
-        """What happened to documents, in order; of what nobody wrote down yet, what the history says."""
-        found = []
-        events = self._store.events()
-        ended = {event.number for event in events if event.kind == "outcome"}
-        for event in events:
-            table = self._store.read(event.path)
-            if event.kind == "resubmission":
-                if event.number in ended:
-                    continue
-                table = self._ended(event, table)
-            found.append(states.change(table, event.number))
-        return pa.concat_tables(found) if found else states.CHANGES.empty_table()
-
-    def _ended(self, event: store.Event, resubmission: pa.Table) -> pa.Table:
-        """How a resubmission ended that nobody wrote down the end of."""
-        trigger = resubmission["trigger"][0].as_py()
-        if self._store.turn(trigger).is_taken():
-            return states.outcome(resubmission, "resubmitting")
-        progress = self.history.transaction(trigger, APPLICATION)
-        return states.outcome(resubmission, states.end_of(event.number, progress))
 
     def show(self, number: int) -> dict[str, Any]:
         """One document, whole: its entry, as in `list`, and its columns under `document`.
@@ -233,10 +144,10 @@ class AuditLog:
         Raises:
             StateError: there is no document of this number.
         """
-        entries = self._entries()
+        entries = self._contents.entries()
         entry = entries.filter(pc.equal(entries["number"], number)).to_pylist()
         if not entry:
-            raise _unknown([number])
+            raise refusals.unknown([number])
         return {**entry[0], "document": self.documents([number]).to_pylist()[0]}
 
     def documents(self, numbers: Iterable[int]) -> pa.Table:
@@ -249,25 +160,7 @@ class AuditLog:
             StateError: there is no document of one of these numbers.
             SchemaError: a column has types in different batches that no type covers; ask for fewer at once.
         """
-        wanted = sorted(set(numbers))
-        tables, missing = [], set(wanted)
-        for file in self._store.kept():
-            here = [number - file.first for number in wanted if number in file.numbers]
-            if here:
-                whole = self._store.read(file.path, [store.DOCUMENT])[store.DOCUMENT].take(pa.array(here, pa.int64()))
-                tables.append(pa.Table.from_struct_array(whole))
-                missing -= {file.first + at for at in here}
-        if missing:
-            raise _unknown(sorted(missing))
-        if not tables:
-            return pa.table({})
-        try:
-            return pa.concat_tables(tables, promote_options="permissive")
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise dh.SchemaError(
-                f"[DH-SCHEMA] documents {wanted[0]} to {wanted[-1]} have columns that do not fit together: {error}; "
-                "ask for those of one batch at a time"
-            ) from error
+        return self._contents.documents(numbers)
 
     def resolve(
         self,
@@ -298,11 +191,11 @@ class AuditLog:
         """
         if decision not in ("process", "duplicate"):
             raise dh.ConfigError(f"[DH-CONFIG] decision is {decision!r}; allowed is process or duplicate")
-        chosen = self._chosen(numbers)
+        chosen = self._contents.chosen(numbers)
         for trigger in chosen["trigger"].unique().to_pylist():
             mine = chosen.filter(pc.equal(chosen["trigger"], trigger))
             with self._store.turn(trigger):
-                self._settle(trigger)
+                self._contents.settle(trigger)
                 self._decide(trigger, mine["number"].to_pylist(), decision, by or _user(), note, now)
 
     def _decide(
@@ -314,21 +207,21 @@ class AuditLog:
         note: str | None,
         now: dt.datetime | None,
     ) -> None:
-        chosen = self._chosen(numbers)
+        chosen = self._contents.chosen(numbers)
         allowed = {"process": ("open", "process", "cut_off"), "duplicate": ("open", "process", "cut_off", "duplicate")}
-        _only(chosen, allowed[decision], f"be resolved as {decision}")
+        refusals.only(chosen, allowed[decision], f"be resolved as {decision}")
         changed = chosen.filter(pc.not_equal(chosen["state"], decision))
         if not changed.num_rows:
             return
         if decision == "duplicate":
             # The history first: should this process die in between, a resubmission meets a completed key, and is none.
-            self.history.complete(changed["key"], self._trigger(trigger), now=now)
+            self.history.complete(changed["key"], self._contents.trigger(trigger), now=now)
         size = changed.num_rows
         event = pa.table(
             {
                 "number": changed["number"],
                 "state": pa.repeat(decision, size),
-                "time": pa.repeat(pa.scalar(now or dt.datetime.now(dt.UTC), _TIME), size),
+                "time": pa.repeat(pa.scalar(now or dt.datetime.now(dt.UTC), TIME), size),
                 "by": pa.array([by] * size, pa.string()),
                 "note": pa.array([note] * size, pa.string()),
             }
@@ -375,12 +268,12 @@ class AuditLog:
         turn = self._store.turn(name)
         turn.take()
         try:
-            self._settle(name)
-            chosen = self.list(name, "process") if wanted is None else self._chosen(wanted)
-            _of_one(chosen, name)
-            _only(chosen, ("open", "process"), "be resubmitted")
+            self._contents.settle(name)
+            chosen = self.list(name, "process") if wanted is None else self._contents.chosen(wanted)
+            refusals.of_one(chosen, name)
+            refusals.only(chosen, ("open", "process"), "be resubmitted")
             documents = self.documents(chosen["number"].to_pylist())
-            settings = trigger if isinstance(trigger, dh.Trigger) else self._trigger(name)
+            settings = trigger if isinstance(trigger, dh.Trigger) else self._contents.trigger(name)
             return Resubmission.begin(self.history, self._store, turn, settings, chosen, documents, now)
         except BaseException:
             turn.give_back()
@@ -397,10 +290,10 @@ class AuditLog:
         Returns:
             How many documents went. The newest file of the log stays, for numbers are never given twice.
         """
-        entries = self._entries()
+        entries = self._contents.entries()
         is_over = pc.and_(
             pc.is_in(entries["state"], value_set=pa.array(["resubmitted", "duplicate"])),
-            pc.less(entries["time"], pa.scalar(before, _TIME)),
+            pc.less(entries["time"], pa.scalar(before, TIME)),
         )
         if trigger is not None:
             is_over = pc.and_(is_over, pc.equal(entries["trigger"], _name(trigger)))
@@ -426,71 +319,6 @@ class AuditLog:
             if self._store.read(kept.path, ["number"])["number"].to_pylist() != [*kept.numbers]:
                 raise dh.CorruptError(f"[DH-CORRUPT] {kept.path}: its documents have other numbers than its name says")
         return checked + sum(self._store.check(event.path) for event in self._store.events())
-
-    def _chosen(self, numbers: Iterable[int]) -> pa.Table:
-        wanted = sorted(set(numbers))
-        entries = self._entries()
-        chosen = entries.filter(pc.is_in(entries["number"], value_set=pa.array(wanted, pa.int64())))
-        if missing := sorted(set(wanted) - set(chosen["number"].to_pylist())):
-            raise _unknown(missing)
-        return chosen
-
-    def _settle(self, trigger: str) -> None:
-        """In the trigger's turn: write down how its last resubmission ended, if whoever began it did not."""
-        events = self._store.events()
-        ended = {event.number for event in events if event.kind == "outcome"}
-        for event in events:
-            if event.kind != "resubmission" or event.number in ended:
-                continue
-            table = self._store.read(event.path)
-            if table["trigger"][0].as_py() == trigger:
-                state = states.end_of(event.number, self.history.transaction(trigger, APPLICATION))
-                with self._store.lock():
-                    self._store.add_event(event.number, "outcome", states.outcome(table, state))
-
-    def _trigger(self, name: str) -> dh.Trigger:
-        """A trigger by what was remembered of it with the newest of its documents."""
-        for file in reversed(self._store.kept()):
-            table = self._store.read(file.path, ["trigger"])
-            if table["trigger"][0].as_py() == name:
-                return dh.Trigger(
-                    **store.trigger_of(name, table.schema.metadata), detect_duplicates=True, use_history=True
-                )
-        return dh.Trigger(name, detect_duplicates=True, use_history=True)
-
-
-def table_column(table: pa.Table, name: str) -> Any:
-    """A column of integers; nulls if there is none of this name."""
-    return table[name] if name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows, pa.int64())])
-
-
-def _only(chosen: pa.Table, allowed: tuple[str, ...], what: str) -> None:
-    others = chosen.filter(pc.invert(pc.is_in(chosen["state"], value_set=pa.array(allowed))))
-    if not others.num_rows:
-        return
-    number, state = others["number"][0].as_py(), others["state"][0].as_py()
-    why = {
-        "resubmitting": "is being resubmitted at this moment",
-        "cut_off": "was being resubmitted when that was cut off: resolve it first, as process or as duplicate",
-        "resubmitted": "was resubmitted before",
-        "duplicate": "is a duplicate, and duplicates are never resubmitted",
-    }[state]
-    raise dh.StateError(f"[DH-STATE] document {number} cannot {what}: it {why}")
-
-
-def _of_one(chosen: pa.Table, name: str) -> None:
-    strangers = chosen.filter(pc.not_equal(chosen["trigger"], name))["number"].to_pylist()
-    if strangers:
-        raise dh.StateError(f"[DH-STATE] {_said(strangers)} of another trigger than {name}")
-
-
-def _unknown(numbers: Numbers) -> dh.StateError:
-    return dh.StateError(f"[DH-STATE] there is no document {', '.join(map(str, numbers[:5]))} in the audit log")
-
-
-def _said(numbers: Numbers) -> str:
-    several = "documents" if len(numbers) > 1 else "document"
-    return f"{several} {', '.join(map(str, numbers[:5]))} {'are' if len(numbers) > 1 else 'is'}"
 
 
 def _name(trigger: dh.Trigger | str) -> str:

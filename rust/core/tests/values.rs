@@ -8,8 +8,11 @@ mod common;
 
 use std::sync::Arc;
 
+use common::disturbed::{Handles, crash_everywhere, disturb_everywhere, flip};
 use common::uuid;
 use common::value_rig::{Op, Put, Rig, Step};
+use dochistory_core::Error;
+use dochistory_core::io::FileSystem;
 use dochistory_core::io::simulated::{Fault, Simulated};
 
 const IDS: u64 = 36;
@@ -169,131 +172,47 @@ fn workload() -> Vec<Step> {
     steps.map(|(by, op)| Step { by, op }).to_vec()
 }
 
-/// What crashes when: a process at one of its changes, with the power or without; and the one that recovers again.
-#[derive(Clone, Copy, Debug)]
-struct Schedule {
-    seed: u64,
-    victim: usize,
-    at: u64,
-    power: bool,
-    again: Option<u64>,
-}
+impl Handles for Rig {
+    type Step = Step;
 
-/// Play a schedule; answers how many changes each process made before the first crash.
-fn play(schedule: Schedule) -> [u64; 2] {
-    let machine = Simulated::new(schedule.seed);
-    let mut processes = [machine.process(), machine.process()];
-    processes[schedule.victim].crash_at(schedule.at);
-    let systems = processes.iter().map(|process| Arc::new(process.clone()) as _).collect();
-    let mut rig = Rig::new("/history", systems, ids());
-    let (mut crashes, mut changes) = (0, [0; 2]);
-    let mut survive = |rig: &mut Rig, processes: &mut [Simulated; 2], error: &dochistory_core::Error| {
-        assert!(processes.iter().any(Simulated::is_dead), "nobody died, but {error}");
-        crashes += 1;
-        if schedule.power || crashes > 1 {
-            machine.lose_power(schedule.seed ^ (crashes << 32));
-        }
-        for by in [0, 1] {
-            if processes[by].is_dead() {
-                processes[by] = machine.process();
-                rig.restart(by, Arc::new(processes[by].clone()));
-                if let Some(again) = schedule.again.filter(|_| crashes == 1 && by == schedule.victim) {
-                    processes[by].crash_at(again);
-                }
-            }
-        }
-    };
-    for step in &workload() {
-        changes = [0, 1].map(|process| changes[process].max(processes[process].changes()));
-        while let Err(error) = rig.step(step) {
-            survive(&mut rig, &mut processes, &error);
-            for by in [schedule.victim, 1 - schedule.victim] {
-                while let Err(error) = rig.check(by) {
-                    survive(&mut rig, &mut processes, &error);
-                }
-            }
-        }
+    fn of(systems: Vec<Arc<dyn FileSystem>>) -> Self {
+        Self::new("/history", systems, ids())
     }
-    changes = [0, 1].map(|process| changes[process].max(processes[process].changes()));
-    // What was acknowledged last must be durable too, whatever else the power takes.
-    machine.lose_power(schedule.seed.wrapping_mul(3));
-    for by in [0, 1] {
-        rig.restart(by, Arc::new(machine.process()));
-        rig.check(by).unwrap();
+
+    fn workload() -> Vec<Step> {
+        workload()
     }
-    rig.values(0).unwrap().verify(&mut |_, _| Ok(())).unwrap();
-    changes
+
+    fn by(step: &Step) -> usize {
+        step.by
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Error> {
+        self.step(step)
+    }
+
+    fn check(&mut self, by: usize) -> Result<(), Error> {
+        self.check(by)
+    }
+
+    fn restart(&mut self, by: usize, system: Arc<dyn FileSystem>) {
+        self.restart(by, system);
+    }
+
+    fn verify(&mut self) -> Result<(), Error> {
+        self.values(0)?.verify(&mut |_, _| Ok(())).map(drop)
+    }
 }
 
 #[test]
 fn no_crash_loses_a_value_or_leaves_half_of_a_change() {
-    let changes = play(Schedule { seed: 1, victim: 0, at: u64::MAX, power: true, again: None });
-    let places = || [0, 1].into_iter().flat_map(move |victim: usize| (1..=changes[victim]).map(move |at| (victim, at)));
-    let schedules = (0u64..).flat_map(|round| {
-        places().map(move |(victim, at)| Schedule {
-            seed: round.wrapping_mul(0x9e37_79b9).wrapping_add(at),
-            victim,
-            at,
-            power: round % 40 != 1,
-            again: (round % 40).checked_sub(1).filter(|again| *again > 0),
-        })
-    });
-    let count = wanted("DOCHISTORY_SCHEDULES", 10_000) as usize;
-    eprintln!("the workload makes {changes:?} changes; {count} schedules");
-    let failed: Vec<_> = schedules
-        .take(count)
-        .filter(|schedule| std::panic::catch_unwind(|| play(*schedule)).is_err())
-        .take(5)
-        .collect();
-    eprintln!("figure: crash schedules of maps = {count}");
-    assert!(failed.is_empty(), "schedules failed: {failed:?}");
-}
-
-/// Play the workload with one operation that fails; answers how many operations each process did.
-fn disturb(victim: usize, at: u64, fault: Fault) -> [u64; 2] {
-    let machine = Simulated::new(at);
-    let processes = [machine.process(), machine.process()];
-    processes[victim].fail_at(at, fault);
-    let systems = processes.iter().map(|process| Arc::new(process.clone()) as _).collect();
-    let mut rig = Rig::new("/history", systems, ids());
-    for step in &workload() {
-        while let Err(error) = rig.step(step) {
-            assert!(processes[victim].has_failed(), "nothing failed, but {error}");
-            // A sync that failed for one is told to the others too, once: each handle has to be reopened at most once.
-            for by in [step.by, 1 - step.by] {
-                let mut reopened = 0;
-                rig.restart(by, Arc::new(processes[by].clone()));
-                while let Err(error) = rig.check(by) {
-                    reopened += 1;
-                    assert!(reopened < 3, "reopening does not help: {error}");
-                    rig.restart(by, Arc::new(processes[by].clone()));
-                }
-            }
-        }
-    }
-    let operations = [0, 1].map(|process: usize| processes[process].operations());
-    machine.lose_power(at);
-    rig.restart(0, Arc::new(machine.process()));
-    rig.check(0).unwrap();
-    rig.values(0).unwrap().verify(&mut |_, _| Ok(())).unwrap();
-    operations
+    crash_everywhere::<Rig>("crash schedules of maps", wanted("DOCHISTORY_SCHEDULES", 10_000) as usize, []);
 }
 
 #[test]
 fn no_operation_that_fails_loses_a_value_or_changes_one() {
-    let operations = disturb(0, u64::MAX, Fault::Broken);
-    eprintln!("figure: faults of maps = {}", 4 * (operations[0] + operations[1]));
-    let mut failed = Vec::new();
-    for (victim, count) in operations.into_iter().enumerate() {
-        for at in 1..=count {
-            let bit = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-            for fault in [Fault::Broken, Fault::Full, Fault::Short, Fault::Flip(bit)] {
-                if std::panic::catch_unwind(|| disturb(victim, at, fault)).is_err() {
-                    eprintln!("failed: process {victim}, operation {at}, {fault:?}");
-                    failed.push((victim, at));
-                }
-            }
-        }
-    }
-    assert!(failed.is_empty(), "of {operations:?} operations {failed:?} failed");
+    disturb_everywhere::<Rig>("Broken faults of maps", |_| Fault::Broken);
+    disturb_everywhere::<Rig>("Full faults of maps", |_| Fault::Full);
+    disturb_everywhere::<Rig>("Short faults of maps", |_| Fault::Short);
+    disturb_everywhere::<Rig>("Flip(0) faults of maps", flip);
 }

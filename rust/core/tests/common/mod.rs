@@ -4,6 +4,8 @@
 
 pub mod logs;
 #[cfg(feature = "testing")]
+pub mod disturbed;
+#[cfg(feature = "testing")]
 pub mod model;
 #[cfg(feature = "testing")]
 pub mod rig;

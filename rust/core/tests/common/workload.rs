@@ -1,9 +1,14 @@
-//! A workload that touches every feature.
+//! A workload that touches every feature of a history.
 
+use std::sync::Arc;
+
+use dochistory_core::Error;
 use dochistory_core::engine::OnReplay::{ByRules, Rerun};
+use dochistory_core::io::FileSystem;
 
-use super::rig::{Op, Step};
-use super::uuid;
+use super::disturbed::Handles;
+use super::rig::{Op, Rig, Step};
+use super::{Ids, START, trigger, uuid};
 
 fn id(number: u64) -> String {
     if number.is_multiple_of(2) { uuid(number) } else { format!("urn:document:{number}") }
@@ -78,4 +83,50 @@ pub fn workload() -> Vec<Step> {
         (0, Op::FinishKeys { ids: ids(34..38), completed: false, day: 31 }),
     ];
     steps.map(|(by, op)| Step { by, op }).to_vec()
+}
+
+impl Handles for Rig {
+    type Step = Step;
+
+    fn of(systems: Vec<Arc<dyn FileSystem>>) -> Self {
+        Self::new("/history", systems, ids(0..IDS))
+    }
+
+    fn workload() -> Vec<Step> {
+        workload()
+    }
+
+    fn by(step: &Step) -> usize {
+        step.by
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Error> {
+        self.step(step)
+    }
+
+    fn check(&mut self, by: usize) -> Result<(), Error> {
+        self.check(by)
+    }
+
+    fn restart(&mut self, by: usize, system: Arc<dyn FileSystem>) {
+        self.restart(by, system);
+    }
+
+    fn verify(&mut self) -> Result<(), Error> {
+        self.history(0)?.verify("orders", &mut |_, _| Ok(())).map(drop)
+    }
+
+    /// A handle that failed to write writes no more.
+    fn failed(&mut self, step: &Step, error: &Error) {
+        let text = error.to_string();
+        // A claim may belong to the other handle.
+        let writes = matches!(step.op, Op::Begin { .. } | Op::FinishKeys { .. });
+        let is_of_write =
+            ["cannot append to", "cannot sync", "cannot write", "cannot link"].iter().any(|what| text.contains(what));
+        if writes && is_of_write && self.histories[step.by].is_some() {
+            let key = Ids::new(&["urn:never"]);
+            let next = self.history(step.by).unwrap().complete_keys(&trigger(), &key.documents(), START);
+            assert!(matches!(next, Err(Error::Failed(_))), "{step:?}: after {error} came {next:?}");
+        }
+    }
 }

@@ -1,0 +1,108 @@
+"""What an audit log holds, put together from its files and from what the history says."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import dochistory as dh
+from dochistory.audit import refusals, states, store
+from dochistory.audit.entries import ENTRIES, KEPT
+from dochistory.audit.resubmission import APPLICATION
+
+
+class Contents:
+    """The documents of a log, and what became of each."""
+
+    def __init__(self, history: dh.History, files: store.Store) -> None:
+        self._history = history
+        self._store = files
+
+    def entries(self) -> pa.Table:
+        """All entries, oldest first, with the columns of `ENTRIES`."""
+        names = KEPT.names
+        files = self._store.kept()
+        tables = [self._store.read(one.path, ["number", *names]) for one in files]
+        bare = pa.schema([store.NUMBER, *KEPT])
+        kept = (
+            pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
+            if tables
+            else bare.empty_table()
+        )
+        return states.with_states(kept, self._changes()).cast(ENTRIES)
+
+    def _changes(self) -> pa.Table:
+        """What happened to documents, in order; of what nobody wrote down yet, what the history says."""
+        found = []
+        events = self._store.events()
+        ended = {event.number for event in events if event.kind == "outcome"}
+        for event in events:
+            table = self._store.read(event.path)
+            if event.kind == "resubmission":
+                if event.number in ended:
+                    continue
+                table = self._ended(event, table)
+            found.append(states.change(table, event.number))
+        return pa.concat_tables(found) if found else states.CHANGES.empty_table()
+
+    def _ended(self, event: store.Event, resubmission: pa.Table) -> pa.Table:
+        """How a resubmission ended that nobody wrote down the end of."""
+        trigger = resubmission["trigger"][0].as_py()
+        if self._store.turn(trigger).is_taken():
+            return states.outcome(resubmission, "resubmitting")
+        progress = self._history.transaction(trigger, APPLICATION)
+        return states.outcome(resubmission, states.end_of(event.number, progress))
+
+    def documents(self, numbers: Iterable[int]) -> pa.Table:
+        """Documents as they came; see `AuditLog.documents`."""
+        wanted = sorted(set(numbers))
+        tables, missing = [], set(wanted)
+        for file in self._store.kept():
+            here = [number - file.first for number in wanted if number in file.numbers]
+            if here:
+                whole = self._store.read(file.path, [store.DOCUMENT])[store.DOCUMENT].take(pa.array(here, pa.int64()))
+                tables.append(pa.Table.from_struct_array(whole))
+                missing -= {file.first + at for at in here}
+        if missing:
+            raise refusals.unknown(sorted(missing))
+        if not tables:
+            return pa.table({})
+        try:
+            return pa.concat_tables(tables, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] documents {wanted[0]} to {wanted[-1]} have columns that do not fit together: {error}; "
+                "ask for those of one batch at a time"
+            ) from error
+
+    def chosen(self, numbers: Iterable[int]) -> pa.Table:
+        """The entries of these numbers; a StateError if one is not there."""
+        wanted = sorted(set(numbers))
+        entries = self.entries()
+        chosen = entries.filter(pc.is_in(entries["number"], value_set=pa.array(wanted, pa.int64())))
+        if missing := sorted(set(wanted) - set(chosen["number"].to_pylist())):
+            raise refusals.unknown(missing)
+        return chosen
+
+    def settle(self, trigger: str) -> None:
+        """In the trigger's turn: write down how its last resubmission ended, if whoever began it did not."""
+        events = self._store.events()
+        ended = {event.number for event in events if event.kind == "outcome"}
+        for event in events:
+            if event.kind != "resubmission" or event.number in ended:
+                continue
+            table = self._store.read(event.path)
+            if table["trigger"][0].as_py() == trigger:
+                state = states.end_of(event.number, self._history.transaction(trigger, APPLICATION))
+                with self._store.lock():
+                    self._store.add_event(event.number, "outcome", states.outcome(table, state))
+
+    def trigger(self, name: str) -> dh.Trigger:
+        """A trigger by what was remembered of it with the newest of its documents."""
+        for file in reversed(self._store.kept()):
+            table = self._store.read(file.path, ["trigger"])
+            if table["trigger"][0].as_py() == name:
+                return dh.Trigger(
+                    **store.trigger_of(name, table.schema.metadata), detect_duplicates=True, use_history=True
+                )
+        return dh.Trigger(name, detect_duplicates=True, use_history=True)

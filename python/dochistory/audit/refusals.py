@@ -1,0 +1,38 @@
+"""What cannot be asked of documents in an audit log, and why."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import dochistory as dh
+
+_WHY = {
+    "resubmitting": "is being resubmitted at this moment",
+    "cut_off": "was being resubmitted when that was cut off: resolve it first, as process or as duplicate",
+    "resubmitted": "was resubmitted before",
+    "duplicate": "is a duplicate, and duplicates are never resubmitted",
+}
+
+
+def only(chosen: pa.Table, allowed: tuple[str, ...], what: str) -> None:
+    """Refuse with a StateError if an entry is in another state than the allowed ones."""
+    others = chosen.filter(pc.invert(pc.is_in(chosen["state"], value_set=pa.array(allowed))))
+    if others.num_rows:
+        number, state = others["number"][0].as_py(), others["state"][0].as_py()
+        raise dh.StateError(f"[DH-STATE] document {number} cannot {what}: it {_WHY[state]}")
+
+
+def of_one(chosen: pa.Table, trigger: str) -> None:
+    """Refuse with a StateError if an entry is of another trigger."""
+    strangers = chosen.filter(pc.not_equal(chosen["trigger"], trigger))["number"].to_pylist()
+    if strangers:
+        are = "documents {} are" if len(strangers) > 1 else "document {} is"
+        raise dh.StateError(f"[DH-STATE] {are.format(_some(strangers))} of another trigger than {trigger}")
+
+
+def unknown(numbers: list[int]) -> dh.StateError:
+    """There are no documents of these numbers."""
+    return dh.StateError(f"[DH-STATE] there is no document {_some(numbers)} in the audit log")
+
+
+def _some(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:5]))
