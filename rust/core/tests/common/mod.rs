@@ -2,9 +2,9 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, missing_docs, reason = "a failing helper fails its test")]
 
-pub mod logs;
 #[cfg(feature = "testing")]
 pub mod disturbed;
+pub mod logs;
 #[cfg(feature = "testing")]
 pub mod model;
 #[cfg(feature = "testing")]
