@@ -160,7 +160,10 @@ impl File for Handle {
     }
 
     fn extend(&self, length: u64) -> io::Result<()> {
-        let extend = |world: &mut World| Ok(world.extend(self.inode, length));
+        let extend = |world: &mut World| {
+            world.extend(self.inode, length);
+            Ok(())
+        };
         self.system.world().change(self.system.process, extend)
     }
 
