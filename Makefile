@@ -134,6 +134,9 @@ $(STAMP)/wheel: $(RUST) $(shell find python -name '*.py') pyproject.toml $(STAMP
 	$(MATURIN) build --release --quiet --out out/wheel
 	@touch $@
 
+# Else make would take it for something in between, remove it, and set all up again the next time.
+.PRECIOUS: $(STAMP)/matrix-%
+
 # Spark 3.5 wants NumPy 1, and that an older pyarrow.
 $(STAMP)/matrix-%: $(STAMP)/wheel
 	$(PYTHON) -m venv $(MATRIX)/$*

@@ -1,7 +1,6 @@
 """What the driver does for a claim that Spark's tasks staged: one commit, and the end of all of it."""
 
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,27 +8,11 @@ import pytest
 
 import dochistory as dh
 from benches.conftest import Measure, Writer
+from benches.spark.commit import PARTS, staged
 from benches.stores import TRIGGER
 from benches.workload import Workload
 
 pytestmark = pytest.mark.benchmark
-
-PARTS = 64
-
-
-def staged(path: Path, job: dh.Job, rows: int, seed: int) -> list[bytes]:
-    """The receipts of all parts of a job, each of which has as many rows."""
-    with dh.open(path, read_only=True, snapshot=job.snapshot) as tasks:
-        return [
-            tasks.stage(
-                pa.table({"uuid": [f"{seed:08x}-{part:04x}-4000-8000-{row:012x}" for row in range(rows)]}),
-                TRIGGER,
-                job=job.token,
-                part=part,
-                attempt=f"p{part}",
-            ).receipt
-            for part in range(PARTS)
-        ]
 
 
 @pytest.mark.parametrize("meanwhile", [0, 20_000], ids=["alone", "others-began-20000"])

@@ -1,10 +1,13 @@
-"""`python -m benches.spark`: every figure of the Spark side, as a table, in out/spark.json, and as a chart."""
+"""`python -m benches.spark`: every figure of the Spark side, in out/spark.json, in out/spark.md as tables, drawn."""
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,13 @@ from typing import Any
 from benches.machine import machine
 from benches.timing import Sample
 
-RESULT = Path("out/spark.json")
+RESULT, TABLE, CHART = Path("out/spark.json"), Path("out/spark.md"), Path("docs/images/spark.png")
+OLDER = Path(".venv-matrix/4.0/bin/python")  # as `make test-matrix` sets it up
+LONGEST_SECONDS = 900
 OWN = (
-    *("udf", "map", "map, payload", "udf: status", "map: status", "map, payload: status", "crossing: text"),
-    *("one worker", "one worker, one core", "two workers"),
-    *("stream", "stream in tasks", "stream, 1e8 ids"),
+    *("udf", "udf: byte", "udf: status", "map", "map: byte", "map: status"),
+    *("map, payload", "map, payload: byte", "map, payload: status", "crossing: text"),
+    *("workers: one", "workers: two", "commit of 64 segments", "stream", "stream in tasks", "stream, 1e8 ids"),
 )
 
 _WITHIN = "stream dropDuplicatesWithinWatermark"
@@ -30,34 +35,30 @@ class Planned:
     job: str
     rows: int
     runs: int
-    cores: int = 2
     n: int = 10_000_000
-    bound: bool = False
-    """To as many cores of the machine as Spark has task slots."""
 
 
 def plan(scale: float, runs: int) -> list[Planned]:
     """All jobs; with a scale below 1 on fewer documents."""
     rows, stream = round(10_000_000 * scale), round(200_000 * scale)
     few, n = max(rows // 10, 1000), 10_000_000 if scale > 0.1 else 1_000_000
-    batches = 4 * runs
+    batches, less = 4 * runs, max(runs - 2, 2)
     all_n = [
-        Planned("udf", "udf", rows, runs),
+        Planned("udf", "udf", rows, less),
         Planned("map", "map", rows, runs),
         Planned("map, payload", "map_payload", few, runs),
-        Planned("one worker", "workers", rows, runs, cores=1),
-        Planned("one worker, one core", "workers", rows, runs, cores=1, bound=True),
-        Planned("two workers", "workers", rows, runs, cores=2),
+        Planned("workers", "workers", max(3 * rows // 10, 1000), runs),
         Planned("crossing", "crossing", few, runs),
-        Planned("left join", "left_join", few, runs),
-        Planned("dropDuplicates", "drop_duplicates", few, runs),
+        Planned("left join", "left_join", few, less),
+        Planned("dropDuplicates", "drop_duplicates", few, less),
+        Planned("commit of 64 segments", "commit", max(stream // 64 * 64, 640), 2 * runs),
         Planned("stream", "stream", stream, batches),
-        Planned("stream in tasks", "stream_in_tasks", stream, batches),
+        Planned("stream in tasks", "stream_in_tasks", stream, 2 * runs),
         Planned("stream nothing", "stream_nothing", stream, batches),
-        Planned("stream dropDuplicatesWithinWatermark, empty at first", "stream_within_watermark", stream, batches),
-        Planned("stream dropDuplicatesWithinWatermark", "stream_within_watermark_filled", stream, 2 * runs),
-        Planned("stream dropDuplicates", "stream_drop_duplicates", stream, 2 * runs),
-        Planned("stream transformWithState, empty at first", "stream_with_state", max(stream // 100, 100), runs),
+        Planned(f"{_WITHIN}, empty at first", "stream_within_watermark", stream, batches),
+        Planned(_WITHIN, "stream_within_watermark_filled", stream, runs),
+        Planned("stream dropDuplicates, empty at first", "stream_drop_duplicates", stream, 2 * runs),
+        Planned("stream transformWithState, empty at first", "stream_with_state", max(stream // 100, 100), less),
         Planned("stream Delta MERGE", "stream_delta_merge", stream, runs),
     ]
     large = Planned("stream, 1e8 ids", "stream", stream, batches, n=100_000_000)
@@ -65,25 +66,31 @@ def plan(scale: float, runs: int) -> list[Planned]:
 
 
 def measure(planned: Planned) -> dict[str, Any]:
-    """Run one job; what it found, or why it found nothing."""
-    older = Path(".venv-matrix/4.0/bin/python")  # as `make test-matrix` sets it up
-    is_older = planned.job == "stream_delta_merge" and older.exists()
-    command = [
-        str(older) if is_older else sys.executable,
-        "-m",
-        "benches.spark.jobs",
-        planned.job,
-        "--n",
-        str(planned.n),
-    ]
-    command += ["--rows", str(planned.rows), "--runs", str(planned.runs), "--cores", str(planned.cores)]
-    command += ["--bound"] if planned.bound else []
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode:
-        lines = [line for line in run.stderr.splitlines() if "Error" in line or "Exception" in line]
-        return {"left_out": (lines or run.stderr.splitlines() or ["it ended without a word"])[-1].strip()}
-    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return found
+    """Run one job; what it found, or why it found nothing. It never fails."""
+    python = str(OLDER) if planned.job == "stream_delta_merge" and OLDER.exists() else sys.executable
+    command = [python, "-m", "benches.spark.jobs", planned.job, "--n", str(planned.n)]
+    command += ["--rows", str(planned.rows), "--runs", str(planned.runs)]
+    started = time.monotonic()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as job:
+        try:
+            said, complained = job.communicate(timeout=LONGEST_SECONDS)
+        except subprocess.TimeoutExpired:
+            return {"left_out": f"it was not done in {LONGEST_SECONDS} seconds"}
+        finally:
+            # The job, its JVM and its workers, where anything of them is left.
+            with suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+    lines = complained.splitlines()
+    if job.returncode:
+        named = [line for line in lines if "Error" in line or "Exception" in line]
+        return {"left_out": (named or lines or ["it ended without a word"])[-1].strip()}
+    try:
+        found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    except (IndexError, ValueError):
+        return {"left_out": "it said nothing that could be read"}
+    return {**found, "took": round(time.monotonic() - started)}
 
 
 def rates(result: dict[str, Any]) -> dict[str, tuple[Sample, int]]:
@@ -99,44 +106,76 @@ def rates(result: dict[str, Any]) -> dict[str, tuple[Sample, int]]:
 
 
 def listing(result: dict[str, Any]) -> str:
-    """Documents a second, and the comparisons that the project makes promises about."""
+    """Documents a second, the comparisons that the project makes promises about, and where a batch's time goes."""
     found = rates(result)
+    of = result["machine"]
+    on = f"{of['cores']} cores of {of['cpu']}, {of['system']}, Python {of['python']}"
     lines = [
-        f"{name:52} {rows / one.median / 1e6:8.3f} M/s  ({rows / one.most / 1e6:.3f} … {rows / one.least / 1e6:.3f}, "
-        f"{one.runs} runs of {rows:,})"
-        for name, (one, rows) in found.items()
+        f"{on}. Medians, with the least and the most.",
+        "",
+        "| | M documents/s | ms | runs |",
+        "|---|---:|---:|---|",
     ]
-    lines += [f"{name:52} {value:8.2f} {unit}" for name, value, unit in comparisons(found)]
-    lines += [_parts(name, job["parts"]) for name, job in result["jobs"].items() if job.get("parts")]
-    lines += [f"left out: {name}: {job['left_out']}" for name, job in result["jobs"].items() if "left_out" in job]
-    return "\n".join(lines)
+    lines += [_row(name, one, rows) for name, (one, rows) in found.items()]
+    lines += ["", "| | | |", "|---|---:|---|"]
+    lines += [f"| {name} | {value:.2f} {unit} | {wanted} |" for name, value, unit, wanted in comparisons(found)]
+    lines += [""] + [_parts(name, job["parts"]) for name, job in result["jobs"].items() if job.get("parts")]
+    lines += [f"- left out: {name}: {job['left_out']}" for name, job in result["jobs"].items() if "left_out" in job]
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, one: Sample, rows: int) -> str:
+    rate = f"{rows / one.median / 1e6:.3f} ({rows / one.most / 1e6:.3f} … {rows / one.least / 1e6:.3f})"
+    ms = f"{one.median * 1e3:,.0f} ({one.least * 1e3:,.0f} … {one.most * 1e3:,.0f})"
+    return f"| `{name}` | {rate} | {ms} | {one.runs} of {rows:,} |"
 
 
 def _parts(name: str, parts: dict[str, float]) -> str:
     """Where the time of a batch goes, by Spark's own clock."""
     took = ", ".join(f"{part} {ms:,.0f}" for part, ms in sorted(parts.items(), key=lambda one: -one[1]))
-    return f"ms of a batch, {name}: {took}"
+    return f"- ms of a batch, `{name}`: {took}"
 
 
-def comparisons(found: dict[str, tuple[Sample, int]]) -> list[tuple[str, float, str]]:
-    """How the own figures stand to the others."""
+def comparisons(found: dict[str, tuple[Sample, int]]) -> list[tuple[str, float, str, str]]:
+    """How the own figures stand to the others: what is compared, how, its unit, and what is aimed at."""
     rate = {name: rows / one.median for name, (one, rows) in found.items()}
+    stream = f"stream, of {_WITHIN.removeprefix('stream ')}"
     wanted = [
-        ("udf, of a constant function", "udf", "udf: constant", "x"),
-        ("udf, of a constant function and words", "udf", "udf: constant, words", "x"),
-        ("udf, status alone, of a constant", "udf: status", "udf: constant", "x"),
-        ("map, of an identity", "map", "map: identity", "x"),
-        ("map, status alone, of an identity", "map: status", "map: identity", "x"),
-        ("map with payload, of an identity", "map, payload", "map, payload: identity", "x"),
-        ("two workers, of one", "two workers", "one worker", "x"),
-        ("two workers, of one on one core", "two workers", "one worker, one core", "x"),
-        ("stream, of dropDuplicatesWithinWatermark", "stream", _WITHIN, "x"),
-        ("stream, of one that is empty at first", "stream", f"{_WITHIN}, empty at first", "x"),
-        ("stream in tasks, of dropDuplicatesWithinWatermark", "stream in tasks", _WITHIN, "x"),
-        ("nothing, of one that is empty at first", "stream nothing", f"{_WITHIN}, empty at first", "x"),
-        ("stream at 1e8 ids, of that at 1e7", "stream, 1e8 ids", "stream", "x"),
+        ("udf, of a constant function and words", "udf", "udf: constant, words", "0.9"),
+        ("udf as a byte, of a constant byte", "udf: byte", "udf: constant", "0.9"),
+        ("udf, of a constant byte without words", "udf", "udf: constant", ""),
+        ("udf, status alone, of a constant byte", "udf: status", "udf: constant", ""),
+        ("map, of a constant and words", "map", "map: constant, words", "0.9"),
+        ("map as a byte, of an identity", "map: byte", "map: identity", "0.9"),
+        ("map, of an identity without words", "map", "map: identity", ""),
+        ("map, status alone, of an identity", "map: status", "map: identity", ""),
+        ("map with payload, of an identity", "map, payload", "map, payload: identity", "0.9"),
+        ("two workers, of one, each on a core", "workers: two", "workers: one", "1.8"),
+        (stream, "stream", _WITHIN, "6"),
+        (f"{stream} that is empty at first", "stream", f"{_WITHIN}, empty at first", "6"),
+        ("stream in tasks, of the same", "stream in tasks", _WITHIN, ""),
+        (
+            "a stream that does nothing, of one that is empty at first",
+            "stream nothing",
+            f"{_WITHIN}, empty at first",
+            "",
+        ),
+        ("stream, of dropDuplicates that is empty at first", "stream", "stream dropDuplicates, empty at first", ""),
+        ("stream, of Delta MERGE", "stream", "stream Delta MERGE", ""),
+        ("stream, of transformWithState", "stream", "stream transformWithState, empty at first", ""),
+        ("classify, of a left join", "crossing: text", "left join", ""),
+        ("classify, of dropDuplicates", "crossing: text", "dropDuplicates", ""),
+        ("stream at 1e8 ids, of that at 1e7", "stream, 1e8 ids", "stream", "flat"),
     ]
-    return [(said, rate[own] / rate[other], unit) for said, own, other, unit in wanted if {own, other} <= set(rate)]
+    compared = [
+        (said, rate[own] / rate[other], "x", aim) for said, own, other, aim in wanted if {own, other} <= set(rate)
+    ]
+    commits = [("commit of 64 staged segments", one.median * 1e3, "ms", "50") for one, _ in _of(found, "commit of")]
+    return compared + commits
+
+
+def _of(found: dict[str, tuple[Sample, int]], begin: str) -> list[tuple[Sample, int]]:
+    return [one for name, one in found.items() if name.startswith(begin)]
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
@@ -172,16 +211,20 @@ def main() -> None:
     arguments.add_argument("--only", help="jobs whose name begins so; the others keep their last figures")
     arguments.add_argument("--draw", action="store_true", help="only draw the last figures")
     given = arguments.parse_args()
-    known = json.loads(RESULT.read_text()) if RESULT.exists() else {"jobs": {}}
-    result = {**known, "machine": machine()}
-    planned = [one for one in plan(given.scale, given.runs) if given.only is None or one.name.startswith(given.only)]
-    for number, one in enumerate([] if given.draw else planned):
-        print(f"{time.strftime('%H:%M:%S')} {number + 1} of {len(planned)}: {one.name} …", file=sys.stderr, flush=True)
+    all_jobs = plan(given.scale, given.runs)
+    known = json.loads(RESULT.read_text())["jobs"] if RESULT.exists() and (given.only or given.draw) else {}
+    result: dict[str, Any] = {"machine": machine(), "jobs": {}}
+    for number, one in enumerate(all_jobs):
+        if given.draw or (given.only is not None and not one.name.startswith(given.only)):
+            result["jobs"] |= {one.name: known[one.name]} if one.name in known else {}
+            continue
+        print(f"{time.strftime('%H:%M:%S')} {number + 1} of {len(all_jobs)}: {one.name} …", file=sys.stderr, flush=True)
         result["jobs"][one.name] = measure(one)
         RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(json.dumps(result, indent=1))
-    print(listing(result))
-    draw(result, Path("docs/images/spark.png") if given.scale == 1 else Path("out/spark.png"))
+        RESULT.write_text(json.dumps({**result, "jobs": known | result["jobs"]}, indent=1))
+    TABLE.write_text(listing(result))
+    print(TABLE.read_text())
+    draw(result, CHART if given.scale == 1 else Path("out/spark.png"))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,23 @@
 """Jobs that classify a DataFrame, next to the same plan with a function that does nothing."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import ByteType, StructField, StructType
 
 import dochistory as dh
 from benches.spark import data
 from benches.stores import TRIGGER, scratch_copy
 from benches.timing import seconds_of
 from benches.workload import Workload
+from dochistory.spark.classify import of_columns
 from dochistory.spark.decode import verdict_words
+from dochistory.spark.judge import Judge
 
 Found = dict[str, Any]
 
@@ -24,14 +27,21 @@ def run(df: DataFrame) -> None:
     df.write.format("noop").mode("overwrite").save()
 
 
+_WARM_UP_SECONDS, _MOST_WARM_UPS = 3, 3
+
+
 def in_turns(jobs: dict[str, Callable[[], None]], runs: int) -> Found:
-    """Seconds of each job, one run of each after the other, so that a busy spell of the machine meets all of them."""
+    """Seconds of each job, one run of each after the other, so that a busy spell of the machine meets all of them.
+
+    Before that they run to warm up: Python's workers start, files are read for the first time, Java compiles.
+    """
+    for _ in range(_MOST_WARM_UPS):
+        if min(seconds_of(job) for job in jobs.values()) > _WARM_UP_SECONDS:
+            break
     found: dict[str, list[float]] = {name: [] for name in jobs}
-    for number in range(runs + 1):
+    for _ in range(runs):
         for name, job in jobs.items():
-            seconds = seconds_of(job)
-            if number:  # The first run starts Python's workers and reads files for the first time.
-                found[name].append(seconds)
+            found[name].append(seconds_of(job))
     return found
 
 
@@ -40,13 +50,45 @@ def _frame(spark: SparkSession, workload: Workload, rows: int, payload: bool) ->
     return df if payload else df.drop("payload")
 
 
+_CODE = "code"
+
+
 def _constant(df: DataFrame) -> DataFrame:
+    """The same plan as the verdict's, with a function that answers a constant byte."""
+
     def constant(uuid: pa.Array, count: pa.Array) -> pa.Array:  # noqa: ARG001
         return pa.repeat(pa.scalar(2, pa.int8()), len(uuid))
 
+    return _answered(df, constant)
+
+
+def _verdict_byte(df: DataFrame, history: Path) -> DataFrame:
+    """The verdict as the byte that comes back from Python: what `classify` makes words of."""
+    judge, names = Judge.of(history, TRIGGER), ["uuid", "redelivery_count"]
+    judged = of_columns(judge, names)
+    return _answered(df, lambda uuid, count: judged([uuid, count]))
+
+
+def _answered(df: DataFrame, function: Callable[[pa.Array, pa.Array], pa.Array]) -> DataFrame:
+    def answer(uuid: pa.Array, count: pa.Array) -> pa.Array:
+        return function(uuid, count)
+
     made: Any = F
-    function = made.arrow_udf(constant, "byte").asNondeterministic()
-    return df.withColumn("code", function("uuid", "redelivery_count"))
+    return df.withColumn(_CODE, made.arrow_udf(answer, "byte").asNondeterministic()("uuid", "redelivery_count"))
+
+
+def _mapped(df: DataFrame, function: Callable[[pa.RecordBatch], pa.Array]) -> DataFrame:
+    """A `mapInArrow` that appends a byte a row."""
+
+    def answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.append_column(_CODE, function(batch))
+
+    return df.mapInArrow(answer, StructType([*df.schema.fields, StructField(_CODE, ByteType())]))
+
+
+def _constant_byte(batch: pa.RecordBatch) -> pa.Array:
+    return pa.repeat(pa.scalar(2, pa.int8()), batch.num_rows)
 
 
 def _same(df: DataFrame) -> DataFrame:
@@ -55,7 +97,7 @@ def _same(df: DataFrame) -> DataFrame:
 
 def _words(df: DataFrame, made: DataFrame) -> DataFrame:
     """The words of the verdicts in `code`, whoever gave them: what `classify` appends."""
-    words = verdict_words(F.col("code"), [F.col("uuid")])
+    words = verdict_words(F.col(_CODE), [F.col("uuid")])
     return made.select(
         *df.columns, *(word.alias(name) for word, name in zip(words, dh.spark.VERDICT_COLUMNS, strict=True))
     )
@@ -64,7 +106,8 @@ def _words(df: DataFrame, made: DataFrame) -> DataFrame:
 def udf(spark: SparkSession, workload: Workload, rows: int, runs: int, payload: bool = True) -> Found:
     """`how="udf"`, next to functions of the same columns that answer a constant byte.
 
-    `status` leaves out five of the six words. `constant, words` makes six words of the constant; `constant` none.
+    `status` leaves out five of the six words, `byte` all. `constant, words` makes six words of the constant, as
+    `classify` does of the verdict; `constant` none.
     """
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
         history = scratch_copy(workload, Path(home))
@@ -73,29 +116,29 @@ def udf(spark: SparkSession, workload: Workload, rows: int, runs: int, payload: 
         _check(judged, rows)
         jobs = {
             "own": judged,
-            "status": judged.select(*df.columns, "status"),
-            "constant": constant,
             "constant, words": _words(df, constant),
+            "byte": _verdict_byte(df, history),
+            "constant": constant,
+            "status": judged.select(*df.columns, "status"),
         }
         return in_turns({name: _runner(one) for name, one in jobs.items()}, runs)
 
 
-def workers(spark: SparkSession, workload: Workload, rows: int, runs: int) -> Found:
-    """`how="udf"` alone, of ids and counts; what is compared is the number of workers."""
-    with tempfile.TemporaryDirectory(dir=data.HOME) as home:
-        judged = dh.spark.classify(_frame(spark, workload, rows, False), scratch_copy(workload, Path(home)), TRIGGER)
-        _check(judged, rows)
-        return in_turns({"own": lambda: run(judged)}, runs)
-
-
 def rows_in_arrow(spark: SparkSession, workload: Workload, rows: int, runs: int, payload: bool = False) -> Found:
-    """`how="map"`, next to a `mapInArrow` that hands on what it gets."""
+    """`how="map"`, next to a `mapInArrow` that hands on what it gets; the others as in `udf`."""
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
         history = scratch_copy(workload, Path(home))
         df = _frame(spark, workload, rows, payload)
-        judged = dh.spark.classify(df, history, TRIGGER, "map")
+        judged, judge = dh.spark.classify(df, history, TRIGGER, "map"), Judge.of(history, TRIGGER)
         _check(judged, rows)
-        jobs = {"own": judged, "status": judged.select(*df.columns, "status"), "identity": _same(df)}
+        names = {"uuid": "uuid", "redelivery_count": "redelivery_count"}
+        jobs = {
+            "own": judged,
+            "constant, words": _words(df, _mapped(df, _constant_byte)),
+            "byte": _mapped(df, lambda batch: judge.codes(batch, names)),
+            "identity": _same(df),
+            "status": judged.select(*df.columns, "status"),
+        }
         return in_turns({name: _runner(one) for name, one in jobs.items()}, runs)
 
 

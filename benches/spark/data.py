@@ -13,7 +13,8 @@ from benches.workload import FRESH, Workload
 HOME = Path("out/bench-spark")
 FILES = 8
 PAYLOAD_BYTES = 1024
-FILLING_ROWS = 1_000_000
+FILLING_ROWS = 5_000_000
+"""Large batches: after each, a peer looks through all that it has."""
 _PAYLOADS = 997  # different ones; Parquet keeps each once, and Spark hands every row its own kilobyte
 
 
@@ -46,7 +47,7 @@ def new_batches(workload: Workload, batches: int, rows: int, filled: bool = Fals
 
     Where it is to be `filled`, the workload's own ids come first, for those who know only what has passed them.
     """
-    path = HOME / (f"arrivals-{batches}x{rows}" + (f"-after-{workload.n}" if filled else ""))
+    path = HOME / (f"arrivals-{batches}x{rows}" + (f"-after-{workload.n}by{FILLING_ROWS}" if filled else ""))
     if not path.exists():
         draft = path.with_name(f"{path.name}.unfinished")
         draft.mkdir(parents=True, exist_ok=True)

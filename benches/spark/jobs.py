@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -10,29 +9,31 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark.sql import SparkSession
 
 import dochistory as dh
-from benches.spark import classify, data, streams
+from benches.spark import classify, commit, data, pinned, streams
 from benches.workload import Workload
 
 Job = Callable[..., dict[str, Any]]
 
 BATCH: dict[str, Job] = {
     "udf": classify.udf,
-    "workers": classify.workers,
     "map": classify.rows_in_arrow,
     "map_payload": partial(classify.rows_in_arrow, payload=True),
     "crossing": classify.crossing,
     "left_join": classify.left_join,
     "drop_duplicates": classify.drop_duplicates,
 }
+ALONE: dict[str, Job] = {"commit": commit.commit, "workers": pinned.workers}
+"""Jobs that need no Spark, or start their own."""
 STREAM: dict[str, Job] = {
     "stream": streams.own,
     "stream_in_tasks": streams.own_in_tasks,
     "stream_nothing": streams.nothing,
     "stream_within_watermark": streams.within_watermark,
     "stream_within_watermark_filled": partial(streams.within_watermark, filled=True),
-    "stream_drop_duplicates": partial(streams.drop_duplicates, filled=True),
+    "stream_drop_duplicates": streams.drop_duplicates,
     "stream_with_state": streams.with_state,
     "stream_delta_merge": streams.delta_merge,
 }
@@ -43,38 +44,38 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 def main() -> None:
     """Run it."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("job", choices=[*BATCH, *STREAM])
+    arguments.add_argument("job", choices=[*BATCH, *ALONE, *STREAM])
     arguments.add_argument("--n", type=int, default=10_000_000, help="ids in the history")
     arguments.add_argument("--p", type=int, default=30, help="days of the history")
     arguments.add_argument("--rows", type=int, default=1_000_000, help="documents, or ids in a batch of a stream")
     arguments.add_argument("--runs", type=int, default=5, help="runs, or batches of a stream")
     arguments.add_argument("--cores", type=int, default=2, help="Spark's task slots, and so workers")
-    arguments.add_argument("--bound", action="store_true", help="to as many cores of the machine, JVM and all")
     given = arguments.parse_args()
-    if given.bound:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.cores])
+    data.HOME.mkdir(parents=True, exist_ok=True)
+    workload = Workload(given.n, given.p)
+    spark = None if given.job in ALONE else _session(given.job, given.cores)
+    found = (BATCH | ALONE | STREAM)[given.job](spark, workload, given.rows, given.runs)
+    if spark is not None:
+        spark.stop()
+    parts = found.pop("parts", {})
+    json.dump(
+        {"seconds": found, "parts": parts, "rows": given.rows, "n": given.n, "spark": pyspark.__version__}, sys.stdout
+    )
+
+
+def _session(job: str, cores: int) -> SparkSession:
     config = {
-        "spark.sql.shuffle.partitions": str(given.cores),
+        "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.driver.memory": "3g",
-        # The JVM would choose another one where it sees a single core.
-        "spark.driver.extraJavaOptions": "-XX:+UseG1GC",
     }
-    if given.job == "stream_delta_merge":
+    if job == "stream_delta_merge":
         config |= {
             "spark.jars.packages": delta_package(),
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         }
-    data.HOME.mkdir(parents=True, exist_ok=True)
-    spark = dh.spark.session("benches", master=f"local[{given.cores}]", config=config)
-    job = (BATCH | STREAM)[given.job]
-    found = job(spark, Workload(given.n, given.p), given.rows, given.runs)
-    spark.stop()
-    parts = found.pop("parts", {})
-    json.dump(
-        {"seconds": found, "parts": parts, "rows": given.rows, "n": given.n, "spark": pyspark.__version__}, sys.stdout
-    )
+    return dh.spark.session("benches", master=f"local[{cores}]", config=config)
 
 
 def delta_package() -> str:

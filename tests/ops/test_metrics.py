@@ -116,3 +116,31 @@ def test_the_oldest_partition_is_as_old_as_its_beginning(used: dh.History) -> No
     figures = metrics.history_metrics(used, now=LATER)["orders"]
     width = used.stats("orders")["partition"].total_seconds()
     assert 3 * 3600 <= figures["oldest_partition_seconds"] < 3 * 3600 + width
+
+
+ASKED_FOR = {
+    "new": ('dochistory_documents_total{trigger="orders",what="new"}', 1),
+    "duplicate": ('dochistory_documents_total{trigger="orders",what="duplicate"}', 1),
+    "in_doubt": ('dochistory_documents_total{trigger="orders",what="in_doubt"}', 3),
+    "too_long": ('dochistory_documents_total{trigger="orders",what="too_long"}', 1),
+    "no_id": ('dochistory_documents_total{trigger="orders",what="no_id"}', 1),
+    "filter_positives": ('dochistory_filter_positives_total{trigger="orders"}', None),
+    "entries": ('dochistory_entries{trigger="orders"}', 3),
+    "bytes": ('dochistory_bytes{trigger="orders"}', None),
+    "segments": ('dochistory_segments{trigger="orders"}', None),
+    "oldest_partition_seconds": ('dochistory_oldest_partition_age_seconds{trigger="orders"}', None),
+    "processing": ('dochistory_processing{trigger="orders"}', 1),
+    "oldest_processing_seconds": ('dochistory_oldest_processing_age_seconds{trigger="orders"}', 7200.0),
+}
+"""What an operator asks for: its name in the dictionaries, its sample for Prometheus, its value where it is known."""
+
+
+def test_each_figure_that_is_asked_for_is_in_a_dictionary_and_on_the_page(used: dh.History) -> None:
+    counts = metrics.VerdictCounts()
+    counts.add(used.classify(documents(["a", "c", "n", None, "x" * 97]), trigger()), trigger())
+    figures = counts.totals()["orders"] | metrics.history_metrics(used, now=LATER)["orders"]
+    page = metrics.prometheus_text(used, counts, now=LATER)
+    samples = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    for name, (sample, value) in ASKED_FOR.items():
+        assert samples[sample] == str(figures[name]), name
+        assert value is None or figures[name] == value, name

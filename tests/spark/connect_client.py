@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import dochistory as dh
-from tests.spark.support import orders, rows
+from tests.spark.support import Recorder, Stream, orders, rows, states
 
 
 def judged(spark: Any, history: Path) -> dict[str, Any]:
@@ -44,6 +44,35 @@ def begun(spark: Any, history: Path) -> dict[str, Any]:
     return {"runs": sorted(runs), "loaded": loaded, "duplicates": seen.get["duplicate"], "new": seen.get["new"]}
 
 
+def streamed(spark: Any, home: Path) -> dict[str, Any]:
+    """A stream whose batches are processed once, in a process of the server's; it is made to forget, and goes on."""
+    stream, history, recorder = Stream(spark, home), home / "streamed.history", Recorder(home / "runs")
+
+    def service(new: Any, batch: Any) -> None:
+        for row in new.collect():
+            recorder.run(f"{batch.id}:{row.uuid}")
+
+    def run(**options: Any) -> str | None:
+        handle = dh.spark.exactly_once(str(history), orders(), service, **options)
+        try:
+            stream.run(handle)
+        except Exception as error:  # noqa: BLE001 - which of Connect's it is, is not what is asked
+            return str(error)
+        return None
+
+    found: dict[str, Any] = {}
+    for ids in (["a", "b"], ["b", "c"]):
+        stream.add(ids)
+    found["without a name"] = run()
+    found["first"] = run(application="connect")
+    stream.forget_commit(1)
+    stream.add(["d"])
+    found["again"] = run(application="connect", decide_on="executors", parts=2)
+    stream.checkpoint = home / "another"
+    found["another checkpoint"] = run(application="connect")
+    return {**found, "runs": recorder.runs(), "completed": sorted(states(history, "completed"))}
+
+
 def _statuses(df: Any) -> dict[str, str]:
     return {row.uuid: row.status for row in df.select("uuid", "status").collect()}
 
@@ -70,7 +99,7 @@ def ask(port: int, history: Path) -> None:
 
     builder: Any = SparkSession.builder
     spark = builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
-    found = {**judged(spark, history), "begun": begun(spark, history)}
+    found = {**judged(spark, history), "begun": begun(spark, history), "streamed": streamed(spark, history.parent)}
     module = type(spark).__module__
     spark.stop()
     print(json.dumps({"session": module, **found}))

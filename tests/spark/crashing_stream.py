@@ -71,7 +71,12 @@ def handle_all(spark: "SparkSession", home: Path, how: Any, step: str) -> None:
             die()
 
     handle = dh.spark.exactly_once(
-        home / "orders.history", orders(), service, decide_on=how, on_verdicts=begun, parts=2
+        home / "orders.history",
+        orders(),
+        service,
+        decide_on=how,
+        on_verdicts=begun,
+        parts=2 if how == "executors" else None,
     )
     Stream(spark, home).run(handle)
 

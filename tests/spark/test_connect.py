@@ -51,6 +51,15 @@ def test_every_entrance_works_through_connect(port: int, history_path: Path) -> 
     assert found.pop("session").startswith("pyspark.sql.connect.")
     # Replayed, its documents are DUPLICATE, and what was released stays so until it comes in another batch.
     assert found.pop("begun") == {"runs": ["fresh", "fresher", "undone"], "loaded": 2, "duplicates": 4, "new": 1}
+    streamed = found.pop("streamed")
+    assert "exactly_once needs application=" in streamed.pop("without a name")
+    assert "[DH-TRANSACTION]" in streamed.pop("another checkpoint")
+    assert streamed == {
+        "first": None,
+        "again": None,
+        "runs": ["0:a", "0:b", "1:c", "2:d"],
+        "completed": ["a", "b", "c", "d"],
+    }
     assert found.pop("entries") == {"done": "completed", "begun": "processing"}
     expected = {"done": "DUPLICATE", "begun": "IN_DOUBT", "fresh": "NEW"}
     assert found == dict.fromkeys(("udf", "map", "column", "sql", "table"), expected)

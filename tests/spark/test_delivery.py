@@ -19,7 +19,7 @@ from tests.delivery.support import header
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 
 SCHEMA = "stream string, header string, body string"
 Rows = list[tuple[str, str | None]]

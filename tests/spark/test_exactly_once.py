@@ -1,6 +1,7 @@
 """`dochistory.spark.exactly_once`: each document is processed once, however often Spark hands a batch over."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import dochistory as dh
+from dochistory.spark import compat
 from tests.spark.support import Service, Stream, orders, rows
 
 if TYPE_CHECKING:
@@ -258,17 +260,18 @@ def test_a_suspended_batch_is_delivered_again_and_loses_nothing(
     assert service.runs == ["a", "doubtful", "b"]
 
 
-def test_an_application_whose_batch_numbers_go_backwards_is_refused(
-    spark: "SparkSession", tmp_path: Path, history_path: Path, service: Service
+@pytest.mark.parametrize("decide_on", ["driver", "executors"])
+def test_a_new_checkpoint_under_an_old_application_is_refused(
+    spark: "SparkSession", tmp_path: Path, history_path: Path, service: Service, decide_on: str
 ) -> None:
     old, new = Stream(spark, tmp_path / "old"), Stream(spark, tmp_path / "new")
     for ids in (["a"], ["b"], ["c"]):
         old.add(ids)
     new.add(["x"])
-    handle = handler(history_path, service, application="orders-loader")
+    handle = handler(history_path, service, application="orders-loader", decide_on=decide_on)
     old.run(handle)
 
-    with pytest.raises(StreamingQueryException, match=r"DH-TRANSACTION"):
+    with pytest.raises(StreamingQueryException, match=r"DH-TRANSACTION.*orders-loader.*new checkpoint"):
         new.run(handle)
     assert service.runs == ["a", "b", "c"]
 
@@ -303,8 +306,74 @@ def test_a_batch_outside_a_stream_needs_a_name_and_a_number(
     assert service.runs == ["a", "b"]
 
 
+def where_it_is_decided(spark: "SparkSession", history: Path, **options: Any) -> str:
+    """Who decides a batch of two documents, of which one is new; both kinds of batches say the same of it."""
+    seen: list[Any] = []
+    frame = spark.createDataFrame(rows(["old", "new"]).to_pandas())
+    with dh.open(history, create=True) as opened:
+        opened.begin(rows(["old"]), orders()).complete()
+    handle = dh.spark.exactly_once(
+        history, orders(), lambda *_: None, application="who", on_verdicts=seen.append, **options
+    )
+    handle(frame, 0)
+    (batch,) = seen
+    assert batch.counts == {
+        "status": {"DUPLICATE": 1, "NEW": 1},
+        "action": {"DISCARD": 1, "PROCESS": 1},
+        "rule": {"R8": 1, "R9": 1},
+    }
+    return {"Batch": "driver", "StagedBatch": "executors"}[type(batch).__name__]
+
+
+@pytest.mark.parametrize(
+    ("is_one_machine", "options", "who"),
+    [
+        (True, {}, "driver"),
+        (True, {"parts": 2}, "executors"),
+        (True, {"order_by": "uuid"}, "executors"),
+        (False, {}, "executors"),
+        (False, {"documents": "arrow"}, "driver"),
+        (False, {"decide_on": "driver"}, "driver"),
+        (True, {"decide_on": "executors"}, "executors"),
+    ],
+)
+def test_who_decides_depends_on_where_the_tasks_run_unless_it_is_said(
+    spark: "SparkSession",
+    history_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_one_machine: bool,
+    options: dict[str, Any],
+    who: str,
+) -> None:
+    assert compat.is_one_machine(spark)
+    monkeypatch.setattr(compat, "is_one_machine", lambda _: is_one_machine)
+    assert where_it_is_decided(spark, history_path, **options) == who
+
+
+@pytest.mark.parametrize(
+    ("master", "is_one"),
+    [
+        ("local", True),
+        ("local[*]", True),
+        ("local[2,3]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("spark://host:7077", False),
+        ("yarn", False),
+        ("", False),
+    ],
+)
+def test_only_a_local_master_is_one_machine(master: str, is_one: bool) -> None:
+    conf = SimpleNamespace(get=lambda name, _: {"spark.master": master}[name])
+    session: Any = SimpleNamespace(conf=conf)
+    assert compat.is_one_machine(session) is is_one
+
+
 def test_options_that_cannot_be_are_refused(history_path: Path, service: Service) -> None:
     with pytest.raises(dh.ConfigError, match="on_replay is one of in_doubt, resolver, rerun"):
         handler(history_path, service, on_replay="again")
     with pytest.raises(dh.ConfigError, match="documents is one of spark, arrow"):
         handler(history_path, service, documents="pandas")
+    with pytest.raises(dh.ConfigError, match="decide_on is one of auto, driver, executors"):
+        handler(history_path, service, decide_on="tasks")
+    with pytest.raises(dh.ConfigError, match="parts and order_by are for executors"):
+        handler(history_path, service, decide_on="driver", order_by=["uuid"])

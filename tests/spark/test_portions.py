@@ -21,7 +21,7 @@ from tests.spark.support import break_first_attempts
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 
 SCHEMA = "stream string, header string, body string"
 NAMES = [f"s{number}" for number in range(7)]

@@ -1,5 +1,6 @@
 """Counts of verdicts, as Spark observes them."""
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,29 @@ def test_a_frame_is_counted_as_it_is_evaluated(spark: "SparkSession", history: P
     assert seen.get == EXPECTED
 
 
-def test_a_stream_says_in_its_progress_what_it_saw(spark: "SparkSession", history: Path, tmp_path: Path) -> None:
+def test_a_stream_tells_its_progress_and_its_listeners_what_it_saw(
+    spark: "SparkSession", history: Path, tmp_path: Path
+) -> None:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    heard: list[Any] = []
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            heard.append(dh.spark.report(event.progress))
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: ARG002, N802
+            ended.set()
+
+    ended = threading.Event()
+    listener = Listener()
+    spark.streams.addListener(listener)
     (tmp_path / "input").mkdir()
     pq.write_table(rows(IDS), tmp_path / "input" / "1.parquet")
     stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "input"))
@@ -53,7 +76,10 @@ def test_a_stream_says_in_its_progress_what_it_saw(spark: "SparkSession", histor
     writer = judged.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
     query: Any = writer.trigger(availableNow=True).start()
     query.awaitTermination()
+    assert ended.wait(60)
+    spark.streams.removeListener(listener)
 
+    assert [one for one in heard if one is not None] == [EXPECTED]
     reports = [dh.spark.report(one) for one in query.recentProgress]
     assert [one for one in reports if one is not None] == [EXPECTED]
     assert dh.spark.report(None) is None

@@ -243,6 +243,51 @@ def test_a_commit_that_raises_and_is_aborted_with_the_same_messages_stays_a_comm
         assert pa.table(history.entries("orders")).num_rows == 3
 
 
+def test_a_batch_whose_task_fails_for_good_is_aborted_and_comes_again_whole(sink: Sink) -> None:
+    fails = sink.home / "fails"
+    fails.touch()
+    sink.add(["a", "b"])
+    stream = sink.spark.readStream.schema(SCHEMA).parquet(str(sink.home / "input")).repartition(2)
+    path = str(fails)
+
+    def broken(batches: Any) -> Any:
+        """Hands all of its rows on; one of the two tasks fails then, until the file is away."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.partitionId() == 1 and os.path.exists(path):  # noqa: PTH110
+            raise ValueError("the task broke")
+
+    rows_of = stream.mapInArrow(broken, SCHEMA)
+
+    def start() -> None:
+        writer = rows_of.writeStream.format("dochistory").option("path", str(sink.history)).option("trigger", "orders")
+        writer = writer.option("checkpointLocation", str(sink.home / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="the task broke"):
+        start()
+    assert entries(sink.history) == {}
+    fails.unlink()
+    start()
+
+    assert entries(sink.history) == {"a": "completed", "b": "completed"}
+    with dh.open(sink.history, read_only=True) as history:
+        ((_, (batch, has_ended)),) = history.stats("orders")["transactions"].items()
+    assert (batch, has_ended) == (0, True)
+    # What a task staged whose end Spark did not wait for goes with upkeep.
+    with dh.open(sink.history) as history:
+        history.maintain(orders(), all=True)
+    assert left_over(sink.history) == []
+
+
+def left_over(history: Path) -> list[str]:
+    """What was staged and is not part of the history."""
+    return [file.name for file in history.rglob("new-*")]
+
+
 def register_failing(spark: "SparkSession", marker: Path) -> None:
     """The same data source, whose first commit is done and then raises."""
     from pyspark.sql.datasource import DataSource

@@ -15,7 +15,8 @@ Entrances, which must not be mixed up:
 
 from dochistory.errors import SuspendedError
 from dochistory.spark.around import audit_sink, keep_in_doubt, suspending
-from dochistory.spark.batches import Batch, ExactlyOnce, StagedBatch, exactly_once
+from dochistory.spark.batches import ExactlyOnce, exactly_once
+from dochistory.spark.begun import Batch, StagedBatch
 from dochistory.spark.claims import SparkClaim, claim
 from dochistory.spark.classify import classify
 from dochistory.spark.compat import UnsupportedError

@@ -10,65 +10,22 @@ that the batch is done. Each batch is therefore a transaction of the history, `(
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat
-from dochistory.spark.claims import Replay, SparkClaim, claim
+from dochistory.spark.begun import Batch, StagedBatch
+from dochistory.spark.claims import Replay, claim
 from dochistory.spark.kept import Kept
 from dochistory.spark.settings import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from dochistory import Claim, History, Trigger
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One batch, begun: what the service and `on_verdicts` get to see."""
-
-    id: int
-    """Spark's number of the batch."""
-    application: str
-    """The name under which the batch's number is remembered."""
-    documents: pa.Table
-    """All rows of the batch, in order."""
-    claim: "Claim"
-    """The claim on what is new; the service may complete or release rows of it by itself."""
-
-    @property
-    def verdicts(self) -> pa.Table:
-        """The verdict of every row: `status`, `action`, `acknowledge`, `rule`, `key`, `message`."""
-        return self.claim.verdicts
-
-    def rows(self, action: str) -> list[int]:
-        """The numbers of the rows whose verdict asks for this action (PROCESS, DISCARD, LOG, SUSPEND, REJECT)."""
-        asked = pc.equal(self.verdicts["action"].cast(pa.string()), action)
-        found: list[int] = pc.indices_nonzero(asked.fill_null(False)).to_pylist()
-        return found
-
-
-@dataclass(frozen=True)
-class StagedBatch:
-    """One batch, begun by Spark's tasks: what the service and `on_verdicts` get to see with `decide_on="executors"`."""
-
-    id: int
-    """Spark's number of the batch."""
-    application: str
-    """The name under which the batch's number is remembered."""
-    claim: SparkClaim
-    """The claim on what is new; the service may complete or release documents of it by itself."""
-
-    @property
-    def documents(self) -> "DataFrame":
-        """All rows of the batch, each with its verdict: `status`, `action`, `acknowledge`, `rule`, `key`, `message`."""
-        return self.claim.documents
+    from dochistory import History, Trigger
 
 
 class ExactlyOnce:
@@ -85,7 +42,7 @@ class ExactlyOnce:
         columns: Mapping[str, str] | None,
         documents: Literal["spark", "arrow"],
         on_verdicts: Callable[[Any], object] | None,
-        decide_on: Literal["driver", "executors"],
+        decide_on: Literal["auto", "driver", "executors"],
         parts: int | None,
         order_by: Any,
     ) -> None:
@@ -100,6 +57,9 @@ class ExactlyOnce:
         self._decide_on = decide_on
         self._parts = parts
         self._order_by = order_by
+        self._is_for_tasks = parts is not None or not _is_nothing(order_by)
+        if self._is_for_tasks and decide_on == "driver":
+            raise dh.ConfigError("[DH-CONFIG] parts and order_by are for executors, and decide_on is 'driver'")
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Handle one batch; returns when its documents are completed.
@@ -115,7 +75,7 @@ class ExactlyOnce:
                 "[DH-CONFIG] exactly_once needs application=…, a name that outlives restarts: "
                 "outside a stream, and on Spark Connect, there is no query whose id could serve"
             )
-        if self._decide_on == "executors":
+        if self._decides_on(frame) == "executors":
             self._by_tasks(frame, int(batch_id), application)
             return
         # Once, here: every further evaluation of the frame might bring the rows in another order.
@@ -129,6 +89,15 @@ class ExactlyOnce:
                 columns=self._columns or None,
             )
             self._run(frame, Batch(int(batch_id), application, rows, claim))
+
+    def _decides_on(self, frame: "DataFrame") -> Literal["driver", "executors"]:
+        if self._decide_on != "auto":
+            return self._decide_on
+        if self._is_for_tasks:
+            return "executors"
+        # What an Arrow table is made of comes to the driver in any case; and a claim asks the history.
+        is_here = self._documents == "arrow" or compat.is_one_machine(frame.sparkSession)
+        return "driver" if is_here or not self._trigger.use_history else "executors"
 
     def _by_tasks(self, frame: "DataFrame", batch_id: int, application: str) -> None:
         with (
@@ -184,6 +153,11 @@ class ExactlyOnce:
         return new if self._documents == "arrow" else compat.frame_of(frame.sparkSession, new, frame.schema)
 
 
+def _is_nothing(order_by: Any) -> bool:
+    # A column has no truth value.
+    return isinstance(order_by, list | tuple | str) and not order_by
+
+
 def _suspended(
     suspended: int,
     rows: int,
@@ -209,7 +183,7 @@ def exactly_once(
     columns: Mapping[str, str] | None = None,
     documents: Literal["spark", "arrow"] = "spark",
     on_verdicts: Callable[[Any], object] | None = None,
-    decide_on: Literal["driver", "executors"] = "driver",
+    decide_on: Literal["auto", "driver", "executors"] = "auto",
     parts: int | None = None,
     order_by: "str | Column | Sequence[str | Column]" = (),
 ) -> ExactlyOnce:
@@ -241,14 +215,20 @@ def exactly_once(
             It sees a replayed batch again, with that run's verdicts.
         decide_on: `driver` collects the rows of a batch there, which is the quickest for batches that fit (up to some
             hundred thousand rows); the service then gets a `Batch`. `executors` leaves them to Spark's tasks, as
-            `claim` does, for batches of any size; the service then gets a `StagedBatch`.
-        parts: with `executors`, tasks to divide the work among.
-        order_by: with `executors`, columns that say which of several copies within a batch came first.
+            `claim` does, for batches of any size; the service then gets a `StagedBatch`. `auto` is `driver` where the
+            tasks run in the driver's own process (a local master), where the service wants the documents there
+            (`documents="arrow"`), or where the trigger uses no history; else `executors`, and always where `parts` or
+            `order_by` is given.
+        parts: tasks to divide the work among, where executors decide.
+        order_by: columns that say which of several copies within a batch came first, where executors decide.
+
+    Raises:
+        ConfigError: an argument is none of the above, or is for executors while the driver is to decide.
     """
     for name, value, allowed in (
         ("on_replay", on_replay, ("in_doubt", "resolver", "rerun")),
         ("documents", documents, ("spark", "arrow")),
-        ("decide_on", decide_on, ("driver", "executors")),
+        ("decide_on", decide_on, ("auto", "driver", "executors")),
     ):
         if value not in allowed:
             raise dh.ConfigError(f"[DH-CONFIG] {name} is one of {', '.join(allowed)}, not {value!r}")

@@ -1,5 +1,6 @@
 """Everything that differs from one Spark to the next, in one place. Nothing else asks for a version."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any, cast
@@ -231,6 +232,11 @@ def parallelism(spark: SparkSession) -> int:
         return max(1, spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - Connect's own error type cannot be imported where Connect is not installed
         return max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "200") or 200))
+
+
+def is_one_machine(spark: SparkSession) -> bool:
+    """Whether Spark runs its tasks within the process of its driver, and nowhere else."""
+    return re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or "") is not None
 
 
 def collect_arrow(frame: DataFrame) -> pa.Table:

@@ -1,0 +1,73 @@
+"""Batches that were begun: what a service of `exactly_once` gets to see of one, whoever decided it."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import dochistory as dh
+from dochistory.spark.claims import SparkClaim
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dochistory import Claim
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch, begun by the driver: what the service and `on_verdicts` get to see where it decides."""
+
+    id: int
+    """Spark's number of the batch."""
+    application: str
+    """The name under which the batch's number is remembered."""
+    documents: pa.Table
+    """All rows of the batch, in order."""
+    claim: "Claim"
+    """The claim on what is new; the service may complete or release rows of it by itself."""
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Rows by `status`, by `action` and by `rule`."""
+        counted = {name: Counter[str]() for name in ("status", "action", "rule")}
+        for *words, rows in dh.count_verdicts(self.verdicts):
+            for name, word in zip(counted, words, strict=True):
+                if word:
+                    counted[name][word] += rows
+        return {name: dict(sorted(of.items())) for name, of in counted.items()}
+
+    @property
+    def verdicts(self) -> pa.Table:
+        """The verdict of every row: `status`, `action`, `acknowledge`, `rule`, `key`, `message`."""
+        return self.claim.verdicts
+
+    def rows(self, action: str) -> list[int]:
+        """The numbers of the rows whose verdict asks for this action (PROCESS, DISCARD, LOG, SUSPEND, REJECT)."""
+        asked = pc.equal(self.verdicts["action"].cast(pa.string()), action)
+        found: list[int] = pc.indices_nonzero(asked.fill_null(False)).to_pylist()
+        return found
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """One batch, begun by Spark's tasks: what the service and `on_verdicts` get to see where executors decide."""
+
+    id: int
+    """Spark's number of the batch."""
+    application: str
+    """The name under which the batch's number is remembered."""
+    claim: SparkClaim
+    """The claim on what is new; the service may complete or release documents of it by itself."""
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Rows by `status`, by `action` and by `rule`."""
+        return self.claim.counts
+
+    @property
+    def documents(self) -> "DataFrame":
+        """All rows of the batch, each with its verdict: `status`, `action`, `acknowledge`, `rule`, `key`, `message`."""
+        return self.claim.documents
