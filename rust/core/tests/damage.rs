@@ -8,6 +8,7 @@ mod common;
 
 use std::path::Path;
 
+use common::logs::{frames, room, used};
 use common::store::{Files, Store, TRIGGERS, ids, named, restore, verdicts};
 use common::{DAY, Ids, START};
 use dochistory_core::Result;
@@ -28,13 +29,20 @@ fn a_flipped_byte_is_noticed_or_changes_nothing() {
     for (path, bytes) in store.files.clone() {
         let kind = Store::kind(&path);
         let mut noticed = 0;
-        let places = places(bytes.len());
+        let places = places(used(&path, &bytes));
         flipped += places.len();
-        for at in &places {
+        let mut is_noticed = |at: usize| {
             let mut damaged = bytes.clone();
-            damaged[*at] ^= 1 << (at % 8);
+            damaged[at] ^= 1 << (at % 8);
             std::fs::write(&path, &damaged).unwrap();
-            noticed += usize::from(store.check(&format!("byte {at} of {}", path.display()), true));
+            store.check(&format!("byte {at} of {}", path.display()), true)
+        };
+        for at in &places {
+            noticed += usize::from(is_noticed(*at));
+        }
+        // Bytes in the room behind a log's frames are a torn tail.
+        for at in room(&path, &bytes) {
+            assert!(!is_noticed(at), "byte {at} of the room of {}", path.display());
         }
         std::fs::write(&path, &bytes).unwrap();
         match kind.as_str() {
@@ -53,11 +61,13 @@ fn a_shortened_or_missing_file_is_noticed_or_changes_nothing() {
     let mut cut = 0;
     for (path, bytes) in store.files.clone() {
         let is_advisory = Store::is_advisory(&path);
-        cut += places(bytes.len()).len();
-        for length in places(bytes.len()) {
+        let lengths = places(used(&path, &bytes));
+        cut += lengths.len();
+        for length in lengths.into_iter().chain(room(&path, &bytes)) {
             std::fs::write(&path, &bytes[..length]).unwrap();
             let noticed = store.check(&format!("{} at {length} bytes", path.display()), true);
-            assert_eq!(noticed, !is_advisory, "{} at {length} bytes", path.display());
+            let is_missed = length < used(&path, &bytes) && !is_advisory;
+            assert_eq!(noticed, is_missed, "{} at {length} bytes", path.display());
         }
         std::fs::remove_file(&path).unwrap();
         for read_only in [true, false] {
@@ -184,17 +194,6 @@ fn forge(files: &Files, path: &Path, at: usize, value: &[u8]) -> Files {
     files
 }
 
-/// Where the frames of a log start.
-fn frames(log: &[u8]) -> Vec<usize> {
-    let mut starts = vec![64];
-    while let Some(last) = starts.last().copied().filter(|last| *last < log.len()) {
-        let payload = u64::from_le_bytes(log[last + 56..last + 64].try_into().unwrap());
-        starts.push(last + 96 + payload as usize);
-    }
-    starts.pop();
-    starts
-}
-
 fn replace(bytes: &mut [u8], old: [u8; 4], new: [u8; 4]) {
     if let Some(at) = bytes.windows(4).position(|window| window == old) {
         bytes[at..at + 4].copy_from_slice(&new);
@@ -244,7 +243,7 @@ fn forged_files_make_errors_and_never_a_panic() {
     let mut refused = 0;
     let mut tried = 0;
     for (path, bytes) in store.files.iter().filter(|(path, _)| !Store::is_advisory(path)) {
-        let places = (0..bytes.len()).filter(|at| *at < 320 && at % 4 == 0 || at % 389 == 0 || at % 4096 == 64);
+        let places = (0..used(path, bytes)).filter(|at| *at < 320 && at % 4 == 0 || at % 389 == 0 || at % 4096 == 64);
         for (step, at) in places.enumerate() {
             for value in [values[step % values.len()], values[(step / 3 + at) % values.len()]] {
                 let forged = forge(&store.files, path, at, value);

@@ -58,6 +58,10 @@ impl File for fs::File {
         self.write_all_at(bytes, offset)
     }
 
+    fn extend(&self, length: u64) -> io::Result<()> {
+        if self.metadata()?.len() < length { self.set_len(length) } else { Ok(()) }
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
     }

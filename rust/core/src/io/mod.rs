@@ -47,6 +47,8 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
     /// Write all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Make the file `length` bytes long, by zeros, unless it is longer.
+    fn extend(&self, length: u64) -> io::Result<()>;
     /// Make what was written durable.
     fn sync(&self) -> io::Result<()>;
     /// Length in bytes.

@@ -382,7 +382,7 @@ impl KeySpace {
             let bytes = frame.encode(view.log.place(view.tail.position));
             (frame, bytes, view.log.clone(), view.tail.position)
         };
-        log.file.write_at(&bytes, position).map_err(Error::io("append to", &log.path))?;
+        log.append(&bytes, position)?;
         self.change(|slot| {
             if let Some(view) = slot {
                 view.tail.apply(&frame, position + bytes.len() as u64);

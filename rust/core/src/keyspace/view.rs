@@ -245,7 +245,8 @@ impl View {
 
     /// Whether nobody published or appended since. Three cheap calls of the system.
     pub(crate) fn is_current(&self, env: &Environment) -> Result<bool> {
-        Ok(self.is_newest(env)? && self.log.len()? == self.tail.position + self.torn)
+        // What is torn may be a frame that was in the making, and whole by now.
+        Ok(self.is_newest(env)? && self.torn == 0 && self.log.ends_at(self.tail.position)?)
     }
 
     fn is_newest(&self, env: &Environment) -> Result<bool> {
@@ -293,26 +294,28 @@ impl View {
             }
         }
         self.buffer = frames.into_buffer();
-        self.check_end(env, length)
+        if self.torn == 0 {
+            // Room behind the frames that we found is nothing that we inherited.
+            self.log.inherited = self.log.inherited.min(self.tail.position);
+        }
+        self.check_end(env)
     }
 
     /// The log may end here, or be torn here, only if nothing shows that it went on.
-    fn check_end(&mut self, env: &Environment, length: u64) -> Result<()> {
+    fn check_end(&mut self, env: &Environment) -> Result<()> {
         let witness = turn::watermark(&*env.system, &self.directory, self.log.id);
         let proven = self.tail.durable.max(witness);
-        if self.torn == 0 {
-            if length < proven && self.log.len()? > length {
-                // It grew between our look at its length and at what is durable of it.
-                return self.read_log(env);
-            }
-            if length < proven {
-                let reason = format!("the log ends here, but {proven} bytes of it were durable");
-                return Err(Error::corrupt(&self.log.path, length, reason));
-            }
-            return Ok(());
-        }
-        let Err(damage) = self.log.check_torn(self.tail.position, proven) else { return Ok(()) };
-        // What looked torn may have been a frame in the making, that is whole by now.
+        let position = self.tail.position;
+        let damage = if self.torn > 0 {
+            self.log.check_torn(position, proven)
+        } else if position < proven {
+            let reason = format!("the log ends here, but {proven} bytes of it were durable");
+            Err(Error::corrupt(&self.log.path, position, reason))
+        } else {
+            Ok(())
+        };
+        let Err(damage) = damage else { return Ok(()) };
+        // Where it ended, or looked torn, may have been a frame in the making, that is whole by now.
         match Frames::new(&self.log, self.tail.position, self.log.len()?).next()? {
             Next::Frame(..) => self.read_log(env),
             Next::End | Next::Torn => Err(damage),

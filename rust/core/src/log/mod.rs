@@ -7,6 +7,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use frame::{Frame, FrameHeader, HEADER, Place};
 pub(crate) use salvage::Gap;
@@ -23,6 +24,10 @@ const WITHOUT_MARK: u32 = 1;
 pub(crate) const START: u64 = 64;
 /// How much is read at a time.
 const CHUNK: usize = 1 << 20;
+/// So much room, as zeros, is made behind a frame that does not fit in what there is: the sync of a frame that leaves the
+/// file's length as it was writes one block less, and takes two thirds of the time.
+const ROOM: u64 = 16 << 10;
+const BLOCK: u64 = 4096;
 
 /// An open log file.
 #[derive(Clone, Debug)]
@@ -30,12 +35,14 @@ pub(crate) struct Log {
     pub(crate) id: u64,
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn File>,
-    /// How long it was when this process opened it. Our syncs vouch for what is written later; of what stood there before,
-    /// an earlier sync may have failed, and the system tells only those who had the file open then.
+    /// What it held when this process opened it. Our syncs vouch for what is written later; of what stood there before, an
+    /// earlier sync may have failed, and the system tells only those who had the file open then.
     pub(crate) inherited: u64,
     /// What every frame of this log repeats, drawn by chance when the log was made: ids within a frame cannot pass for frames
     /// themselves, as nobody who sends ids can know it. 0 in logs of version 1.
     pub(crate) mark: u64,
+    /// How long the file is, as far as we know.
+    room: Arc<AtomicU64>,
 }
 
 /// Whose log it is: logs of other triggers, or of other histories, are told apart by this.
@@ -56,7 +63,7 @@ impl Owner {
 pub(crate) enum Next {
     /// A whole frame, and where it ends.
     Frame(Box<Frame>, u64),
-    /// Nothing more.
+    /// Nothing more: the end of the file, or room made ahead.
     End,
     /// Bytes that are no whole frame: a writer is at work, or died at it.
     Torn,
@@ -77,7 +84,8 @@ impl Log {
         out.raw(&MAGIC).u32(version).u32(0).raw(&owner.history).u64(id).u64(owner.trigger).u64(mark);
         out.raw(&[0; START as usize - 60]).checksum();
         let file = write_new(system, path, &[&out.finish()])?;
-        Ok(Self { id, path: path.to_path_buf(), file, inherited: START, mark })
+        let room = Arc::new(AtomicU64::new(START));
+        Ok(Self { id, path: path.to_path_buf(), file, inherited: START, mark, room })
     }
 
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, write: bool) -> Result<Self> {
@@ -96,11 +104,36 @@ impl Log {
             return Err(from.corrupt("this log belongs to another history or trigger"));
         }
         let mark = if version == WITHOUT_MARK { 0 } else { from.u64()? };
-        Ok(Self { id, path: path.to_path_buf(), file, inherited: length, mark })
+        let room = Arc::new(AtomicU64::new(length));
+        Ok(Self { id, path: path.to_path_buf(), file, inherited: length, mark, room })
     }
 
     pub(crate) fn len(&self) -> Result<u64> {
         self.file.len().map_err(Error::io("look at", &self.path))
+    }
+
+    /// Whether nothing was appended at `position`, where the frames ended when we read them. One cheap call of the system.
+    pub(crate) fn ends_at(&self, position: u64) -> Result<bool> {
+        // The last bytes of what we read and the first ones of what may follow: the file may have become shorter, too.
+        let mut bytes = [0; 16];
+        match self.file.read_at(&mut bytes, position - 8) {
+            Ok(()) => Ok(bytes[8..] == [0; 8]),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(self.len()? == position),
+            Err(error) => Err(Error::io("read", &self.path)(error)),
+        }
+    }
+
+    /// In our turn: append a frame's bytes at `position`, where the frames end.
+    pub(crate) fn append(&self, bytes: &[u8], position: u64) -> Result<()> {
+        let end = position + bytes.len() as u64;
+        if end > self.room.load(Ordering::Relaxed) {
+            let length = (end + ROOM).next_multiple_of(BLOCK);
+            // Without room the file grows with the frame; if nothing can be written at all, that is what tells.
+            if self.file.extend(length).is_ok() {
+                self.room.store(length, Ordering::Relaxed);
+            }
+        }
+        self.file.write_at(bytes, position).map_err(Error::io("append to", &self.path))
     }
 
     /// What a frame at `position` of this log says of itself.
@@ -167,12 +200,10 @@ impl<'a> Frames<'a> {
             return Ok(Next::End);
         }
         let position = self.position;
-        if self.length - position < HEADER as u64 {
-            return Ok(Next::Torn);
-        }
         let (place, path) = (self.log.place(position), &self.log.path);
-        let Some(header) = FrameHeader::decode(self.fill(HEADER)?, place) else {
-            return Ok(Next::Torn);
+        let head = self.fill((self.length - position).min(HEADER as u64) as usize)?;
+        let Some(header) = FrameHeader::decode(head, place) else {
+            return Ok(if is_free(head) && self.is_rest_free()? { Next::End } else { Next::Torn });
         };
         if header.payload > self.length - position - HEADER as u64 {
             return Ok(Next::Torn);
@@ -187,6 +218,24 @@ impl<'a> Frames<'a> {
         Ok(Next::Frame(Box::new(frame), self.position))
     }
 
+    /// Whether nothing but zeros follows: what a crash left of several frames may have lost the first one.
+    fn is_rest_free(&mut self) -> Result<bool> {
+        let (mut at, start) = (self.buffer_at + self.buffer.len() as u64, self.position - self.buffer_at);
+        if !is_free(&self.buffer[start as usize..]) {
+            return Ok(false);
+        }
+        let mut more = Vec::new();
+        while at < self.length {
+            more.resize((self.length - at).min(CHUNK as u64) as usize, 0);
+            self.log.file.read_at(&mut more, at).map_err(Error::io("read", &self.log.path))?;
+            if !is_free(&more) {
+                return Ok(false);
+            }
+            at += more.len() as u64;
+        }
+        Ok(true)
+    }
+
     /// `length` bytes from the present position.
     fn fill(&mut self, length: usize) -> Result<&[u8]> {
         let start = (self.position - self.buffer_at) as usize;
@@ -199,4 +248,9 @@ impl<'a> Frames<'a> {
         }
         Ok(&self.buffer[start..start + length])
     }
+}
+
+/// Whether these bytes are room in which no frame was written.
+fn is_free(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }

@@ -73,8 +73,11 @@ impl Log {
             let end = (position + HEADER as u64).saturating_add(header.payload).min(length.max(proven));
             return Ok(Gap { start: position, end, keys, is_exact: true, started_at: Some(started_at) });
         }
-        let next = self.next_frame(position + 8, length, sequence)?;
-        Ok(Gap::unknown(position, next.unwrap_or(length.max(proven))))
+        let end = match self.next_frame(position + 8, length, sequence)? {
+            Some(next) => next,
+            None => self.end_of_bytes(position + 8, length)?.max(proven),
+        };
+        Ok(Gap::unknown(position, end))
     }
 
     /// The next place that a whole frame starts at, which comes after operation `sequence` and is followed by the end of the
@@ -97,12 +100,28 @@ impl Log {
         Ok(None)
     }
 
+    /// Where the last bytes behind `from` end that are not room made ahead.
+    fn end_of_bytes(&self, from: u64, length: u64) -> Result<u64> {
+        let mut end = length;
+        let mut buffer = [0; 4096];
+        while end > from {
+            let part = &mut buffer[..(end - from).min(4096) as usize];
+            self.file.read_at(part, end - part.len() as u64).map_err(Error::io("read", &self.path))?;
+            if let Some(last) = part.iter().rposition(|byte| *byte != 0) {
+                return Ok((end - (part.len() - 1 - last) as u64).next_multiple_of(8).min(length));
+            }
+            end -= part.len() as u64;
+        }
+        Ok(from.min(length))
+    }
+
     fn is_frame(&self, place: u64, length: u64, sequence: u64) -> Result<bool> {
         match Frames::new(self, place, length).next() {
             Ok(Next::Frame(frame, end)) if frame.sequence > sequence && frame.durable <= place => {
                 let mut head = vec![0; (length - end).min(HEADER as u64) as usize];
                 self.file.read_at(&mut head, end).map_err(Error::io("read", &self.path))?;
-                Ok(end == length || FrameHeader::decode(&head, self.place(end)).is_some())
+                let is_end = || Ok(matches!(Frames::new(self, end, length).next(), Ok(Next::End)));
+                if FrameHeader::decode(&head, self.place(end)).is_some() { Ok(true) } else { is_end() }
             }
             Ok(_) | Err(Error::Corrupt { .. }) => Ok(false),
             Err(error) => Err(error),

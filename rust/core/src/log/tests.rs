@@ -1,4 +1,4 @@
-//! Ids that were made to look like frames: they stand in other frames' payloads, where a crash tore these.
+//! Ids that were made to look like frames, which stand in other frames' payloads where a crash tore these; and room behind frames.
 
 use std::path::Path;
 
@@ -112,4 +112,80 @@ fn a_log_of_the_first_version_is_read_and_written_on() {
     again.file.write_at(&frame(2, START, b"urn:2").encode(again.place(end)), end).unwrap();
     let found = Frames::new(&again, end, again.len().unwrap()).next().unwrap();
     assert!(matches!(found, Next::Frame(frame, _) if frame.sequence == 2));
+}
+
+/// What stands at a position of a log as it is now.
+fn next(log: &Log, position: u64) -> Next {
+    Frames::new(log, position, log.len().unwrap()).next().unwrap()
+}
+
+/// A log of so many frames, and where each ends.
+fn appended(frames: u64) -> (Simulated, Log, Vec<u64>) {
+    let (system, log) = made(None);
+    let mut ends = vec![START];
+    for sequence in 1..=frames {
+        let at = ends[ends.len() - 1];
+        let bytes = frame(sequence, START, b"urn:of-some-length").encode(log.place(at));
+        log.append(&bytes, at).unwrap();
+        ends.push(at + bytes.len() as u64);
+    }
+    (system, log, ends)
+}
+
+#[test]
+fn room_is_made_ahead_for_many_frames_and_is_the_end_of_the_log() {
+    let (_, log, ends) = appended(1);
+    let length = log.len().unwrap();
+    assert!(length >= ends[1] + ROOM && length < ends[1] + ROOM + BLOCK);
+    assert!(log.ends_at(ends[1]).unwrap() && !log.ends_at(START).unwrap());
+    assert!(matches!(next(&log, START), Next::Frame(_, end) if end == ends[1]));
+    assert!(matches!(next(&log, ends[1]), Next::End));
+    let (_, log, ends) = appended(10);
+    assert_eq!(log.len().unwrap(), length);
+    assert!(matches!(next(&log, ends[10]), Next::End));
+}
+
+#[test]
+fn a_frame_that_needs_more_than_the_room_makes_more_and_loses_nothing() {
+    let (_, log, ends) = appended(300);
+    assert!(ends[300] > START + ROOM + BLOCK && log.len().unwrap() > ends[300]);
+    let mut sequences = Vec::new();
+    assert!(log.salvage(ends[300], &mut |frame, _| sequences.push(frame.sequence)).unwrap().is_empty());
+    assert_eq!(sequences, (1..=300).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_file_that_became_shorter_does_not_end_where_it_did() {
+    let (system, log, ends) = appended(1);
+    let short = system.create(Path::new("/short")).unwrap();
+    short.write_at(&[1; 80], 0).unwrap();
+    let short = Log { file: short, ..log.clone() };
+    assert!(!short.ends_at(ends[1]).unwrap() && short.ends_at(80).unwrap());
+    // Room of less than a word, as no writer makes it, is looked at more closely.
+    short.file.extend(84).unwrap();
+    assert!(!short.ends_at(80).unwrap());
+}
+
+#[test]
+fn anything_behind_zeros_is_torn_as_a_crash_may_lose_the_first_of_several_frames() {
+    let (_, log, ends) = appended(3);
+    log.file.write_at(&vec![0; (ends[2] - ends[1]) as usize], ends[1]).unwrap();
+    assert!(matches!(next(&log, ends[1]), Next::Torn));
+    log.check_torn(ends[1], ends[1]).unwrap();
+    assert!(log.check_torn(ends[1], ends[2]).is_err());
+    // Be it ever so far behind.
+    let (_, log, ends) = appended(1);
+    log.file.extend(ends[1] + 3 * CHUNK as u64).unwrap();
+    assert!(matches!(next(&log, ends[1]), Next::End));
+    log.file.write_at(&[1], ends[1] + 2 * CHUNK as u64 + 5).unwrap();
+    assert!(matches!(next(&log, ends[1]), Next::Torn));
+}
+
+#[test]
+fn a_gap_that_a_repair_reports_ends_where_the_room_begins() {
+    let (_, log, ends) = appended(2);
+    log.file.write_at(b"XX", ends[1]).unwrap();
+    let gaps = log.salvage(ends[2], &mut |_, _| {}).unwrap();
+    assert_eq!(gaps.len(), 1);
+    assert_eq!((gaps[0].start, gaps[0].end), (ends[1], ends[2]));
 }

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "testing")]
 pub mod disturbed;
+pub mod logs;
 #[cfg(feature = "testing")]
 pub mod model;
 #[cfg(feature = "testing")]

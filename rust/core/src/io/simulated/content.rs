@@ -28,14 +28,18 @@ impl Content {
             return;
         }
         let (start, end) = (offset as usize, offset as usize + bytes.len());
-        if end > self.now.len() {
-            self.now.resize(end, 0);
-            self.lengths.push(end);
-        }
+        self.extend(end);
         self.now[start..end].copy_from_slice(bytes);
         for sector in start / SECTOR..end.div_ceil(SECTOR) {
             let last = ((sector + 1) * SECTOR).min(self.now.len());
             self.sectors.entry(sector).or_default().push(self.now[sector * SECTOR..last].to_vec());
+        }
+    }
+
+    pub(super) fn extend(&mut self, length: usize) {
+        if length > self.now.len() {
+            self.now.resize(length, 0);
+            self.lengths.push(length);
         }
     }
 

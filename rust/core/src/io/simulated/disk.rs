@@ -298,6 +298,10 @@ impl World {
         }
     }
 
+    pub(super) fn extend(&mut self, inode: u64, length: u64) {
+        self.inodes[inode as usize].content.extend(length as usize);
+    }
+
     pub(super) fn sync(&mut self, process: u64, inode: u64, handle: u64) -> io::Result<()> {
         let fate = self.fate(process)?;
         let Self { inodes, random, .. } = self;

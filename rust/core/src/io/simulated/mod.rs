@@ -159,6 +159,14 @@ impl File for Handle {
         self.system.world().write(self.system.process, self.inode, bytes, offset)
     }
 
+    fn extend(&self, length: u64) -> io::Result<()> {
+        let extend = |world: &mut World| {
+            world.extend(self.inode, length);
+            Ok(())
+        };
+        self.system.world().change(self.system.process, extend)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.system.world().sync(self.system.process, self.inode, self.id)
     }

@@ -9,7 +9,7 @@ use super::super::view::{Environment, log_path, read_manifest, segment_path};
 use super::Case;
 use super::left::Left;
 use crate::Result;
-use crate::log::{Log, Owner, START};
+use crate::log::{Frames, Log, Next, Owner, START};
 use crate::manifest::{Manifest, SegmentEntry, ValueEntry};
 use crate::segment::Segment;
 use crate::values::segment::Segment as Values;
@@ -151,7 +151,8 @@ pub(super) fn live_logs(case: Case, names: &[String], owner: Owner) -> Vec<u64> 
     };
     let is_empty = |id: u64| {
         let log = Log::open(&*case.env.system, &log_path(case.directory, id), id, owner, false);
-        log.is_ok_and(|log| log.inherited == START) || is_short(id).unwrap_or(false)
+        let has_none = |log: Log| matches!(Frames::new(&log, START, log.inherited).next(), Ok(Next::End));
+        log.is_ok_and(has_none) || is_short(id).unwrap_or(false)
     };
     let mut live = Vec::new();
     while let Some(id) = ids.pop() {
