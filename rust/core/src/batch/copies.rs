@@ -32,6 +32,9 @@ const BITS_PER_ROW: usize = 16;
 /// Bits of the second bitmap for each key that may repeat.
 const BITS_PER_SUSPECT: usize = 64;
 
+/// Rows to compare are few if they are one of so many at most.
+const FEW: usize = 16;
+
 /// The most words that a bitmap has; beyond, more rows are compared exactly.
 const MAX_WORDS: usize = 1 << 25;
 
@@ -50,7 +53,7 @@ pub fn copies(keys: &[Key], forms: &[Form], same_text: SameText<'_>) -> Vec<Copy
     let mut tags = vec![NO_TAG; keys.len()];
     write_tags(keys, forms, &mut tags);
     let suspects = Seen::new(&tags, 0).suspects;
-    let candidates = Suspected::new(&tags, &suspects).rows(&tags, 0);
+    let candidates = alike(&tags, Suspected::new(&tags, &suspects).rows(&tags, 0));
     let of = |row: &u32| (keys[*row as usize], forms[*row as usize]);
     let (keys, forms): (Vec<_>, Vec<_>) = candidates.iter().map(of).unzip();
     copies_among(&Candidates { rows: &candidates, keys: &keys, forms: &forms }, same_text)
@@ -105,6 +108,20 @@ impl Suspected {
         }
         rows
     }
+}
+
+/// The rows that have to be compared, without those whose tag none of the others has. Where they are few, reading their ids
+/// again, each from another place, takes longer than comparing all of their tags; else they stay as they are.
+pub fn alike(tags: &[Tag], rows: Vec<u32>) -> Vec<u32> {
+    if rows.len() > tags.len() / FEW {
+        return rows;
+    }
+    let mut by_tag: Vec<(Tag, u32)> = rows.iter().map(|row| (tags[*row as usize], *row)).collect();
+    by_tag.sort_unstable();
+    let same = by_tag.chunk_by(|(a, _), (b, _)| a == b).filter(|same| same.len() > 1);
+    let mut alike: Vec<u32> = same.flatten().map(|(_, row)| *row).collect();
+    alike.sort_unstable();
+    alike
 }
 
 /// Rows to compare: each column has one element a row.

@@ -90,6 +90,15 @@ fn all_copies_are_suspects_however_the_rows_are_divided() {
 }
 
 #[test]
+fn rows_without_another_of_their_tag_are_not_compared_where_few_are() {
+    let mut tags: Vec<Tag> = (1..=1000).collect();
+    tags[700] = tags[3];
+    assert_eq!(alike(&tags, vec![3, 5, 600, 700]), [3, 700]);
+    let many: Vec<u32> = (0..100).collect();
+    assert_eq!(alike(&tags, many.clone()), many);
+}
+
+#[test]
 fn a_batch_of_one_repeated_id_is_one_document_and_its_copies() {
     let ids = vec![Some(uuid(7)); 1000];
     let want: Vec<_> = (1..1000).map(|row| Copy { row, first: 0 }).collect();

@@ -2,4 +2,4 @@
 
 mod copies;
 
-pub use copies::{Candidates, Copy, NO_TAG, SameText, Seen, Suspected, Tag, copies, copies_among, write_tags};
+pub use copies::{Candidates, Copy, NO_TAG, SameText, Seen, Suspected, Tag, alike, copies, copies_among, write_tags};

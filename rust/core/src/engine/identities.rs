@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::batch::{check_lengths, text_of};
 use crate::Result;
-use crate::batch::{Candidates, Copy, NO_TAG, Seen, Suspected, Tag, copies_among};
+use crate::batch::{Candidates, Copy, NO_TAG, Seen, Suspected, Tag, alike, copies_among};
 use crate::columns::Documents;
 use crate::key::{Codec, Form, Key, NO_SOURCE, identify};
 use crate::rules::KeyClass;
@@ -122,7 +122,7 @@ impl Identities {
         }
         let suspected = &Suspected::new(&self.tags, &suspects);
         let meet = |rows: Range<usize>| move || Ok(suspected.rows(&self.tags[rows.clone()], rows.start as u32));
-        let rows = together(parts.into_iter().map(meet))?.concat();
+        let rows = alike(&self.tags, together(parts.into_iter().map(meet))?.concat());
         let (mut keys, mut forms) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
         each_key(codec, documents, &rows, |key, form| {
             keys.push(key);
