@@ -202,9 +202,10 @@ impl Segment {
             let start = u32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]) as usize;
             let end = u32::from_le_bytes([pair[4], pair[5], pair[6], pair[7]]) as usize;
             let guess = start + guess_within(wanted.keys[*row as usize], bits, end.saturating_sub(start));
-            // The guess is off by a few entries: the line before or the one behind may be read too.
+            // The guess is off by a few entries: the line before or the one behind may be read too, and neither may be its own.
             let at = place(keys, guess.saturating_mul(key_bytes(bits)));
             prefetch::line(content, at.saturating_sub(40));
+            prefetch::line(content, at);
             prefetch::line(content, at + 40);
             prefetch::line(content, place(stamps, guess.saturating_mul(usize::from(self.header.stamp_bits)) / 8));
         }
