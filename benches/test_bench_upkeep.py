@@ -71,7 +71,7 @@ def test_load(measure: Measure, tmp_disk: Path, order: str) -> None:
     given = list(batches(workload))
     if order == "unsorted":
         days = [batch.column("started_at")[0] for batch in given]
-        rows = given[0].num_rows
+        rows = max(batch.num_rows for batch in given)
         mixed = pa.array([days[row % len(days)].value for row in range(rows)], pa.timestamp("us", "UTC"))
         given = [batch.set_column(1, "started_at", mixed.slice(0, batch.num_rows)) for batch in given]
 

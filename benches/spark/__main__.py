@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -71,17 +72,20 @@ def measure(planned: Planned) -> dict[str, Any]:
     command = [python, "-m", "benches.spark.jobs", planned.job, "--n", str(planned.n)]
     command += ["--rows", str(planned.rows), "--runs", str(planned.runs)]
     started = time.monotonic()
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as job:
-        try:
-            said, complained = job.communicate(timeout=LONGEST_SECONDS)
-        except subprocess.TimeoutExpired:
-            return {"left_out": f"it was not done in {LONGEST_SECONDS} seconds"}
-        finally:
-            # The job, its JVM and its workers, where anything of them is left.
-            with suppress(ProcessLookupError):
-                os.killpg(job.pid, signal.SIGKILL)
+    # Into files: a JVM that outlives its Python keeps a pipe open, and whoever reads that to its end waits for it.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        with subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True) as job:
+            try:
+                job.wait(LONGEST_SECONDS)
+            except subprocess.TimeoutExpired:
+                return {"left_out": f"it was not done in {LONGEST_SECONDS} seconds"}
+            finally:
+                # The job, its JVM and its workers, where anything of them is left.
+                with suppress(ProcessLookupError):
+                    os.killpg(job.pid, signal.SIGKILL)
+        out.seek(0)
+        err.seek(0)
+        said, complained = out.read(), err.read()
     lines = complained.splitlines()
     if job.returncode:
         named = [line for line in lines if "Error" in line or "Exception" in line]
