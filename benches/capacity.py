@@ -27,8 +27,8 @@ RESULT = Path("out/capacity.json")
 MOST_IN_A_SHARD = 1_000_000_000
 """So many ids in one directory are measured elsewhere (`benches.billion`); beyond that, take more directories."""
 
-STREAM_PER_CORE = 216_000
-"""Documents a second that one core claims and completes in a stream on a history of 1e8 ids, Spark included: 463 ms a
+STREAM_PER_CORE = 295_000
+"""Documents a second that one core claims and completes in a stream on a history of 1e8 ids, Spark included: 339 ms a
 batch of 200,000 on two cores. What `benches.spark` has measured on this machine is taken instead, if it has."""
 
 STREAMS = Path("out/spark.json")
