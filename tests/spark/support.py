@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -157,3 +158,28 @@ def break_first_attempts(monkeypatch: pytest.MonkeyPatch, module: ModuleType, wo
                 fail()
 
     monkeypatch.setattr(module, worker, Failing)
+
+
+def left_over(history: Path) -> list[str]:
+    """What jobs left of themselves in the history's directory: their reservations, and what they staged."""
+    (space,) = (history / "triggers").iterdir()
+    return sorted(file.name for file in space.iterdir() if file.name.startswith(("new-", "pin-")))
+
+
+def swept(history: Path, trigger: dh.Trigger | None = None) -> bool:
+    """Whether upkeep leaves nothing of any job, once their reservations are let go."""
+    trigger = trigger or orders()
+    with dh.open(history) as opened:
+        for pin in opened.pins(trigger):
+            opened.unpin(trigger, pin["snapshot"])
+        opened.maintain(trigger, all=True)
+    return left_over(history) == []
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Come back when it holds; that takes two minutes at most."""
+    for _ in range(1200):
+        if holds():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came to that")
