@@ -18,6 +18,7 @@ mod counts;
 mod delivery;
 mod entries;
 mod errors;
+mod exported;
 mod finish;
 mod handle;
 mod history;

@@ -1,10 +1,10 @@
 //! The column `message` of the verdicts: one sentence for the journal, none for what is NEW.
 
 use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
 
-use arrow::array::{ArrayRef, OffsetSizeTrait, new_null_array};
+use arrow::array::{ArrayRef, OffsetSizeTrait, StringArray};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
-use arrow::datatypes::DataType;
 use dochistory_core::engine::Verdicts;
 use dochistory_core::rules::Outcome as Decision;
 
@@ -13,17 +13,26 @@ use crate::unchecked::Texts;
 /// Rows that are looked at together, as many as a word has bits: most say nothing.
 const TOGETHER: usize = 64;
 
+/// Rows up to which columns that say nothing are one and the same: some 33 kB.
+const SHARED_ROWS: usize = 8192;
+
 /// The messages of all rows: the resolver's own, or else what the outcome says.
 pub(crate) fn message_column(verdicts: &Verdicts) -> ArrayRef {
     let outcomes = &verdicts.outcomes;
     let speaking: Vec<u64> = outcomes.chunks(TOGETHER).map(speaking).collect();
     if verdicts.messages.is_empty() && speaking.iter().all(|rows| *rows == 0) {
-        return new_null_array(&DataType::Utf8, outcomes.len());
+        return nothing(outcomes.len());
     }
     let sentences = Sentences::of(verdicts.unavailable.as_deref());
     written::<i32>(verdicts, &sentences, &speaking)
         .or_else(|| written::<i64>(verdicts, &sentences, &speaking))
-        .unwrap_or_else(|| new_null_array(&DataType::Utf8, outcomes.len()))
+        .unwrap_or_else(|| nothing(outcomes.len()))
+}
+
+/// A column that says nothing. Where it is short it is a part of one that all share, as most batches of new ids need it.
+fn nothing(rows: usize) -> ArrayRef {
+    static SHARED: LazyLock<StringArray> = LazyLock::new(|| StringArray::new_null(SHARED_ROWS));
+    if rows <= SHARED_ROWS { Arc::new(SHARED.slice(0, rows)) } else { Arc::new(StringArray::new_null(rows)) }
 }
 
 /// Which of the rows say something, a bit each: all but those whose service runs.

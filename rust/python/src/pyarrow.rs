@@ -2,7 +2,7 @@
 //! longer than judging a small one; here both sides remember what was said of them.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::datatypes::{DataType, SchemaRef};
@@ -14,6 +14,7 @@ use pyo3::types::PyType;
 use pyo3_arrow::PySchema;
 
 use crate::errors::{Failure, Outcome};
+use crate::exported::exported;
 
 /// So many schemas of ours are remembered as pyarrow has them.
 const MOST_SCHEMAS: usize = 8;
@@ -52,7 +53,8 @@ fn schema_of(theirs: &Bound<'_, PyAny>) -> PyResult<Option<SchemaRef>> {
     let lock = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let last = lock().as_ref().map(|(known, ours)| (known.clone_ref(py), ours.clone()));
     if let Some((known, ours)) = last
-        && known.bind(py).call_method1(intern!(py, "equals"), (theirs, true))?.is_truthy()?
+        && (known.bind(py).is(theirs)
+            || known.bind(py).call_method1(intern!(py, "equals"), (theirs, true))?.is_truthy()?)
     {
         return Ok(Some(ours));
     }
@@ -88,7 +90,7 @@ pub(crate) fn to_pyarrow(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'
     static IMPORT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let schema = described(py, batch.schema_ref())?;
     let import = IMPORT.get_or_try_init(py, || importer(BATCH.import(py, "pyarrow", "RecordBatch")?))?;
-    hand_over(&StructArray::from(batch), import.bind(py), &schema)
+    hand_over(exported(batch), import.bind(py), &schema)
 }
 
 /// A `pyarrow.Array` of a type that pyarrow calls `kind`.
@@ -97,7 +99,7 @@ pub(crate) fn array_to_pyarrow<'py>(array: &ArrayRef, kind: &Bound<'py, PyAny>) 
     static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = kind.py();
     let import = IMPORT.get_or_try_init(py, || importer(ARRAY.import(py, "pyarrow", "Array")?))?;
-    hand_over(array, import.bind(py), kind)
+    hand_over(FFI_ArrowArray::new(&array.to_data()), import.bind(py), kind)
 }
 
 fn importer(class: &Bound<'_, PyType>) -> PyResult<Py<PyAny>> {
@@ -105,12 +107,11 @@ fn importer(class: &Bound<'_, PyType>) -> PyResult<Py<PyAny>> {
 }
 
 fn hand_over<'py>(
-    array: &dyn Array,
+    mut array: FFI_ArrowArray,
     import: &Bound<'py, PyAny>,
     described: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     // Whoever takes it marks this as empty; if nobody does, what it holds is freed at the end.
-    let mut array = FFI_ArrowArray::new(&array.to_data());
     import.call1(((&raw mut array).expose_provenance(), described))
 }
 
@@ -120,7 +121,9 @@ pub(crate) fn described<'py>(py: Python<'py>, schema: &SchemaRef) -> PyResult<Bo
     static KNOWN: Mutex<VecDeque<(SchemaRef, Py<PyAny>)>> = Mutex::new(VecDeque::new());
     // As above: nothing of Python's is done while this is locked.
     let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = lock().iter().find(|(known, _)| known == schema).map(|(_, described)| described.clone_ref(py));
+    // Most are the very same, which is quick to see; equal ones are equal in all their fields.
+    let is_it = |(known, _): &&(SchemaRef, _)| Arc::ptr_eq(known, schema) || known == schema;
+    let known = lock().iter().find(is_it).map(|(_, described)| described.clone_ref(py));
     if let Some(known) = known {
         return Ok(known.into_bound(py));
     }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, PrimitiveArray, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, PrimitiveArray, RecordBatch, StringArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use dochistory_core::engine::Verdicts;
 use dochistory_core::rules::{Acknowledge, Action, Outcome as Decision, Status};
 
@@ -88,15 +88,23 @@ fn places(columns: [&Words; 4], outcomes: &[Decision]) -> [Vec<i8>; 4] {
     places
 }
 
-/// The columns of words, by the outcomes.
-fn word_columns(of_words: [&Words; 4], outcomes: &[Decision]) -> Outcome<Vec<ArrayRef>> {
-    of_words.into_iter().zip(places(of_words, outcomes)).map(|(words, places)| words.column(places)).collect()
+/// The columns of words, in their order.
+fn of_words() -> [&'static Words; 4] {
+    [&STATUS, &ACTION, &ACKNOWLEDGE, &RULE]
+}
+
+/// The columns of words, by the outcomes, and room for two more.
+fn word_columns(outcomes: &[Decision]) -> Outcome<Vec<ArrayRef>> {
+    let mut columns = Vec::with_capacity(6);
+    for (words, places) in of_words().into_iter().zip(places(of_words(), outcomes)) {
+        columns.push(words.column(places)?);
+    }
+    Ok(columns)
 }
 
 /// The verdicts as the six columns of the output, made by at most two threads.
 pub(crate) fn verdict_columns(verdicts: &Verdicts, columns: &Columns, threads: usize) -> Outcome<RecordBatch> {
-    let of_words: [&Words; 4] = [&STATUS, &ACTION, &ACKNOWLEDGE, &RULE];
-    let words = || word_columns(of_words, &verdicts.outcomes);
+    let words = || word_columns(&verdicts.outcomes);
     let texts = || (key_column(columns, &verdicts.sources), message_column(verdicts));
     let (arrays, (key, message)) = if threads > 1 && verdicts.outcomes.len() >= LARGE {
         std::thread::scope(|scope| {
@@ -108,10 +116,19 @@ pub(crate) fn verdict_columns(verdicts: &Verdicts, columns: &Columns, threads: u
         (words(), texts())
     };
     let mut arrays = arrays?;
-    let mut fields: Vec<FieldRef> = of_words.iter().map(|words| words.field.clone()).collect();
-    for (name, array) in [("key", key), ("message", message)] {
-        fields.push(Arc::new(Field::new(name, array.data_type().clone(), true)));
-        arrays.push(array);
-    }
-    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+    let schema = schema(key.data_type(), message.data_type());
+    arrays.extend([key, message]);
+    Ok(RecordBatch::try_new(schema, arrays)?)
+}
+
+/// The columns' names and types. Most calls get the very same.
+fn schema(key: &DataType, message: &DataType) -> SchemaRef {
+    static USUAL: LazyLock<SchemaRef> = LazyLock::new(|| described(&DataType::Utf8, &DataType::Utf8));
+    if (key, message) == (&DataType::Utf8, &DataType::Utf8) { USUAL.clone() } else { described(key, message) }
+}
+
+fn described(key: &DataType, message: &DataType) -> SchemaRef {
+    let texts = [("key", key), ("message", message)].map(|(name, kind)| Arc::new(Field::new(name, kind.clone(), true)));
+    let fields: Vec<FieldRef> = of_words().into_iter().map(|words| words.field.clone()).chain(texts).collect();
+    Arc::new(Schema::new(fields))
 }
