@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import threading
 from typing import Any
@@ -76,6 +77,34 @@ def test_verdicts_outlive_the_documents_and_the_history(directory: Any) -> None:
         (("R8", "R3"), ("PROCESS", "LOG"))
     }
     assert {tuple(array.to_pylist()) for array in codes} == {tuple(codes[0].to_pylist())}
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=str)
+def test_columns_outlive_their_batch_and_the_documents(history: dh.History, text: pa.DataType) -> None:
+    history.begin(documents(["id 3", "id 4"]), trigger())
+    kept: list[tuple[Any, list[Any]]] = []
+    for number in range(300):
+        ids = [None if row % 3 == number % 3 else f"id {number + row}" for row in range(number % 40)]
+        # Nulls of a part may begin anywhere in a byte.
+        batch = pa.RecordBatch.from_pydict({"uuid": pa.array([None, *ids, "last"], text)}).slice(number % 11)
+        verdicts = history.classify(batch, trigger())
+        verdicts.validate(full=True)
+        assert column(verdicts, "key") == column(batch, "uuid")
+        array = verdicts.column(number % 6)
+        words = [array.dictionary] if isinstance(array, pa.DictionaryArray) else []
+        kept += [(part, part.to_pylist()) for part in [array[1:], *words]]
+        del batch, verdicts, array, words
+        if number % 50 == 0:
+            gc.collect()
+    assert [part.to_pylist() for part, _ in kept] == [values for _, values in kept]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 8191, 8192, 8193])
+def test_what_is_new_has_no_messages_however_much_it_is(history: dh.History, rows: int) -> None:
+    verdicts = history.classify(documents([f"id {row}" for row in range(rows)]), trigger())
+    verdicts.validate(full=True)
+    assert verdicts.column("message").null_count == verdicts.num_rows == rows
+    assert column(verdicts, "message") == [None] * rows
 
 
 def test_nothing_is_left_of_verdicts_that_nobody_keeps(history: dh.History) -> None:

@@ -1,5 +1,5 @@
-//! Batches of ours as Arrow's C structures, all of them in one block of memory. Arrow's own way makes some sixty pieces for the
-//! six columns of verdicts, and to make and free those takes longer than a small batch takes to judge. Whoever takes a
+//! Batches of ours as Arrow's C structures, all in one place. Arrow's own way takes some eighty pieces of memory for the six
+//! columns of verdicts, and to make and free those takes longer than a small batch takes to judge. Whoever takes a
 //! structure calls it from outside, so this is done without the compiler's protection.
 //!
 //! A structure is in use until it is released. Its taker may move any of them elsewhere and release it whenever it likes, so
@@ -16,22 +16,24 @@ use arrow::ffi::FFI_ArrowArray;
 /// As many as verdicts have.
 const COLUMNS: usize = 6;
 
-/// Which values are there, where each begins, and the text.
-type Buffers = [*const c_void; 3];
-
 /// The structures of a batch's columns, and all that they point to.
 struct Block {
     /// How many structures have not been released.
     in_use: AtomicUsize,
     /// What holds the values.
     batch: RecordBatch,
-    columns: [FFI_ArrowArray; COLUMNS],
-    dictionaries: [FFI_ArrowArray; COLUMNS],
+    columns: [Part; COLUMNS],
+    /// Apart, as the system's allocator is slow where more than a kilobyte comes and goes.
+    dictionaries: Box<[Part; COLUMNS]>,
     children: [*mut FFI_ArrowArray; COLUMNS],
-    /// Of each column, and of its dictionary.
-    buffers: [(Buffers, Buffers); COLUMNS],
     /// Of the batch, whose rows are all there.
-    rows: Buffers,
+    buffers: [*const c_void; 1],
+}
+
+/// One structure and where its buffers are.
+struct Part {
+    structure: FFI_ArrowArray,
+    buffers: [*const c_void; 3],
 }
 
 /// A batch as a structure that holds it until it is released.
@@ -48,53 +50,38 @@ pub(crate) fn exported(batch: RecordBatch) -> FFI_ArrowArray {
 
 impl Block {
     fn of(batch: RecordBatch) -> Self {
-        let none = || [(); COLUMNS].map(|()| FFI_ArrowArray::empty());
+        let empty = || [(); COLUMNS].map(|()| Part { structure: FFI_ArrowArray::empty(), buffers: [null(); 3] });
         Self {
             in_use: AtomicUsize::new(0),
             batch,
-            columns: none(),
-            dictionaries: none(),
+            columns: empty(),
+            dictionaries: Box::new(empty()),
             children: [null_mut(); COLUMNS],
-            buffers: [([null(); 3], [null(); 3]); COLUMNS],
-            rows: [null(); 3],
+            buffers: [null()],
         }
     }
 
     /// Make the structures, and that of the whole. Nothing that is pointed to is touched after.
     fn fill(&mut self, block: *mut c_void) -> FFI_ArrowArray {
         let mut in_use = 1;
-        let parts = self.columns.iter_mut().zip(&mut self.dictionaries).zip(&mut self.buffers);
-        for (array, ((column, words), (own, of_words))) in self.batch.columns().iter().zip(parts) {
-            let Some(layout) = Layout::of(array.as_ref(), own) else {
+        let parts = self.columns.iter_mut().zip(self.dictionaries.iter_mut()).zip(&mut self.children);
+        for (array, ((column, dictionary), child)) in self.batch.columns().iter().zip(parts) {
+            if let Some(filled) = fill(array.as_ref(), column, dictionary, block) {
+                in_use += filled;
+            } else {
                 // It holds its own, and is released by itself.
-                *column = FFI_ArrowArray::new(&array.to_data());
-                continue;
-            };
-            let Some(values) = layout.dictionary else {
-                *column = layout.structure(own, null_mut(), block);
-                in_use += 1;
-                continue;
-            };
-            match Layout::of(values, of_words) {
-                Some(layout_of_words) if layout_of_words.dictionary.is_none() => {
-                    *words = layout_of_words.structure(of_words, null_mut(), block);
-                    *column = layout.structure(own, words, block);
-                    in_use += 2;
-                }
-                _ => *column = FFI_ArrowArray::new(&array.to_data()),
+                column.structure = FFI_ArrowArray::new(&array.to_data());
             }
+            *child = &raw mut column.structure;
         }
         *self.in_use.get_mut() = in_use;
-        for (child, column) in self.children.iter_mut().zip(&mut self.columns) {
-            *child = column;
-        }
         FFI_ArrowArray {
             length: self.batch.num_rows() as i64,
             null_count: 0,
             offset: 0,
             n_buffers: 1,
             n_children: self.batch.num_columns() as i64,
-            buffers: self.rows.as_mut_ptr(),
+            buffers: self.buffers.as_mut_ptr(),
             children: self.children.as_mut_ptr(),
             dictionary: null_mut(),
             release: Some(release),
@@ -103,61 +90,55 @@ impl Block {
     }
 }
 
-/// How an array lies in memory.
-struct Layout<'a> {
-    length: usize,
-    null_count: usize,
-    buffers: i64,
-    dictionary: Option<&'a dyn Array>,
+/// Make a column's structure, and that of its dictionary if it has one. Says how many that are; none, and nothing is made, if the
+/// column is of another kind than those of verdicts.
+fn fill(array: &dyn Array, column: &mut Part, dictionary: &mut Part, block: *mut c_void) -> Option<usize> {
+    if !starts_at_a_byte(array) {
+        return None;
+    }
+    match array.data_type() {
+        DataType::Utf8 => column.fill_text(array.as_string_opt::<i32>()?, block),
+        DataType::LargeUtf8 => column.fill_text(array.as_string_opt::<i64>()?, block),
+        DataType::Dictionary(..) => {
+            let indices = array.as_dictionary_opt::<Int8Type>()?;
+            let words = indices.values().as_string_opt::<i32>().filter(|words| starts_at_a_byte(*words))?;
+            dictionary.fill_text(words, block);
+            column.fill(array, &[indices.keys().values().as_ptr().cast()], block);
+            column.structure.dictionary = &raw mut dictionary.structure;
+            return Some(2);
+        }
+        _ => return None,
+    }
+    Some(1)
 }
 
-impl<'a> Layout<'a> {
-    /// Write down where its buffers are; none if it is of another kind than the columns of verdicts.
-    fn of(array: &'a dyn Array, buffers: &mut Buffers) -> Option<Self> {
-        // There is one offset for all buffers, and ours have none but this; Arrow copies such nulls.
-        if array.nulls().is_some_and(|nulls| nulls.offset() != 0) {
-            return None;
-        }
-        let dictionary = match array.data_type() {
-            DataType::Utf8 => text(array.as_string_opt::<i32>()?, buffers),
-            DataType::LargeUtf8 => text(array.as_string_opt::<i64>()?, buffers),
-            DataType::Dictionary(..) => {
-                let column = array.as_dictionary_opt::<Int8Type>()?;
-                buffers[1] = column.keys().values().as_ptr().cast();
-                Some(column.values().as_ref())
-            }
-            _ => return None,
-        };
-        buffers[0] = array.nulls().map_or(null(), |nulls| nulls.validity().as_ptr().cast());
-        Some(Self {
-            length: array.len(),
-            null_count: array.null_count(),
-            buffers: if dictionary.is_some() { 2 } else { 3 },
-            dictionary,
-        })
+/// Whether the first null is where its buffer starts. A structure has one offset for all of its buffers; Arrow copies such nulls.
+fn starts_at_a_byte(array: &dyn Array) -> bool {
+    array.nulls().is_none_or(|nulls| nulls.offset() == 0)
+}
+
+impl Part {
+    fn fill_text<O: OffsetSizeTrait>(&mut self, text: &GenericStringArray<O>, block: *mut c_void) {
+        self.fill(text, &[text.value_offsets().as_ptr().cast(), text.value_data().as_ptr().cast()], block);
     }
 
-    fn structure(&self, buffers: &mut Buffers, dictionary: *mut FFI_ArrowArray, block: *mut c_void) -> FFI_ArrowArray {
-        FFI_ArrowArray {
-            length: self.length as i64,
-            null_count: self.null_count as i64,
+    /// Make the structure of an array whose nulls are followed by these buffers.
+    fn fill(&mut self, array: &dyn Array, buffers: &[*const c_void], block: *mut c_void) {
+        self.buffers[0] = array.nulls().map_or(null(), |nulls| nulls.validity().as_ptr().cast());
+        self.buffers[1..=buffers.len()].copy_from_slice(buffers);
+        self.structure = FFI_ArrowArray {
+            length: array.len() as i64,
+            null_count: array.null_count() as i64,
             offset: 0,
-            n_buffers: self.buffers,
+            n_buffers: 1 + buffers.len() as i64,
             n_children: 0,
-            buffers: buffers.as_mut_ptr(),
+            buffers: self.buffers.as_mut_ptr(),
             children: null_mut(),
-            dictionary,
+            dictionary: null_mut(),
             release: Some(release),
             private_data: block,
-        }
+        };
     }
-}
-
-/// Write down where text is; it has no dictionary.
-fn text<O: OffsetSizeTrait>(column: &GenericStringArray<O>, buffers: &mut Buffers) -> Option<&'static dyn Array> {
-    buffers[1] = column.value_offsets().as_ptr().cast();
-    buffers[2] = column.value_data().as_ptr().cast();
-    None
 }
 
 /// Release a structure, those that belong to it and were not moved elsewhere, and with the last of all the block.
