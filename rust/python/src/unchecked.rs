@@ -1,4 +1,4 @@
-//! The one place of this crate without the compiler's protection: Arrow looks at each key of a dictionary and each offset of a
+//! Columns made without the compiler's protection: Arrow looks at each key of a dictionary and each offset of a
 //! text by itself, which takes as long as making them.
 
 use std::sync::Arc;
