@@ -95,6 +95,9 @@ pub(crate) struct View {
     /// The file name that the manifest was read from.
     pub(crate) source: String,
     pub(crate) manifest: Manifest,
+    /// Where the manifest is, and where the next one will be: they are looked for again and again.
+    own: PathBuf,
+    next: PathBuf,
     /// Newest first.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) covered: Vec<Covered>,
@@ -197,7 +200,9 @@ impl View {
         let directory = directory.to_path_buf();
         let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
         let (values, buffer) = (Vec::new(), Vec::new());
-        Ok(Self { directory, source, manifest, segments, covered, uncovered, values, log, tail, torn: 0, buffer })
+        let own = manifest_path(&directory, manifest.number);
+        let next = manifest_path(&directory, manifest.number + 1);
+        Ok(Self { directory, source, manifest, own, next, segments, covered, uncovered, values, log, tail, torn: 0, buffer })
     }
 
     /// Open the segments and filters that the manifest names, except those that are open already.
@@ -250,11 +255,10 @@ impl View {
     }
 
     fn is_newest(&self, env: &Environment) -> Result<bool> {
-        let next = manifest_path(&self.directory, self.manifest.number + 1);
-        let own = manifest_path(&self.directory, self.manifest.number);
+        let Self { own, next, .. } = self;
         // Old manifests are taken away oldest first: if ours is still there, so is the next, if there is one.
-        let superseded = env.system.exists(&next).map_err(Error::io("look for", &next))?;
-        Ok(!superseded && env.system.exists(&own).map_err(Error::io("look for", &own))?)
+        let superseded = env.system.exists(next).map_err(Error::io("look for", next))?;
+        Ok(!superseded && env.system.exists(own).map_err(Error::io("look for", own))?)
     }
 
     /// Bring this view up to date: newer frames of the log, or a newer manifest.
