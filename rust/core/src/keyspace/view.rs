@@ -202,7 +202,21 @@ impl View {
         let (values, buffer) = (Vec::new(), Vec::new());
         let own = manifest_path(&directory, manifest.number);
         let next = manifest_path(&directory, manifest.number + 1);
-        Ok(Self { directory, source, manifest, own, next, segments, covered, uncovered, values, log, tail, torn: 0, buffer })
+        Ok(Self {
+            directory,
+            source,
+            manifest,
+            own,
+            next,
+            segments,
+            covered,
+            uncovered,
+            values,
+            log,
+            tail,
+            torn: 0,
+            buffer,
+        })
     }
 
     /// Open the segments and filters that the manifest names, except those that are open already.
