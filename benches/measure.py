@@ -83,6 +83,7 @@ def run(peer: Peer, rows: int, runs: int, budget_s: float) -> dict[str, Any]:
     found["replay"] = repeated(lambda: peer.classify(replay.documents), runs, budget_s).as_dict()
     _check(peer, small)
     found["classify_small"] = repeated(lambda: peer.classify(few), runs, budget_s).as_dict()
+    found["classify_small_bytes"] = repeated(lambda: peer.classify_as_bytes(few), runs, budget_s).as_dict()
     found["begin_complete"] = _begin_complete(peer, rows, runs, budget_s)
     if peer.takes_threads:
         peer.threads = 2

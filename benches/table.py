@@ -38,6 +38,7 @@ JOBS = (
     Job("classify_two_threads", "two threads, M/s", "classify, two threads", "M documents/s", 2, "rows"),
     Job("replay", "all hits, M/s", "classify completed ids only", "M documents/s", 2, "rows"),
     Job("classify_small", "classify 1,000, µs", "classify 1,000", "µs", 0, scale=1e6),
+    Job("classify_small_bytes", "1,000 as bytes, µs", "classify 1,000, a byte a document", "µs", 0, scale=1e6),
     Job("begin_complete", "begin + complete, M/s", "begin + complete, durable", "M documents/s", 2, "rows"),
     Job("begin_complete_two_threads", "two threads, M/s", "begin + complete, two threads", "M documents/s", 2, "rows"),
     Job("build", "build, M ids/s", "build", "M ids/s", 2, "n"),

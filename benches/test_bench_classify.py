@@ -42,6 +42,11 @@ def test_small_batches(measure: Measure, reader: Reader, rows: int) -> None:
     _classify(measure, reader, REFERENCE, rows)
 
 
+def test_small_batches_as_bytes(measure: Measure, reader: Reader) -> None:
+    history, documents = reader(REFERENCE), REFERENCE.batch(1000).documents
+    measure(lambda: history.classify_codes(documents, TRIGGER, now=REFERENCE.now), 1000, rounds=15, times=20)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_full_replay_of_completed_documents(measure: Measure, reader: Reader, threads: int) -> None:
     history, documents = reader(REFERENCE), REFERENCE.replay().documents

@@ -49,6 +49,10 @@ class Peer(ABC):
     def classify(self, documents: pa.RecordBatch) -> Any:
         """The status of every document, as a column of the peer's own kind."""
 
+    def classify_as_bytes(self, documents: pa.RecordBatch) -> Any:
+        """The same, a byte a document: all that most peers can say."""
+        return self.classify(documents)
+
     def codes(self, answer: Any) -> Bytes:
         """That column as status codes; not measured."""
         found: Bytes = np.asarray(answer, dtype=np.uint8)

@@ -34,7 +34,10 @@ class Own(Peer):
         self.history.close()
 
     def classify(self, documents: pa.RecordBatch) -> Any:
-        return self.history.classify(documents, TRIGGER, now=self.workload.now, threads=self.threads)
+        return self.history.classify(documents, TRIGGER, threads=self.threads)
+
+    def classify_as_bytes(self, documents: pa.RecordBatch) -> Any:
+        return self.history.classify_codes(documents, TRIGGER)
 
     def codes(self, answer: Any) -> Bytes:
         status = answer.column("status")

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::bytes::{Reader, Writer, checked};
 use crate::io::{Disk, FileSystem, publish};
 use crate::key::Codec;
-use crate::keyspace::view::Environment;
+use crate::keyspace::environment::Environment;
 use crate::keyspace::{KeySpace, known};
 use crate::values::Room;
 use crate::{Error, Result};

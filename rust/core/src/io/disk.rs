@@ -54,6 +54,20 @@ impl File for fs::File {
         self.read_exact_at(buffer, offset)
     }
 
+    fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match FileExt::read_at(self, &mut buffer[filled..], offset + filled as u64) {
+                // Only this says that the file ends.
+                Ok(0) => break,
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.write_all_at(bytes, offset)
     }

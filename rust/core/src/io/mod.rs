@@ -45,6 +45,8 @@ pub trait FileSystem: Send + Sync + std::fmt::Debug {
 pub trait File: Send + Sync + std::fmt::Debug {
     /// Fill `buffer` from `offset`; a shorter file is an error of kind `UnexpectedEof`.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Fill `buffer` from `offset`, or as much of it as the file has; answers how much that is.
+    fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Write all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Make the file `length` bytes long, by zeros, unless it is longer.

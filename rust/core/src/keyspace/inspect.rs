@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::KeySpace;
+use super::environment::Environment;
+use super::files::{newest, read_manifest};
 use super::loaded::is_load;
 use super::maintain::Progress;
-use super::view::{Environment, View, newest, read_manifest};
+use super::view::View;
 use crate::Result;
 use crate::log::{Frames, Next, START};
 use crate::manifest::TransactionEntry;
@@ -74,7 +76,7 @@ impl KeySpace {
     /// The trigger whose key space this directory is; none if it is empty.
     pub(crate) fn name_in(env: &Environment, directory: &std::path::Path) -> Result<Option<String>> {
         let Some(number) = newest(env, directory)? else { return Ok(None) };
-        Ok(Some(read_manifest(env, &super::view::manifest_path(directory, number))?.name))
+        Ok(Some(read_manifest(env, &super::files::manifest_path(directory, number))?.name))
     }
 
     pub(crate) fn statistics(&self) -> Result<SpaceStatistics> {

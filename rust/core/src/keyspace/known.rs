@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::KeySpace;
-use super::view::Environment;
+use super::environment::Environment;
 use crate::io::publish;
 use crate::{Error, Result};
 

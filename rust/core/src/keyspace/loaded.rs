@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::files::segment_path;
 use super::lock::Lock;
 use super::publish::{entry_of, split};
-use super::view::{View, segment_path};
+use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::key::Key;
 use crate::log::frame::Transaction;

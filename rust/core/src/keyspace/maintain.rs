@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::files::{rollup_path, segment_path};
 use super::lock::Lock;
 use super::publish::entry_of;
 use super::staged::is_staged_name;
-use super::view::{Covered, View, rollup_path, segment_path};
+use super::view::{Covered, View};
 use super::{KeySpace, SpaceSettings};
 use crate::manifest::{Manifest, Outcome, RollupEntry, SegmentEntry};
 use crate::rollup;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::view::{Environment, View};
+use super::environment::Environment;
+use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::io::FileSystem;
 use crate::manifest::Manifest;
@@ -66,7 +67,7 @@ impl KeySpace {
         let lease = lease_us.map_or(String::new(), |lease| format!("-{}", lease.max(0) / 1_000_000));
         // Made in our turn, so the clock alone sets pins of one state apart.
         let name = format!("{PREFIX}{:020}-{:x}-{number}{lease}", crate::time::now_us(), std::process::id());
-        let (from, to) = (super::view::manifest_path(&self.directory, number), self.directory.join(&name));
+        let (from, to) = (super::files::manifest_path(&self.directory, number), self.directory.join(&name));
         match self.env.system.link(&from, &to) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             other => other.map_err(Error::io("link", &to))?,
@@ -136,7 +137,7 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 pub(super) fn pinned(env: &Environment, directory: &Path, names: &[String]) -> Result<Vec<Manifest>> {
     let mut manifests = Vec::new();
     for name in names.iter().filter(|name| name.starts_with(PREFIX)) {
-        match super::view::read_manifest(env, &directory.join(name)) {
+        match super::files::read_manifest(env, &directory.join(name)) {
             Ok(manifest) => manifests.push(manifest),
             // Let go just now.
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use super::environment::Environment;
+use super::files::{log_path, manifest_path, segment_path};
 use super::maintain::forget_dropped;
 use super::values::Expiry;
-use super::view::{Environment, View, log_path, manifest_path, segment_path};
+use super::view::View;
 use super::{Beginning, KeySpace, SpaceSettings};
 use crate::io::publish;
 use crate::log::frame::FrameKeys;

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::environment::Environment;
+use super::files::{log_path, manifest_path, newest, read_manifest, rollup_path, segment_path};
+use super::turn;
 use super::values::Placed;
-use super::{known, turn};
-use crate::io::FileSystem;
+
 use crate::log::{Frames, Log, Next, Owner, START};
 use crate::manifest::Manifest;
 use crate::rollup::Rollup;
@@ -17,68 +19,6 @@ use crate::{Error, Result};
 const TRIES: usize = 100;
 /// So many milliseconds are given to whoever may be syncing the log.
 const WAITS: u32 = 20;
-
-/// What all key spaces of an open history share.
-#[derive(Clone, Debug)]
-pub(crate) struct Environment {
-    pub(crate) system: Arc<dyn FileSystem>,
-    pub(crate) history: [u8; 16],
-    pub(crate) read_only: bool,
-    pub(crate) lock_timeout: std::time::Duration,
-    /// The history's identity file: while it is there, a key space without files is an empty one.
-    pub(crate) identity: PathBuf,
-}
-
-impl Environment {
-    /// What to say when a directory that held files holds none.
-    fn missing(&self, directory: &Path) -> Error {
-        match self.check_present() {
-            Ok(()) => Error::corrupt(directory, 0, "all manifests are gone"),
-            Err(error) => error,
-        }
-    }
-
-    /// A key space without a manifest is a new one, or all its manifests are gone: then other files tell. Nothing but an empty
-    /// first log is made before the first manifest is durable.
-    pub(crate) fn check_new(&self, directory: &Path) -> Result<()> {
-        self.check_present()?;
-        // Asked before the directory is: a space that is named by then had its manifest before.
-        let is_known = known::is_known(self, directory)?;
-        let names = match self.system.list(directory) {
-            Ok(names) => names,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::io("list", directory)(error)),
-        };
-        if names.iter().any(|name| Manifest::number_of(name).is_some()) {
-            return Ok(());
-        }
-        let first = log_path(directory, 1);
-        let is_first = |name: &String| first.ends_with(name);
-        let kinds = ["segment-", "filter-", "values-", "pin-", "new-", "part-", "log-"];
-        let tells = |name: &String| kinds.iter().any(|kind| name.starts_with(kind)) && !is_first(name);
-        let has_frames = || -> std::io::Result<bool> {
-            Ok(names.iter().any(is_first) && self.system.open(&first, false)?.len()? > START)
-        };
-        if names.iter().any(tells) || has_frames().map_err(Error::io("look at", &first))? {
-            return Err(Error::corrupt(directory, 0, "all manifests are gone"));
-        }
-        if is_known {
-            let witness = known::path_of(self, directory);
-            let reason = format!("all of its files are gone, although {} says that it was used", witness.display());
-            return Err(Error::corrupt(directory, 0, reason));
-        }
-        Ok(())
-    }
-
-    /// The history itself must be there: a directory that went away is no empty history.
-    pub(crate) fn check_present(&self) -> Result<()> {
-        match self.system.exists(&self.identity) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::io("find", &self.identity)(std::io::ErrorKind::NotFound.into())),
-            Err(error) => Err(Error::io("find", &self.identity)(error)),
-        }
-    }
-}
 
 /// A rolled-up filter and the open segments it covers.
 #[derive(Clone, Debug)]
@@ -95,6 +35,9 @@ pub(crate) struct View {
     /// The file name that the manifest was read from.
     pub(crate) source: String,
     pub(crate) manifest: Manifest,
+    /// Where the manifest is, and where the next one will be: they are looked for again and again.
+    own: PathBuf,
+    next: PathBuf,
     /// Newest first.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) covered: Vec<Covered>,
@@ -107,22 +50,6 @@ pub(crate) struct View {
     pub(crate) torn: u64,
     /// What the log was last read into.
     buffer: Vec<u8>,
-}
-
-pub(crate) fn segment_path(directory: &Path, id: u64) -> PathBuf {
-    directory.join(format!("segment-{id:016x}"))
-}
-
-pub(crate) fn rollup_path(directory: &Path, id: u64) -> PathBuf {
-    directory.join(format!("filter-{id:016x}"))
-}
-
-pub(crate) fn log_path(directory: &Path, id: u64) -> PathBuf {
-    directory.join(format!("log-{id:016x}"))
-}
-
-pub(crate) fn manifest_path(directory: &Path, number: u64) -> PathBuf {
-    directory.join(Manifest::file_name(number))
 }
 
 impl View {
@@ -197,7 +124,23 @@ impl View {
         let directory = directory.to_path_buf();
         let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
         let (values, buffer) = (Vec::new(), Vec::new());
-        Ok(Self { directory, source, manifest, segments, covered, uncovered, values, log, tail, torn: 0, buffer })
+        let own = manifest_path(&directory, manifest.number);
+        let next = manifest_path(&directory, manifest.number + 1);
+        Ok(Self {
+            directory,
+            source,
+            manifest,
+            own,
+            next,
+            segments,
+            covered,
+            uncovered,
+            values,
+            log,
+            tail,
+            torn: 0,
+            buffer,
+        })
     }
 
     /// Open the segments and filters that the manifest names, except those that are open already.
@@ -250,11 +193,10 @@ impl View {
     }
 
     fn is_newest(&self, env: &Environment) -> Result<bool> {
-        let next = manifest_path(&self.directory, self.manifest.number + 1);
-        let own = manifest_path(&self.directory, self.manifest.number);
+        let Self { own, next, .. } = self;
         // Old manifests are taken away oldest first: if ours is still there, so is the next, if there is one.
-        let superseded = env.system.exists(&next).map_err(Error::io("look for", &next))?;
-        Ok(!superseded && env.system.exists(&own).map_err(Error::io("look for", &own))?)
+        let superseded = env.system.exists(next).map_err(Error::io("look for", next))?;
+        Ok(!superseded && env.system.exists(own).map_err(Error::io("look for", own))?)
     }
 
     /// Bring this view up to date: newer frames of the log, or a newer manifest.
@@ -345,30 +287,6 @@ impl View {
     /// How far this view knows the log to be durable.
     pub(crate) fn proven(&self) -> u64 {
         self.tail.durable
-    }
-}
-
-pub(crate) fn read_manifest(env: &Environment, path: &Path) -> Result<Manifest> {
-    let file = env.system.open(path, false).map_err(Error::io("open", path))?;
-    let length = file.len().map_err(Error::io("look at", path))?;
-    if length > 1 << 30 {
-        return Err(Error::corrupt(path, length, "longer than a manifest can be"));
-    }
-    let mut bytes = vec![0; length as usize];
-    file.read_at(&mut bytes, 0).map_err(Error::io("read", path))?;
-    let manifest = Manifest::decode(&bytes, path)?;
-    if manifest.history != env.history {
-        return Err(Error::corrupt(path, 24, "this manifest belongs to another history"));
-    }
-    Ok(manifest)
-}
-
-/// The number of the newest manifest.
-pub(crate) fn newest(env: &Environment, directory: &Path) -> Result<Option<u64>> {
-    match env.system.list(directory) {
-        Ok(names) => Ok(names.iter().filter_map(|name| Manifest::number_of(name)).max()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("list", directory)(error)),
     }
 }
 

@@ -112,15 +112,13 @@ impl Log {
         self.file.len().map_err(Error::io("look at", &self.path))
     }
 
-    /// Whether nothing was appended at `position`, where the frames ended when we read them. One cheap call of the system.
+    /// Whether nothing was appended at `position`, where the frames ended when we read them. One cheap call of the system, or two
+    /// where the file has no room behind its frames.
     pub(crate) fn ends_at(&self, position: u64) -> Result<bool> {
         // The last bytes of what we read and the first ones of what may follow: the file may have become shorter, too.
         let mut bytes = [0; 16];
-        match self.file.read_at(&mut bytes, position - 8) {
-            Ok(()) => Ok(bytes[8..] == [0; 8]),
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(self.len()? == position),
-            Err(error) => Err(Error::io("read", &self.path)(error)),
-        }
+        let there = self.file.read_up_to(&mut bytes, position - 8).map_err(Error::io("read", &self.path))?;
+        Ok(there == 8 || there == 16 && bytes[8..] == [0; 8])
     }
 
     /// In our turn: append a frame's bytes at `position`, where the frames end.

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::history::{IDENTITY, TRIGGERS, directory_name};
 use crate::io::{Disk, FileSystem};
+use crate::keyspace::environment::Environment;
 use crate::keyspace::known;
 use crate::keyspace::repair as space;
-use crate::keyspace::view::Environment;
 use crate::values::Room;
 use crate::{Error, Result};
 

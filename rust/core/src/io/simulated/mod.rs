@@ -145,14 +145,18 @@ impl FileSystem for Simulated {
 
 impl File for Handle {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let filled = self.read_up_to(buffer, offset)?;
+        if filled < buffer.len() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+
+    fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut world = self.system.world();
         let flip = world.look_or_flip(self.system.process)?;
-        world.read(self.inode, buffer, offset)?;
-        if let Some(bit) = flip.filter(|_| !buffer.is_empty()) {
-            let at = (bit / 8) as usize % buffer.len();
-            buffer[at] ^= 1 << (bit % 8);
+        let filled = world.read(self.inode, buffer, offset);
+        if let Some(bit) = flip.filter(|_| filled > 0) {
+            buffer[(bit / 8) as usize % filled] ^= 1 << (bit % 8);
         }
-        Ok(())
+        Ok(filled)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

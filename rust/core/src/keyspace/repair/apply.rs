@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::KeySpace;
+use super::super::files::segment_path;
 use super::super::maintain::forget_dropped;
 use super::super::turn::Turn;
 use super::super::values::{Runs, values_path};
-use super::super::view::segment_path;
 use super::diagnose::noted;
 use super::{Case, Diagnosis, Looked, diagnose};
 use crate::log::START;

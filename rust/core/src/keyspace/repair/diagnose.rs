@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use super::super::environment::Environment;
+use super::super::files::{manifest_path, newest, read_manifest};
 use super::super::known;
-use super::super::view::{Environment, manifest_path, newest, read_manifest};
 use super::doctor::Doctor;
 use super::lost_manifest::{self, Basis};
 use super::values::Unsure;

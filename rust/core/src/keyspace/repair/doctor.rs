@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use super::super::files::{rollup_path, segment_path};
 use super::super::publish::entry_of;
-use super::super::view::{rollup_path, segment_path};
 use super::diagnose::damage;
 use super::log::LogDamage;
 use super::values::{Mended, Unsure};

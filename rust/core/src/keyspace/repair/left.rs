@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use super::super::files::{manifest_path, newest};
 use super::super::publish::is_partition_width;
-use super::super::view::{manifest_path, newest};
 use super::Case;
 use crate::bytes::Reader;
 use crate::manifest::{ValueEntry, read_values};

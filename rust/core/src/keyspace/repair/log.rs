@@ -1,8 +1,8 @@
 //! What a damaged log still tells, and which snapshots are of no use any more.
 
+use super::super::files::{log_path, read_manifest, rollup_path, segment_path};
 use super::super::turn;
 use super::super::values::values_path;
-use super::super::view::{log_path, read_manifest, rollup_path, segment_path};
 use super::diagnose::{MANY, damage};
 use super::doctor::{DROPPED, Doctor};
 use super::{Count, Remedy, lost_manifest, name_of};

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use super::super::environment::Environment;
+use super::super::files::{log_path, read_manifest, segment_path};
 use super::super::publish::entry_of;
 use super::super::staged::is_staged_name;
 use super::super::values::values_path;
-use super::super::view::{Environment, log_path, read_manifest, segment_path};
 use super::Case;
 use super::left::Left;
 use crate::Result;

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 pub(crate) use apply::apply;
 pub(crate) use diagnose::{damage, diagnose};
 
+use super::environment::Environment;
 use super::known;
-use super::view::Environment;
 use crate::history::directory_name;
 use crate::key::Codec;
 use crate::manifest::Manifest;

@@ -109,7 +109,7 @@ impl KeySpace {
     pub(crate) fn conflict(&self, job: &Job, staged: &[Arc<Segment>], contested: &[Arc<Segment>]) -> Result<Conflict> {
         let view = self.present();
         let Some(view) = view.as_ref() else { return Ok(Conflict::default()) };
-        let pinned = super::super::view::read_manifest(&self.env, &self.directory.join(&job.pin))?;
+        let pinned = super::super::files::read_manifest(&self.env, &self.directory.join(&job.pin))?;
         let is_added = |segment: &&Arc<Segment>| !pinned.segments.iter().any(|old| old.id == segment.header().id);
         let added: Vec<Arc<Segment>> = view.segments.iter().filter(is_added).cloned().collect();
         let mut met = Keys::default();

@@ -9,8 +9,9 @@ mod receipt;
 
 use std::path::{Path, PathBuf};
 
+use super::files::segment_path;
 use super::publish::entry_of;
-use super::view::{View, segment_path};
+use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::log::frame::Transaction;
 use crate::manifest::{Manifest, Outcome, OutcomeEntry, SegmentEntry, TransactionEntry};
@@ -128,7 +129,7 @@ impl KeySpace {
     /// The last transaction of the job's application, as it was at the pin.
     pub(crate) fn transaction_at_pin(&self, job: &Job) -> Result<Option<TransactionEntry>> {
         let Some(transaction) = &job.plan.transaction else { return Ok(None) };
-        let pinned = super::view::read_manifest(&self.env, &self.directory.join(&job.pin))?;
+        let pinned = super::files::read_manifest(&self.env, &self.directory.join(&job.pin))?;
         let is_ours = |entry: &TransactionEntry| entry.transaction.application == transaction.application;
         Ok(pinned.transactions.into_iter().find(is_ours))
     }

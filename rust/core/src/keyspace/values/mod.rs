@@ -14,9 +14,9 @@ pub(super) use write::{Expiry, Runs};
 
 use std::sync::Arc;
 
+use super::environment::Environment;
 pub(crate) use super::turn::Held;
 use super::turn::Turn;
-use super::view::Environment;
 use super::{KeySpace, SpaceSettings};
 use crate::manifest::ValueEntry;
 use crate::values::run::{GONE, PENDING, Run};

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::KeySpace;
 use super::super::view::View;
-use super::super::{KeySpace, LARGE_BATCH};
+use super::super::writing::{LARGE_BATCH, MOST_IN_LOG};
 use super::{PARTITION_US, values_path};
 use crate::key::{Form, Key};
 use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
@@ -162,7 +163,7 @@ impl KeySpace {
     /// Whether the log holds more values than it should.
     pub(in super::super) fn is_log_full_of_values(view: &View) -> bool {
         !view.tail.values.run.is_empty()
-            && (view.tail.values.run.len() > super::super::MOST_IN_LOG || view.tail.position > MOST_LOG_BYTES)
+            && (view.tail.values.run.len() > MOST_IN_LOG || view.tail.position > MOST_LOG_BYTES)
     }
 
     /// In our turn: put entries, newer than all in the files of `view`, into files that `manifest` will name.

@@ -1,0 +1,73 @@
+//! What all key spaces of an open history share, and what it says of directories that hold nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::files::log_path;
+use super::known;
+use crate::io::FileSystem;
+use crate::log::START;
+use crate::manifest::Manifest;
+use crate::{Error, Result};
+
+/// What all key spaces of an open history share.
+#[derive(Clone, Debug)]
+pub(crate) struct Environment {
+    pub(crate) system: Arc<dyn FileSystem>,
+    pub(crate) history: [u8; 16],
+    pub(crate) read_only: bool,
+    pub(crate) lock_timeout: std::time::Duration,
+    /// The history's identity file: while it is there, a key space without files is an empty one.
+    pub(crate) identity: PathBuf,
+}
+
+impl Environment {
+    /// What to say when a directory that held files holds none.
+    pub(super) fn missing(&self, directory: &Path) -> Error {
+        match self.check_present() {
+            Ok(()) => Error::corrupt(directory, 0, "all manifests are gone"),
+            Err(error) => error,
+        }
+    }
+
+    /// A key space without a manifest is a new one, or all its manifests are gone: then other files tell. Nothing but an empty
+    /// first log is made before the first manifest is durable.
+    pub(crate) fn check_new(&self, directory: &Path) -> Result<()> {
+        self.check_present()?;
+        // Asked before the directory is: a space that is named by then had its manifest before.
+        let is_known = known::is_known(self, directory)?;
+        let names = match self.system.list(directory) {
+            Ok(names) => names,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(Error::io("list", directory)(error)),
+        };
+        if names.iter().any(|name| Manifest::number_of(name).is_some()) {
+            return Ok(());
+        }
+        let first = log_path(directory, 1);
+        let is_first = |name: &String| first.ends_with(name);
+        let kinds = ["segment-", "filter-", "values-", "pin-", "new-", "part-", "log-"];
+        let tells = |name: &String| kinds.iter().any(|kind| name.starts_with(kind)) && !is_first(name);
+        let has_frames = || -> std::io::Result<bool> {
+            Ok(names.iter().any(is_first) && self.system.open(&first, false)?.len()? > START)
+        };
+        if names.iter().any(tells) || has_frames().map_err(Error::io("look at", &first))? {
+            return Err(Error::corrupt(directory, 0, "all manifests are gone"));
+        }
+        if is_known {
+            let witness = known::path_of(self, directory);
+            let reason = format!("all of its files are gone, although {} says that it was used", witness.display());
+            return Err(Error::corrupt(directory, 0, reason));
+        }
+        Ok(())
+    }
+
+    /// The history itself must be there: a directory that went away is no empty history.
+    pub(crate) fn check_present(&self) -> Result<()> {
+        match self.system.exists(&self.identity) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::io("find", &self.identity)(std::io::ErrorKind::NotFound.into())),
+            Err(error) => Err(Error::io("find", &self.identity)(error)),
+        }
+    }
+}
