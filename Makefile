@@ -18,7 +18,7 @@ campaign ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-fast test-rust test-spark test-matrix test-crash check lint types format bench wheel clean campaign fuzz sanitize audit
+.PHONY: help build demo test test-fast test-rust test-extension test-spark test-matrix test-crash check lint types format bench wheel clean campaign fuzz sanitize audit
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,13 +28,21 @@ build: $(STAMP)/native ## build the extension and install the package into .venv
 demo: $(STAMP)/native $(STAMP)/demo $(STAMP)/java ## 6,046 real mails, a kill, a restart, everything again (policy=in_doubt|rerun)
 	$(BIN)/python examples/demo --policy $(policy)
 
-test: test-fast test-rust test-spark test-crash ## all tests: the quick ones, then Spark, then crashes and long ones
+test: test-fast test-rust test-extension test-spark test-crash ## all tests: the quick ones, then Spark, then crashes and long ones
 
 test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, nothing slow
 	$(PYTEST) -m "not spark and not slow and not crash and not benchmark"
 
 test-rust: $(STAMP)/venv ## the engine's own tests
 	cargo test --locked --package dochistory-core --all-features
+
+# Where the library of this Python is, if it is one that programs can be linked to: Debian has it in python3-dev.
+LIBPYTHON = $(shell $(BIN)/python -c 'import pathlib; from sysconfig import get_config_var as v; \
+  p = pathlib.Path(v("LIBDIR"), v("LDLIBRARY")); print(p.parent if p.suffix == ".so" and p.exists() else "")')
+
+test-extension: $(STAMP)/venv ## the extension's own tests, in Rust (want Python's shared library)
+	@if test -n "$(LIBPYTHON)"; then LD_LIBRARY_PATH="$(LIBPYTHON)" cargo test --locked --package dochistory-python --lib; \
+	else echo "This Python has no shared library to link to (python3-dev): the extension's own tests are NOT RUN"; fi
 
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= aarch64-linux-gnu-gcc
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER ?= qemu-aarch64 -L /usr/aarch64-linux-gnu
@@ -80,7 +88,7 @@ audit: $(STAMP)/venv ## licences, bans and known vulnerabilities of all dependen
 	@$(BIN)/pip-audit --strict --progress-spinner off || \
 	  echo "NOT CHECKED, or found wanting: vulnerabilities of Python packages (see above)"
 
-check: lint types test-fast test-rust ## before a commit: quick tests, formats, lints, types, stubs
+check: lint types test-fast test-rust test-extension ## before a commit: quick tests, formats, lints, types, stubs
 
 lint: $(STAMP)/dev
 	cargo fmt --all --check

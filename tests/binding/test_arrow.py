@@ -153,6 +153,19 @@ def test_a_stream_is_read_once(history: dh.History) -> None:
     assert statuses(claim.verdicts) == ["NEW", "NEW"]
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+def test_a_part_of_a_batch_may_have_no_rows(history: dh.History, kind: pa.DataType) -> None:
+    batch = pa.RecordBatch.from_pydict({"uuid": pa.array(["a", None, "ccc"], kind)})
+    for part in [batch.slice(0, 0), batch.slice(2, 0), batch.slice(3)]:
+        verdicts = history.classify(part, trigger())
+        verdicts.validate(full=True)
+        assert verdicts.num_rows == len(history.classify_codes(part, trigger())) == 0
+    parts = pa.Table.from_batches([batch.slice(3), batch, batch.slice(1, 0)])
+    assert column(history.classify(parts, trigger()), "key") == ["a", None, "ccc"]
+
+
 def test_empty_tables_have_no_verdicts(history: dh.History) -> None:
     table = documents([]).schema.empty_table()
     assert history.classify(table, trigger()).num_rows == 0

@@ -64,11 +64,14 @@ pub(crate) fn lent(array: &ArrayRef) -> Option<IdColumn<'_>> {
 }
 
 fn text(array: &GenericStringArray<i32>) -> IdColumn<'_> {
-    IdColumn::Utf8 { offsets: array.value_offsets(), values: array.value_data(), validity: validity(array) }
+    let offsets = if array.is_empty() { &[0] } else { array.value_offsets() };
+    IdColumn::Utf8 { offsets, values: array.value_data(), validity: validity(array) }
 }
 
 fn large_text(array: &GenericStringArray<i64>) -> IdColumn<'_> {
-    IdColumn::LargeUtf8 { offsets: array.value_offsets(), values: array.value_data(), validity: validity(array) }
+    // Of an array without rows Arrow takes no text, wherever in it the rows would be.
+    let offsets = if array.is_empty() { &[0] } else { array.value_offsets() };
+    IdColumn::LargeUtf8 { offsets, values: array.value_data(), validity: validity(array) }
 }
 
 fn dictionary<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Option<IdColumn<'_>> {
