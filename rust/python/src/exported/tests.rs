@@ -20,7 +20,7 @@ fn columns() -> Vec<ArrayRef> {
     let texts: Vec<Option<&str>> = (0..ROWS).map(|row| (row % 3 != 1).then(|| some(row))).collect();
     let words: ArrayRef = Arc::new(StringArray::from(vec!["x", "", "zzz"]));
     let nullable: ArrayRef = Arc::new(StringArray::from(vec![None, Some("x"), None, Some("y")]));
-    let places = Int8Array::from_iter((0..ROWS).map(|row| (row % 4 != 2).then_some((row % 3) as i8)));
+    let places = (0..ROWS).map(|row| (row % 4 != 2).then_some((row % 3) as i8)).collect::<Int8Array>();
     let all_there = Int8Array::from_iter_values((0..ROWS).map(|row| (row % 3) as i8));
     let uuids = texts.iter().map(|text| text.map(|text| [text.len() as u8; 16]));
     vec![
