@@ -40,6 +40,10 @@ test-rust: $(STAMP)/venv ## the engine's own tests
 LIBPYTHON = $(shell $(BIN)/python -c 'import pathlib; from sysconfig import get_config_var as v; \
   p = pathlib.Path(v("LIBDIR"), v("LDLIBRARY")); print(p.parent if p.suffix == ".so" and p.exists() else "")')
 
+# Compiled as they come: they do little, and Arrow optimized takes minutes.
+test-extension: export CARGO_PROFILE_DEV_OPT_LEVEL := 0
+test-extension: export CARGO_PROFILE_TEST_OPT_LEVEL := 0
+test-extension: export CARGO_PROFILE_DEV_DEBUG := 0
 test-extension: $(STAMP)/venv ## the extension's own tests, in Rust (want Python's shared library)
 	@if test -n "$(LIBPYTHON)"; then LD_LIBRARY_PATH="$(LIBPYTHON)" cargo test --locked --package dochistory-python --lib; \
 	else echo "This Python has no shared library to link to (python3-dev): the extension's own tests are NOT RUN"; fi
