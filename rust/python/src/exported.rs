@@ -43,7 +43,7 @@ pub(crate) fn exported(batch: RecordBatch) -> FFI_ArrowArray {
     }
     let block = Box::into_raw(Box::new(Block::of(batch)));
     // SAFETY: the block was just made, and until this returns nobody else knows of it.
-    #[expect(unsafe_code, reason = "structures that are freed one by one cannot be counted by `Arc`'s own means")]
+    #[expect(unsafe_code, reason = "callbacks that share a block count themselves")]
     let filled = unsafe { &mut *block };
     filled.fill(block.cast())
 }
