@@ -24,6 +24,7 @@ mod prefetch;
 pub mod repair;
 mod rollup;
 pub mod rules;
+mod scratch;
 mod segment;
 mod tail;
 mod threads;

@@ -18,8 +18,9 @@ pub(crate) fn parts_of(rows: usize, threads: usize) -> Vec<Range<usize>> {
 pub(crate) fn together<T: Send>(jobs: impl Iterator<Item = impl FnOnce() -> Result<T> + Send>) -> Result<Vec<T>> {
     let mut jobs = jobs;
     let Some(first) = jobs.next() else { return Ok(Vec::new()) };
+    let Some(second) = jobs.next() else { return Ok(vec![first()?]) };
     std::thread::scope(|scope| {
-        let running: Vec<_> = jobs.map(|job| scope.spawn(job)).collect();
+        let running: Vec<_> = std::iter::once(second).chain(jobs).map(|job| scope.spawn(job)).collect();
         let mut done = vec![first()];
         for thread in running {
             done.push(thread.join().unwrap_or_else(|_| Err(Error::State("a thread of this call failed".into()))));

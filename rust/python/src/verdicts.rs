@@ -71,17 +71,24 @@ impl Words {
     }
 }
 
-/// Each row's place in each of the columns of words. Most rows of a batch have one outcome, so a few are compared at once.
+/// Each row's place in each of the columns of words. Most rows of a batch have one outcome, so a few are compared at once, and
+/// only what differs from the first row is written again.
 fn places(columns: [&Words; 4], outcomes: &[Decision]) -> [Vec<i8>; 4] {
-    let mut places = [(); 4].map(|()| Vec::with_capacity(outcomes.len()));
-    for rows in outcomes.chunks(TOGETHER) {
+    let Some(usual) = outcomes.first().map(|outcome| outcome.as_u8()) else { return [(); 4].map(|()| Vec::new()) };
+    let place = |words: &Words, outcome: u8| words.places[usize::from(outcome)];
+    let mut places = columns.map(|words| vec![place(words, usual); outcomes.len()]);
+    for (start, rows) in (0..).step_by(TOGETHER).zip(outcomes.chunks(TOGETHER)) {
         let first = rows[0].as_u8();
-        let are_alike = rows.len() == TOGETHER && rows.iter().fold(0, |other, row| other | (row.as_u8() ^ first)) == 0;
+        let are_alike = rows.iter().fold(0, |other, row| other | (row.as_u8() ^ first)) == 0;
+        if are_alike && first == usual {
+            continue;
+        }
         for (places, words) in places.iter_mut().zip(columns) {
+            let places = &mut places[start..start + rows.len()];
             if are_alike {
-                places.extend_from_slice(&[words.places[usize::from(first)]; TOGETHER]);
+                places.fill(place(words, first));
             } else {
-                places.extend(rows.iter().map(|row| words.places[usize::from(row.as_u8())]));
+                places.iter_mut().zip(rows).for_each(|(at, row)| *at = place(words, row.as_u8()));
             }
         }
     }

@@ -4,7 +4,10 @@
 //! a row: a row whose bits are all set already *may* be a copy. The bits of those few rows make a second, smaller bitmap;
 //! whoever meets it (a copy, the first of its key, or a chance hit) is compared exactly.
 
+use std::cell::Cell;
+
 use crate::key::{Form, Key};
+use crate::scratch;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
@@ -31,6 +34,12 @@ const BITS_PER_ROW: usize = 16;
 
 /// Bits of the second bitmap for each key that may repeat.
 const BITS_PER_SUSPECT: usize = 64;
+
+/// So few suspects are compared with one by one, which for each of them takes a fraction of what asking the bitmap takes.
+const FEW_SUSPECTS: usize = 8;
+
+/// Rows that are compared with a suspect at once.
+const AT_ONCE: usize = 32;
 
 /// Rows to compare are few if they are one of so many at most.
 const FEW: usize = 16;
@@ -85,28 +94,50 @@ impl Seen {
     }
 }
 
-/// The keys of the suspects, as bits.
+/// The keys of the suspects.
 #[derive(Debug)]
-pub struct Suspected(Bitmap);
+pub struct Suspected(Tags);
+
+#[derive(Debug)]
+enum Tags {
+    /// So few that every row is compared with each of them.
+    Few(Vec<Tag>),
+    /// As bits.
+    Many(Bitmap),
+}
 
 impl Suspected {
     /// The suspects among the rows of a batch.
     pub fn new(tags: &[Tag], suspects: &[u32]) -> Self {
-        let words = if suspects.is_empty() { 0 } else { words_for(suspects.len(), BITS_PER_SUSPECT) };
-        let mut bitmap = Bitmap::new(words);
-        for row in suspects {
-            bitmap.add(tags[*row as usize]);
+        let of_suspects = suspects.iter().map(|row| tags[*row as usize]);
+        if suspects.len() <= FEW_SUSPECTS {
+            return Self(Tags::Few(of_suspects.collect()));
         }
-        Self(bitmap)
+        let mut bitmap = Bitmap::new(words_for(suspects.len(), BITS_PER_SUSPECT));
+        of_suspects.for_each(|tag| {
+            bitmap.add(tag);
+        });
+        Self(Tags::Many(bitmap))
     }
 
     /// The second pass: the rows that have to be compared, in order. `tags` are those of the rows from `first_row` on.
     pub fn rows(&self, tags: &[Tag], first_row: u32) -> Vec<u32> {
         let mut rows = Vec::new();
-        if !self.0.words.is_empty() {
-            rows_where(tags, first_row, |tag| self.0.holds(tag), &mut rows);
+        match &self.0 {
+            Tags::Few(few) => rows_among(tags, first_row, few, &mut rows),
+            Tags::Many(bitmap) => rows_where(tags, first_row, |tag| bitmap.holds(tag), &mut rows),
         }
         rows
+    }
+}
+
+/// The rows whose tag is one of a few, in order: hardly any, so that many rows are compared at once. None of the few is [`NO_TAG`].
+fn rows_among(tags: &[Tag], first_row: u32, few: &[Tag], rows: &mut Vec<u32>) {
+    for (chunk, first) in tags.chunks(AT_ONCE).zip((first_row..).step_by(AT_ONCE)) {
+        let is_among = few.iter().any(|one| chunk.iter().fold(0, |found, tag| found | u32::from(tag == one)) != 0);
+        if is_among {
+            rows.extend((first..).zip(chunk).filter(|(_, tag)| few.contains(tag)).map(|(row, _)| row));
+        }
     }
 }
 
@@ -178,15 +209,25 @@ fn words_for(entries: usize, bits_per_entry: usize) -> usize {
     (entries.saturating_mul(bits_per_entry) / 64).clamp(1, MAX_WORDS).next_power_of_two()
 }
 
+thread_local! {
+    static WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+}
+
 /// A set of tags, three bits of one word each, that is sometimes wrong about what it holds and never about what it does not.
 #[derive(Debug)]
 struct Bitmap {
     words: Vec<u64>,
 }
 
+impl Drop for Bitmap {
+    fn drop(&mut self) {
+        scratch::keep(&WORDS, std::mem::take(&mut self.words));
+    }
+}
+
 impl Bitmap {
     fn new(words: usize) -> Self {
-        Self { words: vec![0; words] }
+        Self { words: scratch::cleared(&WORDS, words, 0) }
     }
 
     #[inline]

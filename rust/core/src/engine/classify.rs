@@ -67,7 +67,7 @@ impl History {
         }
         Ok(Verdicts {
             outcomes: decided.outcomes,
-            sources: identities.sources,
+            sources: std::mem::take(&mut identities.sources),
             messages,
             unavailable: looked.unavailable,
         })

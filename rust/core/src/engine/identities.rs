@@ -1,5 +1,6 @@
 //! What is kept of a batch's ids: a few bytes a row. Keys are derived again for the few rows that need them later.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::batch::{check_lengths, text_of};
@@ -8,6 +9,7 @@ use crate::batch::{Candidates, Copy, NO_TAG, Seen, Suspected, Tag, alike, copies
 use crate::columns::Documents;
 use crate::key::{Codec, Form, Key, NO_SOURCE, identify};
 use crate::rules::KeyClass;
+use crate::scratch;
 use crate::threads::{parts_of, together};
 
 /// Rows between two wanted ones that are identified along with them rather than skipped.
@@ -15,6 +17,10 @@ const GAP: u32 = 4;
 
 /// Rows that are derived together.
 const TOGETHER: usize = 256;
+
+thread_local! {
+    static TAGS: Cell<Vec<Tag>> = const { Cell::new(Vec::new()) };
+}
 
 /// The ids of a batch, after identification.
 #[derive(Debug)]
@@ -47,14 +53,17 @@ impl Identities {
         check_lengths(documents)?;
         documents.check()?;
         let rows = documents.rows;
-        let (classes, sources, tags) = (vec![KeyClass::Absent; rows], vec![NO_SOURCE; rows], vec![NO_TAG; rows]);
+        let tags = scratch::cleared(&TAGS, rows, NO_TAG);
+        let (classes, sources) = (vec![KeyClass::Absent; rows], vec![NO_SOURCE; rows]);
         Ok(Self { classes, sources, tags, keys: Vec::new(), forms: Vec::new() })
     }
 
     /// The same, with room for the keys, for who is going to write them down.
     pub(super) fn with_keys(documents: &Documents) -> Result<Self> {
-        let rows = documents.rows;
-        Ok(Self { keys: vec![Key::default(); rows], forms: vec![Form::Absent; rows], ..Self::new(documents)? })
+        let mut identities = Self::new(documents)?;
+        identities.keys = vec![Key::default(); documents.rows];
+        identities.forms = vec![Form::Absent; documents.rows];
+        Ok(identities)
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -123,6 +132,9 @@ impl Identities {
         let suspected = &Suspected::new(&self.tags, &suspects);
         let meet = |rows: Range<usize>| move || Ok(suspected.rows(&self.tags[rows.clone()], rows.start as u32));
         let rows = alike(&self.tags, together(parts.into_iter().map(meet))?.concat());
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
         let (mut keys, mut forms) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
         each_key(codec, documents, &rows, |key, form| {
             keys.push(key);
@@ -131,6 +143,12 @@ impl Identities {
         let text = |row: u32| self.text(documents, row);
         let candidates = Candidates { rows: &rows, keys: &keys, forms: &forms };
         Ok(copies_among(&candidates, &|a, b| text(a) == text(b)))
+    }
+}
+
+impl Drop for Identities {
+    fn drop(&mut self) {
+        scratch::keep(&TAGS, std::mem::take(&mut self.tags));
     }
 }
 

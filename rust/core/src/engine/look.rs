@@ -1,5 +1,7 @@
 //! Identifying and looking up, chunk by chunk: a chunk's keys never leave the cache.
 
+use std::cell::Cell;
+
 use super::batch::text_of;
 use super::identities::{Identities, Part, class_of};
 use crate::Result;
@@ -9,11 +11,17 @@ use crate::key::{Codec, Form, Key, identify};
 use crate::keyspace::LookedUp;
 use crate::keyspace::view::View;
 use crate::rules::HistoryState;
+use crate::scratch;
 use crate::segment::Wanted;
 use crate::threads::together;
 
 /// Rows of a chunk: their keys fit the first cache.
 const CHUNK: usize = 1024;
+
+thread_local! {
+    static KEYS: Cell<Vec<Key>> = const { Cell::new(Vec::new()) };
+    static FORMS: Cell<Vec<Form>> = const { Cell::new(Vec::new()) };
+}
 
 /// What a look-up needs besides the batch.
 #[derive(Clone, Copy)]
@@ -44,7 +52,8 @@ impl Look<'_, '_> {
     fn part(&self, part: Part, view: Option<&View>, states: &mut [HistoryState]) -> Result<LookedUp> {
         let Part { rows, classes, sources, tags, keys: kept, forms: kept_forms } = part;
         let mut look_up = view.map(|view| view.look_up(states, self.expired));
-        let (mut passing, mut passing_forms) = ([Key::default(); CHUNK], [Form::Absent; CHUNK]);
+        let mut passing = scratch::taken(&KEYS, CHUNK, Key::default());
+        let mut passing_forms = scratch::taken(&FORMS, CHUNK, Form::Absent);
         for start in (0..rows.len()).step_by(CHUNK) {
             let end = (start + CHUNK).min(rows.len());
             let keys = if kept.is_empty() { &mut passing[..end - start] } else { &mut kept[start..end] };
@@ -61,6 +70,8 @@ impl Look<'_, '_> {
                 look_up.confirm(&text)?;
             }
         }
+        scratch::keep(&KEYS, passing);
+        scratch::keep(&FORMS, passing_forms);
         let Some(look_up) = look_up else { return Ok(LookedUp::default()) };
         let text = |row: u32| text_of(self.documents, sources[row as usize], rows.start + row as usize);
         let mut found = look_up.finish(&text)?;

@@ -62,6 +62,10 @@ pub(crate) fn sorted_keys(keys: &[Key], threads: usize) -> Result<Vec<Key>> {
 
 /// Put neighbours together: the order of keys, but for a few at a time.
 pub(crate) fn roughly_by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn(&T) -> Key) {
+    if items.len() < FEW {
+        items.sort_unstable_by_key(|item| key(item).hi);
+        return;
+    }
     let mut sorted = vec![T::default(); items.len()];
     spread(items, &mut sorted, bits_for(items.len() / 4), 0, &|item| key(item).hi);
     *items = sorted;
