@@ -49,7 +49,10 @@ def repeated(job: Callable[[], object], runs: int, budget_s: float) -> Sample:
 
     What takes less than `LEAST_S` is done so often in a row that a run lasts as long, for every peer alike.
     """
-    times = max(1, math.ceil(LEAST_S / seconds_of(job)))
+    times = 1
+    while (seconds := seconds_of(job, times)) * times < LEAST_S:
+        # The first calls take longer than those that follow.
+        times = max(2 * times, math.ceil(LEAST_S / seconds))
     return in_turn(lambda _: job, runs, budget_s, times)
 
 
