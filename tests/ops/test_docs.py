@@ -51,7 +51,7 @@ def promised(page: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("page", ["brokers.md", "mapper.md", "migration.md", "operations.md", *AROUND])
+@pytest.mark.parametrize("page", ["brokers.md", "mapper.md", "migration.md", "operations.md", "rules.md", *AROUND])
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_snippets_run_and_print_what_they_say(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = promised(page)
