@@ -112,7 +112,7 @@ format: $(STAMP)/dev ## lay out Rust and Python sources
 bench: $(STAMP)/native $(STAMP)/bench ## measure, next to the peers
 	$(PYTEST) benches -m benchmark -o timeout=0 --benchmark-json=out/pytest-benchmark.json
 	$(BIN)/python -m benches.amplification
-	$(BIN)/python -m benches.runner --wait 300
+	$(BIN)/python -m benches.runner --runs 5 --budget 10 --wait 300
 	$(BIN)/python -m benches.chart
 
 bench-spark: $(STAMP)/native $(STAMP)/bench $(STAMP)/java ## measure the Spark side, next to Spark's own ways
