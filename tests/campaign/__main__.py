@@ -1,6 +1,6 @@
 """Run the whole campaign and print its report.
 
-`python -m tests.campaign` takes about ten minutes; `--schedules 1000000 --load-seconds 600 --every-byte` is the
+`python -m tests.campaign` takes some twenty minutes, by the time of its parts; `--schedules 1000000 --load-seconds 600 --every-byte` is the
 long one. Every stage is a test that `make test` runs too, on a smaller scale; its figures are the lines
 `figure: NAME = NUMBER` that it prints.
 """
