@@ -1,8 +1,8 @@
 """Run the whole campaign and print its report.
 
-`python -m tests.campaign` takes some twenty minutes, by the time of its parts; `--schedules 1000000 --load-seconds 600 --every-byte` is the
-long one. Every stage is a test that `make test` runs too, on a smaller scale; its figures are the lines
-`figure: NAME = NUMBER` that it prints.
+`python -m tests.campaign` takes some twenty minutes, by the time of its parts;
+`--schedules 1000000 --load-seconds 600 --every-byte` is the long one. Every stage is a test that `make test` runs
+too, on a smaller scale; its figures are the lines `figure: NAME = NUMBER` that it prints.
 """
 
 from __future__ import annotations
