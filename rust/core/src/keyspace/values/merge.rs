@@ -28,7 +28,14 @@ struct Group {
 impl KeySpace {
     /// Put value files together as far as it pays; with `all`, as far as it goes.
     pub(in super::super) fn keep_values_up(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
+        let mut before = None;
         while self.read(|view| Ok(view.is_some_and(|view| view.value_group(all).is_some())))? {
+            // What becomes no less by being put together is left as it is: it would be put together for ever.
+            let left = self.read(|view| Ok(view.map(View::values_to_do)))?;
+            if before.is_some() && left >= before {
+                break;
+            }
+            before = left;
             // The numbers first: whatever is sealed after the group is chosen comes under a later one.
             let parts =
                 self.read(|view| Ok(view.and_then(|view| view.value_group(all)).map_or(0, |group| group.parts())))?;
@@ -149,6 +156,13 @@ impl View {
             return Some(Group { files: tier(of_later, 2), is_of_later: true });
         }
         self.alike(if all { 2 } else { MOST_ALIKE })
+    }
+
+    /// What upkeep of values makes less: later entries, then files that a purge marked, then files.
+    fn values_to_do(&self) -> (u64, usize, usize) {
+        let files = &self.manifest.values;
+        let later = total(files.iter().filter(|entry| entry.is_later).map(|entry| entry.rows));
+        (later, files.iter().filter(|entry| entry.purged_upto > i64::MIN).count(), files.len())
     }
 
     /// Small files of one class, if there are `least` of them.
