@@ -15,6 +15,8 @@ PYTHON_CODE := python tests tools examples benches
 policy ?= in_doubt
 seconds ?= 60
 campaign ?=
+# `make build PROFILE=quick` builds the extension in seconds once its dependencies are there; it runs slower.
+PROFILE ?= release
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -158,7 +160,7 @@ $(STAMP)/matrix-%: $(STAMP)/wheel
 	@touch $@
 
 $(STAMP)/native: $(RUST) $(STAMP)/base
-	$(MATURIN) develop --release --quiet
+	$(MATURIN) develop --profile $(PROFILE) --quiet
 	@touch $@
 
 # Spark needs a Java: the machine's own, or else one from a package.
