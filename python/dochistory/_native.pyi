@@ -65,6 +65,7 @@ _Duration: TypeAlias = str | dt.timedelta | float
 _Kind: TypeAlias = Literal["messaging", "jms"]
 _Mode: TypeAlias = Literal["serial", "concurrent"]
 _InBatch: TypeAlias = Literal["duplicate", "in_doubt", "new"]
+_OtherRows: TypeAlias = Literal["error", "look_up"]
 _Expiry: TypeAlias = Literal["until_purged", "exact"]
 _Status: TypeAlias = Literal["NEW", "DUPLICATE", "IN_DOUBT"]
 _Offsets: TypeAlias = int | Mapping[str, int]
@@ -335,6 +336,7 @@ class MessageIdMapper:
         raise_pending: bool = False,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+        on_other_rows: _OtherRows = "error",
         now: dt.datetime | None = None,
     ) -> MapperSend: ...
     def unit_of_work(self) -> UnitOfWork: ...
@@ -426,6 +428,7 @@ class History:
         threads: int = 1,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "resolver", "rerun"] = "in_doubt",
+        on_other_rows: _OtherRows = "error",
         audit: _Keeper | bool | None = None,
     ) -> Claim: ...
     def begin_one(
@@ -486,6 +489,8 @@ class History:
         routed: bool = False,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "resolver", "rerun"] = "in_doubt",
+        on_other_rows: _OtherRows = "error",
+        receipts: Sequence[bytes] | None = None,
         now: dt.datetime | None = None,
     ) -> Job: ...
     def job(self, token: str, trigger: Trigger) -> Job: ...
@@ -512,7 +517,12 @@ class History:
         now: dt.datetime | None = None,
     ) -> bytes: ...
     def commit_entries(
-        self, receipts: Sequence[bytes], trigger: Trigger, *, transaction: tuple[str, int] | None = None
+        self,
+        receipts: Sequence[bytes],
+        trigger: Trigger,
+        *,
+        transaction: tuple[str, int] | None = None,
+        on_other_rows: _OtherRows = "error",
     ) -> int: ...
     def abort_entries(self, receipts: Sequence[bytes]) -> None: ...
     def maintain_values(
@@ -584,6 +594,7 @@ class GuaranteedDelivery:
         threads: int = 1,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+        on_other_rows: _OtherRows = "error",
     ) -> DeliveryPoll: ...
     def plan(
         self,
@@ -591,6 +602,7 @@ class GuaranteedDelivery:
         now: dt.datetime | None = None,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+        on_other_rows: _OtherRows = "error",
     ) -> bytes: ...
     def gather(
         self,
@@ -599,6 +611,7 @@ class GuaranteedDelivery:
         *,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+        on_other_rows: _OtherRows = "error",
     ) -> DeliveryPoll: ...
     def status(self) -> pa.RecordBatch: ...
     def in_doubt(self) -> pa.RecordBatch: ...

@@ -94,6 +94,7 @@ class Consumer:
         columns: Mapping[str, str] | None = None,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "resolver", "rerun"] = "in_doubt",
+        on_other_rows: Literal["error", "look_up"] = "error",
         threads: int = 1,
         now: dt.datetime | None = None,
     ) -> dh.Claim:
@@ -106,6 +107,7 @@ class Consumer:
             columns: as in `History.begin`.
             transaction: as in `History.begin`.
             on_replay: as in `History.begin`.
+            on_other_rows: as in `History.begin`.
             threads: as in `History.begin`.
             now: as in `History.begin`.
 
@@ -122,6 +124,7 @@ class Consumer:
                 columns=columns,
                 transaction=transaction,
                 on_replay=on_replay,
+                on_other_rows=on_other_rows,
                 threads=threads,
                 now=now,
                 audit=self._audit,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,7 +184,7 @@ def test_a_batch_that_was_committed_is_known_when_it_comes_again(history: dh.His
     again = history.delivery("s").receive(messages(CHAIN), transaction=("app", 7))
     assert (again.replay, decisions(again)) == ("finished", ["DUPLICATE"] * 3)
     again.commit()
-    with pytest.raises(dh.TransactionError, match="comes after batch 7"):
+    with pytest.raises(dh.TransactionError, match="comes after its batch 7"):
         history.delivery("s").receive(messages(CHAIN), transaction=("app", 6))
 
 
@@ -202,13 +204,57 @@ def test_a_rerun_that_would_end_elsewhere_stays_in_doubt(history: dh.History) ->
     # Of stream a the last message was held in memory, say, and is not there now.
     inbox = history.delivery()
     poll = inbox.receive(
-        messages([*CHAIN[:2], CHAIN[0]], stream=["a"] * 2 + ["b"]), transaction=("app", 7), on_replay="rerun"
+        messages([*CHAIN[:2], CHAIN[0]], stream=["a"] * 2 + ["b"]),
+        transaction=("app", 7),
+        on_replay="rerun",
+        on_other_rows="look_up",
     )
     assert column(poll.messages, "dh_stream") == ["b"]
     poll.commit()
     assert column(inbox.in_doubt(), "stream") == ["a"]
     another = history.delivery().receive(messages([CHAIN[1]], stream=["b"]), transaction=("app", 8), on_replay="rerun")
     assert column(another.messages, "dh_stream") == ["b"]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_other_messages_under_a_known_number_are_refused_or_decided_by_the_stream(
+    history: dh.History, together: bool
+) -> None:
+    def receive(headers: Sequence[str | None], **options: Any) -> dh.DeliveryPoll:
+        inbox = history.delivery("s")
+        named: dict[str, Any] = {"transaction": ("app", 7), **options}
+        if not together:
+            return inbox.receive(messages(headers), **named)
+        plan = inbox.plan(**named)
+        _, receipt = history.delivery_portion(plan, messages(headers), stream="s")
+        return inbox.gather(plan, [receipt], **named)
+
+    history.delivery("s", start=10)
+    receive(CHAIN[:2])
+    for on_replay in ("in_doubt", "rerun"):
+        with pytest.raises(dh.TransactionError, match="was begun, and did not end, with other rows"):
+            receive(CHAIN, on_replay=on_replay)
+    assert column(history.delivery_status(), "applying_upto") == [30]
+    rerun = receive(CHAIN[1::-1], on_replay="rerun")
+    assert rerun.replay == "unfinished"
+    rerun.commit()
+    for other in (CHAIN, CHAIN[:1], [*CHAIN[:2], None], [*CHAIN[:2], "damaged"]):
+        with pytest.raises(dh.TransactionError, match=r"^\[DH-TRANSACTION\] .* was completed with other rows"):
+            receive(other)
+    assert column(history.delivery_status(), "log_received") == [30]
+    assert receive(CHAIN[:2]).replay == "finished"
+    poll = receive(CHAIN, on_other_rows="look_up")
+    assert poll.replay == "first"
+    poll.commit()
+    assert column(history.delivery_status(), "log_received") == [40]
+    with pytest.raises(dh.ConfigError, match="on_other_rows"):
+        receive(CHAIN, on_other_rows="skip")
+
+
+def test_the_number_of_a_poll_that_was_rolled_back_is_free(history: dh.History) -> None:
+    history.delivery("s", start=10).receive(messages(CHAIN[:2]), transaction=("app", 7)).abort()
+    poll = history.delivery("s").receive(messages(CHAIN), transaction=("app", 7))
+    assert (poll.replay, len(applied(poll))) == ("first", 3)
 
 
 def test_a_reader_may_look_but_not_receive(history_path: Path) -> None:

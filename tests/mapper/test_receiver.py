@@ -263,3 +263,39 @@ def test_verdicts_come_as_messages_came(mapper: dh.MessageIdMapper, kind: str) -
         "audit",
         "retryable",
     ]
+
+
+def test_other_messages_under_a_known_number_are_refused_or_looked_up(mapper: dh.MessageIdMapper) -> None:
+    first = mapper.begin_send(messages(["a", "b"]), transaction=("app", 5), now=T0)
+    with pytest.raises(dh.TransactionError, match="was begun, and did not end, with other rows"):
+        mapper.begin_send(messages(["a", "b", "c"]), transaction=("app", 5), on_replay="rerun")
+    first.complete()
+    for other in (["a"], ["a", "b", "c"], ["b", "b"], ["a", None], []):
+        with pytest.raises(dh.TransactionError, match=r"^\[DH-TRANSACTION\] .* was completed with other rows"):
+            mapper.begin_send(messages(other), transaction=("app", 5))
+    assert mapped(mapper, ["a", "b", "c"]) == [None, None, False]
+    again = mapper.begin_send(messages(["b", "a"]), transaction=("app", 5))
+    assert (again.replay, rules(again)) == ("finished", ["M2", "M2"])
+    looked_up = mapper.begin_send(messages(["c", "a"]), transaction=("app", 5), on_other_rows="look_up")
+    assert (looked_up.replay, rules(looked_up)) == ("first", ["M1", "M2"])
+    looked_up.complete(["ext"])
+    again = mapper.begin_send(messages(["a", "c"]), transaction=("app", 5))
+    assert (again.replay, mapped(mapper, ["c"])) == ("finished", ["ext"])
+    with pytest.raises(dh.ConfigError, match="on_other_rows"):
+        mapper.begin_send(messages(["a"]), on_other_rows="skip")  # type: ignore[arg-type]
+
+
+def test_the_same_messages_stay_sent_after_a_purge(mapper: dh.MessageIdMapper) -> None:
+    sent = mapper.begin_send(messages(["a", "b"]), transaction=("app", 5), now=T0)
+    sent.complete(["ext", None], persist_until=T0)
+    mapper.purge(T0 + dt.timedelta(days=40))
+    assert mapped(mapper, ["a"]) == [False]
+    again = mapper.begin_send(messages(["b", "a"]), transaction=("app", 5))
+    assert (again.replay, rules(again)) == ("finished", ["M2", "M2"])
+
+
+def test_ids_that_are_too_long_are_told_apart(mapper: dh.MessageIdMapper) -> None:
+    mapper.begin_send(messages(["a", "x" * 70_000]), transaction=("app", 5)).complete()
+    assert mapper.begin_send(messages(["x" * 70_000, "a"]), transaction=("app", 5)).replay == "unfinished"
+    with pytest.raises(dh.TransactionError):
+        mapper.begin_send(messages(["y" * 70_000, "a"]), transaction=("app", 5))

@@ -69,6 +69,19 @@ def test_a_batch_with_a_number_is_recorded_once(spark: "SparkSession", history_p
     assert entries(history_path) == dict.fromkeys(["a", "b", "c"], "completed")
 
 
+def test_other_rows_under_a_known_number_are_refused_or_recorded(spark: "SparkSession", history_path: Path) -> None:
+    batch: dict[str, Any] = {"application": "backfill", "batch": 3}
+    write(a_frame(spark, ["a", "b"]), history_path, **batch)
+    write(a_frame(spark, ["b", "a"]).repartition(3), history_path, **batch)
+    with pytest.raises(Exception, match=r"\[DH-TRANSACTION\] batch 3 of application \"backfill\" .* other rows"):
+        write(a_frame(spark, ["b", "c"]), history_path, **batch)
+    assert entries(history_path) == dict.fromkeys(["a", "b"], "completed")
+    write(a_frame(spark, ["b", "c"]), history_path, on_other_rows="look_up", **batch)
+    assert entries(history_path) == dict.fromkeys(["a", "b", "c"], "completed")
+    with pytest.raises(Exception, match="allowed is 'error' or 'look_up'"):
+        write(a_frame(spark, ["a"]), history_path, on_other_rows="skip")
+
+
 def test_a_task_that_fails_and_is_tried_again_records_once(spark: "SparkSession", history_path: Path) -> None:
     def fail_at_first(batches: Any) -> Any:
         from pyspark import TaskContext
@@ -214,6 +227,18 @@ def test_a_new_checkpoint_under_an_old_name_is_refused(sink: Sink) -> None:
     sink.run(application="loader")
     with pytest.raises(Exception, match="DH-TRANSACTION"):
         sink.run("another checkpoint", application="loader")
+    assert entries(sink.history) == dict.fromkeys(["a", "b", "c"], "completed")
+
+
+def test_a_new_checkpoint_with_an_equal_number_and_other_rows_is_refused(sink: Sink) -> None:
+    sink.add(["a"])
+    sink.run(application="loader")
+    (sink.home / "input" / "0000.parquet").unlink()
+    sink.add(["b", "c"])
+    with pytest.raises(Exception, match=r"DH-TRANSACTION.*new checkpoint under an old application name"):
+        sink.run("another", application="loader")
+    assert entries(sink.history) == {"a": "completed"}
+    sink.run("another", application="loader", on_other_rows="look_up")
     assert entries(sink.history) == dict.fromkeys(["a", "b", "c"], "completed")
 
 

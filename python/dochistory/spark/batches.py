@@ -18,7 +18,7 @@ import dochistory as dh
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat
 from dochistory.spark.begun import Batch, StagedBatch
-from dochistory.spark.claims import Replay, claim
+from dochistory.spark.claims import OtherRows, Replay, claim
 from dochistory.spark.kept import Kept
 from dochistory.spark.settings import columns_of
 
@@ -39,6 +39,7 @@ class ExactlyOnce:
         *,
         application: str | None,
         on_replay: Replay,
+        on_other_rows: OtherRows,
         columns: Mapping[str, str] | None,
         documents: Literal["spark", "arrow"],
         on_verdicts: Callable[[Any], object] | None,
@@ -51,6 +52,7 @@ class ExactlyOnce:
         self._service = service
         self._application = application
         self._on_replay: Replay = on_replay
+        self._on_other_rows: OtherRows = on_other_rows
         self._columns = dict(columns or {})
         self._documents = documents
         self._on_verdicts = on_verdicts
@@ -66,6 +68,7 @@ class ExactlyOnce:
 
         Raises:
             SuspendedError: some documents cannot be decided now; Spark must deliver the batch again.
+            TransactionError: the number of the batch goes backwards, or is known and comes with other rows.
             Exception: whatever the service raised.
         """
         columns_of(self._trigger, frame.columns, self._columns)
@@ -86,6 +89,7 @@ class ExactlyOnce:
                 self._trigger,
                 transaction=(application, int(batch_id)),
                 on_replay=self._on_replay,
+                on_other_rows=self._on_other_rows,
                 columns=self._columns or None,
             )
             self._run(frame, Batch(int(batch_id), application, rows, claim))
@@ -108,6 +112,7 @@ class ExactlyOnce:
                 self._trigger,
                 transaction=(application, batch_id),
                 on_replay=self._on_replay,
+                on_other_rows=self._on_other_rows,
                 columns=self._columns or None,
                 parts=self._parts,
                 order_by=self._order_by,
@@ -180,6 +185,7 @@ def exactly_once(
     *,
     application: str | None = None,
     on_replay: Replay = "in_doubt",
+    on_other_rows: OtherRows = "error",
     columns: Mapping[str, str] | None = None,
     documents: Literal["spark", "arrow"] = "spark",
     on_verdicts: Callable[[Any], object] | None = None,
@@ -209,6 +215,9 @@ def exactly_once(
         on_replay: what becomes of documents that this very batch began and never completed: `in_doubt` (somebody may
             have processed them: they are logged, not run), `resolver` (ask the trigger's resolver), or `rerun` (process
             them again: for services that are idempotent by batch number).
+        on_other_rows: what is done with a known batch number that comes with other rows (a new checkpoint under an old
+            name, two queries that share one, a filter that was changed): `error` raises before anything is recorded,
+            `look_up` takes it for a batch of its own, in which each row is what the history holds of it.
         columns: the trigger's name of a column -> its name in the batch, where they differ.
         documents: `spark` hands the service a DataFrame, `arrow` a `pyarrow.Table`.
         on_verdicts: called with every batch once it is begun, before the service: the place to log what is in doubt.
@@ -227,6 +236,7 @@ def exactly_once(
     """
     for name, value, allowed in (
         ("on_replay", on_replay, ("in_doubt", "resolver", "rerun")),
+        ("on_other_rows", on_other_rows, ("error", "look_up")),
         ("documents", documents, ("spark", "arrow")),
         ("decide_on", decide_on, ("auto", "driver", "executors")),
     ):
@@ -238,6 +248,7 @@ def exactly_once(
         service,
         application=application,
         on_replay=on_replay,
+        on_other_rows=on_other_rows,
         columns=columns,
         documents=documents,
         on_verdicts=on_verdicts,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dochistory import History, Job, StagedClaim, Trigger
 
 Replay = Literal["in_doubt", "resolver", "rerun"]
+OtherRows = Literal["error", "look_up"]
 
 _TRIES = 5
 _ANSWER = "__dochistory_answer"
@@ -178,6 +179,7 @@ def claim(
     *,
     transaction: tuple[str, int] | None = None,
     on_replay: Replay = "in_doubt",
+    on_other_rows: OtherRows = "error",
     columns: Mapping[str, str] | None = None,
     order_by: "str | Column | Sequence[str | Column]" = (),
     parts: int | None = None,
@@ -206,6 +208,9 @@ def claim(
         on_replay: what documents are that this very transaction began and never ended: `in_doubt` (by the rules),
             `resolver` (the same, and the trigger must have a resolver), `rerun` (NEW again: for services that are
             idempotent for each batch).
+        on_other_rows: what is done with a known batch number that comes with other rows (a new checkpoint under an old
+            name, two queries that share one, a filter that was changed): `error` raises before anything is recorded,
+            `look_up` takes it for a batch of its own, in which each row is what the history holds of it.
         columns: the trigger's name of a column -> its name in `df`, where they differ.
         order_by: columns of `df` that say which of several copies came first.
         parts: tasks to divide the work among; by default as many as Spark's shuffles have, and no more than the history
@@ -216,7 +221,8 @@ def claim(
         now: the time at which the services begin, with a time zone; the clock's, if absent.
 
     Raises:
-        TransactionError: the application's numbers went backwards, or others kept being first (ConflictError).
+        TransactionError: the application's numbers went backwards, a known number came with other rows, or others kept
+            being first (ConflictError).
         SchemaError: there is no id column, `columns` names one that is missing, or a verdict's column is there already.
         ConfigError: an argument makes no sense, or the trigger does not use its history.
     """
@@ -226,7 +232,16 @@ def claim(
     try:
         number = parts or _default_parts(df, opened)
         for attempt in range(_TRIES):
-            job = opened.reserve(trigger, number, routed=True, transaction=transaction, on_replay=on_replay, now=now)
+            job = opened.reserve(
+                trigger,
+                number,
+                routed=True,
+                transaction=transaction,
+                on_replay=on_replay,
+                on_other_rows=on_other_rows,
+                receipts=claimer.receipts,
+                now=now,
+            )
             try:
                 return claimer.run(opened, job, end)
             except dh.ConflictError as error:
@@ -281,6 +296,8 @@ class Claimer:
         given: Sequence[Any] = order_by if isinstance(order_by, list | tuple) else [order_by]
         self._order_by = [F.col(one) if isinstance(one, str) else one for one in given]
         self._resolver_on = resolver_on
+        self.receipts: list[bytes] | None = None
+        """Those of the last attempt: they say which rows the batch has."""
 
     def run(self, history: "History", job: "Job", end: Callable[[], None]) -> SparkClaim:
         """Stage, keep, commit.
@@ -290,7 +307,7 @@ class Claimer:
         """
         kept = self._staged(history, job).localCheckpoint(eager=True)
         found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
-        receipts = [bytes(row.receipt) for row in found]
+        receipts = self.receipts = [bytes(row.receipt) for row in found]
         read = [dh.read_receipt(receipt) for receipt in receipts]
         judged = self._judged(history, kept, [staging.attempt_number(one["attempt"]) for one in read])
         return SparkClaim(judged, self._ids, job.commit(receipts), read, end)

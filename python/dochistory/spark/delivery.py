@@ -56,10 +56,12 @@ class _Batch:
     id: int
     application: str
     on_replay: Literal["in_doubt", "rerun"]
+    on_other_rows: Literal["error", "look_up"]
 
     @property
     def names(self) -> dict[str, Any]:
-        return {"transaction": (self.application, self.id), "on_replay": self.on_replay}
+        number = (self.application, self.id)
+        return {"transaction": number, "on_replay": self.on_replay, "on_other_rows": self.on_other_rows}
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Delivery:
         *,
         application: str | None,
         on_replay: Literal["in_doubt", "rerun"],
+        on_other_rows: Literal["error", "look_up"],
         messages: How,
         columns: Mapping[str, str] | None,
         decide: Who,
@@ -100,6 +103,7 @@ class Delivery:
         self._apply = apply
         self._application = application
         self._on_replay = on_replay
+        self._on_other_rows = on_other_rows
         self._messages = messages
         self._columns = dict(columns or {})
         self._decide = decide
@@ -121,6 +125,7 @@ class Delivery:
         """Handle one batch; returns when it is committed.
 
         Raises:
+            TransactionError: the number of the batch goes backwards, or is known and comes with other messages.
             Exception: whatever the function raised. What it was given is then in doubt, unless it raised `RolledBack`.
         """
         application = self._application or compat.query_id(frame.sparkSession)
@@ -129,7 +134,7 @@ class Delivery:
                 "[DH-CONFIG] delivery needs application=…, a name that outlives restarts: "
                 "outside a stream, and on Spark Connect, there is no query whose id could serve"
             )
-        batch = _Batch(frame, int(batch_id), application, self._on_replay)
+        batch = _Batch(frame, int(batch_id), application, self._on_replay, self._on_other_rows)
         try:
             by = self._by_driver if self._decide == "driver" else self._by_tasks
             self._run(by(batch, self._open()))
@@ -261,6 +266,7 @@ def delivery(
     *,
     application: str | None = None,
     on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+    on_other_rows: Literal["error", "look_up"] = "error",
     messages: How = "spark",
     columns: Mapping[str, str] | None = None,
     decide: Who = "tasks",
@@ -296,6 +302,9 @@ def delivery(
         application: the name under which batch numbers are remembered; the streaming query's id, if absent.
         on_replay: what becomes of messages that this very batch was about to apply when the driver died: `in_doubt`, or
             `rerun` (handed out again where the batch ends as it did: for work that is idempotent by batch number).
+        on_other_rows: what is done with a known batch number that comes with other messages (a new checkpoint under an
+            old name, two queries that share one): `error` raises before anything is recorded, `look_up` lets each
+            stream decide by its own row.
         messages: `spark` hands a DataFrame, each stream in one partition and in order; `arrow` a `pyarrow.Table`; with
             `stream` `apply(stream, table)` runs on the workers, once for each stream. Spark may run a task again, so it
             must keep the stream's `dh_commit` in one transaction with its data, and pass over what is not above it.
@@ -318,6 +327,7 @@ def delivery(
     """
     for name, value, allowed in (
         ("on_replay", on_replay, ("in_doubt", "rerun")),
+        ("on_other_rows", on_other_rows, ("error", "look_up")),
         ("messages", messages, ("spark", "arrow", "stream")),
         ("decide", decide, ("tasks", "driver")),
     ):
@@ -328,6 +338,7 @@ def delivery(
         apply,
         application=application,
         on_replay=on_replay,
+        on_other_rows=on_other_rows,
         messages=messages,
         columns=columns,
         decide=decide,

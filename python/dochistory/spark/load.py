@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -35,6 +35,7 @@ def load(
     *,
     columns: Mapping[str, str] | None = None,
     application: str | None = None,
+    on_other_rows: Literal["error", "look_up"] = "error",
     files_a_step: int = _FILES_A_STEP,
     progress: Callable[[int, int, int], object] | None = None,
     maintain: bool = True,
@@ -55,6 +56,9 @@ def load(
         columns: the trigger's name of a column, or `started_at` or `status` -> its name in `documents`.
         application: the name under which steps are remembered. For files it is made of their names, unless given; for a
             DataFrame there is none unless given, and then it is one step: loaded once under that name, and not again.
+        on_other_rows: what is done with a step that was published before under this application with other rows:
+            `error` raises before anything is recorded, `look_up` records its rows as well. The last step that was
+            published is compared; those before it are passed over unread.
         files_a_step: files that are published together.
         progress: called after every step with the entries published so far, the steps done, and the steps in all.
         maintain: put small segments together at the end.
@@ -65,11 +69,14 @@ def load(
 
     Raises:
         SchemaError: there is no id column, or a row has no id or one of more than 96 characters.
-        ConfigError: `files_a_step` is below 1.
-        TransactionError: the files are fewer than those that were loaded before under this application.
+        ConfigError: `files_a_step` is below 1, or `on_other_rows` is none of the above.
+        TransactionError: the steps are fewer than those that were loaded before under this application, or its last one
+            had other rows.
     """
     if files_a_step < 1:
         raise dh.ConfigError(f"[DH-CONFIG] files_a_step is {files_a_step}; it is to be 1 or more")
+    if on_other_rows not in ("error", "look_up"):
+        raise dh.ConfigError(f"[DH-CONFIG] on_other_rows is one of error, look_up, not {on_other_rows!r}")
     steps: list[DataFrame]
     if isinstance(documents, str | os.PathLike):
         session = spark or compat.running_session()
@@ -80,11 +87,14 @@ def load(
         steps = [documents]
     with _opened(history) as opened:
         done = _already(opened, trigger, application)
+        if done >= len(steps):
+            raise _fewer(application, done + 1, len(steps))
         loaded = 0
         for number, step in enumerate(steps):
-            if number > done:
+            # The last one that was published comes again, so that its rows are compared.
+            if number >= done:
                 transaction = None if application is None else (application, number)
-                loaded += _step(step, opened, trigger, dict(columns or {}), transaction)
+                loaded += _step(step, opened, trigger, dict(columns or {}), transaction, on_other_rows)
             if progress is not None:
                 progress(loaded, number + 1, len(steps))
         if maintain and loaded:
@@ -94,6 +104,13 @@ def load(
 
 def _opened(history: "History | str | os.PathLike[str]") -> "AbstractContextManager[History]":
     return dh.open(history, create=True) if isinstance(history, str | os.PathLike) else nullcontext(history)
+
+
+def _fewer(application: str | None, before: int, now: int) -> dh.TransactionError:
+    return dh.TransactionError(
+        f"[DH-TRANSACTION] application {application!r} has loaded {before} steps before, and this load has {now}: "
+        "other files, or another files_a_step? Nothing was recorded. Load under another application"
+    )
 
 
 def _already(history: "History", trigger: "Trigger", application: str | None) -> int:
@@ -108,6 +125,7 @@ def _step(
     trigger: "Trigger",
     columns: dict[str, str],
     transaction: tuple[str, int] | None,
+    on_other_rows: Literal["error", "look_up"],
 ) -> int:
     found = columns_of(trigger, df.columns, {name: at for name, at in columns.items() if name not in _OWN})
     own = {name: columns.get(name, name) for name in _OWN}
@@ -120,7 +138,9 @@ def _step(
     rows = compat.collect_arrow(staged)
     receipts = rows["receipt"].to_pylist()
     try:
-        return history.commit_entries(receipts, trigger, transaction=transaction) if receipts else 0
+        if not receipts:
+            return 0
+        return history.commit_entries(receipts, trigger, transaction=transaction, on_other_rows=on_other_rows)
     except BaseException:
         history.abort_entries(receipts)
         raise

@@ -18,7 +18,7 @@ TABLES: tuple[Table, ...] = ("entries", "transactions", "statistics")
 
 _WHERE = {"path", "trigger", "settings"}
 _READING = _WHERE | {"table", "status", "from", "to", "partitions"}
-_WRITING = _WHERE | {"record", "application", "batch", "checkpointlocation"} | set(SETTINGS)
+_WRITING = _WHERE | {"record", "application", "batch", "on_other_rows", "checkpointlocation"} | set(SETTINGS)
 _RENAMED = "columns."
 
 
@@ -121,6 +121,13 @@ class Options:
         if application is None or batch is None:
             raise dh.ConfigError("[DH-CONFIG] the options application and batch go together: give both or none")
         return application, batch
+
+    def on_other_rows(self) -> Literal["error", "look_up"]:
+        """What is done with a known batch number that comes with other rows."""
+        found = self._given.get("on_other_rows", "error")
+        if found in ("error", "look_up"):
+            return found  # type: ignore[return-value] # mypy does not see through `in`
+        raise dh.ConfigError(f"[DH-CONFIG] on_other_rows is {found!r}; allowed is 'error' or 'look_up'")
 
     def application(self) -> str | None:
         """The name under which a stream's batch numbers are remembered, instead of the query's id."""

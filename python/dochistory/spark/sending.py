@@ -54,6 +54,7 @@ class SendOnce:
         *,
         application: str | None,
         on_replay: Literal["in_doubt", "rerun"],
+        on_other_rows: Literal["error", "look_up"],
         columns: Mapping[str, str] | None,
         messages: Literal["spark", "arrow"],
         on_verdicts: Callable[[SendBatch], object] | None,
@@ -64,6 +65,7 @@ class SendOnce:
         self._service = service
         self._application = application
         self._on_replay: Literal["in_doubt", "rerun"] = on_replay
+        self._on_other_rows: Literal["error", "look_up"] = on_other_rows
         self._columns = dict(columns or {})
         self._messages = messages
         self._on_verdicts = on_verdicts
@@ -73,6 +75,7 @@ class SendOnce:
         """Handle one batch; returns when all of its messages are sent, now or before.
 
         Raises:
+            TransactionError: the number of the batch goes backwards, or is known and comes with other rows.
             PendingMessageError: of some it is unclear whether they were sent before, or what became of them now.
             Exception: whatever the service raised.
         """
@@ -89,6 +92,7 @@ class SendOnce:
                 rows,
                 transaction=(application, int(batch_id)),
                 on_replay=self._on_replay,
+                on_other_rows=self._on_other_rows,
                 columns=self._columns or None,
             )
             self._run(frame, SendBatch(int(batch_id), application, rows, send))
@@ -118,6 +122,7 @@ def send_once(
     *,
     application: str | None = None,
     on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+    on_other_rows: Literal["error", "look_up"] = "error",
     columns: Mapping[str, str] | None = None,
     messages: Literal["spark", "arrow"] = "spark",
     on_verdicts: Callable[[SendBatch], object] | None = None,
@@ -142,6 +147,9 @@ def send_once(
         application: the name under which batch numbers are remembered; the streaming query's id, if absent.
         on_replay: what becomes of messages that this very batch began to send and never completed: `in_doubt` (the
             mapper's policy for what is pending), or `rerun` (send them again: for receivers that are idempotent).
+        on_other_rows: what is done with a known batch number that comes with other rows (a new checkpoint under an old
+            name, two queries that share one, a filter that was changed): `error` raises before anything is recorded,
+            `look_up` takes it for a batch of its own, in which each row is what the mapper holds of it.
         columns: the mapper's name of a column (`id`, `qos`, `queue`) -> its name in the batch, where they differ.
         messages: `spark` hands the service a DataFrame, `arrow` a `pyarrow.Table`.
         on_verdicts: called with every batch once it is begun, before the service.
@@ -152,6 +160,7 @@ def send_once(
     """
     for name, value, allowed in (
         ("on_replay", on_replay, ("in_doubt", "rerun")),
+        ("on_other_rows", on_other_rows, ("error", "look_up")),
         ("messages", messages, ("spark", "arrow")),
     ):
         if value not in allowed:
@@ -162,6 +171,7 @@ def send_once(
         service,
         application=application,
         on_replay=on_replay,
+        on_other_rows=on_other_rows,
         columns=columns,
         messages=messages,
         on_verdicts=on_verdicts,

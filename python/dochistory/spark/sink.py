@@ -2,7 +2,8 @@
 
 Tasks write staged segments; the driver publishes those of the attempts that won, in one commit. Staged files that no
 commit names are swept up later. A stream's batch is a transaction under its query's id and its number: what Spark
-commits again changes nothing, and what it aborts after a commit stays committed.
+commits again changes nothing, and what it aborts after a commit stays committed. Other rows under a known number are
+refused, or recorded as well (`on_other_rows`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ class _Recorder:
         self._record = options.record()
         self._application = options.application()
         self._columns = options.columns()
+        self._on_other_rows = options.on_other_rows()
         self._status = self._columns.get("status", "status")
         if not self._trigger.use_history:
             raise dh.ConfigError(f"[DH-CONFIG] trigger {self._trigger.name} uses no history, so there is none to write")
@@ -71,7 +73,9 @@ class _Recorder:
         receipts = _receipts(messages)
         if receipts:
             with dh.open(self._path) as history:
-                history.commit_entries(receipts, self._trigger, transaction=transaction)
+                history.commit_entries(
+                    receipts, self._trigger, transaction=transaction, on_other_rows=self._on_other_rows
+                )
 
     def give_up(self, messages: Sequence[Any]) -> None:
         """Let go what the tasks staged, unless it was published."""

@@ -29,8 +29,9 @@ mod segment;
 mod tail;
 mod threads;
 pub mod time;
+mod transaction;
 pub mod values;
 
 pub use error::{Error, Result};
 pub use keyspace::{Finished, InProgress, Maintained, PartitionStatistics, Pin, Progress, Purged, SpaceStatistics};
-pub use log::frame::Transaction;
+pub use transaction::{BatchRows, OnOtherRows, OnReplay, Replay, Replays, Transaction};

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use crate::Result;
 use crate::bytes::{Reader, Writer, checked};
-use crate::log::frame::Transaction;
+use crate::transaction::{BatchRows, Last, NumberedBatch, Transaction};
 
 const MAGIC: [u8; 8] = *b"DHMANIFS";
-/// Version 2 lists files of values; a manifest without any is written as version 1.
-const VERSION: u32 = 2;
+/// Version 3 says which rows the last batches had; version 2 lists files of values. A manifest is written in the lowest version
+/// that can hold it.
+const VERSION: u32 = 3;
+const WITHOUT_ROWS: u32 = 2;
 const WITHOUT_VALUES: u32 = 1;
 /// No number of a manifest, a file or an operation reaches this.
 pub(crate) const MOST_NUMBER: u64 = 1 << 62;
@@ -112,11 +114,26 @@ pub(crate) struct OutcomeEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TransactionEntry {
     pub(crate) transaction: Transaction,
+    /// The rows of its batch; none if an earlier version wrote it, or if it is no batch.
+    pub(crate) rows: Option<BatchRows>,
     /// The claim it began.
     pub(crate) claim: u64,
     pub(crate) started_at: i64,
     /// How it ended, once it has.
     pub(crate) outcome: Option<Outcome>,
+}
+
+impl TransactionEntry {
+    /// A batch that a claim has begun.
+    pub(crate) fn begun(batch: NumberedBatch, claim: u64, started_at: i64) -> Self {
+        let NumberedBatch { transaction, rows } = batch;
+        Self { transaction, rows, claim, started_at, outcome: None }
+    }
+
+    /// What a number that comes again is compared with.
+    pub(crate) fn last(&self) -> Last {
+        Last { batch: self.transaction.batch, rows: self.rows, outcome: self.outcome }
+    }
 }
 
 impl Outcome {
@@ -139,7 +156,7 @@ impl Manifest {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
-        let version = if self.values.is_empty() { WITHOUT_VALUES } else { VERSION };
+        let version = self.version();
         out.raw(&MAGIC).u32(version).u32(0).u64(self.number).raw(&self.history).text(&self.name);
         out.i64(self.partition_us).i64(self.time_to_live_us).u64(self.next_sequence).u64(self.next_file);
         out.i64(self.purged_upto).u64(self.log.id).u64(self.log.proven);
@@ -163,12 +180,35 @@ impl Manifest {
         for entry in &self.transactions {
             out.text(&entry.transaction.application).i64(entry.transaction.batch).u64(entry.claim);
             out.i64(entry.started_at).u8(entry.outcome.map_or(0, |outcome| outcome as u8));
+            if version > WITHOUT_ROWS {
+                out.u8(u8::from(entry.rows.is_some()));
+                entry.rows.unwrap_or_default().encode(&mut out);
+            }
         }
         if version > WITHOUT_VALUES {
             self.encode_values(&mut out);
         }
         out.checksum();
         out.finish()
+    }
+
+    /// Remember the last batch of its application.
+    pub(crate) fn set_transaction(&mut self, entry: TransactionEntry) {
+        self.transactions.retain(|other| other.transaction.application != entry.transaction.application);
+        self.transactions.push(entry);
+    }
+
+    /// Whether it says of any batch which rows it had.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.transactions.iter().any(|entry| entry.rows.is_some())
+    }
+
+    fn version(&self) -> u32 {
+        match self {
+            _ if self.has_rows() => VERSION,
+            _ if self.values.is_empty() => WITHOUT_VALUES,
+            _ => WITHOUT_ROWS,
+        }
     }
 
     fn encode_values(&self, out: &mut Writer) {
@@ -198,7 +238,8 @@ impl Manifest {
         let count = from.count(17)?;
         manifest.outcomes = (0..count).map(|_| read_outcome(&mut from)).collect::<Result<_>>()?;
         let count = from.count(29)?;
-        manifest.transactions = (0..count).map(|_| read_transaction(&mut from)).collect::<Result<_>>()?;
+        let has_rows = version > WITHOUT_ROWS;
+        manifest.transactions = (0..count).map(|_| read_transaction(&mut from, has_rows)).collect::<Result<_>>()?;
         if version > WITHOUT_VALUES {
             let count = from.count(69)?;
             manifest.values = (0..count).map(|_| read_values(&mut from)).collect::<Result<_>>()?;
@@ -260,11 +301,16 @@ fn read_outcome(from: &mut Reader) -> Result<OutcomeEntry> {
     Ok(OutcomeEntry { claim, started_at, outcome })
 }
 
-fn read_transaction(from: &mut Reader) -> Result<TransactionEntry> {
+fn read_transaction(from: &mut Reader, has_rows: bool) -> Result<TransactionEntry> {
     let transaction = Transaction { application: from.text()?, batch: from.i64()? };
     let (claim, started_at, outcome) = (from.u64()?, from.i64()?, from.u8()?);
     if outcome > Outcome::Completed as u8 {
         return Err(from.corrupt("an unknown outcome of a transaction"));
     }
-    Ok(TransactionEntry { transaction, claim, started_at, outcome: Outcome::from_u8(outcome) })
+    let mut rows = None;
+    if has_rows {
+        let (is_there, found) = (from.u8()? != 0, BatchRows::decode(from)?);
+        rows = is_there.then_some(found);
+    }
+    Ok(TransactionEntry { transaction, rows, claim, started_at, outcome: Outcome::from_u8(outcome) })
 }

@@ -132,12 +132,11 @@ impl Tail {
     }
 
     fn begin_transaction(&mut self, frame: &Frame) {
-        if let Some(transaction) = &frame.transaction {
+        if let Some(batch) = &frame.transaction {
             if let Some((claim, started_at)) = frame.replaces {
                 self.finish_claim(claim, started_at, Outcome::Released);
             }
-            let (claim, started_at) = (frame.claim, frame.started_at);
-            self.know(TransactionEntry { transaction: transaction.clone(), claim, started_at, outcome: None });
+            self.know(TransactionEntry::begun(batch.clone(), frame.claim, frame.started_at));
         }
     }
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use common::rig::{Op, Rig, Step};
 use common::uuid;
-use dochistory_core::engine::OnReplay;
 use dochistory_core::history::History;
 use dochistory_core::io::simulated::Simulated;
+use dochistory_core::{OnOtherRows, OnReplay, Replays};
 
 /// Lives that once went wrong, one number a line.
 const REGRESSIONS: &str = include_str!("regressions/lives.txt");
@@ -32,6 +32,8 @@ struct Life {
     random: u64,
     day: i64,
     batch: i64,
+    /// Of the last batch that was a transaction.
+    last_ids: Vec<String>,
 }
 
 impl Life {
@@ -48,6 +50,22 @@ impl Life {
         (first..first + count).map(|number| id(number % IDS)).collect()
     }
 
+    /// Those of the last batch in another order, mostly; else others.
+    fn batch_ids(&mut self) -> Vec<String> {
+        if self.last_ids.is_empty() || self.below(3) == 0 {
+            self.last_ids = self.ids();
+        }
+        let by = self.below(self.last_ids.len() as u64) as usize;
+        self.last_ids.rotate_left(by);
+        self.last_ids.clone()
+    }
+
+    fn replays(&mut self) -> Replays {
+        let on_replay = if self.below(2) == 0 { OnReplay::Rerun } else { OnReplay::ByRules };
+        let on_other_rows = if self.below(2) == 0 { OnOtherRows::LookUp } else { OnOtherRows::Refuse };
+        Replays { on_replay, on_other_rows }
+    }
+
     fn step(&mut self) -> Step {
         let by = self.below(2) as usize;
         let slot = self.below(6) as usize;
@@ -60,17 +78,17 @@ impl Life {
         };
         let completed = self.below(3) > 0;
         let op = match self.below(26) {
-            22..=23 => Op::BeginStaged { slot, ids: self.ids(), day, batch: None, replay: OnReplay::ByRules },
+            22..=23 => Op::BeginStaged { slot, ids: self.ids(), day, batch: None, replays: Replays::default() },
             24..=25 => {
                 self.batch += self.below(3) as i64;
-                let replay = if self.below(2) == 0 { OnReplay::Rerun } else { OnReplay::ByRules };
-                Op::BeginStaged { slot: BATCH, ids: self.ids(), day, batch: Some(self.batch), replay }
+                let replays = self.replays();
+                Op::BeginStaged { slot: BATCH, ids: self.batch_ids(), day, batch: Some(self.batch), replays }
             }
-            0..=4 => Op::Begin { slot, ids: self.ids(), day, batch: None, replay: OnReplay::ByRules },
+            0..=4 => Op::Begin { slot, ids: self.ids(), day, batch: None, replays: Replays::default() },
             5..=7 => {
                 self.batch += self.below(3) as i64 - i64::from(self.below(8) == 0);
-                let replay = if self.below(2) == 0 { OnReplay::Rerun } else { OnReplay::ByRules };
-                Op::Begin { slot: BATCH, ids: self.ids(), day, batch: Some(self.batch), replay }
+                let replays = self.replays();
+                Op::Begin { slot: BATCH, ids: self.batch_ids(), day, batch: Some(self.batch), replays }
             }
             8..=9 => Op::FinishClaim { slot, completed },
             10 => Op::FinishClaim { slot: BATCH, completed },
@@ -88,7 +106,7 @@ impl Life {
 
 fn live(seed: u64) {
     let machine = Simulated::new(seed);
-    let mut life = Life { random: seed, day: 0, batch: 1 };
+    let mut life = Life { random: seed, day: 0, batch: 1, last_ids: Vec::new() };
     let mut processes = [machine.process(), machine.process()];
     let systems = processes.iter().map(|process| Arc::new(process.clone()) as _).collect();
     let mut rig = Rig::new("/history", systems, (0..IDS).map(id).collect());

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use common::store::{Files, Store, TRIGGERS, collect, named, restore, verdicts};
 use common::{Ids, START, open, rules, trigger, uuids};
-use dochistory_core::Error;
 use dochistory_core::engine::{Attempt, Call, Job, Plan, Receipt};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::repair::{Count, Options, Remedy, Report, repair};
+use dochistory_core::{Error, Replays};
 
 fn now(root: &Path) -> Files {
     let mut files = Files::new();
@@ -219,7 +219,15 @@ fn a_history_without_identity_or_with_anothers_is_left_alone() {
 
 /// A job of 40 documents that are staged.
 fn staged(root: &Path, history: &History) -> (Job, Receipt) {
-    let plan = Plan { parts: 1, reads: true, routed: false, reruns: false, transaction: None, started_at: START };
+    let plan = Plan {
+        parts: 1,
+        reads: true,
+        routed: false,
+        replays: Replays::default(),
+        transaction: None,
+        rows: None,
+        started_at: START,
+    };
     let job = history.reserve(&trigger(), plan).unwrap().0;
     let options = OpenOptions { snapshot: History::snapshot_of_job(&job), read_only: true, ..OpenOptions::default() };
     let task = History::open(root, &options).unwrap();

@@ -9,10 +9,18 @@ use common::{DAY, Ids, START, begin, open, rules, trigger, uuids};
 use dochistory_core::columns::FlagColumn;
 use dochistory_core::engine::{Attempt, Call, Job, Plan, Receipt, Replay};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::{Error, Transaction};
+use dochistory_core::{Error, OnOtherRows, OnReplay, Replays, Transaction};
 
 fn plan(parts: u32) -> Plan {
-    Plan { parts, reads: true, routed: false, reruns: false, transaction: None, started_at: START }
+    Plan {
+        parts,
+        reads: true,
+        routed: false,
+        replays: Replays::default(),
+        transaction: None,
+        rows: None,
+        started_at: START,
+    }
 }
 
 fn batch(number: i64) -> Transaction {
@@ -230,7 +238,10 @@ fn replayed(
 fn a_batch_that_comes_again_is_known_by_its_transaction() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
-    let of = |number, reruns| Plan { transaction: Some(batch(number)), reruns, ..plan(1) };
+    let of = |number, reruns| {
+        let on_replay = if reruns { OnReplay::Rerun } else { OnReplay::ByRules };
+        Plan { transaction: Some(batch(number)), replays: on_replay.into(), ..plan(1) }
+    };
     let again = |plan| replayed(&history, directory.path(), plan, &["a", "b"]);
     let rows = |rule: &str| vec![(rule.to_owned(), 2)];
 
@@ -324,7 +335,9 @@ fn entries_are_staged_and_published_once_whoever_reserved_for_them() {
         staging.finish().unwrap()
     };
     let receipts = [load(0), load(1)];
-    let commit = |receipts: &[Receipt], number| history.commit_entries(&trigger(), receipts, Some(&batch(number)));
+    let commit = |receipts: &[Receipt], number| {
+        history.commit_entries(&trigger(), receipts, Some(&batch(number)), OnOtherRows::Refuse)
+    };
     assert!(rules(&history, &trigger(), &uuids(0..80), START).iter().all(|rule| *rule == "R8"));
     assert_eq!(commit(&receipts, 5).unwrap(), 80);
     assert_eq!(commit(&receipts, 5).unwrap(), 0);

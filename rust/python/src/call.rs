@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use arrow::array::RecordBatch;
-use dochistory_core::Transaction;
-use dochistory_core::engine::{Attempt, Begun, Call, Job, OnReplay, Resolver, Staged, Verdicts};
+use dochistory_core::engine::{Attempt, Begun, Call, Job, Resolver, Staged, Verdicts};
 use dochistory_core::history::History;
+use dochistory_core::{OnOtherRows, OnReplay, Replays, Transaction};
 
 use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
@@ -26,7 +26,7 @@ pub(crate) struct Documents<'a> {
 /// How a batch is begun.
 pub(crate) struct Beginning {
     pub(crate) transaction: Option<Transaction>,
-    pub(crate) on_replay: OnReplay,
+    pub(crate) replays: Replays,
 }
 
 impl<'a> Documents<'a> {
@@ -54,7 +54,7 @@ impl<'a> Documents<'a> {
     /// Begin them. To be called without holding Python.
     pub(crate) fn begin(&self, history: &History, how: &Beginning) -> Outcome<Begun> {
         let (rules, documents) = (&self.trigger.rules, self.columns.documents());
-        self.ask(|call| history.begin(rules, &documents, call, how.transaction.as_ref(), how.on_replay))
+        self.ask(|call| history.begin(rules, &documents, call, how.transaction.as_ref(), how.replays))
     }
 
     /// Decide and stage one part of a job. To be called without holding Python.
@@ -83,8 +83,31 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// What to do with a batch that was begun before, and whether the trigger can do it.
-pub(crate) fn on_replay(word: &str, trigger: &Trigger) -> Outcome<OnReplay> {
+/// What to do with a number that comes again, and whether the trigger can do it.
+pub(crate) fn replays(word: &str, other_rows: &str, trigger: &Trigger) -> Outcome<Replays> {
+    Ok(Replays { on_replay: on_replay(word, trigger)?, on_other_rows: on_other_rows(other_rows)? })
+}
+
+/// The same where no trigger decides.
+pub(crate) fn plain_replays(word: &str, other_rows: &str) -> Outcome<Replays> {
+    let on_replay = match word {
+        "in_doubt" => OnReplay::ByRules,
+        "rerun" => OnReplay::Rerun,
+        _ => return Err(Failure::config(format!("on_replay is {word:?}; allowed is \"in_doubt\" or \"rerun\""))),
+    };
+    Ok(Replays { on_replay, on_other_rows: on_other_rows(other_rows)? })
+}
+
+/// What to do with a known number that comes with other rows.
+pub(crate) fn on_other_rows(word: &str) -> Outcome<OnOtherRows> {
+    match word {
+        "error" => Ok(OnOtherRows::Refuse),
+        "look_up" => Ok(OnOtherRows::LookUp),
+        _ => Err(Failure::config(format!("on_other_rows is {word:?}; allowed is \"error\" or \"look_up\""))),
+    }
+}
+
+fn on_replay(word: &str, trigger: &Trigger) -> Outcome<OnReplay> {
     match word {
         "in_doubt" => Ok(OnReplay::ByRules),
         "resolver" if trigger.resolver.is_some() => Ok(OnReplay::ByRules),

@@ -73,7 +73,7 @@ create_exception!(
     dochistory,
     TransactionError,
     DocHistoryError,
-    "[DH-TRANSACTION] The numbers of an application's batches went backwards."
+    "[DH-TRANSACTION] The numbers of an application's batches went backwards, or a known number came with other rows."
 );
 create_exception!(
     dochistory,

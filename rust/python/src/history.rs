@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dochistory_core::Transaction;
 use dochistory_core::engine::Claim as Claimed;
 use dochistory_core::history::History as Engine;
+use dochistory_core::{Replays, Transaction};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
 
 use crate::arguments;
 use crate::around::Keeper;
-use crate::call::{Beginning, Documents, on_replay};
+use crate::call::{Beginning, Documents, replays};
 use crate::claim::Claim;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
@@ -122,6 +122,8 @@ impl History {
     ///     on_replay: what documents are that this very transaction began and never ended: `in_doubt` (by the rules),
     ///         `resolver` (the same, and the trigger must have a resolver), `rerun` (NEW again: for services that are
     ///         idempotent for each batch).
+    ///     on_other_rows: what is done with a known number that comes with other rows: `error` (nothing is recorded), or `look_up`
+    ///         (each row is what the history holds of it).
     ///     audit: True keeps the documents in doubt, whole, in the history's audit log before this returns; or an audit log
     ///         of your own (`dochistory.audit`). What fails there is raised, and nothing is claimed.
     ///
@@ -129,7 +131,7 @@ impl History {
     ///     SchemaError: a column is missing or has the wrong type.
     ///     ConfigError: an argument makes no sense.
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     TransactionError: the application's numbers went backwards.
+    ///     TransactionError: the application's numbers went backwards, or a known number came with other rows.
     ///     ReadOnlyError: the history was opened for reading.
     ///     FailedError: an earlier write failed.
     ///     CorruptError: a file of the history is damaged.
@@ -137,7 +139,7 @@ impl History {
     ///     ForkedError: it was opened before this process was forked off.
     #[pyo3(signature = (
         documents, trigger, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt",
-        audit = None
+        on_other_rows = "error", audit = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn begin<'py>(
@@ -149,6 +151,7 @@ impl History {
         #[pyo3(from_py_with = arguments::threads)] threads: usize,
         #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
+        on_other_rows: &str,
         audit: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, Claim>> {
         let py = documents.py();
@@ -156,7 +159,7 @@ impl History {
         let keeper = Keeper::of(this, audit)?;
         let application = transaction.clone();
         let how = Beginning {
-            on_replay: self::on_replay(on_replay, trigger.get())?,
+            replays: replays(on_replay, on_other_rows, trigger.get())?,
             transaction: transaction.map(|(application, batch)| Transaction { application, batch }),
         };
         let input = Input::import(documents)?;
@@ -235,7 +238,7 @@ impl History {
         };
         let input = document.into_input(trigger.rules.kind)?;
         let documents = Documents::new(trigger, input, None, clock::now_us(now)?, 1)?;
-        let how = Beginning { transaction: None, on_replay: self::on_replay("in_doubt", trigger)? };
+        let how = Beginning { transaction: None, replays: Replays::default() };
         let begun = py.detach(|| documents.begin(&history, &how))?;
         self.see_to_upkeep(py, &history, trigger);
         DocumentClaim::new(self.handle.clone(), &documents.columns, begun)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dochistory_core::engine::{Replay, StagedClaim as Claimed};
+use dochistory_core::engine::StagedClaim as Claimed;
 use pyo3::prelude::*;
 
 use crate::claim::replay_word;
@@ -23,7 +23,6 @@ pub(crate) struct StagedClaim {
     pub(crate) handle: Arc<Handle>,
     pub(crate) trigger: Py<Trigger>,
     pub(crate) claimed: Claimed,
-    pub(crate) replay: Option<Replay>,
 }
 
 #[pymethods]
@@ -43,7 +42,7 @@ impl StagedClaim {
     /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`; else None.
     #[getter]
     fn replay(&self) -> Option<&'static str> {
-        self.replay.map(replay_word)
+        self.claimed.replay().map(replay_word)
     }
 
     /// Number of documents begun.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use dochistory_core::Transaction;
-use dochistory_core::engine::{Attempt, Job as Reserved, OnReplay, Plan, Receipt, Replay, Staged as Part};
+use dochistory_core::engine::{Attempt, Job as Reserved, Plan, Receipt, Replay, Staged as Part};
 use dochistory_core::history::History as Engine;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyMapping};
 
-use crate::call::{Documents, on_replay};
+use crate::call::{Documents, on_other_rows, replays};
 use crate::claim::replay_word;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
@@ -86,8 +86,9 @@ impl Job {
     ///     receipts: the receipt of one attempt of each part that has rows.
     ///
     /// Raises:
-    ///     ConflictError: others were first with some of these documents: decide again, from a new job.
-    ///     TransactionError: the application's numbers went backwards meanwhile.
+    ///     ConflictError: others were first with some of these documents, or the batch has other rows than it had under its
+    ///         number before, which are to be looked up: decide again, from a new job that is given these receipts.
+    ///     TransactionError: the application's numbers went backwards meanwhile, or a known number came with other rows.
     ///     StateError: the job was committed or given up before.
     ///     ConfigError: the receipts are not this job's, or a part is there twice.
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
@@ -100,7 +101,7 @@ impl Job {
             history.commit(rules, &self.job, &receipts)
         })?;
         let (handle, trigger) = (self.handle.clone(), self.trigger.clone_ref(py));
-        Ok(StagedClaim { handle, trigger, claimed, replay: self.replay })
+        Ok(StagedClaim { handle, trigger, claimed })
     }
 
     /// Give the job up: its files go, except those that were committed. Again changes nothing.
@@ -156,15 +157,19 @@ impl History {
     ///         other row is then an error, as copies of an id would not meet.
     ///     transaction: (application, number of the batch): a batch that comes again is known by it.
     ///     on_replay: as in `begin`.
+    ///     on_other_rows: as in `begin`.
+    ///     receipts: those of an attempt at the same batch that met a `ConflictError`: they say which rows it has. Without them a
+    ///         number that is known counts as the same batch, until the commit compares.
     ///     now: the time at which the services begin, a datetime with a time zone; the clock's, if absent.
     ///
     /// Raises:
-    ///     TransactionError: the application's numbers went backwards.
+    ///     TransactionError: the application's numbers went backwards, or a known number came with other rows.
     ///     ConfigError: an argument makes no sense, or the trigger uses no history.
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     ReadOnlyError: the history was opened for reading.
     #[pyo3(signature = (
-        trigger, parts = 1, *, reads = true, routed = false, transaction = None, on_replay = "in_doubt", now = None
+        trigger, parts = 1, *, reads = true, routed = false, transaction = None, on_replay = "in_doubt",
+        on_other_rows = "error", receipts = None, now = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn reserve(
@@ -176,13 +181,16 @@ impl History {
         routed: bool,
         transaction: Option<(String, i64)>,
         on_replay: &str,
+        on_other_rows: &str,
+        receipts: Option<Vec<Vec<u8>>>,
         now: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<Job> {
         let history = self.handle.get()?;
         let rules = &trigger.get().rules;
-        let reruns = self::on_replay(on_replay, trigger.get())? == OnReplay::Rerun;
+        let replays = replays(on_replay, on_other_rows, trigger.get())?;
+        let rows = receipts.map(|receipts| decoded(&receipts)).transpose()?.map(|receipts| Receipt::rows_of(&receipts));
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let plan = Plan { parts, reads, routed, reruns, transaction, started_at: clock::now_us(now)? };
+        let plan = Plan { parts, reads, routed, replays, transaction, rows, started_at: clock::now_us(now)? };
         let (job, replay) = py.detach(|| history.reserve(rules, plan))?;
         Ok(Job { handle: self.handle.clone(), trigger: trigger.clone().unbind(), job, replay })
     }
@@ -255,27 +263,31 @@ impl History {
     ///     receipts: what `stage_entries` answered.
     ///     trigger: whose documents they are.
     ///     transaction: (application, number of the batch): one that was committed before publishes nothing again.
+    ///     on_other_rows: what is done with a known number that comes with other rows: `error` (nothing is published), or
+    ///         `look_up` (they are published, too: an entry may be recorded twice without harm).
     ///
     /// Returns:
     ///     The number of entries published.
     ///
     /// Raises:
-    ///     TransactionError: the application's numbers went backwards.
+    ///     TransactionError: the application's numbers went backwards, or a known number came with other rows.
     ///     StateError: a job was committed or given up before.
     ///     ConfigError: a receipt is another trigger's, or a part is there twice.
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    #[pyo3(signature = (receipts, trigger, *, transaction = None))]
+    #[pyo3(signature = (receipts, trigger, *, transaction = None, on_other_rows = "error"))]
     fn commit_entries(
         &self,
         py: Python<'_>,
         receipts: Vec<Vec<u8>>,
         trigger: &Bound<'_, Trigger>,
         transaction: Option<(String, i64)>,
+        on_other_rows: &str,
     ) -> Outcome<u64> {
+        let on_other_rows = self::on_other_rows(on_other_rows)?;
         let history = self.handle.get()?;
         let rules = &trigger.get().rules;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        Ok(py.detach(|| history.commit_entries(rules, &decoded(&receipts)?, transaction.as_ref()))?)
+        Ok(py.detach(|| history.commit_entries(rules, &decoded(&receipts)?, transaction.as_ref(), on_other_rows))?)
     }
 
     /// Give the jobs of these receipts up: their files go, except those that were committed.

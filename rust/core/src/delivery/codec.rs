@@ -12,11 +12,16 @@
 //! | 40-47 | `time_received`, signed | `resend_count` |
 //! | 48-55 | `applying_upto` | `time_sent`, signed |
 //!
+//! The last batch of an application has kind 3: its number (signed); 0 begun, 1 committed, 2 rolled back; the count of its
+//! messages and the two sums over them; 1 if these three are known.
+//!
 //! Numbers are little-endian. There is no checksum: the store's frames have one. A state that breaks its own
 //! invariants is refused all the same.
 
 use super::send::SenderState;
 use super::state::ReceiverState;
+use crate::manifest::Outcome;
+use crate::transaction::BatchRows;
 
 /// Bytes of an encoded state, receiving or sending.
 pub const ENCODED_LEN: usize = 56;
@@ -26,6 +31,8 @@ const RECEIVER: u8 = 1;
 const SENDER: u8 = 2;
 const BATCH: u8 = 3;
 const HEAD_LEN: usize = 8;
+const COMMITTED: u64 = 1;
+const ROLLED_BACK: u64 = 2;
 
 /// Why bytes are not a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -132,17 +139,32 @@ impl Encoded for SenderState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LastBatch {
     pub(super) batch: i64,
-    pub(super) is_finished: bool,
+    /// Its messages; none if an earlier version wrote it.
+    pub(super) rows: Option<BatchRows>,
+    /// How it ended, once it has.
+    pub(super) outcome: Option<Outcome>,
 }
 
 impl Encoded for LastBatch {
     fn to_bytes(&self) -> [u8; ENCODED_LEN] {
-        encode(BATCH, [self.batch as u64, u64::from(self.is_finished), 0, 0, 0, 0])
+        let outcome = match self.outcome {
+            None => 0,
+            Some(Outcome::Completed) => COMMITTED,
+            Some(Outcome::Released) => ROLLED_BACK,
+        };
+        let [count, first, second] = self.rows.unwrap_or_default().numbers();
+        encode(BATCH, [self.batch as u64, outcome, count, first, second, u64::from(self.rows.is_some())])
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
-        let [batch, is_finished, ..] = decode(BATCH, bytes)?;
-        Ok(Self { batch: batch as i64, is_finished: is_finished == 1 })
+        let [batch, outcome, count, first, second, is_known] = decode(BATCH, bytes)?;
+        let outcome = match outcome {
+            COMMITTED => Some(Outcome::Completed),
+            ROLLED_BACK => Some(Outcome::Released),
+            _ => None,
+        };
+        let rows = (is_known == 1).then_some(BatchRows::of_numbers([count, first, second]));
+        Ok(Self { batch: batch as i64, rows, outcome })
     }
 }
 

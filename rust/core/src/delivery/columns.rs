@@ -1,8 +1,12 @@
 //! What one poll brought, as columns.
 
+use xxhash_rust::xxh3::Xxh3;
+
 use super::header::{BadHeader, Header};
 use crate::columns::{Id, IdColumn, Validity};
 use crate::error::{Error, Result};
+use crate::key::{Form, Key};
+use crate::transaction::BatchRows;
 
 /// The stream index of a message that names no stream.
 pub const NO_STREAM: u32 = u32::MAX;
@@ -57,6 +61,17 @@ impl Headers<'_> {
         }
     }
 
+    /// The text of a header that cannot be used.
+    fn damaged(&self, row: usize) -> &[u8] {
+        match self {
+            Self::Text(column) => match column.get(row) {
+                Id::Text(text) => text,
+                Id::Null | Id::Uuid(_) => &[],
+            },
+            Self::Numbers { .. } => &[],
+        }
+    }
+
     fn has_rows(&self, rows: usize) -> bool {
         match self {
             Self::Text(column) => column.len() == rows,
@@ -68,6 +83,30 @@ impl Headers<'_> {
 }
 
 impl HeaderColumns<'_> {
+    /// What tells this poll's messages from those of another: their streams and headers.
+    pub(super) fn batch_rows(&self) -> BatchRows {
+        let mut rows = BatchRows::default();
+        (0..self.streams.len()).for_each(|row| self.add_row(row, &mut rows));
+        rows
+    }
+
+    /// Take one message in.
+    pub(super) fn add_row(&self, row: usize, rows: &mut BatchRows) {
+        let mut hash = Xxh3::new();
+        match self.header(row) {
+            Some(Header { resend_count, prev, cur, seq }) => {
+                let numbers = [resend_count, prev, cur, u64::from(seq)];
+                numbers.iter().for_each(|number| hash.update(&number.to_le_bytes()));
+            }
+            None => hash.update(self.headers.damaged(row)),
+        }
+        let name = self.names.get(self.streams[row] as usize).copied().unwrap_or_default();
+        hash.update(&[0xff]);
+        hash.update(name.as_bytes());
+        let digest = hash.digest128();
+        rows.push(Form::Text, Key { hi: (digest >> 64) as u64, lo: digest as u64 });
+    }
+
     /// The header of `row`, if it can be used.
     pub fn header(&self, row: usize) -> Option<Header> {
         self.headers.get(row).ok()

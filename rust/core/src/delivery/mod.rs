@@ -42,8 +42,8 @@ pub use columns::{HeaderColumns, Headers, NO_STREAM};
 pub use decision::{Decision, Reason, Status};
 pub(crate) use durable::mend;
 pub use durable::{
-    Built, Exchange, Inbox, KeyAndValue, OnReplay, Opening, Outbox, Overtaken, Portion, Receiving, Replay,
-    Rows as StateRows, Settings, StreamStatus, Taken, Transactions, decide_portion, status,
+    Built, Exchange, Inbox, KeyAndValue, Opening, Outbox, Overtaken, Portion, Receiving, Rows as StateRows, Settings,
+    StreamStatus, Taken, Transactions, decide_portion, status,
 };
 pub use header::{BadHeader, Header};
 pub use names::encode_names;

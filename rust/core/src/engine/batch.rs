@@ -3,6 +3,7 @@
 use crate::columns::{CountColumn, Documents, FlagColumn, Id, IdColumn};
 use crate::key::{Codec, Form, Key, identify};
 use crate::segment::Wanted;
+use crate::transaction::BatchRows;
 use crate::{Error, Result};
 
 /// All keys of a batch, as columns.
@@ -40,6 +41,15 @@ impl Batch {
     #[inline]
     pub(crate) fn text<'a>(&self, documents: &Documents<'a>, row: u32) -> &'a [u8] {
         text_of(documents, self.sources[row as usize], row as usize)
+    }
+
+    /// The ids of all rows.
+    pub(crate) fn rows(&self, codec: &Codec, documents: &Documents) -> BatchRows {
+        let mut rows = BatchRows::default();
+        for ((row, form), key) in (0..).zip(&self.forms).zip(&self.keys) {
+            rows.push_text(codec, *form, *key, self.text(documents, row));
+        }
+        rows
     }
 
     /// Run `work` with the keys as they are looked for.

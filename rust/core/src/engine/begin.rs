@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
-use super::commit::previous_in_turn;
 use super::identities::Identities;
 use super::look::Look;
 use super::resolver::{Ask, Asked, Reply};
@@ -16,35 +15,15 @@ use crate::history::History;
 use crate::key::{Codec, Form};
 use crate::keyspace::view::View;
 use crate::keyspace::{Beginning, KeySpace, LookedUp, SpaceSettings};
-use crate::log::frame::{FrameKeys, Transaction};
-use crate::manifest::{Outcome as End, TransactionEntry};
+use crate::log::frame::FrameKeys;
+use crate::manifest::TransactionEntry;
 use crate::rules::HistoryState;
 use crate::rules::{Answer, Decided, Outcome, Settings, Trigger};
+use crate::transaction::{BatchRows, Meaning, NumberedBatch, Replay, Replays, Transaction};
 use crate::{Error, Result};
 
 /// So often the resolver is asked again about rows that others changed meanwhile; then they stay in doubt.
 const ROUNDS: usize = 4;
-
-/// What to do with documents of a batch that was begun before and never ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnReplay {
-    /// By the rules: somebody may have run the service.
-    #[default]
-    ByRules,
-    /// Run them again: the service is idempotent for each batch.
-    Rerun,
-}
-
-/// How this batch relates to what its application committed before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replay {
-    /// It was never begun.
-    First,
-    /// It was begun, and did not end.
-    Unfinished,
-    /// It ended.
-    Finished,
-}
 
 /// A batch that was begun.
 #[derive(Debug)]
@@ -75,14 +54,14 @@ impl History {
     ///
     /// # Errors
     /// As [`History::classify`], and `Locked` when another writer takes too long, `Transaction` when batch numbers go
-    /// backwards, `Failed` after a failed write.
+    /// backwards or a known number comes with other rows, `Failed` after a failed write.
     pub fn begin(
         &self,
         trigger: &Trigger,
         documents: &Documents,
         call: &mut Call,
         transaction: Option<&Transaction>,
-        on_replay: OnReplay,
+        replays: impl Into<Replays>,
     ) -> Result<Begun> {
         trigger.validate()?;
         let settings = trigger.settings(call.resolver.is_some());
@@ -99,7 +78,8 @@ impl History {
             documents,
             threads: call.threads,
             transaction,
-            on_replay,
+            replays: replays.into(),
+            rows: None,
             answers: HashMap::new(),
         };
         for round in 0.. {
@@ -116,6 +96,42 @@ impl History {
     }
 }
 
+/// What the store knows of a batch's number.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) meaning: Meaning,
+    /// The application's last transaction, which need not be this one.
+    pub(super) last: Option<TransactionEntry>,
+}
+
+impl Known {
+    pub(super) fn of(
+        space: &KeySpace,
+        transaction: &Transaction,
+        rows: Option<BatchRows>,
+        how: Replays,
+    ) -> Result<Self> {
+        let last = space.transaction_in_turn(&transaction.application);
+        let meaning = transaction.after(last.as_ref().map(TransactionEntry::last), rows, how)?;
+        Ok(Self { meaning, last })
+    }
+
+    /// The earlier run of this batch whose open documents run again.
+    fn rerun(&self, how: Replays) -> Option<&TransactionEntry> {
+        self.last.as_ref().filter(|_| self.meaning.reruns(how))
+    }
+
+    /// The claim that this run takes the place of, and its start.
+    pub(super) fn replaced(&self, how: Replays) -> Option<(u64, i64)> {
+        self.rerun(how).filter(|_| self.meaning.replaces(how)).map(|last| (last.claim, last.started_at))
+    }
+
+    /// Whether this run is written down even if it has nothing to process.
+    pub(super) fn is_written(&self, how: Replays) -> bool {
+        self.meaning.begins() || self.meaning.reruns(how)
+    }
+}
+
 /// A batch in the course of being begun.
 pub(super) struct Work<'a, 'd> {
     pub(super) codec: &'a Codec,
@@ -125,7 +141,9 @@ pub(super) struct Work<'a, 'd> {
     pub(super) documents: &'a Documents<'d>,
     pub(super) threads: usize,
     pub(super) transaction: Option<&'a Transaction>,
-    pub(super) on_replay: OnReplay,
+    pub(super) replays: Replays,
+    /// The rows of the batch, once they are known; only of a transaction.
+    pub(super) rows: Option<BatchRows>,
     pub(super) answers: Answers,
 }
 
@@ -137,15 +155,16 @@ impl<'a, 'd> Work<'a, 'd> {
         let attempt = space.write(settings, |locked| {
             let found = locked.look_in_turn(|view| self.look(now_us, view))?;
             let mut looked = Looked { found, unavailable: None };
-            let previous = previous_in_turn(locked, self.transaction)?;
-            let replay = self.transaction.map(|_| previous.as_ref().map_or(Replay::First, replay_of));
-            self.see_replay(&mut looked, previous.as_ref());
+            self.rows = self.transaction.map(|_| self.identities.batch_rows(self.codec, self.documents));
+            let known = self.known_of(locked)?;
+            let replay = known.as_ref().map(|known| known.meaning.replay());
+            self.see_replay(&mut looked, known.as_ref());
             let (decided, asked) = match self.decide(&looked, is_last)? {
                 Ok(decided) => decided,
                 Err(asked) => return Ok(Attempt::Ask(asked)),
             };
             has_written = true;
-            let claim = self.write(locked, space, &decided, now_us, previous.as_ref())?;
+            let claim = self.write(locked, space, &decided, now_us, known.as_ref())?;
             Ok(self.done(decided, &asked, claim, replay, None))
         });
         match attempt {
@@ -197,29 +216,28 @@ impl<'a, 'd> Work<'a, 'd> {
         }
     }
 
+    /// What the store knows of this batch's number; none without a transaction.
+    pub(super) fn known_of(&self, space: &KeySpace) -> Result<Option<Known>> {
+        self.transaction.map(|transaction| Known::of(space, transaction, self.rows, self.replays)).transpose()
+    }
+
     /// A replayed batch sees its own entries: ended, it must not run again; begun only, the policy says.
-    pub(super) fn see_replay(&self, looked: &mut Looked, previous: Option<&TransactionEntry>) {
-        let Some(previous) = previous else { return };
+    pub(super) fn see_replay(&self, looked: &mut Looked, known: Option<&Known>) {
+        let Some(known) = known else { return };
         let states = &mut looked.found.states;
-        match previous.outcome {
-            Some(End::Completed) => {
-                // Also what a purge took away since: the batch is the same.
-                states
-                    .iter_mut()
-                    .filter(|state| **state == HistoryState::Absent)
-                    .for_each(|state| *state = HistoryState::Completed);
+        if known.meaning.is_done() {
+            // Also what a purge took away since: the batch is the same.
+            let absent = states.iter_mut().filter(|state| **state == HistoryState::Absent);
+            absent.for_each(|state| *state = HistoryState::Completed);
+        }
+        let Some(claim) = known.rerun(self.replays).map(|last| last.claim) else { return };
+        let processing = &mut looked.found.processing;
+        processing.retain(|entry| entry.claim != claim);
+        let others: Vec<u32> = processing.iter().map(|entry| entry.row).collect();
+        for (row, state) in states.iter_mut().enumerate() {
+            if *state == HistoryState::Processing && others.binary_search(&(row as u32)).is_err() {
+                *state = HistoryState::Absent;
             }
-            None if self.on_replay == OnReplay::Rerun => {
-                let processing = &mut looked.found.processing;
-                processing.retain(|entry| entry.claim != previous.claim);
-                let others: Vec<u32> = processing.iter().map(|entry| entry.row).collect();
-                for (row, state) in states.iter_mut().enumerate() {
-                    if *state == HistoryState::Processing && others.binary_search(&(row as u32)).is_err() {
-                        *state = HistoryState::Absent;
-                    }
-                }
-            }
-            None | Some(End::Released) => {}
         }
     }
 
@@ -230,18 +248,16 @@ impl<'a, 'd> Work<'a, 'd> {
         space: &std::sync::Arc<KeySpace>,
         decided: &Decided,
         now_us: i64,
-        previous: Option<&TransactionEntry>,
+        known: Option<&Known>,
     ) -> Result<Option<Claim>> {
         let (keys, uuid_rows, text_rows) = self.claimed(decided);
-        let is_first =
-            self.transaction.is_some() && previous.is_none_or(|previous| previous.outcome == Some(End::Released));
-        let reruns = previous.filter(|previous| previous.outcome.is_none() && self.on_replay == OnReplay::Rerun);
-        if keys.len() == 0 && !is_first && reruns.is_none() {
+        if keys.len() == 0 && !known.is_some_and(|known| known.is_written(self.replays)) {
             return Ok(None);
         }
         // The new claim takes the place of the old one, in one frame: a crash leaves either the one or the other.
-        let replaces = reruns.map(|previous| (previous.claim, previous.started_at));
-        let transaction = self.transaction.cloned();
+        let replaces = known.and_then(|known| known.replaced(self.replays));
+        let numbered = |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: self.rows };
+        let transaction = self.transaction.map(numbered);
         let beginning = Beginning { keys, transaction, replaces, started_at: now_us, threads: self.threads };
         let (number, keys) = locked.begin(beginning)?;
         let settings = SpaceSettings::of(self.trigger);
@@ -293,22 +309,5 @@ impl<'a, 'd> Work<'a, 'd> {
         let sources = self.identities.sources.clone();
         let outcomes: Vec<Outcome> = decided.outcomes;
         Verdicts { outcomes, sources, messages, unavailable }
-    }
-}
-
-/// A batch that comes after a later one of its application.
-pub(super) fn backwards(transaction: &Transaction, last_batch: i64) -> Error {
-    let Transaction { application, batch } = transaction;
-    Error::Transaction(format!(
-        "batch {batch} of application {application:?} comes after its batch {last_batch}: a new checkpoint with an old application id? \
-         Its numbers must go on, or the application needs a new id"
-    ))
-}
-
-pub(super) fn replay_of(previous: &TransactionEntry) -> Replay {
-    match previous.outcome {
-        Some(End::Completed) => Replay::Finished,
-        Some(End::Released) => Replay::First,
-        None => Replay::Unfinished,
     }
 }

@@ -4,22 +4,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::StagedClaim;
-use super::begin::backwards;
+use super::begin::Known;
 use crate::history::History;
-use crate::keyspace::staged::{Job, Publication, Receipt};
+use crate::keyspace::staged::{Job, Plan, Publication, Receipt};
 use crate::keyspace::{KeySpace, SpaceSettings};
-use crate::manifest::{Outcome as End, SegmentEntry, TransactionEntry};
+use crate::manifest::{SegmentEntry, TransactionEntry};
 use crate::rules::Trigger;
 use crate::segment::Segment;
-use crate::{Error, Result, Transaction};
+use crate::transaction::{BatchRows, NumberedBatch};
+use crate::{Error, Result};
 
 impl History {
     /// Publish what a job's tasks staged, with its transaction, in one manifest: all of it is begun, or nothing. Durable on
     /// return.
     ///
     /// # Errors
-    /// `Conflict` when others were first with any of these documents: decide again, from a new job. `State` when the job is
-    /// over. `Transaction` when batch numbers went backwards meanwhile.
+    /// `Conflict` when others were first with any of these documents, or when its rows are not those that the tasks took them for:
+    /// decide again, from a new job that knows these receipts' rows. `State` when the job is over. `Transaction` when batch numbers
+    /// went backwards meanwhile, or a known number came with other rows.
     pub fn commit(&self, trigger: &Trigger, job: &Job, receipts: &[Receipt]) -> Result<StagedClaim> {
         trigger.validate()?;
         check_receipts(job, receipts)?;
@@ -28,14 +30,19 @@ impl History {
         let contested: Vec<_> =
             files.iter().filter(|file| file.is_contested).map(|file| file.segment.clone()).collect();
         let certain: Vec<_> = files.iter().filter(|file| !file.is_contested).map(|file| file.segment.clone()).collect();
+        let mut replay = None;
         let is_begun = space.write(SpaceSettings::of(trigger), |locked| {
             locked.check_alive(job)?;
             let plan = job.plan();
-            let then = locked.transaction_at_pin(job)?;
-            let last = plan.transaction.as_ref().and_then(|one| locked.transaction_in_turn(&one.application));
-            let previous = previous_in_turn(locked, plan.transaction.as_ref())?;
-            if last != then {
+            let rows = Receipt::rows_of(receipts);
+            let known = known_of(locked, plan, Some(rows))?;
+            replay = known.as_ref().map(|known| known.meaning.replay());
+            if known.as_ref().and_then(|known| known.last.as_ref()) != locked.transaction_at_pin(job)?.as_ref() {
                 return Err(conflict("another run of this transaction was committed meanwhile"));
+            }
+            let taken_for = known_of(locked, plan, plan.rows)?;
+            if known.as_ref().map(|known| known.meaning) != taken_for.map(|known| known.meaning) {
+                return Err(conflict("the batch has other rows than it had under this number before"));
             }
             if locked.is_purged(plan.started_at) {
                 return Err(conflict("a purge has passed the time at which these services begin"));
@@ -47,7 +54,7 @@ impl History {
                     met.keys
                 )));
             }
-            let publication = publication(job, previous.as_ref(), &files);
+            let publication = publication(job, known.as_ref(), rows, &files);
             let Some(publication) = publication else { return Ok(false) };
             locked.publish_staged(publication)?;
             Ok(true)
@@ -55,7 +62,7 @@ impl History {
         // It is committed whether this succeeds or not; if not, upkeep takes the files away.
         drop(space.give_up(job));
         let segments = files.into_iter().map(|file| file.segment).collect();
-        Ok(StagedClaim::new(self.codec().clone(), space, SpaceSettings::of(trigger), job, is_begun, segments))
+        Ok(StagedClaim::new(self.codec().clone(), space, SpaceSettings::of(trigger), (job, replay), is_begun, segments))
     }
 }
 
@@ -93,34 +100,26 @@ fn conflict(what: &str) -> Error {
     Error::Conflict(format!("{what}; nothing was begun: decide again, from a new job"))
 }
 
-/// The application's last transaction if it is this one; an error if it is a later one.
-pub(super) fn previous_in_turn(
-    space: &KeySpace,
-    transaction: Option<&Transaction>,
-) -> Result<Option<TransactionEntry>> {
-    let Some(transaction) = transaction else { return Ok(None) };
-    let Some(last) = space.transaction_in_turn(&transaction.application) else { return Ok(None) };
-    let (last_batch, batch) = (last.transaction.batch, transaction.batch);
-    if last_batch > batch {
-        return Err(backwards(transaction, last_batch));
-    }
-    Ok((last_batch == batch).then_some(last))
+/// What the store knows of the number of a job's batch, if it is a transaction.
+pub(super) fn known_of(space: &KeySpace, plan: &Plan, rows: Option<BatchRows>) -> Result<Option<Known>> {
+    let of = |transaction| Known::of(space, transaction, rows, plan.replays);
+    plan.transaction.as_ref().map(of).transpose()
 }
 
 /// What a commit publishes; nothing where there is nothing to remember. (The same rule as for a batch of one process.)
-fn publication(job: &Job, previous: Option<&TransactionEntry>, files: &[StagedFile]) -> Option<Publication> {
+fn publication(job: &Job, known: Option<&Known>, rows: BatchRows, files: &[StagedFile]) -> Option<Publication> {
     let plan = job.plan();
-    let is_first = plan.transaction.is_some() && previous.is_none_or(|last| last.outcome == Some(End::Released));
-    let reruns = previous.filter(|last| last.outcome.is_none() && plan.reruns);
-    if files.is_empty() && !is_first && reruns.is_none() {
+    if files.is_empty() && !known.is_some_and(|known| known.is_written(plan.replays)) {
         return None;
     }
-    let (claim, started_at) = (job.claim(), plan.started_at);
-    let entry = |transaction: Transaction| TransactionEntry { transaction, claim, started_at, outcome: None };
+    let entry = |transaction| {
+        let batch = NumberedBatch { transaction, rows: Some(rows) };
+        TransactionEntry::begun(batch, job.claim(), plan.started_at)
+    };
     Some(Publication {
         files: files.iter().map(|file| (file.entry, file.path.clone())).collect(),
         transaction: plan.transaction.clone().map(entry),
-        replaces: reruns.map(|last| (last.claim, last.started_at)),
+        replaces: known.and_then(|known| known.replaced(plan.replays)),
     })
 }
 

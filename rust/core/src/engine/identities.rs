@@ -11,6 +11,7 @@ use crate::key::{Codec, Form, Key, NO_SOURCE, identify};
 use crate::rules::KeyClass;
 use crate::scratch;
 use crate::threads::{parts_of, together};
+use crate::transaction::BatchRows;
 
 /// Rows between two wanted ones that are identified along with them rather than skipped.
 const GAP: u32 = 4;
@@ -97,6 +98,18 @@ impl Identities {
     /// The text of a row's key; empty for rows without one.
     pub(super) fn text<'a>(&self, documents: &Documents<'a>, row: u32) -> &'a [u8] {
         text_of(documents, self.sources[row as usize], row as usize)
+    }
+
+    /// The ids of all rows, whatever they are; only where there are keys.
+    pub(super) fn batch_rows(&self, codec: &Codec, documents: &Documents) -> BatchRows {
+        let mut rows = BatchRows::default();
+        for ((row, form), key) in (0..).zip(&self.forms).zip(&self.keys) {
+            match form {
+                Form::Uuid => rows.push(*form, *key),
+                _ => rows.push_text(codec, *form, *key, self.text(documents, row)),
+            }
+        }
+        rows
     }
 
     /// The rows that may be copies, found by one thread for each part of the rows.

@@ -17,7 +17,8 @@ mod stage_entries;
 mod staged_claim;
 
 pub use crate::keyspace::staged::{Job, OutcomeCount, Plan, Receipt};
-pub use begin::{Begun, OnReplay, Replay};
+pub use crate::transaction::{OnReplay, Replay};
+pub use begin::Begun;
 pub use claim::Claim;
 pub use classify::Verdicts;
 pub use inspect::{Entries, EntryBatch, EntryStatus, Progressed, Selection, SpaceStatistics};
@@ -43,3 +44,6 @@ impl Call<'_> {
         Self { now_us, threads: 1, resolver: None }
     }
 }
+
+#[cfg(test)]
+mod old_numbers_tests;

@@ -1,9 +1,9 @@
 //! Beginning on many machines: tasks decide and stage, one process commits (docs/format.md, "Staged segments").
 
 use super::Call;
-use super::begin::{Answers, OnReplay, Replay, Work, replay_of};
+use super::begin::{Answers, Work};
 use super::classify::{Looked, Verdicts, checked_reply};
-use super::commit::previous_in_turn;
+use super::commit::known_of;
 use super::identities::Identities;
 use super::resolver::Ask;
 use crate::columns::{Documents, Id};
@@ -15,6 +15,7 @@ use crate::log::frame::FrameKeys;
 use crate::rules::{HistoryState, KeyClass, Outcome, Trigger};
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Run;
+use crate::transaction::Replay;
 use crate::{Error, Result};
 
 /// The seed with which Spark hashes.
@@ -42,7 +43,7 @@ impl History {
     /// Reserve numbers for a job and pin what its tasks read. Nothing of it shows in the history until it is committed.
     ///
     /// # Errors
-    /// `Transaction` when batch numbers go backwards; `Config` for a trigger that uses no history, or no parts.
+    /// `Transaction` when batch numbers go backwards, or a known number comes with other rows; `Config` for a trigger that uses no history, or no parts.
     pub fn reserve(&self, trigger: &Trigger, plan: Plan) -> Result<(Job, Option<Replay>)> {
         trigger.validate()?;
         if plan.reads && !trigger.settings(false).needs_history() {
@@ -55,10 +56,9 @@ impl History {
             return Err(Error::Config(format!("parts is {}; allowed is 1 to 1048576", plan.parts)));
         }
         let (space, mut replay) = (self.space(&trigger.name)?, None);
-        let transaction = plan.transaction.clone();
-        let job = space.reserve_job(SpaceSettings::of(trigger), plan, |space| {
-            let previous = previous_in_turn(space, transaction.as_ref())?;
-            replay = transaction.as_ref().map(|_| previous.as_ref().map_or(Replay::First, replay_of));
+        let job = space.reserve_job(SpaceSettings::of(trigger), plan, |space, plan| {
+            let known = known_of(space, plan, plan.rows)?;
+            replay = known.map(|known| known.meaning.replay());
             Ok(())
         })?;
         Ok((job, replay))
@@ -96,8 +96,8 @@ impl History {
         check_parts(&work.identities, documents, job, attempt.part)?;
         let known = found.states.clone();
         let mut looked = Looked { found, unavailable: None };
-        let previous = previous_in_turn(&space, job.plan().transaction.as_ref())?;
-        work.see_replay(&mut looked, previous.as_ref());
+        let known_number = work.known_of(&space)?;
+        work.see_replay(&mut looked, known_number.as_ref());
         let (decided, asked) = loop {
             match work.decide(&looked, false)? {
                 Ok(decided) => break decided,
@@ -116,7 +116,7 @@ impl History {
         let mut files = Vec::new();
         space.stage(job, attempt.part, attempt.name, &mut files, open_run(&keys, job))?;
         let counts = counts(&decided.outcomes);
-        let rows = documents.rows as u64;
+        let rows = work.identities.batch_rows(self.codec(), documents);
         let verdicts = work.verdicts(decided, &asked, None);
         let receipt = Receipt {
             job: job.clone(),
@@ -160,7 +160,8 @@ impl History {
             documents,
             threads: call.threads,
             transaction: job.plan().transaction.as_ref(),
-            on_replay: if job.plan().reruns { OnReplay::Rerun } else { OnReplay::ByRules },
+            replays: job.plan().replays,
+            rows: job.plan().rows,
             answers: Answers::new(),
         })
     }

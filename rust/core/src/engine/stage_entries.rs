@@ -1,6 +1,7 @@
 //! Loading on many machines: entries that happened elsewhere, staged by tasks and published by one process.
 
-use super::commit::{StagedFile, previous_in_turn, staged_files};
+use super::begin::Known;
+use super::commit::{StagedFile, staged_files};
 use super::load::{PART, identified};
 use super::stage::Attempt;
 use crate::columns::{Documents, FlagColumn};
@@ -12,7 +13,8 @@ use crate::manifest::SegmentEntry;
 use crate::rules::Trigger;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Runs;
-use crate::{Error, Result, Transaction};
+use crate::transaction::{BatchRows, Meaning, NumberedBatch, OnOtherRows, Replays, Transaction};
+use crate::{Error, Result};
 
 /// Entries of one part of a job, on their way into staged files.
 pub struct StageEntries<'a> {
@@ -21,7 +23,7 @@ pub struct StageEntries<'a> {
     attempt: Attempt<'a>,
     runs: Runs,
     gathered: usize,
-    rows: u64,
+    rows: BatchRows,
     files: Vec<SegmentEntry>,
 }
 
@@ -33,26 +35,31 @@ impl History {
             return Err(Error::Config("this job stages what it claims, not entries that happened elsewhere".into()));
         }
         let (job, runs, files) = (job.clone(), Runs::new(job.partition_us), Vec::new());
-        Ok(StageEntries { history: self, job, attempt, runs, gathered: 0, rows: 0, files })
+        Ok(StageEntries { history: self, job, attempt, runs, gathered: 0, rows: BatchRows::default(), files })
     }
 
-    /// Publish entries that were staged, of one job or of several, in one manifest. A transaction that was committed before
-    /// publishes nothing again. Answers how many entries were published; they are durable on return.
+    /// Publish entries that were staged, of one job or of several, in one manifest. A transaction that was committed before with
+    /// the same rows publishes nothing again. Answers how many entries were published; they are durable on return.
     ///
     /// # Errors
-    /// `State` when a job is over; `Transaction` when batch numbers go backwards.
+    /// `State` when a job is over; `Transaction` when batch numbers go backwards, or a known number comes with other rows unless
+    /// `on_other_rows` has them published, too.
     pub fn commit_entries(
         &self,
         trigger: &Trigger,
         receipts: &[Receipt],
         transaction: Option<&Transaction>,
+        on_other_rows: OnOtherRows,
     ) -> Result<u64> {
         trigger.validate()?;
         check_receipts(trigger, receipts)?;
         let space = self.space(&trigger.name)?;
-        let mut published = 0;
+        let (rows, mut published) = (Receipt::rows_of(receipts), 0);
         space.write(SpaceSettings::of(trigger), |locked| {
-            if previous_in_turn(locked, transaction)?.is_some() {
+            let how = Replays { on_other_rows, ..Replays::default() };
+            let known = transaction.map(|one| Known::of(locked, one, Some(rows), how)).transpose()?;
+            // Of a batch whose rows an earlier version did not write down they are published again, which harms nobody.
+            if matches!(known, Some(Known { meaning: Meaning::Same { .. }, .. })) {
                 return Ok(());
             }
             receipts.iter().try_for_each(|receipt| locked.check_alive(receipt.job()))?;
@@ -62,7 +69,9 @@ impl History {
             if files.is_empty() && transaction.is_none() {
                 return Ok(());
             }
-            let transaction = transaction.map(|transaction| locked.ended_transaction(transaction));
+            let numbered =
+                |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: Some(rows) };
+            let transaction = transaction.map(|transaction| locked.ended_transaction(numbered(transaction)));
             locked.publish_staged(Publication { files, transaction, replaces: None })
         })?;
         self.abort_entries(receipts);
@@ -98,7 +107,7 @@ impl StageEntries<'_> {
             }
         }
         self.gathered += documents.rows;
-        self.rows += documents.rows as u64;
+        self.rows.add(batch.rows(self.history.codec(), documents));
         if self.gathered >= PART { self.write() } else { Ok(()) }
     }
 

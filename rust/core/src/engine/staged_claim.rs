@@ -11,6 +11,7 @@ use crate::keyspace::{KeySpace, SpaceSettings};
 use crate::log::frame::FrameKeys;
 use crate::manifest::Outcome as End;
 use crate::segment::{Segment, Wanted};
+use crate::transaction::Replay;
 use crate::{Error, Result};
 
 /// Documents that the tasks of a job began together.
@@ -21,6 +22,7 @@ pub struct StagedClaim {
     settings: SpaceSettings,
     number: u64,
     started_at: i64,
+    replay: Option<Replay>,
     /// Whether there is anything to end.
     is_begun: bool,
     /// The documents. Their files stay readable here, whatever becomes of their names.
@@ -41,12 +43,12 @@ impl StagedClaim {
         codec: Codec,
         space: Arc<KeySpace>,
         settings: SpaceSettings,
-        job: &Job,
+        (job, replay): (&Job, Option<Replay>),
         is_begun: bool,
         segments: Vec<Arc<Segment>>,
     ) -> Self {
         let (number, started_at, state) = (job.claim(), job.plan().started_at, Mutex::default());
-        Self { codec, space, settings, number, started_at, is_begun, segments, state }
+        Self { codec, space, settings, number, started_at, replay, is_begun, segments, state }
     }
 
     /// Number of the claim, unique within its trigger; none if there was nothing to begin.
@@ -57,6 +59,11 @@ impl StagedClaim {
     /// When the services began, in microseconds since 1970.
     pub fn started_at(&self) -> i64 {
         self.started_at
+    }
+
+    /// Whether the batch is a replay, where it is a transaction.
+    pub fn replay(&self) -> Option<Replay> {
+        self.replay
     }
 
     /// Number of documents claimed.

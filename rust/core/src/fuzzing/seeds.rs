@@ -8,7 +8,7 @@ use crate::io::FileSystem;
 use crate::io::simulated::Simulated;
 use crate::key::Key;
 use crate::log::START;
-use crate::log::frame::{Frame, FrameKeys, Kind, Place, Transaction};
+use crate::log::frame::{Frame, FrameKeys, Kind, Place};
 use crate::manifest::{
     LogEntry, Manifest, Outcome, OutcomeEntry, RollupEntry, SegmentEntry, TransactionEntry, ValueEntry,
 };
@@ -16,6 +16,7 @@ use crate::segment::Segment;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Run;
 use crate::segment::writer::{self, Target};
+use crate::transaction::{BatchRows, NumberedBatch, Transaction};
 use crate::values::run::{self as values, GONE, PENDING};
 
 /// Inputs of a target that are whole.
@@ -53,7 +54,13 @@ fn manifest() -> Manifest {
         segments: vec![SegmentEntry { id: 3, entries: 5, bytes: 99, ..SegmentEntry::default() }],
         rollups: vec![RollupEntry { id: 4, entries: 5, segments: vec![3, 0], ..RollupEntry::default() }],
         outcomes: vec![OutcomeEntry { claim: 2, started_at: 5, outcome: Outcome::Completed }],
-        transactions: vec![TransactionEntry { transaction, claim: 2, started_at: 5, outcome: None }],
+        transactions: vec![TransactionEntry {
+            transaction,
+            rows: Some(BatchRows::of_numbers([5, 6, 7])),
+            claim: 2,
+            started_at: 5,
+            outcome: None,
+        }],
         values: vec![ValueEntry { id: 5, rows: 3, pending: 1, bytes: 99, ..ValueEntry::default() }],
         ..Manifest::default()
     }
@@ -68,7 +75,8 @@ fn log() -> Vec<u8> {
     let mut keys = FrameKeys { uuids: (0..4).map(key).collect(), ..FrameKeys::default() };
     keys.push_text(key(9), b"urn:nine");
     let claims = Some(vec![(1, 5); 5]);
-    let transaction = Some(Transaction { application: "stream".into(), batch: 4 });
+    let transaction = Transaction { application: "stream".into(), batch: 4 };
+    let transaction = Some(NumberedBatch { transaction, rows: Some(BatchRows::of_numbers([5, 6, 7])) });
     let kinds = [Kind::Begin, Kind::CompleteKeys, Kind::ReleaseKeys, Kind::CompleteClaim, Kind::ReleaseClaim];
     let kinds = kinds.into_iter().chain([Kind::Values, Kind::ValuesAndComplete]);
     let mut entries = values::Run::default();

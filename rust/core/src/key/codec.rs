@@ -1,6 +1,6 @@
 //! From ids to keys, under the secret of a history.
 
-use super::Key;
+use super::{Form, Key};
 use xxhash_rust::xxh3::{xxh3_128_with_secret, xxh3_128_with_seed};
 
 const ROUNDS: usize = 4;
@@ -103,6 +103,30 @@ impl Codec {
         (u128::from(right) << 64 | u128::from(left)).to_le_bytes()
     }
 
+    /// What tells the id of a row apart from others, also where it has no key: of a UUID its key, of any text a hash of it.
+    pub(crate) fn digest(&self, form: Form, key: Key, text: &[u8]) -> Key {
+        match form {
+            Form::Absent | Form::Uuid => key,
+            Form::Text if !self.has_collisions() => key,
+            Form::Text | Form::TooLong => Self::key_of(xxh3_128_with_secret(text, &self.text_secret)),
+        }
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn has_collisions(&self) -> bool {
+        self.colliding
+    }
+
+    #[cfg(not(any(test, feature = "testing")))]
+    #[expect(clippy::unused_self, reason = "tests have codecs whose keys collide")]
+    fn has_collisions(&self) -> bool {
+        false
+    }
+
+    fn key_of(hash: u128) -> Key {
+        Key { hi: (hash >> 64) as u64, lo: hash as u64 }
+    }
+
     /// The key of any other text. Different texts may share one.
     #[inline]
     pub fn hash_text(&self, text: &[u8]) -> Key {
@@ -111,7 +135,7 @@ impl Codec {
         if self.colliding {
             return Key { hi: (hash as u64) << 62, lo: 0 };
         }
-        Key { hi: (hash >> 64) as u64, lo: hash as u64 }
+        Self::key_of(hash)
     }
 }
 

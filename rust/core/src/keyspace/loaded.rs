@@ -9,11 +9,11 @@ use super::publish::{entry_of, split};
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::key::Key;
-use crate::log::frame::Transaction;
 use crate::manifest::{Outcome, SegmentEntry, TransactionEntry};
 use crate::segment::format::Mark;
 use crate::segment::run::Run;
 use crate::segment::writer;
+use crate::transaction::Transaction;
 use crate::{Error, Result};
 
 /// Applications of this kind are no applications: each is a part of an unfinished load. No name from outside begins so.
@@ -95,7 +95,7 @@ impl KeySpace {
             }
             let transaction = Transaction { application: part.application(), batch: part.entries as i64 };
             let outcome = Some(Outcome::Completed);
-            manifest.transactions.push(TransactionEntry { transaction, claim: 0, started_at: 0, outcome });
+            manifest.transactions.push(TransactionEntry { transaction, rows: None, claim: 0, started_at: 0, outcome });
             space.publish(&manifest)
         })
     }

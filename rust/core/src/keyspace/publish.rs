@@ -42,7 +42,7 @@ impl KeySpace {
     pub(super) fn found(&self, settings: SpaceSettings) -> Result<()> {
         let parent = self.directory.parent().unwrap_or(&self.directory);
         self.env.system.sync_directory(parent).map_err(Error::io("sync", parent))?;
-        let log = self.new_log(1)?;
+        let log = self.new_log(1, false)?;
         let manifest = Manifest {
             number: 1,
             history: self.env.history,
@@ -76,6 +76,22 @@ impl KeySpace {
         values: Option<(&Recent, Expiry)>,
         change: impl FnOnce(&mut Manifest),
     ) -> Result<()> {
+        self.seal_as(false, expired, values, change)
+    }
+
+    /// In our turn: put the log's entries into segments and start a log whose frames may say which rows a batch had. Earlier
+    /// versions refuse such a log by its version, instead of taking its frames for damage.
+    pub(super) fn seal_for_rows(&self) -> Result<()> {
+        self.seal_as(true, i64::MIN, None, |_| {})
+    }
+
+    fn seal_as(
+        &self,
+        knows_rows: bool,
+        expired: i64,
+        values: Option<(&Recent, Expiry)>,
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<()> {
         let mut manifest = {
             let view = self.present();
             let Some(view) = view.as_ref() else { return Ok(()) };
@@ -88,7 +104,7 @@ impl KeySpace {
             self.seal_values(view, &mut manifest, recent, expiry)?;
             manifest
         };
-        let log = self.new_log(manifest.next_file)?;
+        let log = self.new_log(manifest.next_file, knows_rows || manifest.has_rows())?;
         manifest.next_file += 1;
         manifest.log = LogEntry { id: log.id, proven: START };
         forget_dropped(&mut manifest);
@@ -105,9 +121,8 @@ impl KeySpace {
             (view.same_log_successor(), view.tail.next_sequence)
         };
         manifest.next_sequence = claim + 1;
-        if let Some(transaction) = transaction {
-            manifest.transactions.retain(|entry| entry.transaction.application != transaction.application);
-            manifest.transactions.push(TransactionEntry { transaction, claim, started_at, outcome: None });
+        if let Some(batch) = transaction {
+            manifest.set_transaction(TransactionEntry::begun(batch, claim, started_at));
         }
         let stamp = Stamp { claim, started_at, mark: Mark::Open };
         let result = self.write_keys(&mut manifest, &keys, stamp, threads).and_then(|()| self.publish(&manifest));
@@ -190,10 +205,10 @@ impl KeySpace {
         remove_left_over(&self.env, path)
     }
 
-    pub(super) fn new_log(&self, id: u64) -> Result<Log> {
+    pub(super) fn new_log(&self, id: u64, knows_rows: bool) -> Result<Log> {
         let path = log_path(&self.directory, id);
         remove_left_over(&self.env, &path)?;
-        Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name))
+        Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name), knows_rows)
     }
 
     /// Take away the files that this manifest does not name: manifests oldest first, so that readers notice.

@@ -3,8 +3,9 @@
 use super::turn::Turn;
 use super::view::View;
 use super::{KeySpace, LookedUp, SpaceSettings};
-use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
+use crate::log::frame::{Frame, FrameKeys, Kind};
 use crate::manifest::TransactionEntry;
+use crate::transaction::NumberedBatch;
 use crate::values::run::Run;
 use crate::{Error, Result};
 
@@ -18,7 +19,7 @@ pub(super) const LARGE_BATCH: usize = if cfg!(feature = "testing") { 20 } else {
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
     pub(crate) keys: FrameKeys,
-    pub(crate) transaction: Option<Transaction>,
+    pub(crate) transaction: Option<NumberedBatch>,
     /// The open claim of the same transaction that this one takes the place of, and its start.
     pub(crate) replaces: Option<(u64, i64)>,
     pub(crate) started_at: i64,
@@ -138,15 +139,25 @@ impl KeySpace {
 
     /// In our turn: append one frame, made for its sequence number.
     pub(super) fn append(&self, frame: impl FnOnce(u64) -> Frame) -> Result<Frame> {
-        let (frame, bytes, log, position) = {
+        let (sequence, knows_rows) = {
             let view = self.present();
             let Some(view) = view.as_ref() else {
                 return Err(Error::State("the key space is not there".into()));
             };
-            let mut frame = frame(view.tail.next_sequence);
+            (view.tail.next_sequence, view.log.knows_rows)
+        };
+        let mut frame = frame(sequence);
+        if frame.rows().is_some() && !knows_rows {
+            self.seal_for_rows()?;
+        }
+        let (bytes, log, position) = {
+            let view = self.present();
+            let Some(view) = view.as_ref() else {
+                return Err(Error::State("the key space is not there".into()));
+            };
             frame.durable = self.sync.durable(view.log.id).min(view.tail.position);
             let bytes = frame.encode(view.log.place(view.tail.position));
-            (frame, bytes, view.log.clone(), view.tail.position)
+            (bytes, view.log.clone(), view.tail.position)
         };
         log.append(&bytes, position)?;
         self.change(|slot| {

@@ -6,6 +6,7 @@ use crate::Result;
 use crate::bytes::{Reader, Writer};
 use crate::key::Key;
 use crate::manifest::MOST_NUMBER;
+use crate::transaction::{BatchRows, NumberedBatch, Transaction};
 use crate::values::run::Run;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"DHFR");
@@ -13,6 +14,8 @@ const MAGIC: u32 = u32::from_le_bytes(*b"DHFR");
 pub(crate) const HEADER: usize = 96;
 const HAS_TRANSACTION: u8 = 1;
 const HAS_CLAIMS: u8 = 2;
+/// Only in logs of version 3.
+const HAS_ROWS: u8 = 4;
 
 /// What a frame does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +50,6 @@ impl Kind {
     fn is_of_values(self) -> bool {
         self as u8 >= Self::Values as u8
     }
-}
-
-/// Who commits a batch, so that the same batch is known when it comes again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transaction {
-    /// The application: a stream, a job.
-    pub application: String,
-    /// Number of the batch within the application; it never goes backwards.
-    pub batch: i64,
 }
 
 /// The keys of a frame, as columns.
@@ -95,7 +89,7 @@ pub(crate) struct Frame {
     pub(crate) replaces: Option<(u64, i64)>,
     /// Up to where the log was durable when the frame was written.
     pub(crate) durable: u64,
-    pub(crate) transaction: Option<Transaction>,
+    pub(crate) transaction: Option<NumberedBatch>,
     pub(crate) keys: FrameKeys,
     /// What a frame of values carries.
     pub(crate) values: Run,
@@ -133,6 +127,7 @@ impl Frame {
         let payload = self.payload();
         let mut flags = 0;
         flags |= if self.transaction.is_some() { HAS_TRANSACTION } else { 0 };
+        flags |= if self.rows().is_some() { HAS_ROWS } else { 0 };
         flags |= if self.keys.claims.is_some() { HAS_CLAIMS } else { 0 };
         let is_of_values = self.kind.is_of_values();
         let of_keys = (self.keys.uuids.len(), self.keys.texts.len());
@@ -147,15 +142,23 @@ impl Frame {
         out.finish()
     }
 
+    /// The rows of the batch that it begins, where they are written down.
+    pub(crate) fn rows(&self) -> Option<BatchRows> {
+        self.transaction.as_ref().and_then(|batch| batch.rows)
+    }
+
     fn payload(&self) -> Vec<u8> {
         let keys = &self.keys;
         let of_values = self.values.len() * 32 + self.values.heap_bytes();
-        let mut out = Writer::with_capacity(keys.len() * 16 + keys.heap.len() + of_values + 64);
+        let mut out = Writer::with_capacity(keys.len() * 16 + keys.heap.len() + of_values + 96);
         if let Some((_, started_at)) = self.replaces {
             out.i64(started_at);
         }
-        if let Some(transaction) = &self.transaction {
+        if let Some(NumberedBatch { transaction, rows }) = &self.transaction {
             out.i64(transaction.batch).text(&transaction.application).align(8);
+            if let Some(rows) = rows {
+                rows.encode(&mut out);
+            }
         }
         if self.kind.is_of_values() {
             self.values.encode(&mut out);
@@ -231,7 +234,8 @@ impl FrameHeader {
             let batch = from.i64()?;
             let application = from.text()?;
             from.align(8)?;
-            Some(Transaction { application, batch })
+            let rows = if self.flags & HAS_ROWS != 0 { Some(BatchRows::decode(&mut from)?) } else { None };
+            Some(NumberedBatch { transaction: Transaction { application, batch }, rows })
         } else {
             None
         };

@@ -17,8 +17,10 @@ use crate::io::{File, FileSystem, write_new};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DHISTLOG";
-/// Version 2 has a mark that its frames repeat; logs of version 1 have none, and are written on as they are.
-const VERSION: u32 = 2;
+/// Version 3 may hold frames that say which rows a batch had. Version 2 has a mark that its frames repeat; logs of version 1 have
+/// none, and are written on as they are.
+const VERSION: u32 = 3;
+const WITHOUT_ROWS: u32 = 2;
 const WITHOUT_MARK: u32 = 1;
 /// Bytes before the first frame.
 pub(crate) const START: u64 = 64;
@@ -41,6 +43,8 @@ pub(crate) struct Log {
     /// What every frame of this log repeats, drawn by chance when the log was made: ids within a frame cannot pass for frames
     /// themselves, as nobody who sends ids can know it. 0 in logs of version 1.
     pub(crate) mark: u64,
+    /// Whether its frames may say which rows a batch had.
+    pub(crate) knows_rows: bool,
     /// How long the file is, as far as we know.
     room: Arc<AtomicU64>,
 }
@@ -71,21 +75,47 @@ pub(crate) enum Next {
 
 impl Log {
     /// Make an empty log; its bytes are durable on return, its name is not.
-    pub(crate) fn create(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner) -> Result<Self> {
+    pub(crate) fn create(
+        system: &dyn FileSystem,
+        path: &Path,
+        id: u64,
+        owner: Owner,
+        knows_rows: bool,
+    ) -> Result<Self> {
         let mut drawn = [0; 8];
         system.fill_random(&mut drawn).map_err(Error::io("read randomness for", path))?;
-        Self::create_with(system, path, id, owner, u64::from_le_bytes(drawn) | 1)
+        let version = if knows_rows { VERSION } else { WITHOUT_ROWS };
+        Self::create_as(system, path, id, owner, (version, u64::from_le_bytes(drawn) | 1))
     }
 
     /// [`Log::create`] with a given mark; 0 makes a log of version 1.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn create_with(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, mark: u64) -> Result<Self> {
-        let version = if mark == 0 { WITHOUT_MARK } else { VERSION };
+        let version = if mark == 0 { WITHOUT_MARK } else { WITHOUT_ROWS };
+        Self::create_as(system, path, id, owner, (version, mark))
+    }
+
+    fn create_as(
+        system: &dyn FileSystem,
+        path: &Path,
+        id: u64,
+        owner: Owner,
+        (version, mark): (u32, u64),
+    ) -> Result<Self> {
         let mut out = Writer::new();
         out.raw(&MAGIC).u32(version).u32(0).raw(&owner.history).u64(id).u64(owner.trigger).u64(mark);
         out.raw(&[0; START as usize - 60]).checksum();
         let file = write_new(system, path, &[&out.finish()])?;
         let room = Arc::new(AtomicU64::new(START));
-        Ok(Self { id, path: path.to_path_buf(), file, inherited: START, mark, room })
+        Ok(Self {
+            id,
+            path: path.to_path_buf(),
+            file,
+            inherited: START,
+            mark,
+            knows_rows: version > WITHOUT_ROWS,
+            room,
+        })
     }
 
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, write: bool) -> Result<Self> {
@@ -105,7 +135,15 @@ impl Log {
         }
         let mark = if version == WITHOUT_MARK { 0 } else { from.u64()? };
         let room = Arc::new(AtomicU64::new(length));
-        Ok(Self { id, path: path.to_path_buf(), file, inherited: length, mark, room })
+        Ok(Self {
+            id,
+            path: path.to_path_buf(),
+            file,
+            inherited: length,
+            mark,
+            knows_rows: version > WITHOUT_ROWS,
+            room,
+        })
     }
 
     pub(crate) fn len(&self) -> Result<u64> {

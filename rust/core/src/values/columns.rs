@@ -6,6 +6,7 @@ use super::run::{MOST_ID_BYTES, NULL, PENDING};
 use crate::columns::{Id as Cell, IdColumn, Validity};
 use crate::key::{Codec, Form, Key, format_uuid, identify, parse_uuid};
 use crate::segment::Wanted;
+use crate::transaction::BatchRows;
 
 /// One id: a key, and its text unless it is a UUID.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +116,19 @@ impl<'a> Ids<'a> {
             (Form::Text, Cell::Text(text)) => text,
             _ => &[],
         }
+    }
+
+    /// The ids of all rows.
+    pub(crate) fn batch_rows(&self, codec: &Codec) -> BatchRows {
+        let mut rows = BatchRows::default();
+        for (row, (form, key)) in self.forms.iter().zip(&self.keys).enumerate() {
+            match (form, self.column.get(row)) {
+                (Form::Uuid | Form::Absent, _) => rows.push(*form, *key),
+                (_, Cell::Text(text)) => rows.push_text(codec, *form, *key, text),
+                _ => rows.push(*form, *key),
+            }
+        }
+        rows
     }
 
     /// The first row with the same id, for each row; `none` for rows without one.

@@ -9,8 +9,8 @@ use crate::history::History;
 use crate::key::{Codec, Form};
 use crate::keyspace::values::{Snapshot, ValueChange, ValueCursor, ValueStatistics};
 use crate::keyspace::{KeySpace, Maintained, Progress, Purged};
-use crate::log::frame::Transaction;
 use crate::manifest::{Outcome, TransactionEntry};
+use crate::transaction::{BatchRows, Last, NumberedBatch, Transaction};
 use crate::{Error, Result};
 
 /// The `persist_until` of an entry that no purge takes.
@@ -75,6 +75,8 @@ pub struct LastTransaction {
     pub claim: u64,
     /// How it ended, once it has.
     pub ending: Option<Ending>,
+    /// The rows of its batch; none if an earlier version wrote it.
+    pub rows: Option<BatchRows>,
 }
 
 /// An open value space. All its methods may be called by many threads at once.
@@ -89,7 +91,7 @@ pub struct Work<'a> {
     space: &'a KeySpace,
     found: Found,
     run: Run,
-    transaction: Option<Transaction>,
+    transaction: Option<NumberedBatch>,
     replaces: Option<u64>,
     ending: Option<(u64, Outcome)>,
 }
@@ -138,9 +140,9 @@ impl Work<'_> {
     }
 
     /// Write these changes as the beginning of a transaction, in the place of an open claim of the same transaction if one is
-    /// given. The claim's number is [`Work::claim`].
-    pub fn begin(&mut self, transaction: Transaction, replaces: Option<u64>) {
-        self.transaction = Some(transaction);
+    /// given. `rows` are those of its batch. The claim's number is [`Work::claim`].
+    pub fn begin(&mut self, transaction: Transaction, rows: Option<BatchRows>, replaces: Option<u64>) {
+        self.transaction = Some(NumberedBatch { transaction, rows });
         self.replaces = replaces;
     }
 
@@ -160,12 +162,21 @@ impl Work<'_> {
 }
 
 impl LastTransaction {
+    /// What a number that comes again is compared with.
+    pub(crate) fn last(&self) -> Last {
+        let outcome = self.ending.map(|ending| match ending {
+            Ending::Completed => Outcome::Completed,
+            Ending::Released => Outcome::Released,
+        });
+        Last { batch: self.batch, rows: self.rows, outcome }
+    }
+
     fn of(entry: &TransactionEntry) -> Self {
         let ending = entry.outcome.map(|outcome| match outcome {
             Outcome::Completed => Ending::Completed,
             Outcome::Released => Ending::Released,
         });
-        Self { batch: entry.transaction.batch, claim: entry.claim, ending }
+        Self { batch: entry.transaction.batch, claim: entry.claim, ending, rows: entry.rows }
     }
 }
 
@@ -193,6 +204,11 @@ impl Values {
     /// Identify a column of ids.
     pub fn ids<'a>(&self, column: &'a IdColumn<'a>) -> Ids<'a> {
         Ids::new(&self.codec, column)
+    }
+
+    /// What tells a batch of ids from another one.
+    pub(crate) fn batch_rows(&self, ids: &Ids) -> BatchRows {
+        ids.batch_rows(&self.codec)
     }
 
     /// The id that these bytes are.

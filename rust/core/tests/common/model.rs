@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dochistory_core::engine::OnReplay;
+use dochistory_core::{OnOtherRows, OnReplay, Replays};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
@@ -34,8 +34,8 @@ struct Claim {
 pub struct Model {
     keys: BTreeMap<String, Vec<Entry>>,
     claims: BTreeMap<u64, Claim>,
-    /// Last batch of each application, and its claim.
-    transactions: BTreeMap<String, (i64, u64)>,
+    /// Last batch of each application, its claim, and its rows in order.
+    transactions: BTreeMap<String, (i64, u64, Vec<String>)>,
     /// The claim that each slot of the test holds.
     slots: BTreeMap<usize, u64>,
     purged_upto: Option<i64>,
@@ -62,28 +62,37 @@ impl Model {
     /// Application, last batch, and whether it ended.
     pub fn transactions(&self) -> Vec<(String, i64, bool)> {
         let ended = |claim: &u64| self.claims.get(claim).is_some_and(|claim| claim.is_completed || claim.is_released);
-        self.transactions.iter().map(|(name, (batch, claim))| (name.clone(), *batch, ended(claim))).collect()
+        self.transactions.iter().map(|(name, (batch, claim, _))| (name.clone(), *batch, ended(claim))).collect()
     }
 
-    /// Begin distinct ids; the rules that answer for them, or none where the batch number goes backwards.
+    /// Begin distinct ids; the rules that answer for them, or none where the batch number goes backwards, or comes again with
+    /// other rows and is refused.
     pub fn begin(
         &mut self,
         slot: usize,
         ids: &[String],
         now: i64,
         transaction: Option<(&str, i64)>,
-        replay: OnReplay,
+        replays: Replays,
     ) -> Option<Vec<&'static str>> {
-        let previous = transaction.and_then(|(name, _)| self.transactions.get(name)).copied();
+        let previous = transaction.and_then(|(name, _)| self.transactions.get(name)).cloned();
         let batch = transaction.map(|(_, batch)| batch);
-        if previous.is_some_and(|(last, _)| Some(last) > batch) {
+        if previous.as_ref().is_some_and(|(last, ..)| Some(*last) > batch) {
             return None;
         }
-        let previous = previous.filter(|(last, _)| Some(*last) == batch).map(|(_, claim)| claim);
+        let mut rows = ids.to_vec();
+        rows.sort();
+        let previous = previous.filter(|(last, ..)| Some(*last) == batch);
+        let counts = |claim: &u64| self.claims[claim].is_completed || !self.claims[claim].is_released;
+        let is_other = previous.as_ref().is_some_and(|(_, claim, then)| counts(claim) && *then != rows);
+        if is_other && replays.on_other_rows == OnOtherRows::Refuse {
+            return None;
+        }
+        let previous = previous.filter(|_| !is_other).map(|(_, claim, _)| claim);
         let of = |claim: &u64| self.claims[claim].clone();
         let is_completed = previous.as_ref().is_some_and(|claim| of(claim).is_completed);
         let is_released = previous.as_ref().is_some_and(|claim| of(claim).is_released && !is_completed);
-        let reruns = previous.filter(|_| !is_completed && !is_released && replay == OnReplay::Rerun);
+        let reruns = previous.filter(|_| !is_completed && !is_released && replays.on_replay == OnReplay::Rerun);
         let rule = |id: &String| match self.rule_without(id, reruns) {
             "R8" if is_completed => "R9",
             rule => rule,
@@ -110,7 +119,7 @@ impl Model {
         );
         self.slots.insert(slot, claim);
         if let Some((name, batch)) = transaction {
-            self.transactions.insert(name.to_owned(), (batch, claim));
+            self.transactions.insert(name.to_owned(), (batch, claim, rows));
         }
         Some(rules)
     }

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::{Attempt, Call, Claim, OnReplay, Plan, StagedClaim};
+use dochistory_core::engine::{Attempt, Call, Claim, Plan, Receipt, StagedClaim};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
 use dochistory_core::rules::Trigger;
-use dochistory_core::{Error, Transaction};
+use dochistory_core::{BatchRows, Error, Replays, Transaction};
 
 use super::model::Model;
 use super::{DAY, Ids, START, trigger};
@@ -22,7 +22,7 @@ pub enum Op {
         ids: Vec<String>,
         day: i64,
         batch: Option<i64>,
-        replay: OnReplay,
+        replays: Replays,
     },
     /// The same, staged by two tasks and committed by a third party; one attempt is lost.
     BeginStaged {
@@ -30,7 +30,7 @@ pub enum Op {
         ids: Vec<String>,
         day: i64,
         batch: Option<i64>,
-        replay: OnReplay,
+        replays: Replays,
     },
     FinishClaim {
         slot: usize,
@@ -70,6 +70,17 @@ pub struct Step {
 enum Held {
     Batch(Claim),
     Staged(StagedClaim),
+}
+
+/// What came of one job.
+enum Attempted {
+    Begun(Box<StagedClaim>, Vec<&'static str>),
+    /// Numbers go backwards, or a known one has other rows.
+    Refused,
+    /// The tasks took the batch for another one; these are its rows.
+    OtherRows(BatchRows),
+    /// A purge came first.
+    Purged,
 }
 
 impl Held {
@@ -202,8 +213,8 @@ impl Rig {
 
     fn apply(&self, model: &mut Model, op: &Op) -> Option<Vec<&'static str>> {
         match op {
-            Op::Begin { slot, ids, day, batch, replay } | Op::BeginStaged { slot, ids, day, batch, replay } => {
-                return model.begin(*slot, ids, at(*day), batch.map(|batch| (APPLICATION, batch)), *replay);
+            Op::Begin { slot, ids, day, batch, replays } | Op::BeginStaged { slot, ids, day, batch, replays } => {
+                return model.begin(*slot, ids, at(*day), batch.map(|batch| (APPLICATION, batch)), *replays);
             }
             Op::FinishClaim { slot, completed } if self.claims.contains_key(slot) => {
                 model.finish_slot(*slot, *completed);
@@ -229,13 +240,13 @@ impl Rig {
     fn perform(&mut self, step: &Step) -> Result<(), Error> {
         let trigger = self.trigger.clone();
         match &step.op {
-            Op::Begin { slot, ids, day, batch, replay } => {
+            Op::Begin { slot, ids, day, batch, replays } => {
                 self.batches.insert(*slot, ids.clone());
-                return self.begin(step, *slot, ids, *day, *batch, *replay);
+                return self.begin(step, *slot, ids, *day, *batch, *replays);
             }
-            Op::BeginStaged { slot, ids, day, batch, replay } => {
+            Op::BeginStaged { slot, ids, day, batch, replays } => {
                 self.batches.insert(*slot, ids.clone());
-                return self.begin_staged(step, *slot, ids, *day, *batch, *replay);
+                return self.begin_staged(step, *slot, ids, *day, *batch, *replays);
             }
             Op::FinishClaim { slot, completed } => match self.claims.get(slot) {
                 Some((claim, batch)) => claim.finish(batch, None, *completed)?,
@@ -305,12 +316,12 @@ impl Rig {
         ids: &[String],
         day: i64,
         batch: Option<i64>,
-        replay: OnReplay,
+        replays: Replays,
     ) -> Result<(), Error> {
         let (column, trigger) = (Ids::new(ids), self.trigger.clone());
         let transaction = batch.map(|batch| Transaction { application: APPLICATION.into(), batch });
         let history = self.history(step.by)?;
-        let begun = history.begin(&trigger, &column.documents(), &mut Call::at(at(day)), transaction.as_ref(), replay);
+        let begun = history.begin(&trigger, &column.documents(), &mut Call::at(at(day)), transaction.as_ref(), replays);
         let rules = match begun {
             Ok(begun) => {
                 if let Some(reason) = begun.verdicts.unavailable {
@@ -325,7 +336,7 @@ impl Rig {
             Err(Error::Transaction(_)) => None,
             Err(error) => return Err(error),
         };
-        self.has_begun(step, slot, ids, (day, batch, replay), rules.as_deref());
+        self.has_begun(step, slot, ids, (day, batch, replays), rules.as_deref());
         Ok(())
     }
 
@@ -336,20 +347,50 @@ impl Rig {
         ids: &[String],
         day: i64,
         batch: Option<i64>,
-        replay: OnReplay,
+        replays: Replays,
     ) -> Result<(), Error> {
+        let mut rows = None;
+        let (claim, rules) = loop {
+            match self.stage(step.by, ids, day, batch, replays, rows)? {
+                Attempted::Begun(claim, rules) => break (claim, rules),
+                Attempted::Refused => {
+                    self.has_begun(step, slot, ids, (day, batch, replays), None);
+                    return Ok(());
+                }
+                Attempted::Purged => return Ok(()),
+                Attempted::OtherRows(found) => {
+                    assert!(rows.is_none(), "its rows were known");
+                    rows = Some(found);
+                }
+            }
+        };
+        self.claims.remove(&slot);
+        if claim.number().is_some() {
+            self.claims.insert(slot, (Held::Staged(*claim), ids.to_vec()));
+        }
+        self.has_begun(step, slot, ids, (day, batch, replays), Some(&rules));
+        Ok(())
+    }
+
+    /// One job for these ids, in two parts.
+    fn stage(
+        &mut self,
+        by: usize,
+        ids: &[String],
+        day: i64,
+        batch: Option<i64>,
+        replays: Replays,
+        rows: Option<BatchRows>,
+    ) -> Result<Attempted, Error> {
         let (trigger, collides) = (self.trigger.clone(), self.collides);
-        let (system, path) = (self.systems[step.by].clone(), Path::new(self.path));
+        let (system, path) = (self.systems[by].clone(), Path::new(self.path));
         let transaction = batch.map(|batch| Transaction { application: APPLICATION.into(), batch });
-        let reruns = replay == OnReplay::Rerun;
-        let plan = Plan { parts: 2, reads: true, routed: false, reruns, transaction, started_at: at(day) };
-        let history = self.history(step.by)?;
+        let started_at = at(day);
+        let plan = Plan { parts: 2, reads: true, routed: false, replays, transaction, rows, started_at };
+        let history = self.history(by)?;
         let job = match history.reserve(&trigger, plan) {
             Ok((job, _)) => job,
-            Err(Error::Transaction(_)) => {
-                self.has_begun(step, slot, ids, (day, batch, replay), None);
-                return Ok(());
-            }
+            Err(Error::Transaction(_)) => return Ok(Attempted::Refused),
             Err(error) => return Err(error),
         };
         let options = OpenOptions { snapshot: History::snapshot_of_job(&job), ..OpenOptions::default() };
@@ -365,21 +406,24 @@ impl Rig {
         let receipts = [staged[0].receipt.clone(), staged[1].receipt.clone()];
         let outcomes = staged.iter().flat_map(|staged| &staged.verdicts.outcomes);
         let rules: Vec<_> = outcomes.map(|outcome| outcome.rule()).collect();
-        let claim = match history.commit(&trigger, &job, &receipts) {
+        match history.commit(&trigger, &job, &receipts) {
+            Ok(claim) => Ok(Attempted::Begun(Box::new(claim), rules)),
+            Err(Error::Transaction(_)) => {
+                history.give_up(&job)?;
+                Ok(Attempted::Refused)
+            }
+            Err(Error::Conflict(text)) if text.contains("other rows") => {
+                history.give_up(&job)?;
+                Ok(Attempted::OtherRows(Receipt::rows_of(&receipts)))
+            }
             Err(Error::Conflict(text)) => {
                 // Nobody else is at work here: only a purge can have come first.
                 let purged = history.statistics(&trigger.name)?.purged_upto;
                 assert!(purged >= Some(at(day)), "{text}");
-                return Ok(());
+                Ok(Attempted::Purged)
             }
-            other => other?,
-        };
-        self.claims.remove(&slot);
-        if claim.number().is_some() {
-            self.claims.insert(slot, (Held::Staged(claim), ids.to_vec()));
+            Err(error) => Err(error),
         }
-        self.has_begun(step, slot, ids, (day, batch, replay), Some(&rules));
-        Ok(())
     }
 
     /// Compare what was begun with the models, and let it happen in them.
@@ -388,18 +432,18 @@ impl Rig {
         step: &Step,
         slot: usize,
         ids: &[String],
-        (day, batch, replay): (i64, Option<i64>, OnReplay),
+        (day, batch, replays): (i64, Option<i64>, Replays),
         rules: Option<&[&'static str]>,
     ) {
         self.retain(&format!("{:?} begins as {rules:?}", step.op), |model, _| {
             let mut model = model.clone();
-            model.begin(slot, ids, at(day), batch.map(|batch| (APPLICATION, batch)), replay).as_deref() == rules
+            model.begin(slot, ids, at(day), batch.map(|batch| (APPLICATION, batch)), replays).as_deref() == rules
         });
         let models = std::mem::take(&mut self.models);
         self.models = models
             .into_iter()
             .map(|mut model| {
-                model.begin(slot, ids, at(day), batch.map(|batch| (APPLICATION, batch)), replay);
+                model.begin(slot, ids, at(day), batch.map(|batch| (APPLICATION, batch)), replays);
                 model
             })
             .collect();

@@ -199,7 +199,7 @@ impl Rig {
                     if last.is_some_and(|last| batch <= last.batch) {
                         return Ok(());
                     }
-                    turn.begin(Transaction { application: APPLICATION.into(), batch }, None);
+                    turn.begin(Transaction { application: APPLICATION.into(), batch }, None, None);
                 }
                 for put in puts {
                     turn.put(values.id(put.id.as_bytes()), entry(put))?;

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use dochistory_core::Replays;
 use dochistory_core::columns::{IdColumn, Validity};
 use dochistory_core::delivery::{
-    HeaderColumns, Headers, Inbox, OnReplay, Opening, Options, Place, Receiving, Settings, Status, Taken,
+    HeaderColumns, Headers, Inbox, Opening, Options, Place, Receiving, Settings, Status, Taken,
 };
 
 use super::channel::{Channel, Random};
@@ -79,7 +80,7 @@ impl Receiver {
         let columns = Columns::new(arrivals);
         self.machine.live_dangerously();
         let taken = columns.with(|columns| {
-            let how = Receiving { columns, now: 1, threads: 1, transaction: None, on_replay: OnReplay::InDoubt };
+            let how = Receiving { columns, now: 1, threads: 1, transaction: None, replays: Replays::default() };
             self.inbox.receive(&how)
         });
         let mut taken = match taken {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dochistory_core::Transaction;
-use dochistory_core::delivery::{Inbox, OnReplay, Receiving};
+use dochistory_core::delivery::{Inbox, Receiving};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
@@ -14,6 +14,7 @@ use super::columns;
 use super::kept::Kept;
 use super::poll::{DeliveryPoll, Stage};
 use super::status;
+use crate::call::plain_replays;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
@@ -53,14 +54,6 @@ impl Shared {
     }
 }
 
-pub(super) fn on_replay_of(word: &str) -> Outcome<OnReplay> {
-    match word {
-        "in_doubt" => Ok(OnReplay::InDoubt),
-        "rerun" => Ok(OnReplay::Rerun),
-        other => Err(Failure::config(format!("on_replay is {other:?}; allowed is \"in_doubt\" or \"rerun\""))),
-    }
-}
-
 #[pymethods]
 impl GuaranteedDelivery {
     /// The one stream that this delivery receives; None if it receives all.
@@ -85,18 +78,21 @@ impl GuaranteedDelivery {
     ///     transaction: (application, number of the batch): a batch that comes again is known by it.
     ///     on_replay: what becomes of streams that this very batch was about to apply when the process ended: `in_doubt`,
     ///         or `rerun` (handed out again, if it ends where it ended before: for work that is idempotent for each batch).
+    ///     on_other_rows: what is done with a known number that comes with other messages: `error` (nothing is recorded), or
+    ///         `look_up` (each stream decides by its own row).
     ///
     /// Raises:
     ///     SchemaError: a column is missing or has the wrong type.
     ///     ConfigError: an argument makes no sense.
     ///     StateError: an earlier poll is neither committed nor aborted; or the history is closed.
     ///     FencedError: another receiver has moved a stream since this delivery read it.
-    ///     TransactionError: the application's numbers went backwards.
+    ///     TransactionError: the application's numbers went backwards, or a known number came with other messages.
     ///     LockedError: another writer held the history's streams for longer than `lock_timeout`.
     ///     ReadOnlyError: the history was opened for reading, and something is to be recorded.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (
-        messages = None, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt"
+        messages = None, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt",
+        on_other_rows = "error"
     ))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn receive(
@@ -108,12 +104,13 @@ impl GuaranteedDelivery {
         threads: usize,
         transaction: Option<(String, i64)>,
         on_replay: &str,
+        on_other_rows: &str,
     ) -> Outcome<DeliveryPoll> {
         self.shared.handle.get()?;
         if threads == 0 {
             return Err(Failure::config("threads is 0; allowed is 1 or more"));
         }
-        let on_replay = on_replay_of(on_replay)?;
+        let replays = plain_replays(on_replay, on_other_rows)?;
         let now = clock::now_us(now)?;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
         let input = messages.map(Input::import).transpose()?;
@@ -127,7 +124,7 @@ impl GuaranteedDelivery {
                 None => Arrivals::none(),
             };
             let taken = arrivals.with(|columns| {
-                let how = Receiving { columns, now, threads, transaction: transaction.as_ref(), on_replay };
+                let how = Receiving { columns, now, threads, transaction: transaction.as_ref(), replays };
                 shared.inbox.receive(&how)
             })?;
             let decisions = columns::decisions(&taken.poll.rows)?;

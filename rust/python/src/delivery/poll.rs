@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::RecordBatch;
-use dochistory_core::delivery::{Poll, Replay, Taken};
+use dochistory_core::delivery::{Poll, Taken};
+use dochistory_core::engine::Replay;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -12,6 +13,7 @@ use super::columns;
 use super::inbox::Shared;
 use super::kept::{KeptRow, messages};
 use super::offsets;
+use crate::claim::replay_word;
 use crate::errors::{Failure, Outcome};
 use crate::output;
 
@@ -44,11 +46,7 @@ impl DeliveryPoll {
     /// None.
     #[getter]
     fn replay(&self) -> Option<&'static str> {
-        self.replay.map(|replay| match replay {
-            Replay::First => "first",
-            Replay::Unfinished => "unfinished",
-            Replay::Finished => "finished",
-        })
+        self.replay.map(replay_word)
     }
 
     /// `open`, `committed` or `aborted`.

@@ -14,8 +14,9 @@ use pyo3::types::{PyBytes, PyMapping};
 
 use super::arrivals::Arrivals;
 use super::columns;
-use super::inbox::{GuaranteedDelivery, on_replay_of};
+use super::inbox::GuaranteedDelivery;
 use super::poll::{DeliveryPoll, Stage};
+use crate::call::plain_replays;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::history::History;
@@ -29,7 +30,7 @@ impl GuaranteedDelivery {
     ///
     /// Args:
     ///     now: the time of `time_received`, a datetime with a time zone; the clock's, if absent.
-    ///     transaction, on_replay: as for `receive`.
+    ///     transaction, on_replay, on_other_rows: as for `receive`.
     ///
     /// Returns:
     ///     Bytes, for processes of the same version.
@@ -37,18 +38,19 @@ impl GuaranteedDelivery {
     /// Raises:
     ///     StateError: an earlier poll is neither committed nor aborted; or messages are held in this process.
     ///     TransactionError: the application's numbers went backwards.
-    #[pyo3(signature = (*, now = None, transaction = None, on_replay = "in_doubt"))]
+    #[pyo3(signature = (*, now = None, transaction = None, on_replay = "in_doubt", on_other_rows = "error"))]
     fn plan<'py>(
         &self,
         py: Python<'py>,
         now: Option<&Bound<'_, PyAny>>,
         transaction: Option<(String, i64)>,
         on_replay: &str,
+        on_other_rows: &str,
     ) -> Outcome<Bound<'py, PyBytes>> {
         self.shared.handle.get()?;
-        let (now, on_replay) = (clock::now_us(now)?, on_replay_of(on_replay)?);
+        let (now, replays) = (clock::now_us(now)?, plain_replays(on_replay, on_other_rows)?);
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let plan = py.detach(|| self.shared.inbox.plan(now, transaction.as_ref(), on_replay))?;
+        let plan = py.detach(|| self.shared.inbox.plan(now, transaction.as_ref(), replays))?;
         Ok(PyBytes::new(py, &plan))
     }
 
@@ -59,13 +61,14 @@ impl GuaranteedDelivery {
     /// Args:
     ///     plan: from `plan`.
     ///     receipts: from `History.delivery_portion`, one of each part. Of a part that was decided twice only one counts.
-    ///     transaction, on_replay: those of `plan`.
+    ///     transaction, on_replay, on_other_rows: those of `plan`.
     ///
     /// Raises:
     ///     StateError: the plan or a receipt is of another poll; a stream lay in two parts; or a stream waits with messages
     ///         that did not come back.
     ///     FencedError: another receiver has moved a stream since it was read: nothing was recorded.
-    #[pyo3(signature = (plan, receipts, *, transaction = None, on_replay = "in_doubt"))]
+    ///     TransactionError: a known number came with other messages: nothing was recorded.
+    #[pyo3(signature = (plan, receipts, *, transaction = None, on_replay = "in_doubt", on_other_rows = "error"))]
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 hands it over")]
     fn gather(
         &self,
@@ -74,11 +77,12 @@ impl GuaranteedDelivery {
         receipts: Vec<Vec<u8>>,
         transaction: Option<(String, i64)>,
         on_replay: &str,
+        on_other_rows: &str,
     ) -> Outcome<DeliveryPoll> {
         self.shared.handle.get()?;
-        let on_replay = on_replay_of(on_replay)?;
+        let replays = plain_replays(on_replay, on_other_rows)?;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let taken = py.detach(|| self.shared.inbox.gather(&plan, &receipts, transaction.as_ref(), on_replay))?;
+        let taken = py.detach(|| self.shared.inbox.gather(&plan, &receipts, transaction.as_ref(), replays))?;
         Ok(DeliveryPoll {
             shared: self.shared.clone(),
             replay: taken.replay,

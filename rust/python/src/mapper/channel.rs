@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use dochistory_core::engine::OnReplay;
 use dochistory_core::engine::mapper::{self as engine, Mapper, RowError, SendTransaction, Texts, Unit, Untils};
 use dochistory_core::mapper::Policy;
 use dochistory_core::values::Ids;
@@ -18,6 +17,7 @@ use super::messages::{self, Messages};
 use super::send::MapperSend;
 use super::settings::{self, Kept};
 use super::unit::{UnitOfWork, Units};
+use crate::call::plain_replays;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
@@ -190,19 +190,21 @@ impl MessageIdMapper {
     ///     transaction: (application, number of the batch): a batch that comes again is known by it.
     ///     on_replay: what ids are that this very transaction began to send and never ended: `in_doubt` (pending, by the rules)
     ///         or `rerun` (NEW again: for receivers that are idempotent for each batch).
+    ///     on_other_rows: what is done with a known number that comes with other rows: `error` (nothing is written), or `look_up`
+    ///         (each row is what the mapper holds of it).
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Raises:
     ///     PendingMessageError: with `raise_pending`.
     ///     SchemaError: a column is missing or has the wrong type.
     ///     ConfigError: an argument makes no sense.
-    ///     TransactionError: the application's numbers went backwards.
+    ///     TransactionError: the application's numbers went backwards, or a known number came with other rows.
     ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
     ///     ReadOnlyError: the history was opened for reading.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (
         messages, *, columns = None, qos = "EO", persist_until = None, raise_pending = false, transaction = None,
-        on_replay = "in_doubt", now = None
+        on_replay = "in_doubt", on_other_rows = "error", now = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn begin_send<'py>(
@@ -214,23 +216,16 @@ impl MessageIdMapper {
         raise_pending: bool,
         transaction: Option<(String, i64)>,
         on_replay: &str,
+        on_other_rows: &str,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<MapperSend> {
         let py = messages.py();
         self.handle.get()?;
         let now_us = clock::now_us(now)?;
         let kept = Kept::read(persist_until, self.persist_us, now_us)?;
-        let on_replay = match on_replay {
-            "in_doubt" => OnReplay::ByRules,
-            "rerun" => OnReplay::Rerun,
-            _ => {
-                return Err(Failure::config(format!(
-                    "on_replay is {on_replay:?}; allowed is \"in_doubt\" or \"rerun\""
-                )));
-            }
-        };
+        let replays = plain_replays(on_replay, on_other_rows)?;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let under = transaction.map(|transaction| SendTransaction { transaction, on_replay });
+        let under = transaction.map(|transaction| SendTransaction { transaction, replays });
         let qos = messages::qos(qos)?;
         let messages = Messages::import(messages, names(columns)?.as_ref(), qos, self.mapper.values())?;
         let send = py.detach(|| {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use dochistory_core::engine::Replay;
 use dochistory_core::engine::mapper::{Mapper, Send};
 use dochistory_core::mapper::Action;
 use pyo3::prelude::*;
@@ -12,6 +11,7 @@ use super::arrays::{column, ids, texts};
 use super::messages::Messages;
 use super::settings::Kept;
 use super::verdicts::{audit_columns, verdict_columns};
+use crate::claim::replay_word;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
@@ -74,11 +74,7 @@ impl MapperSend {
     /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`; else None.
     #[getter]
     fn replay(&self) -> Option<&'static str> {
-        self.send.replay().map(|replay| match replay {
-            Replay::First => "first",
-            Replay::Unfinished => "unfinished",
-            Replay::Finished => "finished",
-        })
+        self.send.replay().map(replay_word)
     }
 
     /// These messages were sent: map them, and remove what is pending, in one step. Durable on return; again changes nothing.

@@ -6,6 +6,7 @@ use super::super::columns::HeaderColumns;
 use super::super::poll::Poll;
 use super::inbox::{Inbox, Inner, Taken};
 use super::row::{Row, exchange, receiving_key};
+use crate::manifest::Outcome;
 use crate::{Error, Result};
 
 impl Inbox {
@@ -23,7 +24,7 @@ impl Inbox {
             changes.push(exchange(receiving_key(stream), row.as_ref(), Some(&new)));
             rows.push(new);
         }
-        let batch = taken.batch.as_ref().map(|batch| batch.note(true));
+        let batch = taken.batch.as_ref().map(|batch| batch.note(Some(Outcome::Completed)));
         changes.extend(batch.as_ref().map(|(change, _)| change.clone()));
         if !changes.is_empty() {
             self.exchange(&changes)?;
@@ -82,7 +83,10 @@ impl Inbox {
             changes.push(exchange(key, row.as_ref(), new.as_ref()));
             restored.extend(known.zip(new));
         }
+        let batch = taken.batch.as_ref().map(|batch| batch.note(Some(Outcome::Released)));
+        changes.extend(batch.as_ref().map(|(change, _)| change.clone()));
         self.exchange(&changes)?;
+        taken.batch = batch.map(|(_, noted)| noted);
         for (id, row) in restored {
             inner.rows[id as usize] = row;
         }

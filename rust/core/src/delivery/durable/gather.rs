@@ -9,13 +9,14 @@ use super::super::state::{ReceiverState, Volatile};
 use super::inbox::{Inbox, Inner, Taken};
 use super::row::Row;
 use super::share::{Decided, Plan, Receipt, Waiting};
-use super::transaction::{Batch, OnReplay, Replay};
+use super::transaction::Batch;
+use crate::transaction::{BatchRows, Meaning, Replays};
 use crate::{Error, Result, Transaction};
 
 impl Inbox {
     /// What other processes have to know to decide a poll together, each all messages of some streams:
     /// [`decide_portion`](super::decide_portion). Changes nothing.
-    pub fn plan(&self, now: i64, transaction: Option<&Transaction>, on_replay: OnReplay) -> Result<Vec<u8>> {
+    pub fn plan(&self, now: i64, transaction: Option<&Transaction>, replays: Replays) -> Result<Vec<u8>> {
         let inner = self.lock();
         inner.check_ready()?;
         let batch = transaction.map(|transaction| Batch::look_up(&*self.store, transaction)).transpose()?;
@@ -36,7 +37,7 @@ impl Inbox {
             options,
             now,
             version: inner.table.version(),
-            reopen: reopened_by(batch.as_ref(), on_replay),
+            reopen: reopened_by(batch.as_ref(), replays)?,
             waiting,
         };
         Ok(plan.encode())
@@ -49,28 +50,30 @@ impl Inbox {
         plan: &[u8],
         receipts: &[Vec<u8>],
         transaction: Option<&Transaction>,
-        on_replay: OnReplay,
+        replays: Replays,
     ) -> Result<Taken> {
         let plan = Plan::decode(plan)?;
         let mut inner = self.lock();
         inner.check_ready()?;
         let batch = transaction.map(|transaction| Batch::look_up(&*self.store, transaction)).transpose()?;
-        if plan.version != inner.table.version() || plan.reopen != reopened_by(batch.as_ref(), on_replay) {
+        if plan.version != inner.table.version() || plan.reopen != reopened_by(batch.as_ref(), replays)? {
             return Err(Error::State("the streams have changed since this poll was planned; plan it again".into()));
         }
-        let mut decided = Vec::new();
+        let (mut decided, mut rows) = (Vec::new(), BatchRows::default());
         for receipt in receipts {
             let receipt = Receipt::decode(receipt)?;
             if receipt.version != plan.version {
                 return Err(Error::State("a receipt is of another poll".into()));
             }
             decided.extend(receipt.streams);
+            rows.add(receipt.rows);
         }
+        let (batch, meaning) = batch.map(|batch| batch.of(rows, replays)).transpose()?.unzip();
         decided.sort_by(|one, other| one.stream.cmp(&other.stream));
         inner.check_decided(&decided)?;
         let reopened = inner.reopened_whole(plan.reopen, &decided);
         inner.table.reopen(&reopened);
-        let replay = batch.as_ref().map(Batch::replay);
+        let replay = meaning.map(Meaning::replay);
         match self.record(&inner, inner.poll_of(&decided, &plan), batch) {
             Ok(recorded) => Ok(inner.hand_out(recorded, replay)),
             Err(error) => {
@@ -81,9 +84,8 @@ impl Inbox {
     }
 }
 
-fn reopened_by(batch: Option<&Batch>, on_replay: OnReplay) -> u64 {
-    let again = batch.filter(|batch| batch.replay() == Replay::Unfinished && on_replay == OnReplay::Rerun);
-    again.map_or(0, |batch| batch.mark)
+fn reopened_by(batch: Option<&Batch>, replays: Replays) -> Result<u64> {
+    batch.map_or(Ok(0), |batch| batch.reopens(replays))
 }
 
 impl Inner {

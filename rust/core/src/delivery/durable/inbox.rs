@@ -19,7 +19,8 @@ use super::super::table::StreamTable;
 use super::reading::{load, overtaken_error};
 use super::row::{Row, exchange, receiving_key};
 use super::store::{Exchange, Rows};
-use super::transaction::{Batch, OnReplay, Replay};
+use super::transaction::Batch;
+use crate::transaction::{Meaning, Replay, Replays};
 use crate::{Error, Result, Transaction};
 
 /// How streams are received.
@@ -53,8 +54,8 @@ pub struct Receiving<'a> {
     pub threads: usize,
     /// The batch that this poll is.
     pub transaction: Option<&'a Transaction>,
-    /// What becomes of a batch that was handed out and never committed.
-    pub on_replay: OnReplay,
+    /// What to do with a number that comes again.
+    pub replays: Replays,
 }
 
 /// A poll that was handed out: to be committed, or aborted if nothing of it was applied.
@@ -126,9 +127,11 @@ impl Inbox {
             return Err(Error::State("other processes hold messages of this delivery: they decide its polls".into()));
         }
         let batch = how.transaction.map(|transaction| Batch::look_up(&*self.store, transaction)).transpose()?;
-        let replay = batch.as_ref().map(Batch::replay);
-        let rerun = batch.as_ref().filter(|_| replay == Some(Replay::Unfinished) && how.on_replay == OnReplay::Rerun);
-        let reopened = rerun.map(|batch| inner.reopen(batch.mark)).unwrap_or_default();
+        let mark = batch.as_ref().map(|batch| batch.reopens(how.replays)).transpose()?;
+        let known = batch.map(|batch| batch.of(how.columns.batch_rows(), how.replays)).transpose()?;
+        let (batch, meaning) = known.unzip();
+        let replay = meaning.map(Meaning::replay);
+        let reopened = mark.filter(|mark| *mark != 0).map(|mark| inner.reopen(mark)).unwrap_or_default();
         let taken = self.decide(&mut inner, how, batch, &reopened);
         if taken.is_err() {
             inner.table.mark_in_doubt(&reopened);
@@ -169,7 +172,7 @@ impl Inbox {
             *row = Some(new);
         }
         let batch = batch.map(|batch| {
-            let (change, noted) = batch.note(false);
+            let (change, noted) = batch.note(None);
             changes.push(change);
             noted
         });

@@ -21,4 +21,3 @@ pub use outbox::{Built, Outbox, Transactions};
 pub use portion::{Portion, decide_portion};
 pub use status::{Status as StreamStatus, status};
 pub use store::{Exchange, KeyAndValue, Overtaken, Rows};
-pub use transaction::{OnReplay, Replay};

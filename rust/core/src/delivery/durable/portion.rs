@@ -14,6 +14,7 @@ use super::inbox::decide_again;
 use super::row::{Row, receiving_key};
 use super::share::{Decided, Plan, Receipt, Waiting};
 use super::store::Rows;
+use crate::transaction::BatchRows;
 use crate::{Error, Result};
 
 /// What was decided about the messages of some streams. Nothing of it counts before its receipt is gathered.
@@ -73,7 +74,9 @@ pub fn decide_portion(store: &dyn Rows, plan: &[u8], columns: &HeaderColumns<'_>
     for change in &poll.changes {
         decided[change.stream as usize].began_in = change.applying.rereceive_count;
     }
-    let receipt = Receipt { version: plan.version, streams: decided }.encode();
+    let mut rows = BatchRows::default();
+    (0..kept.len()).filter(|&row| !kept[row]).for_each(|row| columns.add_row(row, &mut rows));
+    let receipt = Receipt { version: plan.version, rows, streams: decided }.encode();
     Ok(whole(&poll, &arrived, &returned, kept, receipt))
 }
 

@@ -12,9 +12,10 @@ use super::super::state::{ReceiverState, Volatile};
 use super::bytes::{Packed, Unpacked};
 use super::row::Row;
 use crate::Result;
+use crate::transaction::BatchRows;
 
 const PLAN: u64 = 0x0001_4e41_4c50_4844;
-const RECEIPT: u64 = 0x0001_5443_4552_4844;
+const RECEIPT: u64 = 0x0002_5443_4552_4844;
 const NONE: u64 = u64::MAX;
 
 /// What a process has to know to decide some streams of a poll.
@@ -144,6 +145,8 @@ pub(super) struct Decided {
 #[derive(Debug)]
 pub(super) struct Receipt {
     pub(super) version: u64,
+    /// The messages that arrived, without those of earlier polls.
+    pub(super) rows: BatchRows,
     pub(super) streams: Vec<Decided>,
 }
 
@@ -190,6 +193,7 @@ impl Receipt {
         let mut to = Packed::default();
         to.number(RECEIPT);
         to.number(self.version);
+        self.rows.numbers().into_iter().for_each(|number| to.number(number));
         to.number(self.streams.len() as u64);
         for one in &self.streams {
             one.write(&mut to);
@@ -200,11 +204,12 @@ impl Receipt {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut from = Unpacked::new("receipt of a delivery", RECEIPT, bytes)?;
         let version = from.number()?;
+        let rows = BatchRows::of_numbers([from.number()?, from.number()?, from.number()?]);
         let mut streams = Vec::new();
         for _ in 0..from.number()? {
             streams.push(Decided::read(&mut from)?);
         }
         from.end()?;
-        Ok(Self { version, streams })
+        Ok(Self { version, rows, streams })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::{Error, Result, Transaction};
+use crate::{Error, OnReplay, Replays, Result, Transaction};
 
 /// Rows in memory.
 #[derive(Debug, Default)]
@@ -156,18 +156,19 @@ fn compare(seed: u64) {
         let rows = random.rows(14);
         let transaction = Transaction { application: "app".into(), batch };
         let (now, parts) = (batch + 1, 1 + random.below(4) as usize);
-        let on_replay = [OnReplay::InDoubt, OnReplay::Rerun][random.below(2) as usize];
+        let on_replay = [OnReplay::ByRules, OnReplay::Rerun][random.below(2) as usize];
+        let replays = Replays::from(on_replay);
         let mut comes_again = random.below(6) == 0;
         loop {
             let columns = Columns::new(&rows);
             let one = columns.with(|columns| {
-                let how = Receiving { columns, now, threads: 1, transaction: Some(&transaction), on_replay };
+                let how = Receiving { columns, now, threads: 1, transaction: Some(&transaction), replays };
                 inboxes[0].receive(&how)
             });
-            let plan = inboxes[1].plan(now, Some(&transaction), on_replay).unwrap();
+            let plan = inboxes[1].plan(now, Some(&transaction), replays).unwrap();
             let found = decide_in_parts(&stores[1], &plan, &kept, &rows, parts);
             let (mut one, mut other) =
-                (one.unwrap(), inboxes[1].gather(&plan, &found.receipts, Some(&transaction), on_replay).unwrap());
+                (one.unwrap(), inboxes[1].gather(&plan, &found.receipts, Some(&transaction), replays).unwrap());
             assert_eq!(outcomes(&one.poll), outcomes(&other.poll), "seed {seed}, batch {batch}");
             assert_eq!(one.replay, other.replay);
             if random.below(10) == 0 {
@@ -234,7 +235,7 @@ fn start() -> (Arc<Memory>, Inbox) {
 }
 
 fn plan_of(inbox: &Inbox) -> Vec<u8> {
-    inbox.plan(1, None, OnReplay::InDoubt).unwrap()
+    inbox.plan(1, None, Replays::default()).unwrap()
 }
 
 #[test]
@@ -244,13 +245,13 @@ fn what_was_decided_from_an_older_state_is_refused_and_nothing_is_recorded() {
     let rows = [(0, Some(header(0, 0, 10, 0)))];
     let early = decide_in_parts(&store, &plan, &[], &rows, 1);
     let other = Inbox::open(store.clone(), Settings::default(), &Opening::default()).unwrap();
-    let mut taken = other.gather(&plan, &early.receipts, None, OnReplay::InDoubt).unwrap();
+    let mut taken = other.gather(&plan, &early.receipts, None, Replays::default()).unwrap();
     other.commit(&mut taken).unwrap();
     let before = store.0.lock().unwrap().clone();
 
     let late = decide_in_parts(&store, &plan, &[], &rows, 1);
     for receipts in [early.receipts, late.receipts] {
-        let refused = inbox.gather(&plan, &receipts, None, OnReplay::InDoubt);
+        let refused = inbox.gather(&plan, &receipts, None, Replays::default());
         assert!(matches!(refused, Err(Error::Overtaken(_))), "{refused:?}");
     }
     assert_eq!(before, *store.0.lock().unwrap());
@@ -262,7 +263,7 @@ fn receipts_that_do_not_fit_together_are_refused() {
     let plan = plan_of(&inbox);
     let rows = [(0, Some(header(0, 10, 20, 0)))];
     let parts = decide_in_parts(&store, &plan, &[], &rows, 1);
-    let gather = |receipts: &[Vec<u8>], plan: &[u8]| inbox.gather(plan, receipts, None, OnReplay::InDoubt);
+    let gather = |receipts: &[Vec<u8>], plan: &[u8]| inbox.gather(plan, receipts, None, Replays::default());
     let state = |found: Result<Taken>| assert!(matches!(found, Err(Error::State(_))), "{found:?}");
 
     state(gather(&[parts.receipts[0].clone(), parts.receipts[0].clone()], &plan));
@@ -278,7 +279,7 @@ fn receipts_that_do_not_fit_together_are_refused() {
     state(gather(&without.receipts, &plan));
     let columns = Columns::new(&[]);
     let how = columns.with(|columns| {
-        let how = Receiving { columns, now: 1, threads: 1, transaction: None, on_replay: OnReplay::InDoubt };
+        let how = Receiving { columns, now: 1, threads: 1, transaction: None, replays: Replays::default() };
         inbox.receive(&how)
     });
     state(how);

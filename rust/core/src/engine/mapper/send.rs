@@ -6,11 +6,10 @@ use super::known::Known;
 use super::record::Record;
 use super::texts::{Texts, Untils};
 use super::{Mapper, same_length};
-use crate::engine::{OnReplay, Replay};
-use crate::log::frame::Transaction;
 use crate::mapper::{
     Action, Attempt, Batch, Change, NO_ID, Policies, Policy, Qos, ReceiverFacts, Rule, decide_receiver,
 };
+use crate::transaction::{Meaning, Replay, Replays, Transaction};
 use crate::values::{Ending, Ids, LastTransaction, Work};
 use crate::{Error, Result};
 
@@ -19,8 +18,8 @@ use crate::{Error, Result};
 pub struct SendTransaction {
     /// Application and batch.
     pub transaction: Transaction,
-    /// What ids are that this very transaction began to send and never ended.
-    pub on_replay: OnReplay,
+    /// What to do with a number that comes again.
+    pub replays: Replays,
 }
 
 /// What became of a row that was to be sent.
@@ -111,7 +110,14 @@ impl Mapper {
         let first_copies = ids.first_copies(NO_ID);
         self.values.change(ids, |turn| {
             let known = Known::read(turn.found(), self.settings, now_us)?;
-            let previous = under.map(|under| previous(turn, &under.transaction)).transpose()?.flatten();
+            let batch_rows = under.map(|_| self.values.batch_rows(ids));
+            let previous = under.and_then(|under| turn.transaction(&under.transaction.application));
+            let meaning = under.map(|under| {
+                let last = previous.as_ref().map(LastTransaction::last);
+                under.transaction.after(last, batch_rows, under.replays)
+            });
+            let (meaning, how) = (meaning.transpose()?, under.map(|under| under.replays).unwrap_or_default());
+            let previous = previous.filter(|_| meaning.is_some_and(|meaning| meaning.replay() != Replay::First));
             let mut facts = Facts {
                 qos: messages.qos.to_vec(),
                 first_copies: first_copies.clone(),
@@ -120,26 +126,27 @@ impl Mapper {
                 mapped: known.mapped.clone(),
                 policies: known.resolved.iter().map(|one| one.unwrap_or(self.settings.policy)).collect(),
             };
-            let reruns = see_replay(&mut facts, &known, previous.as_ref(), under);
+            see_replay(&mut facts, &known, previous.as_ref(), meaning, how);
             let rules = facts.decide(None)?;
             let rows = vec![SentRow::Open; rules.len()];
-            let is_first =
-                under.is_some() && previous.as_ref().is_none_or(|previous| previous.ending == Some(Ending::Released));
-            let replay = under.map(|_| previous.as_ref().map_or(Replay::First, replay_of));
+            let is_written = meaning.is_some_and(|meaning| meaning.begins() || meaning.reruns(how));
+            let replaces = meaning.is_some_and(|meaning| meaning.replaces(how));
             let mut claim = previous.as_ref().map(|previous| previous.claim);
             let is_refused = refuse && rules.iter().any(|rule| rule.outcome().action == Action::Raise);
             if !is_refused {
-                if let Some(under) = under.filter(|_| is_first || reruns) {
+                if let Some(under) = under.filter(|_| is_written || writes_more(&rules, meaning)) {
                     claim = Some(turn.claim());
-                    let replaces = previous.as_ref().filter(|_| reruns).map(|previous| previous.claim);
-                    turn.begin(under.transaction.clone(), replaces);
+                    let replaces = previous.as_ref().filter(|_| replaces).map(|previous| previous.claim);
+                    turn.begin(under.transaction.clone(), batch_rows, replaces);
                 }
                 let open = claim.filter(|_| under.is_some()).unwrap_or(0);
                 for (row, rule) in rules.iter().enumerate() {
                     Self::first_change(turn, ids, row, *rule, &known, until.get(row), now_us, open)?;
                 }
             }
-            let is_ended = previous.as_ref().is_some_and(|previous| previous.ending == Some(Ending::Completed));
+            let is_done = previous.as_ref().is_some_and(|previous| previous.ending == Some(Ending::Completed));
+            let is_ended = is_done && previous.as_ref().map(|previous| previous.claim) == claim;
+            let replay = meaning.map(Meaning::replay);
             let state = Mutex::new(State { rules, rows, is_ended });
             let claim = claim.filter(|_| under.is_some());
             let untils = (0..ids.len()).map(|row| until.get(row)).collect();
@@ -177,48 +184,33 @@ impl Mapper {
     }
 }
 
-/// The application's last transaction, if it is this one.
-fn previous(turn: &Work, transaction: &Transaction) -> Result<Option<LastTransaction>> {
-    let Some(last) = turn.transaction(&transaction.application) else { return Ok(None) };
-    if last.batch > transaction.batch {
-        return Err(crate::engine::begin::backwards(transaction, last.batch));
-    }
-    Ok((last.batch == transaction.batch).then_some(last))
-}
-
-/// A batch that comes again sees its own entries: ended, nothing of it goes out again; begun only, the policy says. Answers
-/// whether it runs anew.
+/// A batch that comes again sees its own entries: ended, nothing of it goes out again; begun only, the policy says.
 fn see_replay(
     facts: &mut Facts,
     known: &Known,
     previous: Option<&LastTransaction>,
-    under: Option<&SendTransaction>,
-) -> bool {
-    let Some(previous) = previous else { return false };
-    match previous.ending {
-        Some(Ending::Completed) => {
-            // Also what a purge took away since: the batch is the same.
-            for row in 0..facts.mapped.len() {
-                facts.mapped[row] |= !facts.pending[row];
-            }
-            false
+    meaning: Option<Meaning>,
+    how: Replays,
+) {
+    let (Some(previous), Some(meaning)) = (previous, meaning) else { return };
+    if meaning.is_done() {
+        // Also what a purge took away since: the batch is the same.
+        for row in 0..facts.mapped.len() {
+            facts.mapped[row] |= !facts.pending[row];
         }
-        None if under.is_some_and(|under| under.on_replay == OnReplay::Rerun) => {
-            for row in 0..facts.pending.len() {
-                facts.pending[row] &= known.claims[row] != previous.claim;
-            }
-            true
+    }
+    if meaning.reruns(how) {
+        for row in 0..facts.pending.len() {
+            facts.pending[row] &= known.claims[row] != previous.claim;
         }
-        Some(Ending::Released) | None => false,
     }
 }
 
-fn replay_of(previous: &LastTransaction) -> Replay {
-    match previous.ending {
-        Some(Ending::Completed) => Replay::Finished,
-        Some(Ending::Released) => Replay::First,
-        None => Replay::Unfinished,
-    }
+/// Whether a batch that ended before, with rows that nobody wrote down, has some that never went out: they need a claim of their
+/// own.
+fn writes_more(rules: &[Rule], meaning: Option<Meaning>) -> bool {
+    let is_sent = |rule: &Rule| rule.outcome().action == Action::Process;
+    meaning == Some(Meaning::Unknown { is_finished: true }) && rules.iter().any(is_sent)
 }
 
 impl Send {

@@ -108,7 +108,7 @@ fn publish(case: Case, diagnosis: &Diagnosis) -> Result<()> {
         manifest.outcomes = tail.outcomes();
         manifest.transactions = tail.transactions();
         manifest.next_sequence = manifest.next_sequence.max(tail.next_sequence);
-        let log = space.new_log(manifest.next_file)?;
+        let log = space.new_log(manifest.next_file, manifest.has_rows())?;
         manifest.next_file += 1;
         manifest.log = LogEntry { id: log.id, proven: START };
     }

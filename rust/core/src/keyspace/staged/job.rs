@@ -5,10 +5,10 @@ use std::path::Path;
 use super::FILES_PER_PART;
 use crate::bytes::{Reader, Writer, checked};
 use crate::keyspace::pin::PREFIX as PIN;
-use crate::log::frame::Transaction;
+use crate::transaction::{BatchRows, OnOtherRows, OnReplay, Replays, Transaction};
 use crate::{Error, Result};
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PREFIX: &str = "new-";
 
 /// What a job is to do.
@@ -20,10 +20,13 @@ pub struct Plan {
     pub reads: bool,
     /// Whether part `p` holds exactly the keys whose Spark `xxhash64`, modulo `parts`, is `p`.
     pub routed: bool,
-    /// Whether documents that the same transaction began and never ended are run again.
-    pub reruns: bool,
+    /// What to do with a number that comes again.
+    pub replays: Replays,
     /// The transaction that it commits.
     pub transaction: Option<Transaction>,
+    /// The rows of its batch, if an attempt before has found them. Tasks that do not know them take a number that comes again
+    /// for the same batch, and the commit compares.
+    pub rows: Option<BatchRows>,
     /// When the services begin, in microseconds since 1970.
     pub started_at: i64,
 }
@@ -97,8 +100,12 @@ impl Job {
         let mut out = Writer::new();
         out.u32(VERSION).text(&self.trigger).text(&self.pin).u64(self.claim).u64(self.first_file);
         out.i64(self.partition_us).u32(self.plan.parts).i64(self.plan.started_at);
-        let Plan { reads, routed, reruns, transaction, .. } = &self.plan;
-        out.u8(u8::from(*reads)).u8(u8::from(*routed)).u8(u8::from(*reruns)).u8(u8::from(transaction.is_some()));
+        let Plan { reads, routed, replays, transaction, rows, .. } = &self.plan;
+        let (reruns, looks_up) = (replays.on_replay == OnReplay::Rerun, replays.on_other_rows == OnOtherRows::LookUp);
+        for flag in [*reads, *routed, reruns, looks_up, rows.is_some(), transaction.is_some()] {
+            out.u8(u8::from(flag));
+        }
+        rows.unwrap_or_default().encode(&mut out);
         if let Some(transaction) = transaction {
             out.text(&transaction.application).i64(transaction.batch);
         }
@@ -129,12 +136,17 @@ impl Job {
         let (trigger, pin, claim, first_file) = (from.text()?, from.text()?, from.u64()?, from.u64()?);
         let (partition_us, parts, started_at) = (from.i64()?, from.u32()?, from.i64()?);
         let mut flag = || Ok::<_, Error>(from.u8()? != 0);
-        let (reads, routed, reruns, has_transaction) = (flag()?, flag()?, flag()?, flag()?);
+        let (reads, routed, reruns, looks_up) = (flag()?, flag()?, flag()?, flag()?);
+        let (has_rows, has_transaction) = (flag()?, flag()?);
+        let rows = Some(BatchRows::decode(&mut from)?).filter(|_| has_rows);
+        let on_replay = if reruns { OnReplay::Rerun } else { OnReplay::ByRules };
+        let on_other_rows = if looks_up { OnOtherRows::LookUp } else { OnOtherRows::Refuse };
+        let replays = Replays { on_replay, on_other_rows };
         let transaction = has_transaction
             .then(|| Ok::<_, Error>(Transaction { application: from.text()?, batch: from.i64()? }))
             .transpose()?;
         from.finish()?;
-        let plan = Plan { parts, reads, routed, reruns, transaction, started_at };
+        let plan = Plan { parts, reads, routed, replays, transaction, rows, started_at };
         Ok(Self { trigger, pin, claim, first_file, partition_us, plan })
     }
 }
@@ -157,7 +169,15 @@ mod tests {
 
     fn job() -> Job {
         let transaction = Some(Transaction { application: "ä".into(), batch: 7 });
-        let plan = Plan { parts: 8, reads: true, routed: true, reruns: false, transaction, started_at: -5 };
+        let plan = Plan {
+            parts: 8,
+            reads: true,
+            routed: true,
+            replays: Replays { on_replay: OnReplay::Rerun, on_other_rows: OnOtherRows::LookUp },
+            transaction,
+            rows: Some(BatchRows::of_numbers([3, 4, 5])),
+            started_at: -5,
+        };
         let pin = "pin-00000000000000000001-2f-9".into();
         Job { trigger: "orders".into(), pin, claim: 3, first_file: 11, partition_us: 1, plan }
     }

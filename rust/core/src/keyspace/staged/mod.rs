@@ -13,12 +13,12 @@ use super::files::segment_path;
 use super::publish::entry_of;
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
-use crate::log::frame::Transaction;
 use crate::manifest::{Manifest, Outcome, OutcomeEntry, SegmentEntry, TransactionEntry};
 use crate::segment::Segment;
 use crate::segment::format::MOST_ENTRIES;
 use crate::segment::run::Run;
 use crate::segment::writer;
+use crate::transaction::NumberedBatch;
 use crate::{Error, Result};
 
 pub(crate) use conflict::each_chunk;
@@ -44,10 +44,10 @@ impl KeySpace {
         &self,
         settings: SpaceSettings,
         plan: Plan,
-        check: impl FnOnce(&Self) -> Result<()>,
+        check: impl FnOnce(&Self, &Plan) -> Result<()>,
     ) -> Result<Job> {
         self.write(settings, |space| {
-            check(space)?;
+            check(space, &plan)?;
             let (mut claim, mut first_file) = (0, 0);
             let mut take = |manifest: &mut Manifest| {
                 (claim, first_file) = (manifest.next_sequence, manifest.next_file);
@@ -109,10 +109,10 @@ impl KeySpace {
     }
 
     /// In our turn: a transaction that begins and ends at once, under a claim number of its own.
-    pub(crate) fn ended_transaction(&self, transaction: &Transaction) -> TransactionEntry {
+    pub(crate) fn ended_transaction(&self, batch: NumberedBatch) -> TransactionEntry {
         let claim = self.present().as_ref().map_or(0, |view| view.next_of_same_log().next_sequence);
-        let (transaction, started_at) = (transaction.clone(), crate::time::now_us());
-        TransactionEntry { transaction, claim, started_at, outcome: Some(Outcome::Completed) }
+        let begun = TransactionEntry::begun(batch, claim, crate::time::now_us());
+        TransactionEntry { outcome: Some(Outcome::Completed), ..begun }
     }
 
     /// Open a staged file.
@@ -160,9 +160,8 @@ impl KeySpace {
             manifest.outcomes.push(OutcomeEntry { claim, started_at, outcome: Outcome::Released });
         }
         if let Some(entry) = transaction {
-            manifest.transactions.retain(|other| other.transaction.application != entry.transaction.application);
             manifest.next_sequence = manifest.next_sequence.max(entry.claim + 1);
-            manifest.transactions.push(entry);
+            manifest.set_transaction(entry);
         }
         // If this fails, whether the manifest stands is not known.
         self.publish(&manifest).inspect_err(|error| self.sync.fail(error))

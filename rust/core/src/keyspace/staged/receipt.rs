@@ -5,9 +5,10 @@ use std::path::Path;
 use super::Job;
 use crate::bytes::{Reader, Writer, checked};
 use crate::manifest::SegmentEntry;
+use crate::transaction::BatchRows;
 use crate::{Error, Result};
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// How many rows of a part had one outcome. By its words: codes of outcomes differ from version to version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub struct Receipt {
     pub(crate) job: Job,
     pub(crate) part: u32,
     pub(crate) attempt: String,
-    pub(crate) rows: u64,
+    pub(crate) rows: BatchRows,
     /// Whether keys among them were known at the snapshot, so that their state has to be looked up again.
     pub(crate) is_contested: bool,
     pub(crate) counts: Vec<OutcomeCount>,
@@ -58,7 +59,14 @@ impl Receipt {
 
     /// Rows of the part.
     pub fn rows(&self) -> u64 {
-        self.rows
+        self.rows.count()
+    }
+
+    /// The rows of all these parts.
+    pub fn rows_of(receipts: &[Self]) -> BatchRows {
+        let mut rows = BatchRows::default();
+        receipts.iter().for_each(|receipt| rows.add(receipt.rows));
+        rows
     }
 
     /// Entries staged.
@@ -74,7 +82,8 @@ impl Receipt {
     /// The receipt as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
-        out.u32(VERSION).text(&self.job.token()).u32(self.part).text(&self.attempt).u64(self.rows);
+        out.u32(VERSION).text(&self.job.token()).u32(self.part).text(&self.attempt);
+        self.rows.encode(&mut out);
         out.u8(u8::from(self.is_contested)).u32(self.counts.len() as u32);
         for count in &self.counts {
             out.text(&count.rule).text(&count.status).text(&count.action).u64(count.rows);
@@ -107,7 +116,8 @@ impl Receipt {
             return Err(from.corrupt("another version"));
         }
         let job = Job::from_token(&from.text()?)?;
-        let (part, attempt, rows, is_contested) = (from.u32()?, from.text()?, from.u64()?, from.u8()? != 0);
+        let (part, attempt, rows, is_contested) =
+            (from.u32()?, from.text()?, BatchRows::decode(&mut from)?, from.u8()? != 0);
         let count = from.count(20)?;
         let counts = (0..count).map(|_| read_count(&mut from)).collect::<Result<_>>()?;
         let count = from.count(52)?;
@@ -125,14 +135,31 @@ fn read_count(from: &mut Reader) -> Result<OutcomeCount> {
 mod tests {
     use super::super::Plan;
     use super::*;
+    use crate::transaction::Replays;
 
     fn receipt() -> Receipt {
-        let plan = Plan { parts: 2, reads: true, routed: false, reruns: false, transaction: None, started_at: 5 };
+        let plan = Plan {
+            parts: 2,
+            reads: true,
+            routed: false,
+            replays: Replays::default(),
+            transaction: None,
+            rows: None,
+            started_at: 5,
+        };
         let pin = "pin-00000000000000000001-2f-9".into();
         let job = Job { trigger: "orders".into(), pin, claim: 3, first_file: 11, partition_us: 1, plan };
         let files = vec![SegmentEntry { id: job.first_file_of(1), entries: 4, ..SegmentEntry::default() }];
         let counts = vec![OutcomeCount { rule: "R8".into(), status: "NEW".into(), action: "PROCESS".into(), rows: 4 }];
-        Receipt { job, part: 1, attempt: "a0".into(), rows: 4, is_contested: false, counts, files }
+        Receipt {
+            job,
+            part: 1,
+            attempt: "a0".into(),
+            rows: BatchRows::of_numbers([4, 1, 2]),
+            is_contested: false,
+            counts,
+            files,
+        }
     }
 
     #[test]

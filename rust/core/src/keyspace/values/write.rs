@@ -7,9 +7,10 @@ use super::super::view::View;
 use super::super::writing::{LARGE_BATCH, MOST_IN_LOG};
 use super::{PARTITION_US, values_path};
 use crate::key::{Form, Key};
-use crate::log::frame::{Frame, FrameKeys, Kind, Transaction};
+use crate::log::frame::{Frame, FrameKeys, Kind};
 use crate::manifest::{Manifest, Outcome, TransactionEntry, ValueEntry};
 use crate::segment::Wanted;
+use crate::transaction::NumberedBatch;
 use crate::values::FOREVER;
 use crate::values::recent::Recent;
 use crate::values::run::{GONE, PENDING, Row, Run};
@@ -35,7 +36,7 @@ const MOST_PARTITIONS: usize = 16;
 pub(crate) struct ValueChange {
     pub(crate) run: Run,
     /// Begins a claim under this transaction.
-    pub(crate) transaction: Option<Transaction>,
+    pub(crate) transaction: Option<NumberedBatch>,
     /// The open claim of the same transaction that it takes the place of.
     pub(crate) replaces: Option<u64>,
     /// Ends a claim.
@@ -151,9 +152,8 @@ impl KeySpace {
                     entry.outcome = entry.outcome.max(Some(outcome));
                 }
             }
-            if let Some(transaction) = transaction {
-                manifest.transactions.retain(|entry| entry.transaction.application != transaction.application);
-                manifest.transactions.push(TransactionEntry { transaction, claim, started_at: 0, outcome: None });
+            if let Some(batch) = transaction {
+                manifest.set_transaction(TransactionEntry::begun(batch, claim, 0));
             }
         });
         // Whether the manifest stands is not known.
