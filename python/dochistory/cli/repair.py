@@ -41,7 +41,7 @@ def _described(one: dict[str, Any]) -> str:
     whose = [who for who in ("trigger", "mapper", "delivery") if one[who] is not None]
     lines += [f"  {who:9} {show.cell(one[who])}" for who in whose]
     lines.append(f"  remedy    {one['remedy']}")
-    lines.append(f"  drops     {_count(one['dropped_entries'], exact=one['exact'])}")
+    lines.append(f"  drops     {_count(one['dropped_entries'], exact=one['exact'], least=one['dropped_at_least'])}")
     if one["first_started_at"] is not None:
         first, last = show.cell(one["first_started_at"]), show.cell(one["last_started_at"])
         lines.append(f"  begun     {first} to {last} UTC")
@@ -61,9 +61,9 @@ def _described(one: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _count(entries: int | None, *, exact: bool) -> str:
+def _count(entries: int | None, *, exact: bool, least: int = 0) -> str:
     if entries is None:
-        return "an unknown number of ids"
+        return f"an unknown number of ids{f', {least:,} at least' if least else ''}"
     return f"{'' if exact else 'at most '}{entries:,} ids"
 
 
