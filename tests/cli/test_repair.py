@@ -174,3 +174,22 @@ def test_deleting_a_trigger_by_hand_is_noticed_and_repaired_when_told_to(run: Ru
     assert run("verify", "--history", orders).status == 0
     with dh.open(orders) as history:
         assert status_of(history, ["0001"], LONG) == ["NEW"]
+
+
+def test_what_is_gone_of_the_audit_log_is_named_and_put_right_when_told_to(run: Run, orders: Path) -> None:
+    with dh.open(orders) as history:
+        for _ in range(2):
+            history.begin(documents([None, None]), LONG, audit=True)
+    next((orders / "audit").glob("kept-0000000000000001-*")).unlink()
+    refused = run("verify", "--history", orders)
+    assert "2 documents: 1 to 2 [DH-CORRUPT]" in refused.err
+    planned = run("repair", "--history", orders)
+    assert planned.status == 1
+    assert "documents 1 to 2 of the audit log" in planned.out
+    assert run("audit", "list", "--history", orders).status == 1
+    assert run("backup", "copy.history", "--history", orders).status == 1
+    done = run("repair", "--history", orders, "--yes", "--json")
+    assert (done.status, done.json["repaired"]) == (0, True)
+    assert run("verify", "--history", orders).status == 0
+    with dh.open(orders) as history:
+        assert history.audit.list()["number"].to_pylist() == [3, 4]
