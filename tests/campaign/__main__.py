@@ -89,6 +89,7 @@ def stages(options: argparse.Namespace) -> list[Stage]:
         engine("damaged files", "damage", **every_byte),
         engine("damaged files of maps", "value_damage", **every_byte),
         engine("repairs", "repair"),
+        engine("repairs of logs that were cut", "repair_cut"),
         engine("repairs of maps", "value_repair"),
         engine("interrupted repairs", "repair_crash"),
         engine("fuzzing", "fuzz", DOCHISTORY_FUZZ_RUNS=options.fuzz_runs),

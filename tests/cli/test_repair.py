@@ -68,6 +68,23 @@ def test_a_damaged_log_is_repaired_only_when_told_to(run: Run, orders: Path) -> 
     assert run("repair", "--history", orders).status == 0
 
 
+def test_of_a_log_without_its_tail_a_number_is_said_only_as_at_least(run: Run, orders: Path) -> None:
+    with dh.open(orders) as history:
+        for batch in range(8):
+            history.begin(documents([f"more-{batch}-{row}" for row in range(50)]), LONG).complete()
+    log = next(orders.glob("triggers/*/log-*"))
+    content = log.read_bytes()
+    # Within the first batch of fifty: its head can be read, and 350 ids behind it cannot.
+    log.write_bytes(content[: content.index(b"more-0-9")])
+    planned = run("repair", "--history", orders)
+    assert "drops     an unknown number of ids, 50 at least" in planned.out
+    (found,) = run("repair", "--history", orders, "--json").json["findings"]
+    assert (found["dropped_entries"], found["dropped_at_least"], found["exact"]) == (None, 50, False)
+    assert "nothing tells how far the log went" in found["reason"]
+    assert run("repair", "--history", orders, "--yes").status == 0
+    assert run("verify", "--history", orders).status == 0
+
+
 def test_filters_and_the_identity_are_repaired_without_loss(tmp_path: Path) -> None:
     path = tmp_path / "large.history"
     ids = [f"id-{number}" for number in range(140_000)]
@@ -157,3 +174,22 @@ def test_deleting_a_trigger_by_hand_is_noticed_and_repaired_when_told_to(run: Ru
     assert run("verify", "--history", orders).status == 0
     with dh.open(orders) as history:
         assert status_of(history, ["0001"], LONG) == ["NEW"]
+
+
+def test_what_is_gone_of_the_audit_log_is_named_and_put_right_when_told_to(run: Run, orders: Path) -> None:
+    with dh.open(orders) as history:
+        for _ in range(2):
+            history.begin(documents([None, None]), LONG, audit=True)
+    next((orders / "audit").glob("kept-0000000000000001-*")).unlink()
+    refused = run("verify", "--history", orders)
+    assert "2 documents: 1 to 2 [DH-CORRUPT]" in refused.err
+    planned = run("repair", "--history", orders)
+    assert planned.status == 1
+    assert "documents 1 to 2 of the audit log" in planned.out
+    assert run("audit", "list", "--history", orders).status == 1
+    assert run("backup", "copy.history", "--history", orders).status == 1
+    done = run("repair", "--history", orders, "--yes", "--json")
+    assert (done.status, done.json["repaired"]) == (0, True)
+    assert run("verify", "--history", orders).status == 0
+    with dh.open(orders) as history:
+        assert history.audit.list()["number"].to_pylist() == [3, 4]

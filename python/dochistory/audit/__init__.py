@@ -20,6 +20,7 @@ crash at any point leaves a document open (nothing was begun), cut off, or resub
 """
 
 from dochistory.audit.log import APPLICATION, ENTRIES, AuditLog, Decision, State
+from dochistory.audit.repairing import repair
 from dochistory.audit.resubmission import Resubmission
 
-__all__ = ["APPLICATION", "ENTRIES", "AuditLog", "Decision", "Resubmission", "State"]
+__all__ = ["APPLICATION", "ENTRIES", "AuditLog", "Decision", "Resubmission", "State", "repair"]

@@ -20,6 +20,9 @@ class Contents:
 
     def entries(self) -> pa.Table:
         """All entries, oldest first, with the columns of `ENTRIES`."""
+        return store.steadily(self._entries)
+
+    def _entries(self) -> pa.Table:
         names = KEPT.names
         files = self._store.kept()
         tables = [self._store.read(one.path, ["number", *names]) for one in files]
@@ -56,6 +59,9 @@ class Contents:
     def documents(self, numbers: Iterable[int]) -> pa.Table:
         """Documents as they came; see `AuditLog.documents`."""
         wanted = sorted(set(numbers))
+        return store.steadily(lambda: self._documents(wanted))
+
+    def _documents(self, wanted: list[int]) -> pa.Table:
         tables, missing = [], set(wanted)
         for file in self._store.kept():
             here = [number - file.first for number in wanted if number in file.numbers]

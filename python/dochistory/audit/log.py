@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
-from dochistory import _files
-from dochistory.audit import refusals, states, store
+from dochistory.audit import damage, refusals, states, store
 from dochistory.audit.contents import Contents
 from dochistory.audit.entries import ENTRIES, TIME, of_batch
 from dochistory.audit.resubmission import APPLICATION, Resubmission
@@ -46,7 +45,7 @@ class AuditLog:
     ) -> None:
         self.history = history
         self.directory = Path(history.path) / "audit" if directory is None else Path(directory)
-        self._store = store.Store(self.directory, lock_timeout)
+        self._store = store.Store(self.directory, lock_timeout, known_of(Path(history.path), self.directory))
         self._contents = Contents(history, self._store)
 
     def __repr__(self) -> str:
@@ -94,7 +93,7 @@ class AuditLog:
         batch = store.batch_name(trigger, transaction)
         with self._store.lock():
             if transaction is not None:
-                known = [self._store.read(one.path, ["key"])["key"] for one in self._store.kept() if one.batch == batch]
+                known = [self._store.read(one.path, ["key"])["key"] for one in self._store.kept_of(batch)]
                 keys = pa.chunked_array([chunk for column in known for chunk in column.chunks], pa.string())
                 is_known = pc.is_in(entries["key"], value_set=keys.drop_null(), skip_nulls=True)
                 entries = entries.filter(pc.invert(is_known))
@@ -298,27 +297,31 @@ class AuditLog:
         if trigger is not None:
             is_over = pc.and_(is_over, pc.equal(entries["trigger"], _name(trigger)))
         over = set(entries.filter(is_over)["number"].to_pylist())
-        with self._store.lock(), _files.storage(self.directory):
+        with self._store.lock():
             dropped = [file for file in self._store.kept()[:-1] if over.issuperset(file.numbers)]
-            for file in dropped if not dry_run else []:
-                file.path.unlink(missing_ok=True)
+            if dropped and not dry_run:
+                self._store.drop([file.path.name for file in dropped])
         return sum(file.count for file in dropped)
 
     def verify(self) -> int:
-        """Read every file and check its checksums.
+        """Read every file and check its checksums, and that none is missing.
 
         Returns:
             The number of bytes read.
 
         Raises:
-            CorruptError: a file is damaged; the text names it.
+            CorruptError: a file is damaged, gone, or of another log; the text names it, and the documents it held.
         """
-        checked = 0
-        for kept in self._store.kept():
-            checked += self._store.check(kept.path)
-            if self._store.read(kept.path, ["number"])["number"].to_pylist() != [*kept.numbers]:
-                raise dh.CorruptError(f"[DH-CORRUPT] {kept.path}: its documents have other numbers than its name says")
-        return checked + sum(self._store.check(event.path) for event in self._store.events())
+        checked, damages = store.steadily(lambda: damage.look(self._store))
+        for first in damages:
+            more = f" ({len(damages) - 1} more files are damaged)" if len(damages) > 1 else ""
+            raise dh.CorruptError(f"[DH-CORRUPT] {first.path}: {first.reason}{more}")
+        return checked
+
+
+def known_of(history: Path, directory: Path) -> Path | None:
+    """Where a history notes the id of the audit log in it; None of a log that lies elsewhere."""
+    return history / "known" / "audit" if directory == history / "audit" else None
 
 
 def _name(trigger: dh.Trigger | str) -> str:

@@ -4,28 +4,31 @@
     event-<n>-decided-<crc>.parquet        what a person decided about some of them
     event-<n>-resubmission-<crc>.parquet   which of them are being resubmitted, as transaction n of the history
     event-<n>-outcome-<crc>.parquet        how that transaction ended: copied from the history, which alone decides
+    manifest-<n>.json                      which files there are; see `manifest`
 
 `crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise. Whoever adds a file
 holds `lock` meanwhile.
 """
 
 import hashlib
-import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dochistory as dh
 from dochistory import _files
+from dochistory.audit import files, manifest
+from dochistory.audit.files import Kind, Look
+from dochistory.audit.manifest import Named
 
-Kind = Literal["decided", "resubmission", "outcome"]
+T = TypeVar("T")
 
-NUMBER = pa.field("number", pa.int64())
+NUMBER: pa.Field = pa.field("number", pa.int64())
 DECIDED = pa.schema(
     [NUMBER, ("state", pa.string()), ("time", pa.timestamp("us", "UTC")), ("by", pa.string()), ("note", pa.string())]
 )
@@ -35,9 +38,8 @@ DOCUMENT = "document"
 """The column with the documents as they came: a struct of all their columns."""
 
 _SCHEMAS = {"decided": DECIDED, "resubmission": RESUBMISSION, "outcome": OUTCOME}
-_KEPT = re.compile(r"kept-(\d{16})-(\d{8})-([0-9a-f]{16})-([0-9a-f]{8})\.parquet")
-_EVENT = re.compile(r"event-(\d{16})-(decided|resubmission|outcome)-([0-9a-f]{8})\.parquet")
 NO_BATCH = "0" * 16
+_TRIES = 100
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,23 @@ class Event:
     kind: Kind
 
 
-class Store:
-    """The directory of an audit log."""
+class Gone(Exception):  # noqa: N818 - no error of the log's: whoever reads looks again
+    """A file went away that a manifest named a moment ago."""
 
-    def __init__(self, directory: Path, lock_timeout: float) -> None:
+
+class Store:
+    """The directory of an audit log.
+
+    Args:
+        directory: where its files are.
+        lock_timeout: how long to wait for others, in seconds.
+        known: where outside of it the log's id is noted; in it, if absent.
+    """
+
+    def __init__(self, directory: Path, lock_timeout: float, known: Path | None = None) -> None:
         self.directory = directory
         self.lock_timeout = lock_timeout
+        self.files = files.Directory(directory, known)
 
     def lock(self) -> _files.Lock:
         """Held while a file is added."""
@@ -81,59 +94,98 @@ class Store:
         return _files.Lock(self.directory / f"resubmission-{name}.lock", self.lock_timeout)
 
     def kept(self) -> list[Kept]:
-        """The files of documents, by number."""
+        """The files of documents, by number.
+
+        Raises:
+            CorruptError: a file is gone, or of another log.
+        """
+        return self._kept_in(self._whole())
+
+    def _kept_in(self, look: Look) -> list[Kept]:
         found = [
-            Kept(path, int(match[1]), int(match[2]), match[3])
-            for path in self._files()
-            if (match := _KEPT.fullmatch(path.name))
+            Kept(self.directory / name, int(match[1]), int(match[2]), match[3])
+            for name in look.present
+            if (match := files.KEPT.fullmatch(name))
         ]
         return sorted(found, key=lambda one: one.first)
 
     def events(self) -> list[Event]:
-        """The files of events, by number; an outcome stands behind its resubmission."""
+        """The files of events, by number; an outcome stands behind its resubmission.
+
+        Raises:
+            CorruptError: as of `kept`.
+        """
         kinds: tuple[Kind, ...] = ("decided", "resubmission", "outcome")
         found = [
-            Event(path, int(match[1]), kinds[kinds.index(match[2])])
-            for path in self._files()
-            if (match := _EVENT.fullmatch(path.name))
+            Event(self.directory / name, int(match[1]), kinds[kinds.index(match[2])])
+            for name in self._whole().present
+            if (match := files.EVENT.fullmatch(name))
         ]
         return sorted(found, key=lambda one: (one.number, one.kind == "outcome"))
 
-    def _files(self) -> Iterator[Path]:
-        with _files.storage(self.directory):
-            try:
-                yield from list(self.directory.iterdir())
-            except FileNotFoundError:
-                return
+    def _whole(self) -> Look:
+        """What is there, if nothing is missing."""
+        look = self.files.look()
+        for file in look.missing:
+            raise dh.CorruptError(f"[DH-CORRUPT] {self.directory / file.name}: {missing(file)}")
+        for name in look.unnamed:
+            if self.files.is_foreign(name, look.manifest):
+                raise dh.CorruptError(f"[DH-CORRUPT] {self.directory / name}: this file is of another audit log")
+        return look
 
     def add_kept(self, entries: pa.Table, batch: str) -> int:
-        """Keep documents, under the lock; answers the number of the first."""
-        files = self.kept()
-        first = files[-1].first + files[-1].count if files else 1
-        numbers = pa.array(range(first, first + entries.num_rows), pa.int64())
-        self._write(f"kept-{first:016}-{entries.num_rows:08}-{batch}", entries.add_column(0, NUMBER, numbers))
+        """Keep documents, under the lock; answers the number of the first. Missing files keep nobody from it."""
+        before = self.files.current()
+        first = before.next_number
+        last = first + entries.num_rows - 1
+        numbers = pa.array(range(first, last + 1), pa.int64())
+        name = f"kept-{first:016}-{entries.num_rows:08}-{batch}"
+        self._write(before, name, entries.add_column(0, NUMBER, numbers), ((first, last),))
         return first
+
+    def kept_of(self, batch: str) -> list[Kept]:
+        """The files with documents of a batch, as far as they are there."""
+        return [one for one in self._kept_in(self.files.look()) if one.batch == batch]
 
     def next_event(self) -> int:
         """The number of the next event, under the lock."""
-        events = self.events()
-        return events[-1].number + 1 if events else 1
+        self._whole()
+        return self.files.current().next_event
 
     def add_event(self, number: int, kind: Kind, table: pa.Table) -> None:
         """Add an event, under the lock. One that is there already stays."""
         if any((event.number, event.kind) == (number, kind) for event in self.events()):
             return
-        self._write(f"event-{number:016}-{kind}", table.cast(_SCHEMAS[kind]))
+        numbers = manifest.ranges(table["number"].to_pylist())
+        self._write(self.files.current(), f"event-{number:016}-{kind}", table.cast(_SCHEMAS[kind]), numbers)
 
-    def _write(self, name: str, table: pa.Table) -> None:
+    def write_event(self, before: manifest.Manifest, number: int, kind: Kind, table: pa.Table) -> Named:
+        """Write an event that no manifest names yet."""
+        numbers = manifest.ranges(table["number"].to_pylist())
+        return self._written(before, f"event-{number:016}-{kind}", table.cast(_SCHEMAS[kind]), numbers)
+
+    def drop(self, names: list[str]) -> None:
+        """Under the lock: let files go. They count no more before the first of them is gone."""
+        self.files.publish(self.files.current().without(names))
+        with _files.storage(self.directory):
+            for name in names:
+                (self.directory / name).unlink(missing_ok=True)
+
+    def _write(self, before: manifest.Manifest, name: str, table: pa.Table, numbers: manifest.Ranges) -> None:
+        written = self._written(before, name, table, numbers)
+        self.files.publish(self.files.taking_in(before, [written]))
+
+    def _written(self, before: manifest.Manifest, name: str, table: pa.Table, numbers: manifest.Ranges) -> Named:
+        marked = {**(table.schema.metadata or {}), files.LOG: before.log.encode()}
         out = pa.BufferOutputStream()
-        pq.write_table(table, out, compression="zstd", write_page_checksum=True)
+        pq.write_table(table.replace_schema_metadata(marked), out, compression="zstd", write_page_checksum=True)
         content = out.getvalue()
         path = self.directory / f"{name}-{zlib.crc32(content):08x}.parquet"
         if not _files.publish(path, content):
             raise dh.FencedError(
                 f"[DH-FENCED] {path} is there already: the file system's locks do not exclude each other"
             )
+        return Named(path.name, len(content), numbers)
 
     def check(self, path: Path) -> int:
         """Compare a file with the checksum in its name; answers its bytes.
@@ -142,7 +194,10 @@ class Store:
             CorruptError: it is damaged.
         """
         with _files.storage(path):
-            content = path.read_bytes()
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
+                raise Gone(path) from None
         if f"{zlib.crc32(content):08x}" != path.stem.rpartition("-")[2]:
             raise dh.CorruptError(
                 f"[DH-CORRUPT] {path}: its {len(content)} bytes have another checksum than its name says"
@@ -154,13 +209,31 @@ class Store:
 
         Raises:
             CorruptError: it is damaged.
+            Gone: it is not there any more.
         """
         try:
             return pq.ParquetFile(path, page_checksum_verification=True).read(columns=columns)
         except FileNotFoundError:
-            raise
+            raise Gone(path) from None
         except (pa.ArrowException, OSError, ValueError) as error:
             raise dh.CorruptError(f"[DH-CORRUPT] {path}: {' '.join(str(error).split())}") from error
+
+
+def steadily(read: Callable[[], T]) -> T:
+    """Read again while files go away meanwhile that were settled and are forgotten."""
+    for _ in range(_TRIES):
+        try:
+            return read()
+        except Gone:
+            continue
+    raise dh.StateError("[DH-STATE] the audit log changes faster than it can be read")
+
+
+def missing(file: Named) -> str:
+    """What it means that a file is gone."""
+    if not file.name.startswith("kept-"):
+        return f"the file is gone; it told of documents {manifest.described(file.numbers)}: repair says what that means"
+    return f"the file is gone, and with it {file.rows} documents: {manifest.described(file.numbers)}"
 
 
 def batch_name(trigger: str, transaction: tuple[str, int] | None) -> str:

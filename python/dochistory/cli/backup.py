@@ -5,17 +5,12 @@ import shutil
 from pathlib import Path
 
 import dochistory as dh
+from dochistory import _durations, _moment
 from dochistory.cli import show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import CommandError, Exit
 
 _ATTEMPTS = 40
-
-# The writers' lock files, other people's snapshots, and files in the making: nothing a copy needs to be opened.
-_LEFT_OUT = ("pin-", "new-", "tmp-", "upkeep", "take-")
-
-# What holds spaces: those of triggers, of mappers and of guaranteed delivery.
-_ROOMS = ("triggers", "mappers", "delivery")
 
 
 def backup(context: Context) -> Exit:
@@ -48,7 +43,8 @@ def _copied(context: Context, source: Path, draft: Path) -> int:
         with context.open(read_only=True) as history:
             names = _spaces(history)
         try:
-            _copy(source, draft)
+            with _moment.held(source, _durations.seconds("lock_timeout", context.options.lock_timeout)) as moment:
+                _copy(source, draft, moment)
             with dh.open(draft, read_only=True) as copy:
                 _complete(copy, names)
                 with show.progress("checking the copy", quiet=context.json) as progress:
@@ -58,6 +54,7 @@ def _copied(context: Context, source: Path, draft: Path) -> int:
                 # Either the source is damaged, which its own check tells, or it never holds still.
                 with context.open(read_only=True) as history:
                     history.verify()
+                    history.audit.verify()
                 raise CommandError(
                     f"{source}: no copy of {_ATTEMPTS} was whole, for its files keep changing ({error}): "
                     "try again while no purge or upkeep runs",
@@ -74,48 +71,62 @@ def _complete(copy: dh.History, names: set[str]) -> None:
 
 def _spaces(history: dh.History) -> set[str]:
     figures = history.stats()
-    return {f"{room}/{name}" for room in _ROOMS for name in figures[room]}
+    return {f"{room}/{name}" for room in _moment.ROOMS for name in figures[room]}
 
 
-def _copy(source: Path, draft: Path) -> None:
-    """Copy manifests first: what they name was there when they were copied, and logs only grow."""
+def _copy(source: Path, draft: Path, moment: _moment.Moment) -> None:
     (draft / "triggers").mkdir(parents=True)
-    # The audit log before the history: what its events rest on must not be missing there.
-    if (source / "audit").is_dir():
-        (draft / "audit").mkdir()
-        for file in sorted((source / "audit").glob("*.parquet")):
-            _copy_file(file, draft / "audit" / file.name)
+    _copy_all(source / "audit", draft / "audit", moment.audit)
+    if moment.audit_manifest is not None:
+        name, content = moment.audit_manifest
+        (draft / "audit").mkdir(exist_ok=True)
+        _write_file(draft / "audit" / name, content)
         _sync(draft / "audit")
     _copy_file(source / "HISTORY", draft / "HISTORY")
     # The second copy of the identity; histories made before there was one have none.
     if (source / "HISTORY.copy").is_file():
         _copy_file(source / "HISTORY.copy", draft / "HISTORY.copy")
-    # Before the spaces: of one that is made meanwhile the copy need not know yet.
-    if (source / "known").is_dir():
-        (draft / "known").mkdir()
-        for file in sorted(file for file in (source / "known").iterdir() if not file.name.startswith(_LEFT_OUT)):
-            _copy_file(file, draft / "known" / file.name)
-        _sync(draft / "known")
-    rooms = [source / room for room in _ROOMS if (source / room).is_dir()]
-    for space in sorted(space for room in rooms for space in room.iterdir()):
-        into = draft / space.parent.name / space.name
+    _copy_all(source / "known", draft / "known", moment.known)
+    for space in moment.spaces:
+        into = draft / space.directory.parent.name / space.directory.name
         into.mkdir(parents=True, exist_ok=True)
-        names = sorted(file.name for file in space.iterdir() if not file.name.startswith(_LEFT_OUT))
-        # The file `turn` tells how far the log is durable: it must not know more than the copy of the log holds.
-        order = sorted(names, key=lambda name: (not name.startswith("manifest-"), name != "turn", name))
-        for name in order:
-            _copy_file(space / name, into / name)
+        _copy_file(space.held, into / space.manifest)
+        _write_file(into / "turn", space.turn)
+        for name in space.files:
+            try:
+                _copy_file(space.directory / name, into / name, space.logs.get(name))
+            except FileNotFoundError:
+                continue  # what the manifest names is missed by the check of the copy
         _sync(into)
-    for room in rooms:
-        if (draft / room.name).is_dir():
-            _sync(draft / room.name)
+    for room in (draft / room for room in _moment.ROOMS):
+        if room.is_dir():
+            _sync(room)
     _sync(draft)
 
 
-def _copy_file(source: Path, target: Path) -> None:
+def _copy_all(source: Path, target: Path, names: list[str]) -> None:
+    if names:
+        target.mkdir()
+        for name in names:
+            _copy_file(source / name, target / name)
+        _sync(target)
+
+
+def _copy_file(source: Path, target: Path, extent: tuple[int, int] | None = None) -> None:
+    """Copy a file; of a log only what it held at the moment, and then the room behind that."""
     shutil.copyfile(source, target)
     with target.open("rb+") as copy:
+        if extent is not None:
+            copy.truncate(extent[0])
+            copy.truncate(extent[1])
         os.fsync(copy.fileno())
+
+
+def _write_file(target: Path, content: bytes) -> None:
+    with target.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _sync(directory: Path) -> None:

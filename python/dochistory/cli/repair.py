@@ -3,6 +3,7 @@
 from typing import Any
 
 import dochistory as dh
+from dochistory import audit
 from dochistory.cli import show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import Exit
@@ -22,6 +23,9 @@ def repair(context: Context) -> Exit:
             lock_timeout=options.lock_timeout,
             progress=progress,
         )
+    if options.trigger is None:
+        log = audit.repair(context.history_path, apply=options.yes, lock_timeout=options.lock_timeout)
+        told = _together(told, log)
     findings: list[dict[str, Any]] = told["findings"]
     status = Exit.DONE if not findings or told["repaired"] else Exit.FOUND
     if context.json:
@@ -36,12 +40,23 @@ def repair(context: Context) -> Exit:
     return status
 
 
+def _together(store: dict[str, Any], log: dict[str, Any]) -> dict[str, Any]:
+    """What was told of the store and of its audit log."""
+    parts = [part for part in (store, log) if part["findings"]]
+    kept = [str(part["kept_in"]) for part in parts if part["kept_in"]]
+    return {
+        "repaired": bool(parts) and all(part["repaired"] for part in parts),
+        "kept_in": " and ".join(kept) if kept else None,
+        "findings": [finding for part in (store, log) for finding in part["findings"]],
+    }
+
+
 def _described(one: dict[str, Any]) -> str:
     lines = [f"{show.cell(one['file'])}, byte {one['byte']}: {show.cell(one['reason'])}"]
     whose = [who for who in ("trigger", "mapper", "delivery") if one[who] is not None]
     lines += [f"  {who:9} {show.cell(one[who])}" for who in whose]
     lines.append(f"  remedy    {one['remedy']}")
-    lines.append(f"  drops     {_count(one['dropped_entries'], exact=one['exact'])}")
+    lines.append(f"  drops     {_count(one['dropped_entries'], exact=one['exact'], least=one['dropped_at_least'])}")
     if one["first_started_at"] is not None:
         first, last = show.cell(one["first_started_at"]), show.cell(one["last_started_at"])
         lines.append(f"  begun     {first} to {last} UTC")
@@ -52,6 +67,9 @@ def _described(one: dict[str, Any]) -> str:
         lines.append(f"  bytes     {one['bytes']:,} cannot be read")
     if one["returned_entries"] != 0:
         lines.append(f"  goes back {_count(one['returned_entries'], exact=False)}")
+    if documents := one.get("documents"):
+        said = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in documents[:_SHOWN])
+        lines.append(f"  documents {said}{', …' if len(documents) > _SHOWN else ''} of the audit log")
     if one["ids"]:
         more = f", and {len(one['ids']) - _SHOWN:,} more (--json)" if len(one["ids"]) > _SHOWN else ""
         lines.append(f"  ids       {', '.join(show.cell(key) for key in one['ids'][:_SHOWN])}{more}")
@@ -61,9 +79,9 @@ def _described(one: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _count(entries: int | None, *, exact: bool) -> str:
+def _count(entries: int | None, *, exact: bool, least: int = 0) -> str:
     if entries is None:
-        return "an unknown number of ids"
+        return f"an unknown number of ids{f', {least:,} at least' if least else ''}"
     return f"{'' if exact else 'at most '}{entries:,} ids"
 
 

@@ -289,6 +289,15 @@ impl Tail {
     }
 
     /// How a claim as a whole ended.
+    /// Entries that no frame ended, at most.
+    pub(crate) fn open(&self) -> u64 {
+        let is_open = |entry: &&Entry| {
+            let outcome = self.outcomes.get(&self.claims[entry.claim as usize].number);
+            folded(entry.mark, outcome) == Mark::Open
+        };
+        self.entries.iter().filter(is_open).count() as u64
+    }
+
     pub(crate) fn outcome(&self, claim: u64) -> Option<Outcome> {
         self.outcomes.get(&claim).map(|(outcome, _)| *outcome)
     }

@@ -42,7 +42,7 @@ fn verify(root: &Path) -> Result<(), Error> {
 fn most(count: Count) -> u64 {
     match count {
         Count::Exactly(entries) | Count::AtMost(entries) => entries,
-        Count::Unknown => u64::MAX,
+        Count::AtLeast(_) | Count::Unknown => u64::MAX,
     }
 }
 

@@ -30,8 +30,8 @@ use crate::upkeep::{TriggerOrName, watched};
 ///     with, for each damaged place, `trigger`, `mapper` or `delivery` (whose it is, the others None; all None: it concerns all; of
 ///     guaranteed delivery "received" or "sent"), `file`, `byte`, `reason`, `remedy` ("rebuilt": nothing is lost
 ///     but what `reopened_entries` says; "salvaged": what can be read is kept; "dropped"; "impossible"), `dropped_entries` and
-///     `reopened_entries` (entries whose end is forgotten; numbers at most, None: nothing tells), `exact` (whether
-///     `dropped_entries` is exact), `first_started_at` and `last_started_at` (datetimes between which the dropped entries'
+///     `reopened_entries` (entries whose end is forgotten; numbers at most, None: nothing tells), `dropped_at_least` (so many of
+///     the dropped ones are certain), `exact` (whether `dropped_entries` is exact), `first_started_at` and `last_started_at` (datetimes between which the dropped entries'
 ///     services began, or None), `first_kept_until` and `last_kept_until` (of a map's entries; None for ever, or
 ///     unknown), `returned_entries` (of a map: entries that count as they were before, as a later one is lost; numbers at most),
 ///     `ids` (of a map: which ids were dropped or went back, as far as they can be read, up to 1,000; streams that are received
@@ -73,7 +73,11 @@ pub(crate) fn repair<'py>(
 fn finding<'py>(py: Python<'py>, found: &Finding) -> PyResult<Bound<'py, PyDict>> {
     let at_most = |count: Count| match count {
         Count::Exactly(entries) | Count::AtMost(entries) => Some(entries),
-        Count::Unknown => None,
+        Count::AtLeast(_) | Count::Unknown => None,
+    };
+    let at_least = match found.dropped {
+        Count::Exactly(entries) | Count::AtLeast(entries) => entries,
+        Count::AtMost(_) | Count::Unknown => 0,
     };
     let remedy = match found.remedy {
         Remedy::Rebuilt => "rebuilt",
@@ -93,6 +97,7 @@ fn finding<'py>(py: Python<'py>, found: &Finding) -> PyResult<Bound<'py, PyDict>
     told.set_item("reason", &found.reason)?;
     told.set_item("remedy", remedy)?;
     told.set_item("dropped_entries", at_most(found.dropped))?;
+    told.set_item("dropped_at_least", at_least)?;
     told.set_item("exact", matches!(found.dropped, Count::Exactly(_)))?;
     told.set_item("reopened_entries", at_most(found.reopened))?;
     told.set_item("first_started_at", time(found.started_at.map(|(first, _)| first))?)?;

@@ -216,6 +216,11 @@ impl FrameHeader {
         (u64::from(self.uuids) + u64::from(self.texts), self.started_at)
     }
 
+    /// Whether it does nothing but write new keys.
+    pub(crate) fn is_begin(&self) -> bool {
+        self.kind == Kind::Begin as u8 && self.replaces == 0
+    }
+
     pub(crate) fn matches(&self, payload: &[u8]) -> bool {
         crc32c::crc32c(payload) == self.payload_crc
     }

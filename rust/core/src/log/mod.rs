@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use frame::{Frame, FrameHeader, HEADER, Place};
-pub(crate) use salvage::Gap;
+pub(crate) use salvage::{Gap, Keys};
 
 use crate::bytes::{Reader, Writer, checked};
 use crate::io::{File, FileSystem, write_new};

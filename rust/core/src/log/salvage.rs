@@ -7,27 +7,44 @@ use crate::{Error, Result};
 /// The least bytes that a key takes in a frame.
 const LEAST_KEY: u64 = 16;
 
+/// How many keys stood in a stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// So many, each written by the `Begin` whose head can be read.
+    Exactly(u64),
+    /// So many at most: the stretch ends at a whole frame, and this is what fits in it.
+    AtMost(u64),
+    /// So many, and nothing tells what stood behind them: how long a log was is written nowhere but in the log.
+    AtLeast(u64),
+}
+
 /// A stretch of a log that no frame could be read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Keys that stood there, at most.
-    pub(crate) keys: u64,
-    /// Whether it was one frame whose head can be read: then the number of keys is exact.
-    pub(crate) is_exact: bool,
+    pub(crate) keys: Keys,
+    /// Whether it told of nothing but new keys.
+    pub(crate) is_begin: bool,
     /// When the service of that frame's claim began.
     pub(crate) started_at: Option<i64>,
 }
 
 impl Gap {
     fn unknown(start: u64, end: u64) -> Self {
-        Self { start, end, keys: (end - start) / LEAST_KEY, is_exact: false, started_at: None }
+        let keys = Keys::AtMost((end - start) / LEAST_KEY);
+        Self { start, end, keys, is_begin: false, started_at: None }
     }
 
-    /// The most operations that can have stood there.
-    pub(crate) fn operations(&self) -> u64 {
-        (self.end - self.start) / HEADER as u64 + 1
+    /// No whole frame follows: the log may have gone on behind it, however far it is known to have been durable.
+    fn open_ended(self) -> Self {
+        let least = if let Keys::Exactly(keys) = self.keys { keys } else { 0 };
+        Self { keys: Keys::AtLeast(least), is_begin: false, started_at: None, ..self }
+    }
+
+    /// The most operations that can have stood there; none if nothing tells.
+    pub(crate) fn operations(&self) -> Option<u64> {
+        (!matches!(self.keys, Keys::AtLeast(_))).then_some((self.end - self.start) / HEADER as u64 + 1)
     }
 }
 
@@ -45,22 +62,27 @@ impl Log {
                     (position, sequence) = (end, frame.sequence);
                     continue;
                 }
-                Ok(Next::End) if position >= proven => return Ok(gaps),
+                Ok(Next::End) if position >= proven => break,
                 Ok(Next::End) => {
                     gaps.push(Gap::unknown(position, proven));
-                    return Ok(gaps);
+                    position = proven;
+                    break;
                 }
-                Ok(Next::Torn) if self.check_torn(position, proven).is_ok() => return Ok(gaps),
+                Ok(Next::Torn) if self.check_torn(position, proven).is_ok() => break,
                 Ok(Next::Torn) | Err(Error::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
             let gap = self.gap(position, length, proven, sequence)?;
             gaps.push(gap);
-            if gap.end >= length {
-                return Ok(gaps);
-            }
             position = gap.end;
+            if position >= length {
+                break;
+            }
         }
+        if let Some(last) = gaps.last_mut().filter(|last| last.end == position) {
+            *last = last.open_ended();
+        }
+        Ok(gaps)
     }
 
     /// The damaged stretch that starts at `position`.
@@ -71,7 +93,10 @@ impl Log {
             // Its head says where it ends: what stands in between is not searched, for it holds other people's ids.
             let (keys, started_at) = header.keys_and_start();
             let end = (position + HEADER as u64).saturating_add(header.payload).min(length.max(proven));
-            return Ok(Gap { start: position, end, keys, is_exact: true, started_at: Some(started_at) });
+            let is_begin = header.is_begin();
+            // The end of a claim names keys that other places may hold as well.
+            let keys = if is_begin { Keys::Exactly(keys) } else { Keys::AtMost(keys) };
+            return Ok(Gap { start: position, end, keys, is_begin, started_at: Some(started_at) });
         }
         let end = match self.next_frame(position + 8, length, sequence)? {
             Some(next) => next,

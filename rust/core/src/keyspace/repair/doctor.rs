@@ -26,6 +26,10 @@ pub(super) struct Doctor<'a> {
     pub(super) is_manifest_lost: bool,
     pub(super) findings: Vec<Finding>,
     salvaged_segments: Vec<u64>,
+    /// Entries that stay and have no end of their own; whatever lost its end is one of them.
+    pub(super) open_entries: u64,
+    /// The findings that may have cost entries their end, and how many at most.
+    ends_lost: Vec<(usize, u64)>,
     pub(super) retired: Vec<String>,
     pub(super) tail: Option<Tail>,
     pub(super) skipped: u64,
@@ -46,6 +50,8 @@ impl<'a> Doctor<'a> {
             is_manifest_lost: false,
             findings: Vec::new(),
             salvaged_segments: Vec::new(),
+            open_entries: 0,
+            ends_lost: Vec::new(),
             retired: Vec::new(),
             tail: None,
             skipped: 0,
@@ -85,6 +91,11 @@ impl<'a> Doctor<'a> {
         self.findings.push(finding);
     }
 
+    /// What the next finding tells of may have ended entries that stay: so many at most, or nothing tells.
+    pub(super) fn ends_lost(&mut self, most: Option<u64>) {
+        self.ends_lost.push((self.findings.len(), most.unwrap_or(u64::MAX)));
+    }
+
     pub(super) fn look(mut self, names: &[String], looked: Looked) -> Result<Diagnosis> {
         let entries = std::mem::take(&mut self.manifest.segments);
         let total = (entries.len() + self.manifest.rollups.len() + self.manifest.values.len() + 1) as u64;
@@ -106,8 +117,11 @@ impl<'a> Doctor<'a> {
     }
 
     pub(super) fn finish(self, names: &[String]) -> Diagnosis {
-        let Self { findings, manifest, salvaged_segments, mut retired, tail, skipped, lacks_filters, values, .. } =
-            self;
+        let Self { mut findings, manifest, salvaged_segments, mut retired, tail, skipped, .. } = self;
+        let (lacks_filters, values) = (self.lacks_filters, self.values);
+        for (finding, most) in self.ends_lost {
+            findings[finding].reopened = Count::AtMost(most.min(self.open_entries));
+        }
         if !findings.is_empty() {
             // They tell what the damaged files were.
             retired.extend(names.iter().filter(|name| name.starts_with("manifest-")).cloned());
@@ -147,6 +161,7 @@ impl<'a> Doctor<'a> {
         });
         let error = match opened {
             Ok(segment) => {
+                self.open_entries += segment.header().open;
                 self.manifest.segments.push(entry_of(segment.header(), segment.sum(), segment.file_bytes()));
                 return Ok(());
             }
@@ -164,6 +179,10 @@ impl<'a> Doctor<'a> {
             Some(_) => Remedy::Salvaged,
             None => Remedy::Dropped,
         };
+        if lost > 0 || !is_known {
+            self.ends_lost(is_known.then_some(lost));
+        }
+        self.open_entries += saved.as_ref().map_or(0, |saved| saved.run.len() as u64);
         self.find(damage, remedy, |finding| {
             finding.dropped = if is_known { Count::Exactly(lost) } else { Count::Unknown };
             finding.started_at = (is_known && lost > 0).then_some((entry.min_started_at, entry.max_started_at));

@@ -6,7 +6,7 @@ use super::super::values::values_path;
 use super::diagnose::{MANY, damage};
 use super::doctor::{DROPPED, Doctor};
 use super::{Count, Remedy, lost_manifest, name_of};
-use crate::log::{Gap, Log, Owner, START};
+use crate::log::{Gap, Keys, Log, Owner, START};
 use crate::manifest::Manifest;
 use crate::tail::Tail;
 use crate::values::recent::Recent;
@@ -57,6 +57,9 @@ impl Doctor<'_> {
                 let damage = damage(&*env.system, error, &path, Some(START as usize))?;
                 self.skipped = MANY;
                 self.lose_in_log(None);
+                if self.case.room.is_none() {
+                    self.ends_lost(None);
+                }
                 let meaning = self.meaning();
                 let bytes = env.system.open(&path, false).and_then(|file| file.len()).unwrap_or(0);
                 self.find(damage, Remedy::Dropped, |finding| {
@@ -66,6 +69,7 @@ impl Doctor<'_> {
             }
         };
         let gaps = log.salvage(proven, &mut |frame, end| tail.apply(frame, end))?;
+        self.open_entries = self.open_entries.saturating_add(tail.open());
         self.tell_of(&log, &gaps);
         if self.case.room.is_some() {
             self.take_in(&log, proven, gaps.first())?;
@@ -80,11 +84,22 @@ impl Doctor<'_> {
     fn tell_of(&mut self, log: &Log, gaps: &[Gap]) {
         let (meaning, is_of_map) = (self.meaning(), self.case.room.is_some());
         for gap in gaps {
-            self.skipped = self.skipped.saturating_add(gap.operations());
-            self.lose_in_log(Some(gap.keys));
-            let reason = format!("no whole frame from here to byte {}", gap.end);
+            self.skipped = self.skipped.saturating_add(gap.operations().unwrap_or(MANY));
+            let (dropped, most) = match gap.keys {
+                // A map's entry may be hidden by a later one.
+                Keys::Exactly(keys) if !is_of_map => (Count::Exactly(keys), Some(keys)),
+                Keys::Exactly(keys) | Keys::AtMost(keys) => (Count::AtMost(keys), Some(keys)),
+                Keys::AtLeast(0) => (Count::Unknown, None),
+                Keys::AtLeast(keys) => (Count::AtLeast(keys), None),
+            };
+            self.lose_in_log(most);
+            let behind = if most.is_none() { ", and nothing tells how far the log went" } else { "" };
+            let reason = format!("no whole frame from here to byte {}{behind}", gap.end);
+            if !gap.is_begin && !is_of_map {
+                self.ends_lost(None);
+            }
             self.find(Error::corrupt(&log.path, gap.start, reason), Remedy::Salvaged, |finding| {
-                finding.dropped = if gap.is_exact { Count::Exactly(gap.keys) } else { Count::AtMost(gap.keys) };
+                finding.dropped = dropped;
                 finding.started_at = gap.started_at.filter(|_| !is_of_map).map(|started_at| (started_at, started_at));
                 finding.bytes = gap.end - gap.start;
                 finding.meaning = meaning;

@@ -46,6 +46,8 @@ pub enum Count {
     Exactly(u64),
     /// So many at most.
     AtMost(u64),
+    /// So many, and nothing tells how many more.
+    AtLeast(u64),
     /// Nothing tells.
     Unknown,
 }

@@ -212,7 +212,7 @@ impl Search<'_> {
             told.returned = match told.returned {
                 Count::Exactly(_) => Count::Exactly(*found),
                 Count::AtMost(most) => Count::AtMost(most.min(*found)),
-                Count::Unknown => Count::AtMost(*found),
+                Count::AtLeast(_) | Count::Unknown => Count::AtMost(*found),
             };
             told.ids.sort();
         }

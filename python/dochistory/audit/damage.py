@@ -1,0 +1,74 @@
+"""What is wrong with the files of an audit log."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import dochistory as dh
+from dochistory.audit import files, manifest, store
+from dochistory.audit.files import Look
+from dochistory.audit.manifest import Named
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One damaged file."""
+
+    path: Path
+    reason: str
+    kind: Literal["manifest", "file", "foreign"]
+    file: Named | None = None
+    """What the manifest says of it."""
+
+
+def look(log: store.Store) -> tuple[int, list[Damage]]:
+    """Read every byte of a log; answers how many there are, and what is wrong.
+
+    Raises:
+        Gone: a file went away meanwhile.
+        OpenError: a newer package wrote the log.
+    """
+    found = []
+    try:
+        there = log.files.look()
+    except dh.CorruptError as error:
+        there = Look(None, frozenset(log.files.names()))
+        found.append(manifest_damage(log.directory, error))
+    found += [Damage(log.directory / file.name, store.missing(file), "file", file) for file in there.missing]
+    checked = 0
+    for file in _files(log, there):
+        path = log.directory / file.name
+        if there.manifest and file.name in there.unnamed and log.files.is_foreign(file.name, there.manifest):
+            found.append(Damage(path, "this file is of another audit log", "foreign", file))
+            continue
+        try:
+            checked += log.check(path)
+            _check_numbers(log, path, file)
+        except dh.CorruptError as error:
+            found.append(Damage(path, _reason(error, path), "file", file))
+    return checked, found
+
+
+def manifest_damage(directory: Path, error: dh.CorruptError) -> Damage:
+    """A manifest that cannot be read, or is gone."""
+    numbers = manifest.numbers_in(directory)
+    path = manifest.path_of(directory, numbers[-1] if numbers else 1)
+    return Damage(path, _reason(error, path), "manifest")
+
+
+def _files(log: store.Store, there: Look) -> list[Named]:
+    """The files that are there, as a manifest names them or would name them."""
+    named = {file.name: file for file in there.manifest.files} if there.manifest else {}
+    return [named.get(name) or log.files.described(name) for name in sorted(there.present)]
+
+
+def _check_numbers(log: store.Store, path: Path, file: Named) -> None:
+    if files.KEPT.fullmatch(file.name):
+        numbers = manifest.ranges(log.read(path, ["number"])["number"].to_pylist())
+        if numbers != file.numbers:
+            raise dh.CorruptError(f"[DH-CORRUPT] {path}: its documents have other numbers than its name says")
+
+
+def _reason(error: dh.CorruptError, path: Path) -> str:
+    said = str(error).removeprefix("[DH-CORRUPT] ")
+    return said.removeprefix(f"{path}: ").removeprefix(f"{path.parent}: ")

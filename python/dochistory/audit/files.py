@@ -1,0 +1,173 @@
+"""Which files an audit log consists of: those that its manifest names, and whole ones that no manifest names yet."""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dochistory as dh
+from dochistory import _files
+from dochistory.audit import manifest
+from dochistory.audit.manifest import Manifest, Named
+
+Kind = Literal["decided", "resubmission", "outcome"]
+
+KEPT = re.compile(r"kept-(\d{16})-(\d{8})-([0-9a-f]{16})-([0-9a-f]{8})\.parquet")
+EVENT = re.compile(r"event-(\d{16})-(decided|resubmission|outcome)-([0-9a-f]{8})\.parquet")
+LOG = b"dochistory.log"
+"""Where a file's schema repeats the id of its log; files of older packages do not."""
+
+_TRIES = 100
+
+
+@dataclass(frozen=True)
+class Look:
+    """A log's files at one moment."""
+
+    manifest: Manifest | None
+    """None of a log that was never written to, or only by older packages."""
+    present: frozenset[str]
+    """Its data files in the directory, but for those that were dropped."""
+
+    @property
+    def missing(self) -> list[Named]:
+        """Files that the manifest names, and that are gone."""
+        return [file for file in self.manifest.files if file.name not in self.present] if self.manifest else []
+
+    @property
+    def unnamed(self) -> list[str]:
+        """Files that are there, and that no manifest names."""
+        named = {file.name for file in self.manifest.files} if self.manifest else set()
+        return sorted(self.present - named)
+
+
+class Directory:
+    """The directory of an audit log, and where outside of it its id is noted.
+
+    Args:
+        directory: where its files are.
+        known: a file that bears the log's id from its first manifest on; where the log lies in its history, that is
+            outside of the log's own directory, so that a log that is deleted whole is missed too.
+    """
+
+    def __init__(self, directory: Path, known: Path | None) -> None:
+        self.directory = directory
+        self.known = directory / "known" if known is None else known
+
+    def look(self) -> Look:
+        """What is there.
+
+        Raises:
+            CorruptError: the manifest is damaged or gone, or of another log.
+        """
+        for _ in range(_TRIES):
+            # The manifest first: what it names was there before it.
+            newest = manifest.newest(self.directory)
+            self._check(newest)
+            dropped = set(newest.dropped) if newest else set()
+            look = Look(newest, frozenset(set(self.names()) - dropped))
+            if newest is None or not look.missing or manifest.numbers_in(self.directory)[-1:] == [newest.number]:
+                return look
+        raise dh.StateError(f"[DH-STATE] {self.directory} changes faster than it can be read")
+
+    def noted(self) -> str | None:
+        """The log's id, as it was noted outside of its manifests."""
+        with _files.storage(self.known):
+            try:
+                return self.known.read_text(encoding="utf-8", errors="replace")
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def _check(self, newest: Manifest | None) -> None:
+        noted = self.noted()
+        if noted is None or (newest is not None and newest.log == noted):
+            return
+        if newest is not None:
+            raise dh.CorruptError(
+                f"[DH-CORRUPT] {self.directory}: this is another audit log than {self.known} names: "
+                "put the right one in its place"
+            )
+        # It may have been made between both looks.
+        if not manifest.numbers_in(self.directory):
+            raise dh.CorruptError(
+                f"[DH-CORRUPT] {self.directory}: the audit log that was here has no manifest any more"
+            )
+
+    def names(self) -> list[str]:
+        """The names of data files in the directory."""
+        return [name for name in self._names() if KEPT.fullmatch(name) or EVENT.fullmatch(name)]
+
+    def _names(self) -> list[str]:
+        with _files.storage(self.directory):
+            try:
+                return [path.name for path in self.directory.iterdir()]
+            except FileNotFoundError:
+                return []
+
+    def current(self) -> Manifest:
+        """Under the lock: what the next manifest starts from. Takes in the log's files that none names yet.
+
+        Raises:
+            CorruptError: as of `look`.
+        """
+        look = self.look()
+        found = look.manifest or Manifest(manifest.new_id(), 0, 1, 1, ())
+        own = [name for name in look.unnamed if not self.is_foreign(name, look.manifest)]
+        return self.taking_in(found, [self.described(name) for name in own])
+
+    def taking_in(self, found: Manifest, added: list[Named]) -> Manifest:
+        """The same log with more files."""
+        found = found.naming(added)
+        kept = [match for file in found.files if (match := KEPT.fullmatch(file.name))]
+        events = [match for file in found.files if (match := EVENT.fullmatch(file.name))]
+        return replace(
+            found,
+            next_number=max([found.next_number, *(int(match[1]) + int(match[2]) for match in kept)]),
+            next_event=max([found.next_event, *(int(match[1]) + 1 for match in events)]),
+        )
+
+    def described(self, name: str) -> Named:
+        """A file as a manifest names it."""
+        path = self.directory / name
+        with _files.storage(path):
+            size = path.stat().st_size
+        if match := KEPT.fullmatch(name):
+            first = int(match[1])
+            return Named(name, size, ((first, first + int(match[2]) - 1),))
+        try:
+            return Named(name, size, manifest.ranges(pq.read_table(path, columns=["number"])["number"].to_pylist()))
+        except (pa.ArrowException, OSError, ValueError):
+            return Named(name, size, ())  # damaged, as `verify` says
+
+    def is_foreign(self, name: str, of: Manifest | None) -> bool:
+        """Whether a file that no manifest names is of another log: it says so, or its numbers are given away."""
+        if of is None:
+            return False
+        try:
+            own = (pq.read_schema(self.directory / name).metadata or {}).get(LOG)
+        except (pa.ArrowException, OSError, ValueError):
+            own = None
+        if own is not None:
+            return bool(own != of.log.encode())
+        match = KEPT.fullmatch(name)
+        others = [other for file in of.files if (other := KEPT.fullmatch(file.name))]
+        return match is not None and any(_overlap(match, other) for other in others)
+
+    def publish(self, found: Manifest) -> None:
+        """Under the lock: make this the newest manifest, and note the log's id."""
+        there = set(self._names())
+        found = replace(found, number=found.number + 1, dropped=tuple(name for name in found.dropped if name in there))
+        manifest.publish(self.directory, found)
+        # Nothing that this manifest names is acknowledged before.
+        if self.noted() is None:
+            with _files.storage(self.known):
+                if self.known.parent == self.directory or self.known.parent.parent.is_dir():
+                    _files.publish(self.known, found.log.encode())
+
+
+def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:
+    first, count, start, size = int(one[1]), int(one[2]), int(other[1]), int(other[2])
+    return first < start + size and start < first + count

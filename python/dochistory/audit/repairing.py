@@ -1,0 +1,211 @@
+"""Repairing an audit log: what can be read stays, what cannot goes out of use by name, and every file is kept."""
+
+import datetime as dt
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import dochistory as dh
+from dochistory import _durations, _files
+from dochistory.audit import damage, files, manifest, store
+from dochistory.audit.damage import Damage
+from dochistory.audit.manifest import Manifest, Named, Ranges
+
+FAR = 1_000_000
+"""Numbers of documents and events go on so far behind where nothing tells which were given."""
+
+_EMPTY = "each was kept in doubt and is not in the log any more: who sent it, and the history, still tell of its key"
+_UNDECIDED = "what was decided or done about these documents is not known any more: they are cut off; decide again"
+_DERIVED = "nothing is lost: the history tells how that resubmission ended, and what it cannot tell is cut off"
+_OVER = "nothing is lost: its outcome is there"
+_FOREIGN = "nothing of this log is lost"
+_MANIFEST = "nothing tells which of the log's files were gone by then, so look for documents that should be there"
+_IMPOSSIBLE = "this log is of another history: restore the right one, or the right file `known/audit`, from a backup"
+
+
+@dataclass(frozen=True)
+class _Remedy:
+    """What is done about a damaged file."""
+
+    damage: Damage
+    remedy: str
+    meaning: str
+    dropped: int | None = 0
+    cut_off: Ranges | None = None
+    """Documents that are cut off from then on."""
+
+
+def repair(
+    history: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    apply: bool = False,
+    lock_timeout: str | dt.timedelta | float = 30.0,
+) -> dict[str, Any]:
+    """Say what is damaged in an audit log and what a repair would drop; with `apply`, repair it.
+
+    What is lost is named by the numbers of its documents. A document whose decision or resubmission is lost is
+    `cut_off`: it is not processed before somebody decides again. Every file that goes out of use is kept in a directory
+    `repaired-<time>` beside the log.
+
+    Args:
+        history: the directory of the history; it need not open.
+        directory: where the log is; `audit` in the history's own directory, if absent.
+        apply: repair. Otherwise nothing is written.
+        lock_timeout: how long to wait for others: text ("30 s"), a timedelta, or seconds.
+
+    Returns:
+        `repaired`, `kept_in` and `findings`, as of `dochistory.repair`; a finding has `documents`, too: the first
+        and last number of each stretch of documents that it concerns.
+
+    Raises:
+        OpenError: a newer package wrote the log.
+        LockedError: somebody else held the log for longer than `lock_timeout`.
+        StorageError: the operating system refused.
+    """
+    own = Path(history) / "audit"
+    place = own if directory is None else Path(directory)
+    log = store.Store(
+        place,
+        _durations.seconds("lock_timeout", lock_timeout),
+        Path(history) / "known" / "audit" if place == own else None,
+    )
+    if not apply:
+        return _told(_remedies(log), kept_in=None)
+    if not _remedies(log):
+        return _told([], kept_in=None)
+    with log.lock():
+        remedies = _remedies(log)
+        if not remedies or any(one.remedy == "impossible" for one in remedies):
+            return _told(remedies, kept_in=None)
+        now = dt.datetime.now(dt.UTC)
+        aside = place.parent / f"repaired-{now:%Y%m%dT%H%M%S%fZ}" / place.name
+        _set_aside(aside, [one.damage.path for one in remedies])
+        _publish(log, remedies, now)
+        with _files.storage(place):
+            # A damaged manifest went when the new one came.
+            for one in remedies:
+                if one.damage.file:
+                    one.damage.path.unlink(missing_ok=True)
+    return {**_told(remedies, kept_in=aside), "repaired": True}
+
+
+def _remedies(log: store.Store) -> list[_Remedy]:
+    _, damages = store.steadily(lambda: damage.look(log))
+    lost = {one.file.name for one in damages if one.file}
+    return [_remedy(log, one, lost) for one in damages]
+
+
+def _remedy(log: store.Store, one: Damage, lost: set[str]) -> _Remedy:
+    if one.kind == "foreign":
+        return _Remedy(one, "dropped", _FOREIGN)
+    if one.file is None:
+        if _is_of_another(log):
+            return _Remedy(one, "impossible", _IMPOSSIBLE, None)
+        return _Remedy(one, "rebuilt", _MANIFEST, None)
+    if files.KEPT.fullmatch(one.file.name):
+        return _Remedy(one, "dropped", _EMPTY, one.file.rows)
+    others = {match[2] for name in _events_beside(log, one.file, lost) if (match := files.EVENT.fullmatch(name))}
+    if "outcome" in others:
+        return _Remedy(one, "rebuilt", _OVER)
+    if "resubmission" in others:
+        return _Remedy(one, "rebuilt", _DERIVED)
+    return _Remedy(one, "dropped", _UNDECIDED, cut_off=one.file.numbers or _all_numbers(log, lost))
+
+
+def _is_of_another(log: store.Store) -> bool:
+    noted = log.files.noted()
+    try:
+        newest = manifest.newest(log.directory)
+    except dh.CorruptError:
+        return False
+    return newest is not None and noted is not None and newest.log != noted
+
+
+def _events_beside(log: store.Store, file: Named, lost: set[str]) -> Iterable[str]:
+    """The other events of the same number that are whole."""
+    own = file.name.split("-")[1]
+    return [name for name in set(log.files.names()) - lost if name.startswith(f"event-{own}-")]
+
+
+def _all_numbers(log: store.Store, lost: set[str]) -> Ranges:
+    """Of an event that nothing tells the documents of, all may be meant."""
+    there = [log.files.described(name) for name in set(log.files.names()) - lost if files.KEPT.fullmatch(name)]
+    return tuple(stretch for file in there for stretch in file.numbers)
+
+
+def _set_aside(aside: Path, paths: list[Path]) -> None:
+    with _files.storage(aside):
+        _files.make_directory(aside)
+        for path in paths:
+            if path.exists():
+                os.link(path, aside / path.name)
+        _files.sync(aside)
+
+
+def _publish(log: store.Store, remedies: list[_Remedy], now: dt.datetime) -> None:
+    """Under the lock: write what takes the place of lost events, and the manifest that makes all of it true."""
+    found = _basis(log, remedies)
+    cut_off: dict[int, list[int]] = {}
+    for one in remedies:
+        if one.cut_off and one.damage.file:
+            number = int(one.damage.file.name.split("-")[1])
+            cut_off.setdefault(number, []).extend(_each(one.cut_off))
+    added = [log.write_event(found, number, "outcome", _cut_off(of, now)) for number, of in cut_off.items()]
+    gone = [one.damage.file.name for one in remedies if one.damage.file]
+    log.files.publish(log.files.taking_in(found, added).without(gone))
+
+
+def _basis(log: store.Store, remedies: list[_Remedy]) -> Manifest:
+    """The newest manifest; where it is lost, one of all that is there."""
+    if not any(one.damage.kind == "manifest" for one in remedies):
+        return log.files.current()
+    last = max([0, *manifest.numbers_in(log.directory)])
+    empty = Manifest(log.files.noted() or manifest.new_id(), last, 1, 1, ())
+    found = log.files.taking_in(empty, [log.files.described(name) for name in log.files.names()])
+    return replace(found, next_number=found.next_number + FAR, next_event=found.next_event + FAR)
+
+
+def _each(numbers: Ranges) -> list[int]:
+    return [number for first, last in numbers for number in range(first, last + 1)]
+
+
+def _cut_off(numbers: list[int], now: dt.datetime) -> pa.Table:
+    of = sorted(set(numbers))
+    time = pa.repeat(pa.scalar(now, pa.timestamp("us", "UTC")), len(of))
+    return pa.table({"number": pa.array(of, pa.int64()), "state": pa.repeat("cut_off", len(of)), "time": time})
+
+
+def _told(remedies: list[_Remedy], *, kept_in: Path | None) -> dict[str, Any]:
+    return {"repaired": False, "kept_in": kept_in, "findings": [_finding(one) for one in remedies]}
+
+
+def _finding(one: _Remedy) -> dict[str, Any]:
+    file = one.damage.file
+    is_of_events = file is not None and one.cut_off is not None
+    return {
+        "trigger": None,
+        "mapper": None,
+        "delivery": None,
+        "file": one.damage.path,
+        "byte": 0,
+        "reason": one.damage.reason,
+        "remedy": one.remedy,
+        "dropped_entries": one.dropped,
+        "dropped_at_least": one.dropped or 0,
+        "exact": one.dropped is not None,
+        "reopened_entries": len(_each(one.cut_off or ())) if is_of_events else 0,
+        "first_started_at": None,
+        "last_started_at": None,
+        "first_kept_until": None,
+        "last_kept_until": None,
+        "returned_entries": 0,
+        "ids": [],
+        "documents": list(one.cut_off or (file.numbers if file and one.dropped else ())),
+        "bytes": file.bytes if file else 0,
+        "meaning": one.meaning,
+    }

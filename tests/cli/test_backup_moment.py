@@ -1,0 +1,118 @@
+"""A backup is one moment of a history: what followed something is never in it without that."""
+
+from __future__ import annotations
+
+import fcntl
+import resource
+import threading
+from pathlib import Path
+
+import pytest
+
+import dochistory as dh
+from dochistory import _moment
+from tests.cli.conftest import Run
+from tests.store.processes import start
+from tests.support import documents, entries, trigger
+
+# Each id goes through them in this order; a copy made space after space has the later ones without the earlier ones.
+CHAIN = ("alpha", "beta", "gamma")
+
+WRITER = """
+    import pyarrow as pa
+    with dh.open(sys.argv[1]) as history:
+        mapper = history.mapper("ids")
+        number = 0
+        while not os.path.exists(sys.argv[2]):
+            number += 1
+            key = f"{sys.argv[3]}-{number}"
+            for name in ("alpha", "beta", "gamma"):
+                history.begin(documents([key]), trigger(name)).complete()
+            mapper.create([key], [key.upper()], "forever")
+            doubtful = pa.table({"uuid": [key], "redelivery_count": [1]})
+            history.begin(doubtful, trigger("in_doubt", use_history=False), audit=True)
+            if number == 1:
+                print("begun", flush=True)
+            if number % 50 == 0:
+                history.maintain(all=True)
+"""
+
+
+def ids(history: dh.History, name: str) -> set[str]:
+    return {row["key"] for row in entries(history, trigger(name), status="completed")}
+
+
+def test_what_was_begun_after_something_is_never_in_a_backup_without_it(run: Run, tmp_path: Path) -> None:
+    path, stop = tmp_path / "busy.history", tmp_path / "stop"
+    with dh.open(path, create=True) as history:
+        for name in CHAIN:
+            history.begin(documents(["first"]), trigger(name)).complete()
+        history.mapper("ids").create(["first"], ["FIRST"], "forever")
+    writers = [start(WRITER, path, stop, number) for number in range(2)]
+    try:
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "begun\n"
+        for number in range(6):
+            ran = run("backup", f"copy-{number}", "--history", path)
+            assert ran.status == 0, ran.err
+    finally:
+        stop.touch()
+        ended = [writer.communicate(timeout=60)[1] for writer in writers]
+    assert ended == ["", ""]
+    assert not list(path.glob("*/*/pin-*"))
+    seen = []
+    for number in range(6):
+        with dh.open(tmp_path / f"copy-{number}") as copy:
+            alpha, beta, gamma = (ids(copy, name) for name in CHAIN)
+            found = copy.mapper("ids").lookup(sorted(alpha))["found"].to_pylist()
+            mapped = {key for key, is_there in zip(sorted(alpha), found, strict=True) if is_there}
+            audited = set(copy.audit.list()["key"].to_pylist())
+            assert alpha >= beta >= gamma >= mapped >= audited
+            seen.append(len(audited))
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[0]
+
+
+def test_a_writer_that_does_not_let_go_is_named_and_nothing_is_left(run: Run, orders: Path, tmp_path: Path) -> None:
+    turn = next(orders.glob("triggers/*/turn"))
+    with turn.open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        ran = run("backup", "copy.history", "--history", orders, "--lock-timeout", "0.2 s")
+    assert ran.status != 0
+    assert "[DH-LOCKED]" in ran.err
+    assert str(turn) in ran.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["orders.history"]
+    assert run("backup", "copy.history", "--history", orders).status == 0
+
+
+def test_a_writer_waits_no_longer_than_the_moment_is_held(orders: Path) -> None:
+    with _moment.held(orders, 5.0) as moment, dh.open(orders, lock_timeout="1 s") as history:
+        history.begin(documents(["during"]), trigger("orders")).complete()
+        assert [space.directory.name.startswith("orders-") for space in moment.spaces] == [True]
+        # What the moment names stays, whatever happens to the history.
+        history.maintain(all=True)
+        assert all((moment.spaces[0].directory / name).is_file() for name in moment.spaces[0].files)
+    assert not list(orders.glob("triggers/*/pin-*"))
+
+
+def test_backups_at_the_same_time_do_not_block_each_other(orders: Path) -> None:
+    taken: list[int] = []
+
+    def take() -> None:
+        for number in range(20):
+            with _moment.held(orders, 10.0):
+                taken.append(number)
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(taken) == 60
+
+
+def test_too_few_descriptors_are_said_and_never_a_partial_moment(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (64, 64))
+    with pytest.raises(dh.StorageError, match="ulimit -n"), _moment.held(orders, 1.0):
+        pass
