@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from pathlib import Path
 
 import dochistory as dh
@@ -113,9 +114,13 @@ def _copy(source: Path, draft: Path) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    shutil.copyfile(source, target)
-    with target.open("rb+") as copy:
-        os.fsync(copy.fileno())
+    with source.open("rb") as read:
+        # Who may not read the one must not read the other, not even for a moment.
+        mode = stat.S_IMODE(os.fstat(read.fileno()).st_mode)
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as copy:
+            shutil.copyfileobj(read, copy, 1 << 20)
+            copy.flush()
+            os.fsync(copy.fileno())
 
 
 def _sync(directory: Path) -> None:
