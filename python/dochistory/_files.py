@@ -1,5 +1,6 @@
 """Files beside a history that survive crashes: they appear whole or not at all, and nobody's file is overwritten."""
 
+import errno
 import fcntl
 import json
 import os
@@ -112,6 +113,11 @@ def storage(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise dh.DescriptorsError(
+                f"[DH-DESCRIPTORS] {error.filename or path}: {error.strerror}; close what is not needed, or raise "
+                "the limit of open files (`ulimit -n`)"
+            ) from error
         raise dh.StorageError(f"[DH-IO] {error.filename or path}: {error.strerror or error}") from error
 
 

@@ -59,7 +59,7 @@ class Consumer:
         name: str = "document_name",
     ) -> None:
         self.trigger = trigger
-        self.path = Path(history)
+        self.path = Path(history).absolute()
         self.suspension = suspension or Suspension(history, trigger)
         self._audit = audit and trigger.kind == "messaging"
         self._most = 1_000 if log else 0

@@ -259,6 +259,10 @@ class ParquetSink:
     compression: str = "zstd"
     """Parquet's compression."""
 
+    def __post_init__(self) -> None:
+        """A directory that the process changes to later is not meant."""
+        object.__setattr__(self, "directory", Path(self.directory).absolute())
+
     def write(self, records: pa.Table) -> None:
         """Keep these records."""
         directory = Path(self.directory)
@@ -283,6 +287,10 @@ class JsonLinesSink:
     path: str | os.PathLike[str]
     """The file; made if it is not there."""
     _mode: int = field(default=0o640, repr=False)
+
+    def __post_init__(self) -> None:
+        """A directory that the process changes to later is not meant."""
+        object.__setattr__(self, "path", Path(self.path).absolute())
 
     def write(self, records: pa.Table) -> None:
         """Keep these records."""

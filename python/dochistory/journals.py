@@ -67,8 +67,8 @@ def read(path: str | os.PathLike[str], wanted: Filter | None = None) -> Iterator
         StorageError: the journal is not there or cannot be read.
         SchemaError: a file is no journal; the text names it, and of JSON lines the byte where a part begins.
     """
-    for table, _ in _Reader(Path(path), wanted or Filter()).new():
-        yield table
+    reader = _Reader(Path(path).absolute(), wanted or Filter())
+    return (table for table, _ in reader.new())
 
 
 def follow(
@@ -93,7 +93,13 @@ def follow(
         stop: asked before each look; True ends it.
         sleep: how to wait.
     """
-    reader = _Reader(Path(path), wanted or Filter(), waits=True)
+    reader = _Reader(Path(path).absolute(), wanted or Filter(), waits=True)
+    return _followed(reader, from_end, every, stop, sleep)
+
+
+def _followed(
+    reader: "_Reader", from_end: bool, every: float, stop: Callable[[], bool], sleep: Callable[[float], object]
+) -> Iterator[pa.Table]:
     if from_end:
         reader.skip()
     while not stop():

@@ -92,7 +92,7 @@ class Statistics:
     ) -> None:
         if most_documents < 0 or most_per_batch < 0:
             raise dh.ConfigError("[DH-CONFIG] most_documents and most_per_batch are to be 0 or more")
-        self.path = Path(history.path if isinstance(history, dh.History) else history)
+        self.path = Path(history.path if isinstance(history, dh.History) else history).absolute()
         self._file = self.path / "statistics" / "verdicts.jsonl"
         self._most = most_documents
         self._per_batch = most_per_batch

@@ -101,7 +101,7 @@ class Suspension:
         self._poll_every = _durations.seconds("poll_every", poll_every)
         self._longest = max(_durations.seconds("longest", longest), self._poll_every)
         self._backoff = backoff
-        self._file = _file(Path(state) if state else state_directory(), self._path, trigger.name)
+        self._file = _file((Path(state) if state else state_directory()).absolute(), self._path, trigger.name)
         self._on_change = on_change
         self._now = now
         self._lock = threading.RLock()

@@ -59,7 +59,7 @@ class Sweeper:
         now: Callable[[], dt.datetime] = _durations.utc_now,
     ) -> None:
         self._history = history if isinstance(history, dh.History) else None
-        self.path = Path(history.path if isinstance(history, dh.History) else history)
+        self.path = Path(history.path if isinstance(history, dh.History) else history).absolute()
         self._triggers = {trigger.name: trigger for trigger in triggers}
         self._every = dt.timedelta(seconds=_durations.seconds("every", every, least=0.001))
         self._window = None if retry_window is None else _durations.seconds("retry_window", retry_window)

@@ -15,6 +15,7 @@ from tests.support import T0, documents, fresh_ids, status_of, trigger
 TREE = [
     dh.LockedError,
     dh.CorruptError,
+    dh.DescriptorsError,
     dh.FencedError,
     dh.FailedError,
     dh.ReadOnlyError,

@@ -44,7 +44,7 @@ class AuditLog:
         self, history: dh.History, directory: str | os.PathLike[str] | None = None, *, lock_timeout: float = 30.0
     ) -> None:
         self.history = history
-        self.directory = Path(history.path) / "audit" if directory is None else Path(directory)
+        self.directory = (Path(history.path) / "audit" if directory is None else Path(directory)).absolute()
         self._store = store.Store(self.directory, lock_timeout, known_of(Path(history.path), self.directory))
         self._contents = Contents(history, self._store)
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from pathlib import Path
 
 import dochistory as dh
@@ -114,12 +115,16 @@ def _copy_all(source: Path, target: Path, names: list[str]) -> None:
 
 def _copy_file(source: Path, target: Path, extent: tuple[int, int] | None = None) -> None:
     """Copy a file; of a log only what it held at the moment, and then the room behind that."""
-    shutil.copyfile(source, target)
-    with target.open("rb+") as copy:
-        if extent is not None:
-            copy.truncate(extent[0])
-            copy.truncate(extent[1])
-        os.fsync(copy.fileno())
+    with source.open("rb") as read:
+        # Who may not read the one must not read the other, not even for a moment.
+        mode = stat.S_IMODE(os.fstat(read.fileno()).st_mode)
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as copy:
+            shutil.copyfileobj(read, copy, 1 << 20)
+            if extent is not None:
+                copy.truncate(extent[0])
+                copy.truncate(extent[1])
+            copy.flush()
+            os.fsync(copy.fileno())
 
 
 def _write_file(target: Path, content: bytes) -> None:

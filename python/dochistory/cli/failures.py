@@ -38,6 +38,7 @@ _STATUSES: tuple[tuple[type[Exception], Exit], ...] = (
     (dh.StorageError, Exit.UNAVAILABLE),
     (dh.FailedError, Exit.UNAVAILABLE),
     (dh.FencedError, Exit.UNAVAILABLE),
+    (dh.DescriptorsError, Exit.UNAVAILABLE),
     (dh.DocHistoryError, Exit.INPUT),
     (OSError, Exit.UNAVAILABLE),
 )

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import dochistory as dh
-from dochistory import _columns, _durations
+from dochistory import _columns, _durations, _paths
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat
 
@@ -35,13 +35,14 @@ def keep_in_doubt(
         trigger: whose documents they are; a messaging trigger.
         columns: the trigger's name of a column -> its name in the batch, where they differ.
     """
+    place = _paths.absolute(history)
 
     def keep(batch: Any) -> None:
         transaction = (batch.application, batch.id)
         if not isinstance(batch.documents, pa.Table):
-            _keep_frame(batch.documents, history, trigger, transaction, "", columns)
+            _keep_frame(batch.documents, place, trigger, transaction, "", columns)
             return
-        with _opened(history) as opened:
+        with _opened(place) as opened:
             opened.audit.keep(batch.documents, batch.verdicts, trigger, transaction=transaction, columns=columns)
 
     return keep
@@ -75,6 +76,7 @@ def audit_sink(
         ConfigError: outside a stream there is no query whose id could serve.
         SchemaError: the frame has no verdicts.
     """
+    place = _paths.absolute(history)
 
     def keep(frame: "DataFrame", batch_id: int) -> None:
         name = application or compat.query_id(frame.sparkSession)
@@ -83,7 +85,7 @@ def audit_sink(
                 "[DH-CONFIG] audit_sink needs application=…, a name that outlives restarts: outside a stream, and on "
                 "Spark Connect, there is no query whose id could serve"
             )
-        _keep_frame(frame, history, trigger, (name, int(batch_id)), prefix, columns)
+        _keep_frame(frame, place, trigger, (name, int(batch_id)), prefix, columns)
 
     return keep
 

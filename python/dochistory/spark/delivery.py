@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
+from dochistory import _paths
 from dochistory.spark import compat
 from dochistory.spark.portions import Portions
 
@@ -99,7 +100,7 @@ class Delivery:
         on_answers: Callable[[DeliveryBatch], object] | None,
         options: Mapping[str, Any],
     ) -> None:
-        self._history = history
+        self._history = _paths.absolute(history)
         self._apply = apply
         self._application = application
         self._on_replay = on_replay

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dochistory as dh
+from dochistory import _paths
 
 if TYPE_CHECKING:
     from dochistory import History
@@ -20,7 +21,7 @@ class Kept:
     """The history of a function for `foreachBatch`: opened by its first batch, and again after a batch that failed."""
 
     def __init__(self, history: "History | str | os.PathLike[str]") -> None:
-        self._given = history
+        self._given = _paths.absolute(history)
         self._was_there = False
         self._opened: History | None = None
         self._as: tuple[int, int, int] | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import dochistory as dh
+from dochistory import _paths
 from dochistory.settings import SETTINGS, settings_from_toml, trigger_from_text
 from dochistory.spark.settings import COLUMNS
 
@@ -38,7 +39,7 @@ class Options:
     def path(self) -> Path:
         """The directory of the history: the option `path`, or what the file of settings says."""
         if "path" in self._given:
-            return Path(self._given["path"])
+            return Path(_paths.absolute(self._given["path"]))
         if "settings" in self._given and (found := settings_from_toml(self._given["settings"]).history) is not None:
             return found
         raise dh.ConfigError(

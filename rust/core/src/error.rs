@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::io::descriptors::is_exhausted;
+
 /// What every fallible call of the engine returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -39,11 +41,23 @@ pub enum Error {
         /// Host, process and time of the holder, as it wrote them.
         holder: String,
     },
-    /// Another writer published in our turn: the file system's locks do not exclude.
-    #[error("[DH-FENCED] another writer published {} while this one held the turn; locks on this file system do not exclude each other", path.display())]
-    Fenced {
-        /// The manifest that was there already.
+    /// Too many files are open, in this process or on this machine.
+    #[error("[DH-DESCRIPTORS] cannot {operation} {}: {source}; nothing was decided: close what is not needed, or raise the limit of open files (`ulimit -n`)", path.display())]
+    Descriptors {
+        /// What was tried, as a verb ("open", "sync").
+        operation: &'static str,
+        /// The file or directory.
         path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// What this handle holds is not what stands under its path, or another writer is in its turn: nothing is acknowledged.
+    #[error("[DH-FENCED] {}: {reason}", path.display())]
+    Fenced {
+        /// The file that shows it.
+        path: PathBuf,
+        /// What it shows, and what to do.
+        reason: String,
     },
     /// Another process has moved a row that this one's answer rests on.
     #[error("[DH-FENCED] {0}")]
@@ -90,6 +104,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Io { .. } => "DH-IO",
+            Self::Descriptors { .. } => "DH-DESCRIPTORS",
             Self::Corrupt { .. } => "DH-CORRUPT",
             Self::Locked { .. } => "DH-LOCKED",
             Self::Fenced { .. } | Self::Overtaken(_) => "DH-FENCED",
@@ -108,12 +123,32 @@ impl Error {
 
     /// Whether this leaves open what is in the files: a handle that met it writes no more.
     pub(crate) fn is_failed_write(&self) -> bool {
-        matches!(self, Self::Io { operation: "write" | "append to" | "sync" | "link", .. })
+        let (Self::Io { operation, .. } | Self::Descriptors { operation, .. }) = self else { return false };
+        matches!(*operation, "write" | "append to" | "sync" | "link")
     }
 
     pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_path_buf();
-        move |source| Self::Io { operation, path, source }
+        move |source| match is_exhausted(&source) {
+            true => Self::Descriptors { operation, path, source },
+            false => Self::Io { operation, path, source },
+        }
+    }
+
+    /// Another file stands under the name of one that a handle knows.
+    pub(crate) fn replaced(path: &Path) -> Self {
+        let reason = "this is not the file that this handle has read and written: the directory was replaced or restored \
+                      under it, and nothing was acknowledged; open the history again";
+        Self::Fenced { path: path.to_path_buf(), reason: reason.into() }
+    }
+
+    /// Two writers are at it at once.
+    pub(crate) fn not_alone(path: &Path, what: &str) -> Self {
+        let reason = format!(
+            "{what}: locks on this file system do not exclude each other, and nothing was acknowledged; let one process \
+             at a time write there, or move the history to a file system with working locks (`flock`)"
+        );
+        Self::Fenced { path: path.to_path_buf(), reason }
     }
 
     pub(crate) fn corrupt(path: &Path, offset: u64, reason: impl Into<String>) -> Self {

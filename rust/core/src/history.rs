@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::bytes::{Reader, Writer, checked};
-use crate::io::{Disk, FileSystem, publish};
+use crate::io::{Disk, FileSystem, publish_private};
 use crate::key::Codec;
+use crate::keyspace::alone::{probe, probe_among_processes};
 use crate::keyspace::environment::Environment;
 use crate::keyspace::{KeySpace, known};
 use crate::values::Room;
@@ -83,7 +84,9 @@ impl Identity {
 impl History {
     /// Open the history in directory `path`.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
-        Self::open_on(Arc::new(Disk), path, options)
+        // The working directory may change; the history does not.
+        let path = std::path::absolute(path).map_err(Error::io("find", path))?;
+        Self::open_on(Arc::new(Disk), &path, options)
     }
 
     /// Open a history on another file system.
@@ -101,13 +104,21 @@ impl History {
             // Whoever made the identity may have died before its name was durable, and nothing may rest on it until then.
             system.sync_directory(path).map_err(Error::io("sync", path))?;
         }
+        let identity_file = system.identify(&file).map_err(Error::io("look at", &file))?;
         let identity = read_identity(&*system, &file)?;
+        if !options.read_only && options.snapshot.is_none() {
+            match is_there {
+                true => probe(&*system, &file)?,
+                false => probe_among_processes(&*system, &file)?,
+            }
+        }
         let env = Environment {
             system,
             history: identity.id,
             read_only: options.read_only || options.snapshot.is_some(),
             lock_timeout: options.lock_timeout,
             identity: file,
+            identity_file,
         };
         Ok(Self {
             path: path.to_path_buf(),
@@ -286,8 +297,8 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     out.raw(&MAGIC).u32(VERSION).u32(options.shards).raw(&random).i64(crate::time::now_us()).checksum();
     // Whoever comes second takes the first one's identity.
     let file = path.join(IDENTITY);
-    publish(system, &file, &out.finish())?;
-    publish(system, &path.join(SPARE), &identity_bytes(system, &file)?).map(drop)
+    publish_private(system, &file, &out.finish())?;
+    publish_private(system, &path.join(SPARE), &identity_bytes(system, &file)?).map(drop)
 }
 
 /// The identity file's content; no longer than such a file can be.

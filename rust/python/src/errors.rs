@@ -14,6 +14,12 @@ create_exception!(
 );
 create_exception!(
     dochistory,
+    DescriptorsError,
+    DocHistoryError,
+    "[DH-DESCRIPTORS] Too many files are open, in this process or on this machine: nothing was decided."
+);
+create_exception!(
+    dochistory,
     CorruptError,
     DocHistoryError,
     "[DH-CORRUPT] A file is not what was written; the text names the file and the byte."
@@ -28,8 +34,9 @@ create_exception!(
     dochistory,
     FencedError,
     DocHistoryError,
-    "[DH-FENCED] Another writer wrote in this one's turn (the file system's locks do not exclude each other), or has moved \
-     the stream that this one receives or sends; the text says which."
+    "[DH-FENCED] What this handle holds is not what stands under its path (the directory was replaced or restored), another \
+     writer is in its turn (the file system's locks do not exclude each other), or has moved the stream that this one \
+     receives or sends; the text says which. Nothing was acknowledged."
 );
 create_exception!(
     dochistory,
@@ -165,6 +172,7 @@ fn exception(error: &Error) -> PyErr {
     let text = error.to_string();
     match error {
         Error::Io { .. } => StorageError::new_err(text),
+        Error::Descriptors { .. } => DescriptorsError::new_err(text),
         Error::Corrupt { .. } => CorruptError::new_err(text),
         Error::Locked { .. } => LockedError::new_err(text),
         Error::Fenced { .. } | Error::Overtaken(_) => FencedError::new_err(text),

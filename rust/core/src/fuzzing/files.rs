@@ -180,12 +180,12 @@ pub fn turn(bytes: &[u8]) {
     let (directory, other) = (Path::new("/"), system.process());
     let path = directory.join(Turn::FILE_NAME);
     let (Ok(turn), Ok(file)) = (Turn::open(&system, directory), system.open(&path, true)) else { return };
-    let Ok(_guard) = turn.take(Duration::ZERO, || ()) else { return };
+    let Ok(_guard) = turn.take(&system, Duration::ZERO, || ()) else { return };
     if file.write_at(bytes, 0).is_ok() {
         turn::watermark(&system, directory, 7);
         turn::has_failed(&system, directory, 7);
         // Whoever waits is told what stands there of the holder.
-        let waited = Turn::open(&other, directory).and_then(|turn| turn.take(Duration::ZERO, || ()).map(drop));
+        let waited = Turn::open(&other, directory).and_then(|turn| turn.take(&other, Duration::ZERO, || ()).map(drop));
         assert!(matches!(waited, Err(crate::Error::Locked { .. })));
     }
 }

@@ -2,11 +2,18 @@
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::UNIX_EPOCH;
 
-use super::{File, FileSystem, Mapping};
+use super::{File, FileId, FileSystem, Mapping, ProcessId, descriptors};
+
+/// What the owner and the group may do with a private file, and others may not; the process's mask takes from it.
+const PRIVATE: u32 = 0o640;
+/// What `flock` ends with where the lock is held by another: a number that nothing else ends with.
+const HELD: i32 = 75;
 
 /// The file system of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,11 +21,17 @@ pub struct Disk;
 
 impl FileSystem for Disk {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(true).create_new(true).open(path)?))
+        let open = || OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        Ok(Arc::new(with_room(open)?))
+    }
+
+    fn create_private(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let open = || OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE).open(path);
+        Ok(Arc::new(with_room(open)?))
     }
 
     fn open(&self, path: &Path, write: bool) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(write).open(path)?))
+        Ok(Arc::new(with_room(|| OpenOptions::new().read(true).write(write).open(path))?))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -37,16 +50,88 @@ impl FileSystem for Disk {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        fs::File::open(path)?.sync_all()
+        with_room(|| fs::File::open(path))?.sync_all()
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+        with_room(|| fs::read_dir(path))?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         fs::exists(path)
     }
+
+    fn identify(&self, path: &Path) -> io::Result<Option<FileId>> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(Some(id_of(&metadata))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn process(&self) -> ProcessId {
+        let number = std::process::id();
+        ProcessId { place: place(), number: number.into(), started: started(number).unwrap_or(0) }
+    }
+
+    fn is_alive(&self, process: &ProcessId) -> Option<bool> {
+        if process.place != place() || process.place == 0 {
+            return None;
+        }
+        let number = u32::try_from(process.number).ok()?;
+        Some(started(number).is_some_and(|since| since == process.started))
+    }
+
+    fn excludes_processes(&self, path: &Path) -> Option<bool> {
+        // The program of util-linux, which Linux systems have; where it is missing nobody is asked.
+        let program = ["/usr/bin/flock", "/bin/flock"].into_iter().find(|program| Path::new(program).exists())?;
+        let mut command = Command::new(program);
+        command.args(["--nonblock", "--conflict-exit-code", &HELD.to_string()]).arg(path).arg("true");
+        let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?;
+        match ended.code()? {
+            HELD => Some(true),
+            0 => Some(false),
+            _ => None,
+        }
+    }
+}
+
+/// Open something; if too many files are open, those go first that nobody uses just now.
+fn with_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match open() {
+        Err(error) if descriptors::is_exhausted(&error) => {
+            descriptors::release();
+            open()
+        }
+        opened => opened,
+    }
+}
+
+fn id_of(metadata: &fs::Metadata) -> FileId {
+    let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    FileId { device: metadata.dev(), number: metadata.ino(), born_ns: born.map_or(0, |born| born.as_nanos()) }
+}
+
+/// Where process numbers are ours: this boot of this machine, and this namespace on it. 0 where the system does not tell.
+fn place() -> u64 {
+    static PLACE: OnceLock<u64> = OnceLock::new();
+    *PLACE.get_or_init(|| {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        let names = fs::read_link("/proc/self/ns/pid").ok();
+        let (Some(boot), Some(names)) = (boot, names) else { return 0 };
+        xxhash_rust::xxh3::xxh3_64(format!("{boot}{}", names.display()).as_bytes()).max(1)
+    })
+}
+
+/// When a process started, in ticks since the system did; none if it is not there, or waits only to be buried.
+fn started(process: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The program's name, in brackets, may hold anything.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+    if matches!(fields.next()?, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 impl File for fs::File {
@@ -78,6 +163,10 @@ impl File for fs::File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn identify(&self) -> io::Result<FileId> {
+        Ok(id_of(&self.metadata()?))
     }
 
     fn len(&self) -> io::Result<u64> {

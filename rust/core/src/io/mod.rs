@@ -1,5 +1,6 @@
 //! The one seam between the store and the file system, so that faults can be put in from behind.
 
+pub(crate) mod descriptors;
 mod disk;
 mod map;
 #[cfg(any(test, feature = "testing"))]
@@ -11,6 +12,29 @@ use std::sync::Arc;
 
 pub use disk::Disk;
 pub use map::Mapping;
+
+/// Which file this is, whatever its name: no two files that exist at a time have the same, and a file that takes a number over
+/// from one that is gone was born at another time, where the system tells that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    /// The device.
+    pub device: u64,
+    /// The file's number on it.
+    pub number: u64,
+    /// When the file was made, in nanoseconds since 1970; 0 where the system does not tell.
+    pub born_ns: u128,
+}
+
+/// A process, so that others can ask whether it is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessId {
+    /// Where its number means something: a boot of a machine, and a namespace of numbers there; 0 where the system does not tell.
+    pub place: u64,
+    /// Its number.
+    pub number: u64,
+    /// When it started: numbers are used again.
+    pub started: u64,
+}
 
 /// A file system as the store needs it. Every name is whole; every change of a directory is durable only after
 /// [`FileSystem::sync_directory`].
@@ -31,6 +55,20 @@ pub trait FileSystem: Send + Sync + std::fmt::Debug {
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
     /// Whether the name is there.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Which file has this name; none if the name is free.
+    fn identify(&self, path: &Path) -> io::Result<Option<FileId>>;
+    /// Make a file like [`FileSystem::create`], which others than its owner and its group cannot read.
+    fn create_private(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.create(path)
+    }
+    /// The process that we are.
+    fn process(&self) -> ProcessId;
+    /// Whether a process is there; none if that cannot be told from here.
+    fn is_alive(&self, process: &ProcessId) -> Option<bool>;
+    /// Whether a lock that we hold on `path` keeps a second process out; none if that cannot be tried.
+    fn excludes_processes(&self, _path: &Path) -> Option<bool> {
+        None
+    }
     /// Bytes that nobody can guess. (Names of temporary files need none: process, clock and a counter set them apart.)
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
         getrandom::fill(bytes).map_err(|error| io::Error::other(error.to_string()))
@@ -53,6 +91,8 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn extend(&self, length: u64) -> io::Result<()>;
     /// Make what was written durable.
     fn sync(&self) -> io::Result<()>;
+    /// Which file this is.
+    fn identify(&self) -> io::Result<FileId>;
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
     /// The first `length` bytes in memory, where the system allows it.
@@ -70,9 +110,65 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn unlock(&self) -> io::Result<()>;
 }
 
+/// A file that was closed, and is opened again before it is used.
+#[derive(Debug)]
+pub(crate) struct Closed;
+
+impl Closed {
+    fn refuse<T>() -> io::Result<T> {
+        Err(io::Error::other("the file is closed"))
+    }
+}
+
+impl File for Closed {
+    fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<()> {
+        Self::refuse()
+    }
+
+    fn read_up_to(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<usize> {
+        Self::refuse()
+    }
+
+    fn write_at(&self, _bytes: &[u8], _offset: u64) -> io::Result<()> {
+        Self::refuse()
+    }
+
+    fn extend(&self, _length: u64) -> io::Result<()> {
+        Self::refuse()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Self::refuse()
+    }
+
+    fn identify(&self) -> io::Result<FileId> {
+        Self::refuse()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Self::refuse()
+    }
+
+    fn map(&self, _length: u64) -> io::Result<Mapping> {
+        Self::refuse()
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        Self::refuse()
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        Self::refuse()
+    }
+}
+
 /// Write a new file whole and make its bytes (not yet its name) durable.
 pub(crate) fn write_new(system: &dyn FileSystem, path: &Path, parts: &[&[u8]]) -> crate::Result<Arc<dyn File>> {
     let file = system.create(path).map_err(crate::Error::io("create", path))?;
+    fill(file, path, parts)
+}
+
+fn fill(file: Arc<dyn File>, path: &Path, parts: &[&[u8]]) -> crate::Result<Arc<dyn File>> {
     let mut offset = 0;
     for part in parts {
         file.write_at(part, offset).map_err(crate::Error::io("write", path))?;
@@ -85,18 +181,30 @@ pub(crate) fn write_new(system: &dyn FileSystem, path: &Path, parts: &[&[u8]]) -
 /// Publish `bytes` under `path` if that name is free: temporary file, sync, hard link, sync of the directory.
 /// Answers false when the name was taken.
 pub(crate) fn publish(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> crate::Result<bool> {
-    let directory = path.parent().unwrap_or(Path::new("."));
     let temporary = temporary_name(path);
     write_new(system, &temporary, &[bytes])?;
-    let linked = system.link(&temporary, path);
+    put_in_place(system, &temporary, path)
+}
+
+/// [`publish`] of what others than the owner and the group must not read.
+pub(crate) fn publish_private(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> crate::Result<bool> {
+    let temporary = temporary_name(path);
+    let file = system.create_private(&temporary).map_err(crate::Error::io("create", &temporary))?;
+    fill(file, &temporary, &[bytes])?;
+    put_in_place(system, &temporary, path)
+}
+
+fn put_in_place(system: &dyn FileSystem, temporary: &Path, path: &Path) -> crate::Result<bool> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let linked = system.link(temporary, path);
     // The temporary name has served; if taking it away fails, a sweep will find it.
-    let removed = system.remove(&temporary);
+    let removed = system.remove(temporary);
     match linked {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
         Err(error) => return Err(crate::Error::io("link", path)(error)),
     }
-    removed.map_err(crate::Error::io("remove", &temporary))?;
+    removed.map_err(crate::Error::io("remove", temporary))?;
     system.sync_directory(directory).map_err(crate::Error::io("sync", directory))?;
     Ok(true)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::files::log_path;
 use super::known;
-use crate::io::FileSystem;
+use crate::io::{FileId, FileSystem};
 use crate::log::START;
 use crate::manifest::Manifest;
 use crate::{Error, Result};
@@ -19,6 +19,8 @@ pub(crate) struct Environment {
     pub(crate) lock_timeout: std::time::Duration,
     /// The history's identity file: while it is there, a key space without files is an empty one.
     pub(crate) identity: PathBuf,
+    /// Which file that was when this history was opened; none for repairs, which may have to make it.
+    pub(crate) identity_file: Option<FileId>,
 }
 
 impl Environment {
@@ -62,11 +64,26 @@ impl Environment {
         Ok(())
     }
 
-    /// The history itself must be there: a directory that went away is no empty history.
+    /// A history that was put in the place of ours is not ours, even where it is a copy.
+    pub(crate) fn check_own(&self) -> Result<()> {
+        match self.identity_file {
+            Some(_) => self.check_present().or_else(|error| match error {
+                Error::Fenced { .. } => Err(error),
+                // What is missing, whoever needs it will say.
+                _ => Ok(()),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The history itself must be there: a directory that went away is no empty history, and another one is not ours.
     pub(crate) fn check_present(&self) -> Result<()> {
-        match self.system.exists(&self.identity) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::io("find", &self.identity)(std::io::ErrorKind::NotFound.into())),
+        match self.system.identify(&self.identity) {
+            Ok(Some(file)) if self.identity_file.is_some_and(|ours| ours != file) => {
+                Err(Error::replaced(&self.identity))
+            }
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(Error::io("find", &self.identity)(std::io::ErrorKind::NotFound.into())),
             Err(error) => Err(Error::io("find", &self.identity)(error)),
         }
     }

@@ -1,9 +1,11 @@
 //! One trigger's part of a history: its log, segments and manifests, read without a lock and written by turns.
 
+pub(crate) mod alone;
 mod entries;
 pub(crate) mod environment;
 pub(crate) mod files;
 mod finish;
+mod held;
 mod inspect;
 pub(crate) mod known;
 mod loaded;
@@ -23,12 +25,13 @@ mod writing;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
 use std::time::Duration;
 
 pub(crate) use entries::{Entry, EntryCursor};
 use environment::Environment;
 pub use finish::Finished;
+use held::Files;
 pub use inspect::{PartitionStatistics, SpaceStatistics};
 pub(crate) use loaded::{Fingerprint, LoadedPart, is_load};
 pub use lookup::InProgress;
@@ -36,7 +39,6 @@ pub(crate) use lookup::LookedUp;
 pub use maintain::{Maintained, Progress, Purged};
 pub use pin::Pin;
 use sync::GroupSync;
-use turn::Turn;
 use view::View;
 pub(crate) use writing::Beginning;
 
@@ -62,8 +64,7 @@ pub(crate) struct KeySpace {
     env: Environment,
     directory: PathBuf,
     name: String,
-    view: RwLock<Option<View>>,
-    turn: OnceLock<Turn>,
+    files: Arc<Files>,
     sync: GroupSync,
     /// Whether this handle stays with one snapshot.
     is_pinned: bool,
@@ -93,11 +94,11 @@ impl Asked {
 
 impl KeySpace {
     pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
-        let (view, turn, sync) = (RwLock::new(None), OnceLock::new(), GroupSync::default());
+        let (files, sync) = (Arc::default(), GroupSync::default());
         let (longest_run_us, asked) = (AtomicU64::new(0), Asked::default());
         let (is_pinned, makes_room, known) = (false, false, OnceLock::new());
         let name = name.to_owned();
-        Self { env, directory, name, view, turn, sync, is_pinned, longest_run_us, makes_room, asked, known }
+        Self { env, directory, name, files, sync, is_pinned, longest_run_us, makes_room, asked, known }
     }
 
     /// A service ended that ran for so long.
@@ -129,12 +130,13 @@ impl KeySpace {
 
     /// Read the present state.
     pub(crate) fn read<T>(&self, look: impl FnOnce(Option<&View>) -> Result<T>) -> Result<T> {
+        let _in_use = self.files.enter();
         self.refresh()?;
         look(self.present().as_ref())
     }
 
     fn present(&self) -> RwLockReadGuard<'_, Option<View>> {
-        self.view.read().unwrap_or_else(PoisonError::into_inner)
+        self.files.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// See what others wrote since.
@@ -177,7 +179,7 @@ impl KeySpace {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Option<View>) -> Result<T>) -> Result<T> {
-        change(&mut self.view.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.files.view.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Look something up in the present state. An answer that rests on frames of the log is given only once they are durable.
@@ -191,11 +193,13 @@ impl KeySpace {
 
     /// [`KeySpace::look`] for any answer, which comes with whether it rests on the log.
     pub(crate) fn look_durably<T>(&self, mut look: impl FnMut(Option<&View>) -> Result<(T, bool)>) -> Result<T> {
+        let _in_use = self.files.enter();
         loop {
             let (found, log, is_doubtful) = self.read(|view| {
                 let (found, rests_on_log) = look(view)?;
-                let rests_on = view.filter(|_| rests_on_log);
-                let is_doubtful = rests_on.is_some_and(|view| !self.is_pinned && view.is_doubtful(&self.env));
+                // What is pinned was durable before it was.
+                let rests_on = view.filter(|_| rests_on_log && !self.is_pinned);
+                let is_doubtful = rests_on.is_some_and(|view| view.is_doubtful(&self.env));
                 Ok((found, rests_on.map(|view| (view.log.clone(), view.tail.position)), is_doubtful))
             })?;
             let Some((log, position)) = log else { return Ok(found) };
@@ -221,11 +225,11 @@ impl KeySpace {
     /// Make the log durable up to `wanted` at least; answers how far. What another process has synced is not synced again, and
     /// ours serves all frames that we know of. (Syncs of several processes at a time share the disk's flush in the system.)
     fn sync_for_all(&self, log: &Log, wanted: u64, is_new: bool) -> Result<u64> {
-        let turn = self.turn.get();
+        let turn = self.files.turn();
         let known = self.sync.durable(log.id);
         // A look at the record costs as much as any call of the system, and one too few costs no more than a sync.
         let is_shown = !is_new || known < log.inherited;
-        let shown = turn.filter(|_| is_shown).map_or(0, |turn| turn.watermark(log.id));
+        let shown = turn.as_ref().filter(|_| is_shown).map_or(0, |turn| turn.watermark(log.id));
         if shown >= wanted {
             return Ok(shown);
         }

@@ -101,7 +101,9 @@ impl KeySpace {
         self.is_pinned = true;
         if name != EMPTY {
             check_name(name)?;
-            let view = View::open_pinned(&self.env, &self.directory, name)?;
+            let mut view = View::open_pinned(&self.env, &self.directory, name)?;
+            // It holds nothing of the log.
+            view.log.close();
             self.change(|slot| {
                 *slot = Some(view);
                 Ok(())

@@ -186,8 +186,9 @@ impl KeySpace {
     pub(super) fn publish(&self, manifest: &Manifest) -> Result<()> {
         self.env.system.sync_directory(&self.directory).map_err(Error::io("sync", &self.directory))?;
         let path = manifest_path(&self.directory, manifest.number);
+        self.check_alone()?;
         if !publish(&*self.env.system, &path, &manifest.encode())? {
-            return Err(Error::Fenced { path });
+            return Err(Error::not_alone(&path, "another writer published this while this one held the turn"));
         }
         self.change(|slot| match slot {
             Some(view) => view.advance(&self.env),

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::alone::{self, Alone};
 use super::lock::{Guard, Lock};
-use crate::io::FileSystem;
+use crate::io::{FileId, FileSystem};
 use crate::{Error, Result};
 
 /// Where the holder's name stands in the turn file; before it stands the watermark.
@@ -20,6 +21,23 @@ const FAILED_AT: u64 = 32;
 #[derive(Debug)]
 pub(crate) struct Turn {
     lock: Lock,
+    /// Which file that is: another one under its name keeps nobody out.
+    file: FileId,
+    alone: Alone,
+}
+
+/// The turn, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken<'a> {
+    turn: &'a Turn,
+    _guard: Guard<'a>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        // Before the lock is given back, which is dropped after this.
+        self.turn.alone.leave(self.turn.lock.file(), self.turn.lock.path());
+    }
 }
 
 /// A lock that outlasts a call. Its file is open for it alone, so that it excludes the threads of its own process too.
@@ -38,12 +56,17 @@ impl Turn {
     pub(crate) const FILE_NAME: &'static str = "turn";
 
     pub(crate) fn open(system: &dyn FileSystem, directory: &Path) -> Result<Self> {
-        Self::named(system, &directory.join(Self::FILE_NAME))
+        let path = directory.join(Self::FILE_NAME);
+        let turn = Self::named(system, &path)?;
+        alone::probe(system, &path)?;
+        Ok(turn)
     }
 
     /// A lock of another name, which keeps nobody from writing.
     pub(crate) fn named(system: &dyn FileSystem, path: &Path) -> Result<Self> {
-        Ok(Self { lock: Lock::open(system, path)? })
+        let lock = Lock::open(system, path)?;
+        let file = lock.file().identify().map_err(Error::io("look at", path))?;
+        Ok(Self { file, alone: Alone::new(system, path, file)?, lock })
     }
 
     /// Wait for the lock, for `limit` at most, and keep it as long as the answer lives.
@@ -52,7 +75,7 @@ impl Turn {
             return Err(self.locked(limit));
         }
         let held = Held { turn: self };
-        held.turn.sign()?;
+        held.turn.sign(&[])?;
         Ok(held)
     }
 
@@ -63,19 +86,41 @@ impl Turn {
     }
 
     /// Wait for the turn, for `limit` at most; `meanwhile` is done now and then while there is something to wait for.
-    pub(crate) fn take(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<Guard<'_>> {
+    pub(crate) fn take(&self, system: &dyn FileSystem, limit: Duration, meanwhile: impl FnMut()) -> Result<Taken<'_>> {
         let Some(guard) = self.lock.take(limit, meanwhile)? else {
             return Err(self.locked(limit));
         };
-        self.sign()?;
-        Ok(guard)
+        let (file, path) = (self.lock.file(), self.lock.path());
+        self.alone.arrive(system, file, path)?;
+        let taken = Taken { turn: self, _guard: guard };
+        self.sign(&self.alone.entry())?;
+        self.check_in_place(system)?;
+        Ok(taken)
     }
 
-    /// Leave our name for those who wait.
-    fn sign(&self) -> Result<()> {
+    /// The lock keeps out only those who find it under its name.
+    fn check_in_place(&self, system: &dyn FileSystem) -> Result<()> {
+        let path = self.lock.path();
+        let there = system.identify(path).map_err(Error::io("look at", path))?;
+        if there == Some(self.file) { Ok(()) } else { Err(Error::replaced(path)) }
+    }
+
+    /// Which file it is.
+    pub(crate) fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// In our turn, before something is changed: nobody else is in it.
+    pub(crate) fn check_alone(&self) -> Result<()> {
+        self.alone.check(self.lock.file(), self.lock.path())
+    }
+
+    /// Leave our name for those who wait, and `entry` behind it.
+    fn sign(&self, entry: &[u8]) -> Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
         let mut text = format!("{} process {} since {since}", host(), std::process::id()).into_bytes();
         text.resize(HOLDER_BYTES, 0);
+        text.extend(entry);
         self.lock.file().write_at(&text, HOLDER_AT).map_err(Error::io("write", self.lock.path()))
     }
 

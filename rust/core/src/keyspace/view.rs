@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::environment::Environment;
 use super::files::{log_path, manifest_path, newest, read_manifest, rollup_path, segment_path};
-use super::turn;
+use super::turn::{self, Turn};
 use super::values::Placed;
 
+use crate::io::FileId;
 use crate::log::{Frames, Log, Next, Owner, START};
 use crate::manifest::Manifest;
 use crate::rollup::Rollup;
@@ -38,6 +39,9 @@ pub(crate) struct View {
     /// Where the manifest is, and where the next one will be: they are looked for again and again.
     own: PathBuf,
     next: PathBuf,
+    /// Which files the manifest and the writers' turn were: others under their names are none of ours.
+    own_file: Option<FileId>,
+    pub(crate) turn_file: Option<FileId>,
     /// Newest first.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) covered: Vec<Covered>,
@@ -46,6 +50,8 @@ pub(crate) struct View {
     pub(crate) values: Vec<Placed>,
     pub(crate) log: Log,
     pub(crate) tail: Tail,
+    /// The bytes before the tail's position, by which a log that was overwritten shows.
+    pub(crate) last: Option<[u8; 8]>,
     /// Bytes behind the last whole frame: a writer is at work, or died at it.
     pub(crate) torn: u64,
     /// What the log was last read into.
@@ -64,6 +70,7 @@ impl View {
 
     /// All but the frames of the log.
     fn load_files(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
+        env.check_own()?;
         let mut failure = None;
         for _ in 0..TRIES {
             let Some(number) = newest(env, directory)? else { return Ok(None) };
@@ -88,9 +95,38 @@ impl View {
         if manifest.number != number {
             return Err(Error::corrupt(&path, 16, format!("this is manifest {} under another name", manifest.number)));
         }
+        if let Some(known) = known {
+            known.check_successor(&manifest, &path)?;
+        }
         let mut view = Self::of(env, directory, Manifest::file_name(number), manifest, known)?;
+        view.own_file = identify(env, &path)?;
+        view.turn_file = identify(env, &directory.join(Turn::FILE_NAME))?;
+        if known.is_some_and(|known| known.turn_file.is_some() && known.turn_file != view.turn_file) {
+            return Err(Error::replaced(&directory.join(Turn::FILE_NAME)));
+        }
         view.open_files(env, known)?;
         Ok(view)
+    }
+
+    /// Whether a manifest can have come after ours: an older history that was put in the place of ours shows.
+    fn check_successor(&self, manifest: &Manifest, path: &Path) -> Result<()> {
+        let ours = &self.manifest;
+        // A log that is over has left all its operations in the manifest.
+        let is_same_log = manifest.log.id == ours.log.id;
+        let next_sequence = if is_same_log { ours.next_sequence } else { self.tail.next_sequence };
+        let is_later = manifest.number >= ours.number
+            && manifest.next_file >= ours.next_file
+            && manifest.next_sequence >= next_sequence;
+        if is_later {
+            return Ok(());
+        }
+        let reason = format!(
+            "this is manifest {} with {} operations, but this handle knows manifest {} with {next_sequence} of this history: \
+             an older copy was put in its place, and nothing was acknowledged; open the history again, and see what the \
+             copy lacks",
+            manifest.number, manifest.next_sequence, ours.number
+        );
+        Err(Error::Fenced { path: path.to_path_buf(), reason })
     }
 
     /// A pinned state: only immutable files, and nothing of the log, which was sealed before.
@@ -113,8 +149,8 @@ impl View {
         known: Option<&View>,
     ) -> Result<Self> {
         let log = match known.filter(|known| known.log.id == manifest.log.id) {
-            Some(known) => known.log.clone(),
-            None => {
+            Some(known) if !known.log.is_closed => known.log.clone(),
+            _ => {
                 let path = log_path(directory, manifest.log.id);
                 let owner = Owner::new(env.history, &manifest.name);
                 Log::open(&*env.system, &path, manifest.log.id, owner, !env.read_only)?
@@ -136,8 +172,11 @@ impl View {
             covered,
             uncovered,
             values,
+            own_file: None,
+            turn_file: None,
             log,
             tail,
+            last: None,
             torn: 0,
             buffer,
         })
@@ -186,22 +225,58 @@ impl View {
         Ok(())
     }
 
-    /// Whether nobody published or appended since. Three cheap calls of the system.
+    /// Whether nobody published or appended since, and all of it still stands under its names. Four cheap calls of the system.
     pub(crate) fn is_current(&self, env: &Environment) -> Result<bool> {
+        let Some(last) = self.last.filter(|_| !self.log.is_closed) else { return Ok(false) };
         // What is torn may be a frame that was in the making, and whole by now.
-        Ok(self.is_newest(env)? && self.torn == 0 && self.log.ends_at(self.tail.position)?)
+        Ok(self.is_newest(env)?
+            && self.torn == 0
+            && self.log.is_in_place(&*env.system)?
+            && self.log.ends_at(self.tail.position, last)?)
     }
 
     fn is_newest(&self, env: &Environment) -> Result<bool> {
         let Self { own, next, .. } = self;
         // Old manifests are taken away oldest first: if ours is still there, so is the next, if there is one.
         let superseded = env.system.exists(next).map_err(Error::io("look for", next))?;
-        Ok(!superseded && env.system.exists(own).map_err(Error::io("look for", own))?)
+        if superseded {
+            return Ok(false);
+        }
+        match identify(env, own)? {
+            None => Ok(false),
+            there if there == self.own_file => Ok(true),
+            Some(_) => Err(Error::replaced(own)),
+        }
+    }
+
+    /// Make sure that the log's file stands under its name, holds what was read of it, and is open. Answers whether it is so, or a
+    /// newer manifest has come, which may have ended this log.
+    fn hold_log(&mut self, env: &Environment) -> Result<bool> {
+        if !self.log.is_in_place(&*env.system)? {
+            return if self.is_newest(env)? { Err(Error::replaced(&self.log.path)) } else { Ok(false) };
+        }
+        if self.log.is_closed {
+            let owner = Owner::new(env.history, &self.manifest.name);
+            let opened = Log::open(&*env.system, &self.log.path, self.log.id, owner, !env.read_only)?;
+            if opened.identity != self.log.identity {
+                return Err(Error::replaced(&self.log.path));
+            }
+            self.log = opened;
+        }
+        self.check_read(&self.log).map(|()| true)
+    }
+
+    /// What was read of a log must still stand there.
+    fn check_read(&self, log: &Log) -> Result<()> {
+        match self.last {
+            Some(_) if log.last_before(self.tail.position)? != self.last => Err(Error::replaced(&log.path)),
+            _ => Ok(()),
+        }
     }
 
     /// Bring this view up to date: newer frames of the log, or a newer manifest.
     pub(crate) fn advance(&mut self, env: &Environment) -> Result<()> {
-        if self.is_newest(env)? {
+        if self.is_newest(env)? && self.hold_log(env)? {
             return self.read_log(env);
         }
         let directory = self.directory.clone();
@@ -209,7 +284,12 @@ impl View {
             return Err(env.missing(&directory));
         };
         if newer.log.id == self.log.id {
+            if newer.log.identity != self.log.identity {
+                return Err(Error::replaced(&self.log.path));
+            }
+            self.check_read(&newer.log)?;
             // The same log: what was read of it stays true.
+            newer.last = self.last;
             newer.tail = std::mem::take(&mut self.tail);
             newer.tail.learn(&newer.manifest);
         } else {
@@ -236,6 +316,7 @@ impl View {
             }
         }
         self.buffer = frames.into_buffer();
+        self.last = log.last_before(self.tail.position)?;
         if self.torn == 0 {
             // Room behind the frames that we found is nothing that we inherited.
             self.log.inherited = self.log.inherited.min(self.tail.position);
@@ -288,6 +369,10 @@ impl View {
     pub(crate) fn proven(&self) -> u64 {
         self.tail.durable
     }
+}
+
+fn identify(env: &Environment, path: &Path) -> Result<Option<FileId>> {
+    env.system.identify(path).map_err(Error::io("look at", path))
 }
 
 fn is_missing(error: &Error) -> bool {

@@ -1,8 +1,11 @@
 //! Writing: the turn, what is done first in it, and frames appended to the log.
 
+use std::sync::Arc;
+
 use super::turn::Turn;
 use super::view::View;
 use super::{KeySpace, LookedUp, SpaceSettings};
+use crate::log::Log;
 use crate::log::frame::{Frame, FrameKeys, Kind};
 use crate::manifest::TransactionEntry;
 use crate::transaction::NumberedBatch;
@@ -44,6 +47,7 @@ impl KeySpace {
             return Err(Error::ReadOnly(self.directory.clone()));
         }
         self.sync.check()?;
+        let _in_use = self.files.enter();
         self.write_once(settings, operation).inspect_err(|error| self.note(error))
     }
 
@@ -57,7 +61,7 @@ impl KeySpace {
     fn write_once<T>(&self, settings: SpaceSettings, operation: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let turn = self.turn()?;
         // While others are at it, what they wrote so far can be read.
-        let guard = turn.take(self.env.lock_timeout, || drop(self.refresh()))?;
+        let guard = turn.take(&*self.env.system, self.env.lock_timeout, || drop(self.refresh()))?;
         let result = self.prepare(settings).and_then(|()| {
             let result = operation(self)?;
             self.seal_if_full()?;
@@ -73,18 +77,34 @@ impl KeySpace {
         drop(guard);
         let result = result?;
         self.reach(&log, position, true)?;
+        self.check_in_place(&log)?;
         Ok(result)
     }
 
-    pub(super) fn turn(&self) -> Result<&Turn> {
-        if let Some(turn) = self.turn.get() {
+    /// Before something is acknowledged: what was written is part of the history that stands under its path.
+    fn check_in_place(&self, log: &Log) -> Result<()> {
+        if log.is_in_place(&*self.env.system)? {
+            return Ok(());
+        }
+        // Whoever came after us may have ended the log: then the newest manifest comes after ours.
+        self.refresh()?;
+        let is_succeeded = self.present().as_ref().is_some_and(|view| view.log.id > log.id);
+        if is_succeeded { Ok(()) } else { Err(Error::replaced(&log.path)) }
+    }
+
+    pub(super) fn turn(&self) -> Result<Arc<Turn>> {
+        if let Some(turn) = self.files.turn() {
             return Ok(turn);
         }
         let system = &*self.env.system;
         self.make_room()?;
         system.create_directory(&self.directory).map_err(Error::io("create", &self.directory))?;
         let turn = Turn::open(system, &self.directory)?;
-        Ok(self.turn.get_or_init(|| turn))
+        let known = self.present().as_ref().and_then(|view| view.turn_file);
+        if known.is_some_and(|known| known != turn.file()) {
+            return Err(Error::replaced(&self.directory.join(Turn::FILE_NAME)));
+        }
+        Ok(self.files.keep_turn(turn))
     }
 
     /// In our turn: see the present state, found the key space if it is not there, and end a log that a dead writer left torn or
@@ -159,13 +179,20 @@ impl KeySpace {
             let bytes = frame.encode(view.log.place(view.tail.position));
             (bytes, view.log.clone(), view.tail.position)
         };
+        self.check_alone()?;
         log.append(&bytes, position)?;
         self.change(|slot| {
             if let Some(view) = slot {
                 view.tail.apply(&frame, position + bytes.len() as u64);
+                view.last = bytes.last_chunk().copied();
             }
             Ok(frame)
         })
+    }
+
+    /// In our turn, before something is changed: nobody else is in it.
+    pub(super) fn check_alone(&self) -> Result<()> {
+        self.files.turn().map_or(Ok(()), |turn| turn.check_alone())
     }
 
     fn seal_if_full(&self) -> Result<()> {

@@ -13,7 +13,7 @@ use frame::{Frame, FrameHeader, HEADER, Place};
 pub(crate) use salvage::{Gap, Keys};
 
 use crate::bytes::{Reader, Writer, checked};
-use crate::io::{File, FileSystem, write_new};
+use crate::io::{Closed, File, FileId, FileSystem, write_new};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DHISTLOG";
@@ -45,6 +45,10 @@ pub(crate) struct Log {
     pub(crate) mark: u64,
     /// Whether its frames may say which rows a batch had.
     pub(crate) knows_rows: bool,
+    /// Which file this is: another one under its name is none of ours.
+    pub(crate) identity: FileId,
+    /// Whether the file is closed until it is needed.
+    pub(crate) is_closed: bool,
     /// How long the file is, as far as we know.
     room: Arc<AtomicU64>,
 }
@@ -107,15 +111,9 @@ impl Log {
         out.raw(&[0; START as usize - 60]).checksum();
         let file = write_new(system, path, &[&out.finish()])?;
         let room = Arc::new(AtomicU64::new(START));
-        Ok(Self {
-            id,
-            path: path.to_path_buf(),
-            file,
-            inherited: START,
-            mark,
-            knows_rows: version > WITHOUT_ROWS,
-            room,
-        })
+        let identity = file.identify().map_err(Error::io("look at", path))?;
+        let (path, knows_rows, is_closed) = (path.to_path_buf(), version > WITHOUT_ROWS, false);
+        Ok(Self { id, path, file, inherited: START, mark, knows_rows, identity, is_closed, room })
     }
 
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, write: bool) -> Result<Self> {
@@ -135,28 +133,40 @@ impl Log {
         }
         let mark = if version == WITHOUT_MARK { 0 } else { from.u64()? };
         let room = Arc::new(AtomicU64::new(length));
-        Ok(Self {
-            id,
-            path: path.to_path_buf(),
-            file,
-            inherited: length,
-            mark,
-            knows_rows: version > WITHOUT_ROWS,
-            room,
-        })
+        let identity = file.identify().map_err(Error::io("look at", path))?;
+        let (path, knows_rows, is_closed) = (path.to_path_buf(), version > WITHOUT_ROWS, false);
+        Ok(Self { id, path, file, inherited: length, mark, knows_rows, identity, is_closed, room })
+    }
+
+    /// Give the file back until it is needed again; nobody may be at it, and what this process wrote must be durable.
+    pub(crate) fn close(&mut self) {
+        (self.file, self.is_closed) = (Arc::new(Closed), true);
+    }
+
+    /// Whether the name of this log still stands for it.
+    pub(crate) fn is_in_place(&self, system: &dyn FileSystem) -> Result<bool> {
+        let there = system.identify(&self.path).map_err(Error::io("look at", &self.path))?;
+        Ok(there == Some(self.identity))
     }
 
     pub(crate) fn len(&self) -> Result<u64> {
         self.file.len().map_err(Error::io("look at", &self.path))
     }
 
-    /// Whether nothing was appended at `position`, where the frames ended when we read them. One cheap call of the system, or two
-    /// where the file has no room behind its frames.
-    pub(crate) fn ends_at(&self, position: u64) -> Result<bool> {
+    /// Whether nothing was appended at `position`, where the frames ended with bytes `last` when we read them. One cheap call of
+    /// the system, or two where the file has no room behind its frames.
+    pub(crate) fn ends_at(&self, position: u64, last: [u8; 8]) -> Result<bool> {
         // The last bytes of what we read and the first ones of what may follow: the file may have become shorter, too.
         let mut bytes = [0; 16];
         let there = self.file.read_up_to(&mut bytes, position - 8).map_err(Error::io("read", &self.path))?;
-        Ok(there == 8 || there == 16 && bytes[8..] == [0; 8])
+        Ok((there == 8 || there == 16 && bytes[8..] == [0; 8]) && bytes[..8] == last)
+    }
+
+    /// The bytes before `position`; none if the file ends before it.
+    pub(crate) fn last_before(&self, position: u64) -> Result<Option<[u8; 8]>> {
+        let mut bytes = [0; 8];
+        let there = self.file.read_up_to(&mut bytes, position - 8).map_err(Error::io("read", &self.path))?;
+        Ok((there == 8).then_some(bytes))
     }
 
     /// In our turn: append a frame's bytes at `position`, where the frames end.

@@ -137,7 +137,9 @@ fn room_is_made_ahead_for_many_frames_and_is_the_end_of_the_log() {
     let (_, log, ends) = appended(1);
     let length = log.len().unwrap();
     assert!(length >= ends[1] + ROOM && length < ends[1] + ROOM + BLOCK);
-    assert!(log.ends_at(ends[1]).unwrap() && !log.ends_at(START).unwrap());
+    let last = |position| log.last_before(position).unwrap().unwrap();
+    assert!(log.ends_at(ends[1], last(ends[1])).unwrap() && !log.ends_at(START, last(START)).unwrap());
+    assert!(!log.ends_at(ends[1], [0; 8]).unwrap(), "another file's bytes");
     assert!(matches!(next(&log, START), Next::Frame(_, end) if end == ends[1]));
     assert!(matches!(next(&log, ends[1]), Next::End));
     let (_, log, ends) = appended(10);
@@ -160,10 +162,11 @@ fn a_file_that_became_shorter_does_not_end_where_it_did() {
     let short = system.create(Path::new("/short")).unwrap();
     short.write_at(&[1; 80], 0).unwrap();
     let short = Log { file: short, ..log.clone() };
-    assert!(!short.ends_at(ends[1]).unwrap() && short.ends_at(80).unwrap());
+    assert!(!short.ends_at(ends[1], [0; 8]).unwrap() && short.ends_at(80, [1; 8]).unwrap());
+    assert_eq!(short.last_before(ends[1]).unwrap(), None);
     // Room of less than a word, as no writer makes it, is looked at more closely.
     short.file.extend(84).unwrap();
-    assert!(!short.ends_at(80).unwrap());
+    assert!(!short.ends_at(80, [1; 8]).unwrap());
 }
 
 #[test]

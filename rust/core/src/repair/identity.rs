@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Count, Finding, Remedy};
 use crate::history::{IDENTITY, Identity, SPARE, identity_bytes, read_identity};
-use crate::io::{FileSystem, publish};
+use crate::io::{FileSystem, publish_private};
 use crate::keyspace::repair::damage;
 use crate::{Error, Result};
 
@@ -91,5 +91,5 @@ fn replace(system: &dyn FileSystem, bad: &Path, good: &Path, aside: &Path) -> Re
         system.sync_directory(root).map_err(Error::io("sync", root))?;
         system.remove(bad).map_err(Error::io("remove", bad))?;
     }
-    publish(system, bad, &content).map(drop)
+    publish_private(system, bad, &content).map(drop)
 }

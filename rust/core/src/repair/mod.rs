@@ -52,7 +52,8 @@ pub struct Report {
 /// `Open` if there is no history or a file is of a newer format, `Io` where the operating system refuses, `Locked` if a
 /// writer does not let go of a trigger. Damage is no error here.
 pub fn repair(path: &Path, options: &Options, progress: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<Report> {
-    repair_on(Arc::new(Disk), path, options, progress)
+    let path = std::path::absolute(path).map_err(Error::io("find", path))?;
+    repair_on(Arc::new(Disk), &path, options, progress)
 }
 
 /// Repair a history on another file system.
@@ -75,6 +76,7 @@ pub fn repair_on(
         read_only: !options.apply,
         lock_timeout: options.lock_timeout,
         identity: path.join(IDENTITY),
+        identity_file: None,
     };
     let mut is_possible = true;
     let codec = identity.codec();

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{File, FileSystem, Mapping};
+use super::{File, FileId, FileSystem, Mapping, ProcessId};
 pub use disk::Fault;
 use disk::World;
 
@@ -73,6 +73,11 @@ impl Simulated {
     /// Whether the fault that was planned has happened.
     pub fn has_failed(&self) -> bool {
         self.world().process(self.process).fault.is_none()
+    }
+
+    /// From now on every lock of this machine is given to whoever asks for it, as some network file systems do.
+    pub fn let_locks_lie(&self) {
+        self.world().locks_lie = true;
     }
 
     /// Kill this process; what it wrote stays in the machine's memory.
@@ -134,6 +139,18 @@ impl FileSystem for Simulated {
         self.world().look(self.process, |world| Ok(world.exists(path)))
     }
 
+    fn identify(&self, path: &Path) -> io::Result<Option<FileId>> {
+        self.world().look(self.process, |world| Ok(world.identify(path)))
+    }
+
+    fn process(&self) -> ProcessId {
+        ProcessId { place: 1, number: self.process, started: 0 }
+    }
+
+    fn is_alive(&self, process: &ProcessId) -> Option<bool> {
+        Some(!self.world().process(process.number).is_dead)
+    }
+
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
         self.world().fill_random(bytes);
         Ok(())
@@ -173,6 +190,10 @@ impl File for Handle {
 
     fn sync(&self) -> io::Result<()> {
         self.system.world().sync(self.system.process, self.inode, self.id)
+    }
+
+    fn identify(&self) -> io::Result<FileId> {
+        self.system.world().look(self.system.process, |_| Ok(disk::id_of(self.inode)))
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -26,8 +26,8 @@ pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<D
     let turn = Turn::open(&*env.system, directory)?;
     let upkeep = Turn::named(&*env.system, &directory.join("upkeep"))?;
     let diagnosis = {
-        let _upkeep = upkeep.take(env.lock_timeout, || ())?;
-        let _turn = turn.take(env.lock_timeout, || ())?;
+        let _upkeep = upkeep.take(&*env.system, env.lock_timeout, || ())?;
+        let _turn = turn.take(&*env.system, env.lock_timeout, || ())?;
         let Some(diagnosis) = diagnose(case, looked)? else { return Ok(None) };
         if !diagnosis.is_repairable() {
             return Ok(Some(diagnosis));

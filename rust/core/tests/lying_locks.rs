@@ -1,0 +1,231 @@
+//! File systems whose locks are given to whoever asks: nothing is acknowledged twice, and nothing that was acknowledged goes.
+#![cfg(feature = "testing")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::{Ids, START, rules, trigger, uuids};
+use dochistory_core::engine::{Call, OnReplay};
+use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::io::simulated::Simulated;
+use dochistory_core::io::{Disk, File, FileId, FileSystem, Mapping, ProcessId};
+use dochistory_core::{Error, Result};
+
+/// The machine's file system, whose locks lie once it is told to.
+#[derive(Clone, Debug, Default)]
+struct Lying(Arc<AtomicBool>);
+
+#[derive(Debug)]
+struct LyingFile(Lying, Arc<dyn File>);
+
+impl Lying {
+    fn file(&self, file: io::Result<Arc<dyn File>>) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(LyingFile(self.clone(), file?)))
+    }
+
+    fn is_lying(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl FileSystem for Lying {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.file(Disk.create(path))
+    }
+
+    fn open(&self, path: &Path, write: bool) -> io::Result<Arc<dyn File>> {
+        self.file(Disk.open(path, write))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Disk.link(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        Disk.remove(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        Disk.create_directory(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        Disk.sync_directory(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        Disk.list(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        Disk.exists(path)
+    }
+
+    fn identify(&self, path: &Path) -> io::Result<Option<FileId>> {
+        Disk.identify(path)
+    }
+
+    fn process(&self) -> ProcessId {
+        Disk.process()
+    }
+
+    fn is_alive(&self, process: &ProcessId) -> Option<bool> {
+        Disk.is_alive(process)
+    }
+}
+
+impl File for LyingFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.1.read_at(buffer, offset)
+    }
+
+    fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.1.read_up_to(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.1.write_at(bytes, offset)
+    }
+
+    fn extend(&self, length: u64) -> io::Result<()> {
+        self.1.extend(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.1.sync()
+    }
+
+    fn identify(&self) -> io::Result<FileId> {
+        self.1.identify()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.1.len()
+    }
+
+    fn map(&self, length: u64) -> io::Result<Mapping> {
+        self.1.map(length)
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        if self.0.is_lying() { Ok(true) } else { self.1.try_lock() }
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        if self.0.is_lying() { Ok(()) } else { self.1.unlock() }
+    }
+}
+
+fn creating() -> OpenOptions {
+    OpenOptions { create: true, ..OpenOptions::default() }
+}
+
+/// Begin some ids; answers those that are new.
+fn begin(history: &History, ids: &[String]) -> Result<Vec<String>> {
+    let columns = Ids::new(ids);
+    let begun = history.begin(&trigger(), &columns.documents(), &mut Call::at(START), None, OnReplay::ByRules)?;
+    let rules = begun.verdicts.outcomes.iter().map(|outcome| outcome.rule());
+    Ok(ids.iter().zip(rules).filter(|(_, rule)| *rule == "R8").map(|(id, _)| id.clone()).collect())
+}
+
+#[test]
+fn a_lock_that_is_given_twice_is_refused_when_a_history_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let system = Lying::default();
+    system.0.store(true, Ordering::SeqCst);
+    let made = History::open_on(Arc::new(system), &directory.path().join("h"), &creating());
+    assert!(matches!(made, Err(Error::Fenced { .. })), "{made:?}");
+}
+
+#[test]
+fn a_lock_that_is_given_twice_is_refused_when_a_history_is_opened() {
+    let system = Simulated::new(1);
+    drop(History::open_on(Arc::new(system.clone()), Path::new("/h"), &creating()).unwrap());
+    system.let_locks_lie();
+    let opened = History::open_on(Arc::new(system.clone()), Path::new("/h"), &OpenOptions::default());
+    assert!(matches!(opened, Err(Error::Fenced { .. })), "{opened:?}");
+    let reading = OpenOptions { read_only: true, ..OpenOptions::default() };
+    assert!(History::open_on(Arc::new(system), Path::new("/h"), &reading).is_ok());
+}
+
+#[test]
+fn a_lock_that_is_given_twice_is_refused_by_a_triggers_first_write() {
+    let system = Simulated::new(1);
+    let history = History::open_on(Arc::new(system.clone()), Path::new("/h"), &creating()).unwrap();
+    system.let_locks_lie();
+    let begun = begin(&history, &uuids(0..1));
+    assert!(matches!(begun, Err(Error::Fenced { .. })), "{begun:?}");
+}
+
+/// Which ids were acknowledged as new, and how often; and how many calls were refused.
+#[derive(Debug, Default)]
+struct Seen {
+    new: BTreeMap<String, u32>,
+    refused: u32,
+}
+
+#[test]
+fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
+    const WRITERS: usize = 3;
+    let mut refused = 0;
+    for _ in 0..20 {
+        let (directory, system) = (tempfile::tempdir().unwrap(), Lying::default());
+        let path = directory.path().join("h");
+        let histories: Vec<History> =
+            (0..WRITERS).map(|_| History::open_on(Arc::new(system.clone()), &path, &creating()).unwrap()).collect();
+        // All have found the locks to be good; from now on they are not.
+        histories.iter().for_each(|history| drop(begin(history, &uuids(0..1)).unwrap()));
+        system.0.store(true, Ordering::SeqCst);
+        let (ids, seen) = (uuids(1..61), Mutex::new(Seen::default()));
+        std::thread::scope(|scope| {
+            for history in &histories {
+                scope.spawn(|| {
+                    for id in &ids {
+                        match begin(history, std::slice::from_ref(id)) {
+                            Ok(new) => new.into_iter().for_each(|id| {
+                                *seen.lock().unwrap().new.entry(id).or_default() += 1;
+                            }),
+                            Err(Error::Fenced { .. }) => seen.lock().unwrap().refused += 1,
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                });
+            }
+        });
+        let seen = seen.into_inner().unwrap();
+        assert!(seen.new.values().all(|times| *times == 1), "{seen:?}");
+        // What was acknowledged stands, and is read by whoever comes.
+        let reading = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let reader = History::open(&path, &reading).unwrap();
+        let acknowledged: Vec<&String> = seen.new.keys().collect();
+        let known = rules(&reader, &trigger(), &acknowledged, START);
+        assert!(known.iter().all(|rule| *rule != "R8"), "{known:?} {seen:?}");
+        refused += seen.refused;
+    }
+    assert!(refused > 0, "the writers never met");
+}
+
+#[test]
+fn a_writer_that_died_in_its_turn_keeps_nobody_out() {
+    for change in 1.. {
+        let system = Simulated::new(change);
+        let history = History::open_on(Arc::new(system.clone()), Path::new("/h"), &creating()).unwrap();
+        begin(&history, &uuids(0..1)).unwrap();
+        let other = system.process();
+        system.crash_at(system.changes() + change);
+        let begun = begin(&history, &uuids(1..2));
+        let other = History::open_on(Arc::new(other), Path::new("/h"), &OpenOptions::default()).unwrap();
+        begin(&other, &uuids(2..3)).unwrap();
+        if !system.is_dead() {
+            begun.unwrap();
+            assert!(change > 3, "the writer dies at several steps of its turn");
+            break;
+        }
+    }
+}

@@ -1,0 +1,109 @@
+"""Many triggers and few open files: those that were idle longest give theirs back, and running out is no verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.store.processes import run, start
+
+LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+"""
+
+TRIGGERS = """
+with dh.open(sys.argv[1], create=True) as history:
+    names = [f"trigger-{number}" for number in range(1000)]
+    claims = [history.begin(documents([f"id-{name}"]), trigger(name)) for name in names]
+    print(sum(claim.new.num_rows for claim in claims))
+    for claim in claims[::2]:
+        claim.complete()
+    told = [status_of(history, [f"id-{name}"], of=trigger(name))[0] for name in names]
+    print(told[::2].count("DUPLICATE"), told[1::2].count("IN_DOUBT"))
+    for claim in claims[1::2]:
+        claim.release()
+    print(sum(history.begin(documents([f"id-{name}"]), trigger(name)).new.num_rows for name in names[1::2]))
+    print(len(os.listdir("/proc/self/fd")) < 128)
+"""
+
+
+def test_a_thousand_triggers_are_served_with_256_descriptors(directory: Path) -> None:
+    assert run(LIMITED + TRIGGERS, directory) == ["1000", "500 500", "500", "True"]
+
+
+MAPPERS = """
+with dh.open(sys.argv[1], create=True) as history:
+    mappers = [history.mapper(f"channel-{number}") for number in range(300)]
+    for number, mapper in enumerate(mappers):
+        mapper.create([f"id-{number}"], [f"ours-{number}"])
+    found = [mapper.lookup([f"id-{number}"]).to_pylist()[0]["mapped_id"] for number, mapper in enumerate(mappers)]
+    print(found == [f"ours-{number}" for number in range(300)])
+"""
+
+
+def test_many_mappers_are_served_with_256_descriptors(directory: Path) -> None:
+    assert run(LIMITED + MAPPERS, directory) == ["True"]
+
+
+EXHAUSTED = """
+import resource
+history = dh.open(sys.argv[1], create=True)
+history.begin(documents(["known"]), trigger()).complete()
+history.begin(documents(["other"]), trigger("others")).complete()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+taken = []
+def take_all():
+    try:
+        while True:
+            taken.append(open("/dev/null"))
+    except OSError:
+        pass
+for name in ("others", "unused", "others", "unused"):
+    for call in (history.classify, history.begin):
+        take_all()
+        try:
+            answer = call(documents(["other"]), trigger(name))
+            print(name, *statuses(getattr(answer, "verdicts", answer)))
+        except dh.DescriptorsError as error:
+            print(str(error)[:16])
+taken.clear()
+print(*statuses(history.begin(documents(["known", "new"]), trigger()).verdicts))
+"""
+
+
+def test_running_out_of_descriptors_is_an_error_and_never_a_verdict(directory: Path) -> None:
+    *told, last = run(EXHAUSTED, directory)
+    assert last == "DUPLICATE NEW"
+    # As long as files that are idle can be given back, there is an answer.
+    assert set(told) <= {"[DH-DESCRIPTORS]", "others DUPLICATE", "unused NEW", "unused IN_DOUBT"}
+    assert len(told) == 8
+    assert told.count("[DH-DESCRIPTORS]") >= 2, told
+
+
+OTHERS = """
+with dh.open(sys.argv[1]) as history:
+    for number in range(60):
+        history.begin(documents([f"theirs-{number}"]), trigger(f"trigger-{number}"))
+"""
+
+
+def test_what_others_wrote_while_the_files_were_closed_is_seen(directory: Path) -> None:
+    script = (
+        LIMITED
+        + """
+with dh.open(sys.argv[1], create=True) as history:
+    for number in range(60):
+        history.begin(documents([f"ours-{number}"]), trigger(f"trigger-{number}")).complete()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(60):
+        ids = [f"{whose}-{number}" for whose in ("ours", "theirs", "new")]
+        print(*statuses(history.begin(documents(ids), trigger(f"trigger-{number}")).verdicts))
+"""
+    )
+    process = start(script, directory)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    run(OTHERS, directory)
+    told, complaints = process.communicate("go\n", timeout=120)
+    assert told.splitlines() == ["DUPLICATE IN_DOUBT NEW"] * 60, complaints
