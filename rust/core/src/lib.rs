@@ -32,5 +32,7 @@ pub mod time;
 pub mod values;
 
 pub use error::{Error, Result};
-pub use keyspace::{Finished, InProgress, Maintained, PartitionStatistics, Pin, Progress, Purged, SpaceStatistics};
+pub use keyspace::{
+    Finished, InProgress, Maintained, PartitionStatistics, Pin, Progress, Purge, Purged, SpaceStatistics,
+};
 pub use log::frame::Transaction;
