@@ -29,7 +29,15 @@ from typing import Any
 
 import dochistory as dh
 
-__all__ = ["FILE_NAME", "SETTINGS", "Settings", "settings_from_toml", "trigger_from_text", "triggers_from_toml"]
+__all__ = [
+    "FILE_NAME",
+    "SETTINGS",
+    "Settings",
+    "settings_from_toml",
+    "stored_settings",
+    "trigger_from_text",
+    "triggers_from_toml",
+]
 
 FILE_NAME = "dochistory.toml"
 """The name under which the command line looks for a file of settings."""
@@ -55,7 +63,15 @@ _TYPES: dict[str, tuple[type, ...]] = {
 SETTINGS = frozenset(_TYPES)
 """The names of a trigger's settings, without `name`."""
 
+_STORED = ("kind", "history_time_to_live")
+
 _NAMES = {bool: "true or false", str: "text in quotes", int: "a whole number", float: "a number of seconds"}
+
+
+def stored_settings(history: dh.History, trigger: str) -> dict[str, Any]:
+    """The settings of a trigger that the history keeps, for `Trigger`: kind and time to live, if it knows them."""
+    found = history.stats(trigger)
+    return {name: found[name] for name in _STORED if found[name]}
 
 
 @dataclass(frozen=True)

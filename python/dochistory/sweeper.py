@@ -38,7 +38,8 @@ class Sweeper:
 
     Args:
         history: the history, or its directory, which is then opened for each purge.
-        triggers: triggers whose own time to live counts; the others are purged by the one they were last used with.
+        triggers: triggers as they are meant to be; one that the history keeps with another time to live is not purged,
+            and the logger is told so.
         every: how long from one run to the next: text, a timedelta, or seconds.
         retry_window: for how long the broker may deliver a document again; a time to live that is shorter is warned of.
         on_sweep: called with what `History.purge` answered, after each run.
@@ -127,6 +128,8 @@ class Sweeper:
                 purged |= history.purge(self._triggers.get(name, name), now=self._now())
             except dh.LockedError as error:
                 log.warning("%s: left for the next run: %s", name, error)
+            except dh.ConfigError as error:
+                log.error("%s: not purged, others are: %s", name, error)  # noqa: TRY400 - a sentence, not a fault
         runs = _note(self.path, figures, self._next, self._every)
         for name, one in figures.items():
             lives = self._triggers[name].history_time_to_live if name in self._triggers else one["history_time_to_live"]

@@ -89,7 +89,7 @@ def test_a_snapshot_stays_as_it_was(history: dh.History, directory: Path) -> Non
     history.begin(documents(["a"]), trigger(), now=T0).complete()
     snapshot = history.pin(trigger())
     history.begin(documents(["b"]), trigger(), now=T0).complete()
-    history.purge(trigger(history_time_to_live="1 s"), now=T0 + timedelta(days=1))
+    history.purge(trigger(), now=T0 + timedelta(days=1))
     with dh.open(directory, read_only=True, snapshot=snapshot) as pinned:
         assert status_of(pinned, ["a", "b"]) == ["DUPLICATE", "NEW"]
         with pytest.raises(dh.ReadOnlyError):

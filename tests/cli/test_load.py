@@ -16,7 +16,7 @@ OLD = pa.table({"trigger": ["orders", "orders", "bills"], "uuid": ["1", "2", "3"
 @pytest.mark.usefixtures("run")
 def test_a_file_is_loaded_and_both_sides_are_asked(run: Run, orders: Path) -> None:
     pq.write_table(OLD, "old.parquet")
-    words = ["load", "old.parquet", "--history", orders, "--time-to-live", "9 days"]
+    words = ["load", "old.parquet", "--history", orders, "--time-to-live", "30 days"]
     ran = run(*words)
     assert ran.status == 0
     assert ran.out.splitlines()[-1].startswith("both sides were asked about ")
@@ -29,9 +29,9 @@ def test_a_file_is_loaded_and_both_sides_are_asked(run: Run, orders: Path) -> No
 
 def test_a_difference_makes_the_command_fail(run: Run, orders: Path, tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("id\n0003\n")
-    words = ["load", "old.csv", "--history", orders, "--trigger", "orders", "--time-to-live", "9 days"]
+    words = ["load", "old.csv", "--history", orders, "--trigger", "orders", "--time-to-live", "30 days"]
     with dh.open(orders) as history:
-        claimed = dh.Trigger("orders", detect_duplicates=True, use_history=True)
+        claimed = dh.Trigger("orders", detect_duplicates=True, use_history=True, history_time_to_live="30 days")
         history.release(["0003"], claimed)
     assert run(*words, "--column", "uuid=id").status == 0
     (tmp_path / "old.csv").write_text("id,status\n0001,processing\n")

@@ -35,7 +35,7 @@ def test_the_history_is_found_by_environment_and_settings(
 
 
 def test_a_dry_run_purges_nothing_and_a_purge_what_expired(run: Run, orders: Path) -> None:
-    words = ["purge", "--history", orders, "--now", LATER, "--json"]
+    words = ["purge", "--history", orders, "--now", LATER, "--force", "--json"]
     assert run(*words, "--dry-run").json["triggers"]["orders"]["entries"] == 3
     assert len(run("entries", "--history", orders, "--json").json["entries"]) == 3
     assert run("purge", "--history", orders, "--json").json["triggers"]["orders"]["entries"] == 0
@@ -43,11 +43,40 @@ def test_a_dry_run_purges_nothing_and_a_purge_what_expired(run: Run, orders: Pat
     assert run("entries", "--history", orders, "--json").json["entries"] == []
 
 
+def test_a_purge_years_ahead_of_the_clock_has_to_be_forced(run: Run, orders: Path) -> None:
+    refused = run("purge", "--history", orders, "--now", LATER)
+    assert refused.status == 2
+    assert "--force" in refused.err
+    assert len(run("entries", "--history", orders, "--json").json["entries"]) == 3
+
+
 @pytest.mark.usefixtures("orders")
-def test_the_settings_time_to_live_wins_at_a_purge(run: Run, tmp_path: Path) -> None:
+def test_settings_with_another_time_to_live_purge_nothing(run: Run, tmp_path: Path) -> None:
     settings = tmp_path / "dochistory.toml"
     settings.write_text('history = "orders.history"\n[triggers.orders]\nhistory_time_to_live = "40000 days"\n')
-    assert run("purge", "--dry-run", "--now", LATER, "--json").json["triggers"]["orders"]["entries"] == 0
+    refused = run("purge")
+    assert refused.status == 2
+    assert "30 days" in refused.err and "40000 days" in refused.err
+
+
+def test_a_time_to_live_is_changed_on_purpose(run: Run, orders: Path) -> None:
+    changed = run("change", "--history", orders, "--trigger", "orders", "--time-to-live", "60 days", "--json").json
+    assert changed["trigger"] == "orders"
+    with dh.open(orders) as history:
+        assert history.stats("orders")["history_time_to_live"] == dt.timedelta(days=60)
+        history.begin(documents(["0004"]), trigger(history_time_to_live="60 days"))
+    assert run("change", "--history", orders, "--trigger", "bills", "--time-to-live", "60 days").status == 2
+    assert "60 days" in run("change", "--history", orders, "--trigger", "orders", "--time-to-live", "1 day").out
+
+
+def test_classify_takes_kind_and_time_to_live_from_the_history(run: Run, tmp_path: Path) -> None:
+    jms = trigger(kind="jms", history_time_to_live="30 days")
+    with dh.open(tmp_path / "jms.history", create=True) as history:
+        history.begin(documents(["a"]), jms)
+    (tmp_path / "ids.csv").write_text("uuid\na\nb\n")
+    words = ["classify", "ids.csv", "--history", tmp_path / "jms.history", "--expiry", "exact"]
+    assert run(*words).status == 0
+    assert run(*words, "--kind", "messaging").status == 2
 
 
 def test_pinned_states_are_shown_and_let_go(run: Run, orders: Path) -> None:
@@ -82,7 +111,7 @@ def test_a_backup_is_a_history_of_its_own(run: Run, orders: Path, tmp_path: Path
         file.name for file in orders.glob("known/*")
     ]
     with dh.open(orders) as history:
-        history.begin(documents(["later"]), trigger())
+        history.begin(documents(["later"]), trigger(history_time_to_live="30 days"))
     with dh.open(tmp_path / "copy.history") as copy:
         assert status_of(copy, ["0001", "0003", "later"]) == ["DUPLICATE", "IN_DOUBT", "NEW"]
         copy.begin(documents(["mine"]), trigger())

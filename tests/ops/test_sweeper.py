@@ -50,11 +50,15 @@ def test_it_purges_every_ten_minutes_what_expired_and_nothing_else(used: dh.Hist
     assert sweeper.next_run == clock() + dt.timedelta(minutes=10)
 
 
-def test_the_settings_of_a_trigger_outweigh_what_it_was_last_used_with(used: dh.History, clock: Clock) -> None:
-    sweeper = dh.Sweeper(used, [trigger(history_time_to_live="90 days")], now=clock)
+def test_a_trigger_with_other_settings_is_not_purged_and_others_are(
+    used: dh.History, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweeper = dh.Sweeper(used, [trigger("bills", history_time_to_live="1 hour")], now=clock)
     clock.go(3 * 3600)
-    sweeper.sweep()
-    assert left(used) == [1, 1]
+    with caplog.at_level(logging.ERROR, "dochistory.sweeper"):
+        sweeper.sweep()
+    assert left(used) == [0, 1]
+    assert "bills: not purged" in caplog.text and "30 days" in caplog.text
 
 
 def test_purging_by_hand_does_not_move_the_next_run(used: dh.History, clock: Clock) -> None:

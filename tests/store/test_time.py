@@ -90,10 +90,11 @@ def test_a_completion_after_the_purge_counts_until_the_next_one(history: dh.Hist
 
 def test_the_time_to_live_is_the_one_at_the_purge_not_at_the_write(history: dh.History) -> None:
     longer = trigger(history_time_to_live="3 hours")
-    completed(history, "a", T0)
+    completed(history, "a", T0, longer)
     completed(history, "b", T0, longer)
     history.purge(now=T0 + 2 * HOUR)
     assert status_of(history, ["a", "b"], longer, now=T0 + 2 * HOUR) == ["DUPLICATE", "DUPLICATE"]
+    history.change(HOURLY)
     completed(history, "c", T0 + 2 * HOUR, HOURLY)
     history.purge(now=T0 + 2 * HOUR)
     assert status_of(history, ["a", "b", "c"], HOURLY, now=T0 + 2 * HOUR) == ["NEW", "NEW", "DUPLICATE"]

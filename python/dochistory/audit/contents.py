@@ -9,6 +9,7 @@ import dochistory as dh
 from dochistory.audit import refusals, states, store
 from dochistory.audit.entries import ENTRIES, KEPT
 from dochistory.audit.resubmission import APPLICATION
+from dochistory.settings import stored_settings
 
 
 class Contents:
@@ -108,7 +109,10 @@ class Contents:
         for file in reversed(self._store.kept()):
             table = self._store.read(file.path, ["trigger"])
             if table["trigger"][0].as_py() == name:
-                return dh.Trigger(
-                    **store.trigger_of(name, table.schema.metadata), detect_duplicates=True, use_history=True
-                )
-        return dh.Trigger(name, detect_duplicates=True, use_history=True)
+                remembered = store.trigger_of(name, table.schema.metadata)
+                break
+        else:
+            remembered = {"name": name}
+        # What the history keeps of it may have changed since.
+        settings = {**remembered, **stored_settings(self._history, name)}
+        return dh.Trigger(**settings, detect_duplicates=True, use_history=True)

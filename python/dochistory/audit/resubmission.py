@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import dochistory as dh
 from dochistory import _columns, _files
 from dochistory.audit import states, store
+from dochistory.settings import stored_settings
 
 APPLICATION = "dochistory.audit"
 """The name under which the history remembers resubmissions: its transactions are (this, number of the event)."""
@@ -71,7 +72,7 @@ class Resubmission:
             number = max(store_.next_event(), last[0] + 1 if last else 0)
             store_.add_event(number, "resubmission", plan)
         claim = history.begin(
-            pa.table({"uuid": chosen["key"]}), _bypassing(trigger), transaction=(APPLICATION, number), now=now
+            pa.table({"uuid": chosen["key"]}), _bypassing(history, trigger), transaction=(APPLICATION, number), now=now
         )
         verdicts = _columns.verdicts_of(claim.verdicts)
         if len(_columns.rows_where(verdicts["action"], "SUSPEND")):
@@ -144,8 +145,10 @@ class Resubmission:
         return f"<Resubmission {self.number}: {self.documents.num_rows} documents, {state}>"
 
 
-def _bypassing(trigger: dh.Trigger) -> dh.Trigger:
+def _bypassing(history: dh.History, trigger: dh.Trigger) -> dh.Trigger:
     """The trigger, such that everything is NEW but what is completed.
+
+    What the history keeps of it may have changed since the documents were written down.
 
     The history is used whatever its settings say, for it alone can tell afterwards how the resubmission ended.
     """
@@ -158,5 +161,6 @@ def _bypassing(trigger: dh.Trigger) -> dh.Trigger:
         "processing_mode": "serial",
         "in_batch": "duplicate",
         "resolver": _always_new,
+        **stored_settings(history, trigger.name),
     }
     return dh.Trigger(trigger.name, **settings)

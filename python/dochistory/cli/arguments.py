@@ -246,11 +246,24 @@ def _upkeep(commands: Any) -> None:
         "purge",
         upkeep.purge,
         "drop what expired",
-        "By the time to live of the settings, or else the one that the trigger was last used with. Made for cron.",
+        "By the time to live that the history keeps of each trigger. Made for cron.",
     )
     _trigger(purge)
     purge.add_argument("--dry-run", action="store_true", help="only say what would go")
     purge.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
+    purge.add_argument(
+        "--force", action="store_true", help="even if --now is days ahead of the clock and every entry goes"
+    )
+    change = _add(
+        commands,
+        "change",
+        upkeep.change,
+        "give a trigger another time to live",
+        "The next purge goes by it. Programs that still open the trigger with the old one are told so, with "
+        "[DH-CONFIG]: change their settings, too. The kind of a trigger never changes.",
+    )
+    change.add_argument("--trigger", metavar="NAME", required=True, help="this trigger")
+    change.add_argument("--time-to-live", type=duration, metavar="TIME", required=True, help="from now on: '30 days'")
     maintain = _add(commands, "maintain", upkeep.maintain, "put small files together and roll filters up")
     _trigger(maintain)
     maintain.add_argument("--all", action="store_true", help="as far as it goes, rather than as far as it pays")

@@ -10,7 +10,7 @@ from typing import Any
 
 import dochistory as dh
 from dochistory.cli.failures import CommandError
-from dochistory.settings import FILE_NAME, Settings, settings_from_toml
+from dochistory.settings import FILE_NAME, Settings, settings_from_toml, stored_settings
 
 HISTORY_VARIABLE = "DOCHISTORY_HISTORY"
 SETTINGS_VARIABLE = "DOCHISTORY_SETTINGS"
@@ -96,7 +96,8 @@ class Context:
         # A file of settings that lacks the trigger has rather misspelt its name.
         if known:
             raise CommandError(f"the settings describe no trigger {name!r}, but {', '.join(known)}")
-        return dh.Trigger(name, detect_duplicates=True, use_history=True, **self._rule_options())
+        rules = {**stored_settings(history, name), **self._rule_options()}
+        return dh.Trigger(name, detect_duplicates=True, use_history=True, **rules)
 
     def _rule_options(self) -> dict[str, Any]:
         names = ("kind", "processing_mode", "in_batch", "expiry")

@@ -9,6 +9,7 @@ from dochistory import migration
 from dochistory.cli import files, show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.settings import stored_settings
 
 _ROLES = ("uuid", "trigger", "status", "time")
 
@@ -20,8 +21,8 @@ def load(context: Context) -> Exit:
     if unknown := [role for role in columns if role not in _ROLES]:
         raise CommandError(f"--column {unknown[0]}=…: what is to be found is one of {', '.join(_ROLES)}")
     source = _database(context) if options.file is None else _file(context, columns)
-    trigger = _described(context)
     with _history(context) as history, show.progress("loading", quiet=context.json) as progress:
+        trigger = _described(context, history)
         done = migration.import_history(
             history,
             source,
@@ -106,19 +107,22 @@ def _database(context: Context) -> migration.Source:
     return migration.dbapi(connect, options.query)
 
 
-def _described(context: Context) -> Callable[[str], dh.Trigger]:
-    """Answers the trigger of a name: that of the settings, or one with the time to live of the options."""
+def _described(context: Context, history: dh.History) -> Callable[[str], dh.Trigger]:
+    """Answers the trigger of a name: that of the settings, or as the history and the options say."""
     options = context.options
     described = context.settings.triggers if context.settings else {}
 
     def trigger(name: str) -> dh.Trigger:
         if name in described:
             return described[name]
-        if options.time_to_live is None:
+        stored = stored_settings(history, name)
+        if options.time_to_live is not None:
+            stored["history_time_to_live"] = options.time_to_live
+        if "history_time_to_live" not in stored:
             raise CommandError(
                 f"how long are entries of trigger {name!r} to be kept? say it with --time-to-live, or describe the "
                 "trigger in the settings"
             )
-        return dh.Trigger(name, detect_duplicates=True, use_history=True, history_time_to_live=options.time_to_live)
+        return dh.Trigger(name, detect_duplicates=True, use_history=True, **stored)
 
     return trigger

@@ -1,12 +1,14 @@
-"""The commands that look after a history: `stats`, `pins`, `purge`, `maintain`, `verify`."""
+"""The commands that look after a history: `stats`, `pins`, `purge`, `change`, `maintain`, `verify`."""
 
 import datetime as dt
 from typing import Any
 
+import dochistory as dh
 from dochistory import metrics
 from dochistory.cli import around, show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import Exit
+from dochistory.settings import stored_settings
 from dochistory.statistics import Statistics
 
 
@@ -103,13 +105,29 @@ def purge(context: Context) -> Exit:
     purged: dict[str, Any] = {}
     with context.open(read_only=options.dry_run) as history:
         for name in context.named(history):
-            purged.update(history.purge(context.described(name), now=now, dry_run=options.dry_run))
+            purged.update(history.purge(context.described(name), now=now, dry_run=options.dry_run, force=options.force))
     if context.json:
         print(show.as_json({"dry_run": options.dry_run, "now": now, "triggers": purged}))
         return Exit.DONE
     title = "what would go" if options.dry_run else "what went"
     rows = [[name, one["entries"], show.size(one["bytes"]), one["segments"]] for name, one in purged.items()]
     show.table(title, ["trigger", "entries", "bytes", "files"], rows)
+    return Exit.DONE
+
+
+def change(context: Context) -> Exit:
+    """Give a trigger another time to live."""
+    options = context.options
+    with context.open(read_only=False) as history:
+        (name,) = context.named(history)
+        stored = {**stored_settings(history, name), "history_time_to_live": options.time_to_live}
+        trigger = dh.Trigger(name, **stored)
+        before = history.change(trigger)
+    after = trigger.history_time_to_live
+    if context.json:
+        print(show.as_json({"trigger": name, "before": before, "after": after}))
+    else:
+        show.table("", ["trigger", "time to live before", "time to live"], [[name, before, after]])
     return Exit.DONE
 
 

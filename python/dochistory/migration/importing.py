@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import dochistory as dh
 from dochistory.migration.columns import Shape, TimeUnit
 from dochistory.migration.sources import Source
+from dochistory.settings import stored_settings
 
 _DIFFERENCES = pa.schema(
     [("trigger", pa.string()), ("uuid", pa.string()), ("there", pa.string()), ("here", pa.string())]
@@ -143,17 +144,16 @@ class _Waiting:
         begun = rows.filter(is_open)
         if not begun.num_rows:
             return rows
-        rule = self._history.classify(begun.select(["uuid"]), _presence(name))["rule"].cast(pa.string())
+        rule = self._history.classify(begun.select(["uuid"]), _presence(self._history, name))["rule"].cast(pa.string())
         # What has no usable key is the load's to refuse.
         wanted = pc.is_in(rule, value_set=pa.array(["R8", "R3", "R4"]))
         return pa.concat_tables([rows.filter(pc.invert(is_open)), begun.filter(wanted)])
 
 
-def _presence(name: str) -> dh.Trigger:
-    """Asks what is there, whatever a trigger's settings say of time, copies and resolvers."""
-    return dh.Trigger(
-        name, detect_duplicates=True, use_history=True, history_time_to_live="36500 days", in_batch="duplicate"
-    )
+def _presence(history: dh.History, name: str) -> dh.Trigger:
+    """Asks what is there, whatever a trigger's settings say of copies and resolvers."""
+    stored = stored_settings(history, name)
+    return dh.Trigger(name, detect_duplicates=True, use_history=True, in_batch="duplicate", **stored)
 
 
 class _Sample:
@@ -196,7 +196,7 @@ def _compare(history: dh.History, source: Source, shape: Shape, chosen: _Sample)
     there = _known_there(source, shape, keys)
     found = []
     for name, asked in keys.items():
-        here = history.classify(pa.table({"uuid": asked}), _presence(name))["status"].to_pylist()
+        here = history.classify(pa.table({"uuid": asked}), _presence(history, name))["status"].to_pylist()
         said = [_ANSWERS[there.get((name, key))] for key in asked]
         rows = zip(asked, said, here, strict=True)
         found += [(name, key, one, other) for key, one, other in rows if one != other]

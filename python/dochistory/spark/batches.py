@@ -148,7 +148,8 @@ class ExactlyOnce:
             batch.claim.complete()
             return
         # By row: the batch as a whole has not ended, and must not count as a batch that has when it comes again.
-        batch.claim.complete(rows=batch.rows("PROCESS"))
+        released = set(batch.claim.released_rows)
+        batch.claim.complete(rows=[row for row in batch.rows("PROCESS") if row not in released])
         first = batch.verdicts.slice(batch.rows("SUSPEND")[0], 1).to_pylist()[0]
         cause: Literal["history", "resolver"] = "history" if first["rule"] == "R5" else "resolver"
         why = f" ({first['rule']}: {first['message']})"

@@ -121,17 +121,18 @@ class SparkClaim:
                 text. All of them, if absent, which is one record however many they are.
 
         Raises:
-            StateError: some keys are not of this claim.
+            StateError: some keys are not of this claim, or were released, by themselves or with the claim.
         """
         self._staged.complete(self._collected(keys))
 
     def release(self, keys: "DataFrame | Iterable[str | None] | Any | None" = None) -> None:
-        """The services' work was undone for certain: the documents are NEW when they come again.
-
-        What is completed stays so. Durable on return.
+        """The services' work was undone for certain: the documents are NEW when they come again. Durable on return.
 
         Args:
-            keys: as for `complete`.
+            keys: as for `complete`; without them, what was completed by itself stays so.
+
+        Raises:
+            StateError: some keys are not of this claim, or were completed, by themselves or with the claim.
         """
         self._staged.release(self._collected(keys))
 

@@ -33,5 +33,7 @@ mod transaction;
 pub mod values;
 
 pub use error::{Error, Result};
-pub use keyspace::{Finished, InProgress, Maintained, PartitionStatistics, Pin, Progress, Purged, SpaceStatistics};
+pub use keyspace::{
+    Finished, InProgress, Maintained, PartitionStatistics, Pin, Progress, Purge, Purged, SpaceStatistics,
+};
 pub use transaction::{BatchRows, OnOtherRows, OnReplay, Replay, Replays, Transaction};

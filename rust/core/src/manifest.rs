@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::bytes::{Reader, Writer, checked};
+use crate::rules::Kind;
 use crate::transaction::{BatchRows, Last, NumberedBatch, Transaction};
 
 const MAGIC: [u8; 8] = *b"DHMANIFS";
@@ -25,8 +26,10 @@ pub(crate) struct Manifest {
     pub(crate) name: String,
     /// Width of a time partition in microseconds.
     pub(crate) partition_us: i64,
-    /// Time to live as last used, in microseconds.
+    /// The trigger's time to live in microseconds; 0 while it is not known.
     pub(crate) time_to_live_us: i64,
+    /// The trigger's kind; none while it is not known, and for values.
+    pub(crate) kind: Option<Kind>,
     /// Number of the next operation not yet in a segment.
     pub(crate) next_sequence: u64,
     /// Number of the next file.
@@ -157,7 +160,12 @@ impl Manifest {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
         let version = self.version();
-        out.raw(&MAGIC).u32(version).u32(0).u64(self.number).raw(&self.history).text(&self.name);
+        out.raw(&MAGIC)
+            .u32(version)
+            .u32(number_of_kind(self.kind))
+            .u64(self.number)
+            .raw(&self.history)
+            .text(&self.name);
         out.i64(self.partition_us).i64(self.time_to_live_us).u64(self.next_sequence).u64(self.next_file);
         out.i64(self.purged_upto).u64(self.log.id).u64(self.log.proven);
         out.u32(self.segments.len() as u32);
@@ -224,9 +232,10 @@ impl Manifest {
         Reader::new(bytes, path).preamble(MAGIC, VERSION)?;
         let mut from = Reader::new(checked(bytes, path)?, path);
         let version = from.preamble(MAGIC, VERSION)?;
-        from.u32()?;
+        let kind = from.u32()?;
+        let kind = kind_of_number(kind).ok_or_else(|| from.corrupt("an unknown kind of trigger"))?;
         let mut manifest =
-            Self { number: from.u64()?, history: from.bytes16()?, name: from.text()?, ..Self::default() };
+            Self { number: from.u64()?, history: from.bytes16()?, name: from.text()?, kind, ..Self::default() };
         (manifest.partition_us, manifest.time_to_live_us) = (from.i64()?, from.i64()?);
         (manifest.next_sequence, manifest.next_file) = (from.u64()?, from.u64()?);
         manifest.purged_upto = from.i64()?;
@@ -259,6 +268,19 @@ impl Manifest {
         let covered = |id: u64| self.rollups.iter().any(|rollup| rollup.segments.contains(&id));
         self.segments.iter().filter(|segment| !covered(segment.id)).copied().collect()
     }
+}
+
+/// Before kinds were kept, this number was always 0.
+fn number_of_kind(kind: Option<Kind>) -> u32 {
+    match kind {
+        None => 0,
+        Some(Kind::Messaging) => 1,
+        Some(Kind::Jms) => 2,
+    }
+}
+
+fn kind_of_number(number: u32) -> Option<Option<Kind>> {
+    [None, Some(Kind::Messaging), Some(Kind::Jms)].into_iter().find(|kind| number_of_kind(*kind) == number)
 }
 
 pub(crate) fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {

@@ -11,9 +11,9 @@ use std::path::Path;
 use common::logs::{frames, room, used};
 use common::store::{Files, Store, TRIGGERS, ids, named, restore, verdicts};
 use common::{DAY, Ids, START};
-use dochistory_core::Result;
 use dochistory_core::engine::{Call, OnReplay};
 use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::{Purge, Result};
 
 /// The places of a file to try: all of a short one, the header and a step through the rest of a long one.
 fn places(length: usize) -> Vec<usize> {
@@ -222,7 +222,7 @@ fn use_all(root: &Path) -> Result<()> {
         let snapshot = history.pin(name)?;
         history.unpin(name, &snapshot)?;
         history.maintain(name, true, &mut |_, _| Ok(()))?;
-        history.purge(&trigger, START + 31 * DAY, false)?;
+        history.purge(&trigger, Purge::at(START + 31 * DAY))?;
     }
     Ok(())
 }

@@ -3,9 +3,9 @@
 mod common;
 
 use common::{DAY, Ids, START, begin, open, rules, trigger, uuid, uuids};
-use dochistory_core::Transaction;
 use dochistory_core::engine::{Call, EntryStatus, OnReplay, Replay};
 use dochistory_core::history::History;
+use dochistory_core::{Error, Purge, Transaction};
 
 #[test]
 fn a_document_is_new_then_in_doubt_then_a_duplicate() {
@@ -121,14 +121,14 @@ fn a_purge_drops_what_is_expired_and_nothing_else() {
         begin(&history, &trigger, &[uuid(day as u64)], at(day)).claim.unwrap().complete(None).unwrap();
     }
     let ids = uuids(0..40);
-    let planned = history.purge(&trigger, at(40), true).unwrap();
+    let planned = history.purge(&trigger, Purge { dry_run: true, ..Purge::at(at(40)) }).unwrap();
     assert_eq!(rules(&history, &trigger, &ids, at(40)), ["R9"; 40]);
-    let purged = history.purge(&trigger, at(40), false).unwrap();
+    let purged = history.purge(&trigger, Purge::at(at(40))).unwrap();
     assert_eq!(planned, purged);
     // An entry is expired when now >= start + time to live: days 0 to 10.
     assert_eq!(purged.entries, 11);
     assert_eq!(rules(&history, &trigger, &ids, at(40)), [vec!["R8"; 11], vec!["R9"; 29]].concat());
-    assert_eq!(history.purge(&trigger, at(40), false).unwrap().entries, 0);
+    assert_eq!(history.purge(&trigger, Purge::at(at(40))).unwrap().entries, 0);
 }
 
 #[test]
@@ -137,11 +137,11 @@ fn a_completion_after_the_purge_stays_visible_until_the_next_purge() {
     let history = open(&directory.path().join("h"));
     let trigger = trigger();
     let claim = begin(&history, &trigger, &["slow"], START).claim.unwrap();
-    history.purge(&trigger, START + 31 * DAY, false).unwrap();
+    history.purge(&trigger, Purge::at(START + 31 * DAY)).unwrap();
     assert_eq!(rules(&history, &trigger, &["slow"], START + 31 * DAY), ["R8"]);
     claim.complete(None).unwrap();
     assert_eq!(rules(&history, &trigger, &["slow"], START + 31 * DAY), ["R9"]);
-    history.purge(&trigger, START + 31 * DAY, false).unwrap();
+    history.purge(&trigger, Purge::at(START + 31 * DAY)).unwrap();
     assert_eq!(rules(&history, &trigger, &["slow"], START + 31 * DAY), ["R8"]);
 }
 
@@ -182,29 +182,46 @@ fn what_is_completed_stays_completed_whatever_is_released_later() {
     let begun = history.begin(&trigger, &ids.documents(), &mut Call::at(START), Some(&batch), OnReplay::Rerun).unwrap();
     let claim = begun.claim.unwrap();
     claim.complete(None).unwrap();
-    claim.release(Some(&[0])).unwrap();
+    assert!(matches!(claim.release(Some(&[0])), Err(Error::State(_))));
     assert_eq!(rules(&history, &trigger, &["a", "b"], START), ["R9", "R9"]);
     let snapshot = history.pin("orders").unwrap();
     history.unpin("orders", &snapshot).unwrap();
-    claim.release(None).unwrap();
+    assert!(matches!(claim.release(None), Err(Error::State(_))));
+    claim.complete(None).unwrap();
     assert_eq!(rules(&history, &trigger, &["a", "b"], START), ["R9", "R9"]);
     let again = history.begin(&trigger, &ids.documents(), &mut Call::at(START), Some(&batch), OnReplay::Rerun).unwrap();
     assert_eq!(again.replay, Some(Replay::Finished));
 }
 
 #[test]
-fn a_completion_that_follows_a_release_counts_even_if_the_release_was_sealed() {
+fn a_claim_that_was_released_completes_no_later_claims_document() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(&directory.path().join("h"));
+    let trigger = trigger();
+    let first = begin(&history, &trigger, &["a", "b"], START).claim.unwrap();
+    first.release(None).unwrap();
+    let second = begin(&history, &trigger, &["a", "b"], START).claim.unwrap();
+    for rows in [None, Some(&[0][..])] {
+        let refused = first.complete(rows).unwrap_err().to_string();
+        assert!(refused.contains("was released"), "{refused}");
+        first.release(rows).unwrap();
+    }
+    second.release(Some(&[1])).unwrap();
+    assert!(second.complete(Some(&[0, 1])).unwrap_err().to_string().contains("row 1 of this claim was released"));
+    second.complete(Some(&[0])).unwrap();
+    assert!(second.release(Some(&[0])).unwrap_err().to_string().contains("row 0 of this claim was completed"));
+    second.complete(None).unwrap();
+    assert_eq!(rules(&history, &trigger, &["a", "b"], START), ["R9", "R8"]);
+}
+
+#[test]
+fn a_completed_claim_that_was_purged_is_not_brought_back() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(&directory.path().join("h"));
     let trigger = trigger();
     let claim = begin(&history, &trigger, &["a"], START).claim.unwrap();
-    claim.release(None).unwrap();
-    let snapshot = history.pin("orders").unwrap();
-    history.unpin("orders", &snapshot).unwrap();
     claim.complete(None).unwrap();
-    assert_eq!(rules(&history, &trigger, &["a"], START), ["R9"]);
-    // Once purged it is not brought back by completing it once more.
-    history.purge(&trigger, START + 40 * DAY, false).unwrap();
+    history.purge(&trigger, Purge::at(START + 40 * DAY)).unwrap();
     claim.complete(None).unwrap();
     assert_eq!(rules(&history, &trigger, &["a"], START), ["R8"]);
 }
@@ -227,7 +244,7 @@ fn a_purge_within_a_partition_keeps_the_ends_of_what_stays() {
     released.release(None).unwrap();
     seal(&history);
     begin(&history, &trigger, &["other"], START - 5 * DAY);
-    history.purge(&trigger, START + 500 + 30 * DAY, false).unwrap();
+    history.purge(&trigger, Purge::at(START + 500 + 30 * DAY)).unwrap();
     assert_eq!(rules(&history, &trigger, &["a", "b", "c", "other"], START), ["R9", "R8", "R11", "R8"]);
     seal(&history);
     assert_eq!(rules(&open(&directory.path().join("h")), &trigger, &["a", "b", "c"], START), ["R9", "R8", "R11"]);
@@ -247,7 +264,7 @@ fn a_claim_that_ends_after_the_purge_ends_its_transaction_and_leaves_released_ro
     let claim = start(START).claim.unwrap();
     claim.release(Some(&[1])).unwrap();
     let late = START + 31 * DAY;
-    history.purge(&trigger, late, false).unwrap();
+    history.purge(&trigger, Purge::at(late)).unwrap();
     claim.complete(None).unwrap();
     assert_eq!(rules(&history, &trigger, &["a", "b"], late), ["R9", "R8"]);
     assert_eq!(start(late).replay, Some(Replay::Finished));
@@ -270,7 +287,7 @@ fn a_pinned_snapshot_gives_the_same_verdicts_whatever_comes_after() {
         history.unpin("orders", &other).unwrap();
     }
     history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
-    history.purge(&trigger, START + 35 * DAY, false).unwrap();
+    history.purge(&trigger, Purge::at(START + 35 * DAY)).unwrap();
     assert_eq!(rules(&pinned, &trigger, &["a", "b"], START), ["R9", "R8"]);
     let late = History::open(&path, &options).unwrap();
     assert_eq!(rules(&late, &trigger, &["a", "b"], START), ["R9", "R8"]);
@@ -362,7 +379,7 @@ fn a_replayed_batch_is_known_for_what_became_of_it() {
     again.claim.unwrap().complete(None).unwrap();
     let ended = start(1, OnReplay::Rerun).unwrap();
     assert_eq!((rule(&ended), ended.replay), (vec!["R9", "R9"], Some(Replay::Finished)));
-    history.purge(&trigger, START + 40 * DAY, false).unwrap();
+    history.purge(&trigger, Purge::at(START + 40 * DAY)).unwrap();
     assert_eq!(
         rule(&start(1, OnReplay::ByRules).unwrap()),
         ["R9", "R9"],
@@ -426,7 +443,7 @@ fn ending_a_key_ends_all_its_open_claims_also_where_another_claim_has_completed(
     begin(&history, &doubtful, &["a"], later).claim.unwrap();
     first.complete(Some(&[0])).unwrap();
     history.complete_keys(&trigger, &keys.documents(), later).unwrap();
-    history.purge(&trigger, later, false).unwrap();
+    history.purge(&trigger, Purge::at(later)).unwrap();
     assert_eq!(
         rules(&history, &trigger, &["a"], later),
         ["R9"],

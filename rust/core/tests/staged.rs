@@ -9,7 +9,7 @@ use common::{DAY, Ids, START, begin, open, rules, trigger, uuids};
 use dochistory_core::columns::FlagColumn;
 use dochistory_core::engine::{Attempt, Call, Job, Plan, Receipt, Replay};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::{Error, OnOtherRows, OnReplay, Replays, Transaction};
+use dochistory_core::{Error, OnOtherRows, OnReplay, Purge, Replays, Transaction};
 
 fn plan(parts: u32) -> Plan {
     Plan {
@@ -111,7 +111,7 @@ fn upkeep_and_purges_leave_a_live_jobs_files_alone() {
     let job = reserve(&history, plan(1));
     let receipt = stage(directory.path(), &job, 0, "a0", &uuids(0..40));
     history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
-    history.purge(&trigger(), START, false).unwrap();
+    history.purge(&trigger(), Purge::at(START)).unwrap();
     begin(&history, &trigger(), &uuids(200..240), START);
     history.pin("orders").unwrap();
 
@@ -200,9 +200,14 @@ fn single_documents_end_by_themselves_and_the_rest_with_the_claim() {
     assert_eq!(found(&history), ["R9", "R8", "R11", "R11"]);
     assert!(matches!(claim.complete(Some(&Ids::new(&["z"]).documents())), Err(Error::State(_))));
 
+    let refused = claim.complete(Some(&Ids::new(&["b"]).documents())).unwrap_err().to_string();
+    assert!(refused.contains("document \"b\" of this claim was released"), "{refused}");
+    let refused = claim.release(Some(&Ids::new(&["a"]).documents())).unwrap_err().to_string();
+    assert!(refused.contains("document \"a\" of this claim was completed"), "{refused}");
+
     claim.complete(None).unwrap();
     assert_eq!(found(&history), ["R9", "R8", "R9", "R9"]);
-    claim.release(None).unwrap();
+    assert!(claim.release(None).unwrap_err().to_string().contains("this claim was completed"));
     assert_eq!(found(&history), ["R9", "R8", "R9", "R9"]);
 }
 
@@ -214,7 +219,7 @@ fn a_claim_ends_also_after_its_partition_was_purged() {
     let receipt = stage(directory.path(), &job, 0, "a0", &["a", "b"]);
     let claim = history.commit(&trigger(), &job, &[receipt]).unwrap();
     claim.release(Some(&Ids::new(&["b"]).documents())).unwrap();
-    history.purge(&trigger(), START + 31 * DAY, false).unwrap();
+    history.purge(&trigger(), Purge::at(START + 31 * DAY)).unwrap();
     assert_eq!(rules(&history, &trigger(), &["a", "b"], START), ["R8", "R8"]);
 
     claim.complete(None).unwrap();

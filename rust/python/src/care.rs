@@ -1,15 +1,17 @@
 //! Looking after a history: what is in it, what expired, whether its files are whole.
 
-use dochistory_core::Pin;
 use dochistory_core::key::format_uuid;
 use dochistory_core::values::Room;
+use dochistory_core::{Pin, Purge};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::history::History;
 use crate::mapper::value_statistics;
+use crate::trigger::Trigger;
 use crate::upkeep::{self, TriggerOrName};
 
 #[pymethods]
@@ -23,25 +25,54 @@ impl History {
     /// Drop what expired: entries whose service began a time to live ago, or longer. Drops whole files.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name; every trigger, by the time to live it was last used with, if absent.
+    ///     trigger: the trigger, or its name; every trigger, if absent. The time to live that the history keeps counts.
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///     dry_run: only say what would go.
+    ///     force: purge even if `now` is more than a day ahead of this machine's clock and every entry of a trigger goes.
     ///
     /// Returns:
     ///     For each trigger: `entries`, `bytes`, `segments` (files) that went.
     ///
     /// Raises:
+    ///     ConfigError: the trigger's settings are not those that the history keeps, or `now` is doubtful (see `force`).
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     ReadOnlyError: the history was opened for reading.
-    #[pyo3(signature = (trigger = None, now = None, dry_run = false))]
+    #[pyo3(signature = (trigger = None, now = None, dry_run = false, *, force = false))]
     fn purge<'py>(
         &self,
         py: Python<'py>,
         trigger: Option<TriggerOrName<'py>>,
         now: Option<&Bound<'py, PyAny>>,
         dry_run: bool,
+        force: bool,
     ) -> Outcome<Bound<'py, PyDict>> {
-        upkeep::purge(py, &*self.handle.get()?, trigger.as_ref(), clock::now_us(now)?, dry_run)
+        let clock_us = (!force).then(dochistory_core::time::now_us);
+        let purge = Purge { now_us: clock::now_us(now)?, dry_run, clock_us };
+        upkeep::purge(py, &*self.handle.get()?, trigger.as_ref(), purge)
+    }
+
+    /// Give a trigger another time to live, on purpose. Its next purge goes by it; whoever opens the trigger with the old one
+    /// is told so. What is begun can be ended all the same. The kind of a trigger never changes.
+    ///
+    /// Args:
+    ///     trigger: the trigger, with the time to live that is to be kept from now on.
+    ///
+    /// Returns:
+    ///     The time to live before, as a timedelta.
+    ///
+    /// Raises:
+    ///     ConfigError: the history has no such trigger, or one of another kind.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading.
+    fn change<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let history = self.handle.get()?;
+        let rules = &trigger.get().rules;
+        let before_us = py.detach(|| history.change(rules))?;
+        Ok(clock::timedelta(py, before_us)?)
     }
 
     /// Put small files together and roll filters up. `begin` does it by itself when it pays, unless told otherwise.

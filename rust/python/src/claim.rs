@@ -20,8 +20,8 @@ use crate::rows::row_numbers;
 /// Documents that were begun together, and their verdicts. `History.begin` makes it.
 ///
 /// What is to be processed is `new`; when the service has ended, in success or failure, say `complete()`; when its work was
-/// undone for certain, say `release()`. Both are durable on return, and change nothing when said again. A document that is
-/// neither completed nor released stays `processing`, and is in doubt when it comes again. A claim may be ended after its
+/// undone for certain, say `release()`. Both are durable on return, and change nothing when said again. A document that has
+/// ended refuses the other end: what was released may be another claim's by now. A document that is neither completed nor released stays `processing`, and is in doubt when it comes again. A claim may be ended after its
 /// history was closed.
 #[pyclass(module = "dochistory", name = "Claim", frozen)]
 pub(crate) struct Claim {
@@ -63,6 +63,14 @@ impl Claim {
         self.replay.map(replay_word)
     }
 
+    /// The rows that were released by themselves, in order.
+    #[getter]
+    fn released_rows(&self) -> Vec<u32> {
+        let mut rows = self.claimed.as_ref().map_or_else(Vec::new, Claimed::released_rows);
+        rows.sort_unstable();
+        rows
+    }
+
     /// The verdict of every row: `status`, `action`, `acknowledge`, `rule`, `key`, `message`; see `History.classify`.
     #[getter]
     fn verdicts(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
@@ -92,10 +100,11 @@ impl Claim {
     /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
     ///
     /// Args:
-    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows, if absent.
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but those that were released by
+    ///         themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: a row is not one of those to process.
+    ///     StateError: a row is not one of those to process, or was released, by itself or with the claim.
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (rows = None))]
@@ -103,13 +112,14 @@ impl Claim {
         self.end(py, End::Completed, rows)
     }
 
-    /// The services' work was undone for certain: the documents are NEW when they come again. What is completed stays so.
+    /// The services' work was undone for certain: the documents are NEW when they come again.
     ///
     /// Args:
-    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows, if absent.
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but those that were completed by
+    ///         themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: a row is not one of those to process.
+    ///     StateError: a row is not one of those to process, or was completed, by itself or with the claim.
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (rows = None))]

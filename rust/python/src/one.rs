@@ -64,13 +64,20 @@ impl DocumentClaim {
 
     /// The service ended, in success or failure. Durable on return; again changes nothing. Nothing to do unless the action
     /// is PROCESS.
+    ///
+    /// Raises:
+    ///     StateError: it was released: another claim may have begun it since.
     fn complete(&self, py: Python<'_>) -> Outcome<()> {
         self.handle.check_process()?;
         let Some(claimed) = &self.claimed else { return Ok(()) };
         Ok(py.detach(|| claimed.complete(None))?)
     }
 
-    /// The service's work was undone for certain: the document is NEW when it comes again. Durable on return.
+    /// The service's work was undone for certain: the document is NEW when it comes again. Durable on return; again changes
+    /// nothing.
+    ///
+    /// Raises:
+    ///     StateError: it was completed.
     fn release(&self, py: Python<'_>) -> Outcome<()> {
         self.handle.check_process()?;
         let Some(claimed) = &self.claimed else { return Ok(()) };

@@ -16,7 +16,8 @@ use crate::trigger::Trigger;
 /// Documents that the tasks of a job began together. `Job.commit` makes it.
 ///
 /// `complete()` when the services have ended, in success or failure; `release()` when their work was undone for certain. Both
-/// are durable on return, and change nothing when said again. What is neither stays `processing`, and is in doubt when it
+/// are durable on return, and change nothing when said again. A document that has ended refuses the other end: what was
+/// released may be another claim's by now. What is neither stays `processing`, and is in doubt when it
 /// comes again.
 #[pyclass(module = "dochistory", name = "StagedClaim", frozen)]
 pub(crate) struct StagedClaim {
@@ -53,10 +54,11 @@ impl StagedClaim {
     /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
     ///
     /// Args:
-    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all, if absent.
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all but those that were released
+    ///         by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: some keys are not of this claim.
+    ///     StateError: some keys are not of this claim, or were released, by themselves or with the claim.
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (keys = None))]
@@ -64,13 +66,14 @@ impl StagedClaim {
         self.end(py, keys, Claimed::complete)
     }
 
-    /// The services' work was undone for certain: the documents are NEW when they come again. What is completed stays so.
+    /// The services' work was undone for certain: the documents are NEW when they come again.
     ///
     /// Args:
-    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all, if absent.
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all but those that were completed
+    ///         by themselves, if absent.
     ///
     /// Raises:
-    ///     As `complete`.
+    ///     StateError: some keys are not of this claim, or were completed, by themselves or with the claim.
     #[pyo3(signature = (keys = None))]
     fn release(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, keys, Claimed::release)

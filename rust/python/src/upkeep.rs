@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use dochistory_core::engine::SpaceStatistics;
 use dochistory_core::history::History;
-use dochistory_core::rules::{self, Kind};
+use dochistory_core::rules::Kind;
 use dochistory_core::values::{Room, Values};
-use dochistory_core::{Error, Maintained, Purged};
+use dochistory_core::{Error, Maintained, Purge, Purged};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -44,19 +44,6 @@ impl TriggerOrName<'_> {
             Self::Name(name) => name,
         }
     }
-
-    /// The trigger, as far as a purge is concerned: under a name, with the time to live it was last used with.
-    fn for_purge(&self, history: &History) -> Outcome<rules::Trigger> {
-        match self {
-            Self::Trigger(trigger) => Ok(trigger.get().rules.clone()),
-            Self::Name(name) => as_recorded(history, name),
-        }
-    }
-}
-
-fn as_recorded(history: &History, name: &str) -> Outcome<rules::Trigger> {
-    let history_time_to_live_us = history.statistics(name)?.time_to_live_us;
-    Ok(rules::Trigger { history_time_to_live_us, ..rules::Trigger::new(name, Kind::Messaging) })
 }
 
 /// The names of one trigger, or of all that there are.
@@ -72,27 +59,34 @@ pub(crate) fn purge<'py>(
     py: Python<'py>,
     history: &History,
     trigger: Option<&TriggerOrName<'_>>,
-    now_us: i64,
-    dry_run: bool,
+    purge: Purge,
 ) -> Outcome<Bound<'py, PyDict>> {
-    if history.is_read_only() && !dry_run {
+    if history.is_read_only() && !purge.dry_run {
         return Err(Error::ReadOnly(history.path().to_path_buf()).into());
     }
-    let triggers = match trigger {
-        Some(trigger) => vec![trigger.for_purge(history)?],
-        None => history.triggers()?.iter().map(|name| as_recorded(history, name)).collect::<Outcome<_>>()?,
-    };
-    let purged = PyDict::new(py);
-    // What nobody has written to has no time to live yet, and nothing to purge.
-    for trigger in triggers.iter().filter(|trigger| trigger.history_time_to_live_us > 0) {
-        let Purged { entries, bytes, segments } = py.detach(|| history.purge(trigger, now_us, dry_run))?;
-        let of_trigger = PyDict::new(py);
-        of_trigger.set_item("entries", entries)?;
-        of_trigger.set_item("bytes", bytes)?;
-        of_trigger.set_item("segments", segments)?;
-        purged.set_item(&trigger.name, of_trigger)?;
+    let done = PyDict::new(py);
+    if let Some(TriggerOrName::Trigger(trigger)) = trigger {
+        let rules = &trigger.get().rules;
+        done.set_item(&rules.name, was_purged(py, py.detach(|| history.purge(rules, purge))?)?)?;
+        return Ok(done);
     }
-    Ok(purged)
+    for name in names(history, trigger)? {
+        // What nobody has written to has no time to live yet, and nothing to purge.
+        if history.statistics(&name)?.time_to_live_us > 0 {
+            let purged = py.detach(|| history.purge_as_stored(&name, purge))?;
+            done.set_item(name, was_purged(py, purged)?)?;
+        }
+    }
+    Ok(done)
+}
+
+fn was_purged(py: Python<'_>, purged: Purged) -> PyResult<Bound<'_, PyDict>> {
+    let Purged { entries, bytes, segments } = purged;
+    let of_trigger = PyDict::new(py);
+    of_trigger.set_item("entries", entries)?;
+    of_trigger.set_item("bytes", bytes)?;
+    of_trigger.set_item("segments", segments)?;
+    Ok(of_trigger)
 }
 
 /// Put small files together and roll filters up; answers what was done to each trigger.
@@ -236,6 +230,7 @@ pub(crate) fn statistics(py: Python<'_>, found: SpaceStatistics) -> PyResult<Bou
     figures.set_item("purged_upto", time(found.purged_upto)?)?;
     figures.set_item("partition", clock::timedelta(py, found.partition_us)?)?;
     figures.set_item("history_time_to_live", clock::timedelta(py, found.time_to_live_us)?)?;
+    figures.set_item("kind", found.kind.map(Kind::as_str))?;
     figures.set_item("transactions", transactions)?;
     figures.set_item("longest_run", found.longest_run_us.map(|us| clock::timedelta(py, us)).transpose()?)?;
     let partitions = PyList::empty(py);

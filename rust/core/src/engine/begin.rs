@@ -1,10 +1,10 @@
 //! Beginning: look-up and `processing` in one atomic step.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Instant;
 
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
+use super::ends::Ends;
 use super::identities::Identities;
 use super::look::Look;
 use super::resolver::{Ask, Asked, Reply};
@@ -260,10 +260,9 @@ impl<'a, 'd> Work<'a, 'd> {
         let transaction = self.transaction.map(numbered);
         let beginning = Beginning { keys, transaction, replaces, started_at: now_us, threads: self.threads };
         let (number, keys) = locked.begin(beginning)?;
-        let settings = SpaceSettings::of(self.trigger);
-        let (space, released, ended) = (space.clone(), Mutex::default(), Mutex::default());
+        let (space, ends) = (space.clone(), Ends::default());
         let (started_at, begun) = (now_us, Instant::now());
-        Ok(Some(Claim { space, settings, number, started_at, begun, uuid_rows, text_rows, keys, released, ended }))
+        Ok(Some(Claim { space, number, started_at, begun, uuid_rows, text_rows, keys, ends }))
     }
 
     /// The keys to write `processing` for, and their rows.

@@ -1,7 +1,6 @@
 //! A claim: documents of one batch that were begun together, and how they end.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::columns::Documents;
@@ -14,12 +13,12 @@ use crate::{Error, Result};
 
 use super::batch::Batch;
 use super::classify::expired;
+use super::ends::Ends;
 
 /// Documents that were begun together: theirs is the turn to be processed.
 #[derive(Debug)]
 pub struct Claim {
     pub(super) space: Arc<KeySpace>,
-    pub(super) settings: SpaceSettings,
     /// Number of the claim in its key space.
     pub(super) number: u64,
     pub(super) started_at: i64,
@@ -29,10 +28,7 @@ pub struct Claim {
     pub(super) uuid_rows: Vec<u32>,
     pub(super) text_rows: Vec<u32>,
     pub(super) keys: FrameKeys,
-    /// Rows that were released one by one: they stay so when the rest ends.
-    pub(super) released: Mutex<BTreeSet<u32>>,
-    /// How the whole of it ended. After a release its entries may be gone, so that an end that follows has to name the keys.
-    pub(super) ended: Mutex<Option<End>>,
+    pub(super) ends: Ends<u32>,
 }
 
 impl Claim {
@@ -57,46 +53,59 @@ impl Claim {
     }
 
     /// The service ended, in success or failure: write `completed` for all rows, or for `rows` of the batch. Durable on return;
-    /// doing it again changes nothing.
+    /// doing it again changes nothing. Of all rows, those stay released that were released by themselves.
+    ///
+    /// # Errors
+    /// `State` when a row is none of the claim's, or was released: another claim may have begun it since.
     pub fn complete(&self, rows: Option<&[u32]>) -> Result<()> {
         self.finish(End::Completed, rows)
     }
 
-    /// The service was certainly rolled back: take `processing` away, so that a redelivery is NEW.
+    /// The service was certainly rolled back: take `processing` away, so that a redelivery is NEW. Of all rows, those stay
+    /// completed that were completed by themselves.
+    ///
+    /// # Errors
+    /// `State` when a row is none of the claim's, or was completed.
     pub fn release(&self, rows: Option<&[u32]>) -> Result<()> {
         self.finish(End::Released, rows)
     }
 
     fn finish(&self, end: End, rows: Option<&[u32]>) -> Result<()> {
-        let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if rows.is_none() && ended == Some(End::Completed) {
-            return Ok(());
+        if self.ends.is_over(end) {
+            return rows.map_or(Ok(()), |rows| self.keys_of(rows).map(drop));
         }
         let keys = rows.map(|rows| self.keys_of(rows)).transpose()?;
-        self.space.write(self.settings, |space| match keys {
-            Some(keys) => space.finish_rows(self.number, self.started_at, end, keys),
-            // After a purge of its partition nothing is left that a claim's outcome could speak of: name the keys.
-            None if space.is_purged(self.started_at) || ended.is_some() => {
-                space.finish_claim(self.number, self.started_at, end, self.keys_of(&self.kept_rows())?)
+        self.space.write(SpaceSettings::STORED, |space| {
+            self.ends.check(end, rows, |row| format!("row {row}"))?;
+            match keys {
+                Some(keys) => space.finish_rows(self.number, self.started_at, end, keys)?,
+                // After a purge of its partition nothing is left that a claim's outcome could speak of: name the keys.
+                None if space.is_purged(self.started_at) => {
+                    space.finish_claim(self.number, self.started_at, end, self.keys_of(&self.kept_rows())?)?;
+                }
+                None => space.finish_claim(self.number, self.started_at, end, FrameKeys::default())?,
             }
-            None => space.finish_claim(self.number, self.started_at, end, FrameKeys::default()),
+            self.ends.note(end, rows);
+            Ok(())
         })?;
         if rows.is_none() {
-            *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended.max(Some(end));
+            self.ends.acknowledge(end);
         }
         if end == End::Completed {
             self.space.note_run(self.begun.elapsed());
-        }
-        if end == End::Released {
-            self.released.lock().unwrap_or_else(PoisonError::into_inner).extend(rows.unwrap_or_default());
         }
         Ok(())
     }
 
     /// The rows that were not released one by one.
     fn kept_rows(&self) -> Vec<u32> {
-        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
-        self.uuid_rows.iter().chain(&self.text_rows).filter(|row| !released.contains(row)).copied().collect()
+        let rows = self.uuid_rows.iter().chain(&self.text_rows).copied();
+        self.ends.kept(|is_kept| rows.filter(|row| is_kept(row)).collect())
+    }
+
+    /// The rows that were released one by one.
+    pub fn released_rows(&self) -> Vec<u32> {
+        self.ends.released()
     }
 
     /// The keys of some rows, each of which must be claimed.

@@ -7,7 +7,7 @@ use super::{Call, Reply};
 use crate::batch::Copy;
 use crate::columns::Documents;
 use crate::history::History;
-use crate::keyspace::{InProgress, LookedUp};
+use crate::keyspace::{InProgress, LookedUp, SpaceSettings};
 use crate::rules::HistoryState;
 use crate::rules::{Answer, Decided, DecisionTable, Facts, Outcome, Settings, Trigger, settle};
 use crate::threads::{parts_of, together};
@@ -48,7 +48,9 @@ impl History {
         let look = Look { codec: self.codec(), documents, expired, threads: call.threads };
         let mut is_identified = false;
         let looked = if settings.needs_history() {
-            let found = self.space(&trigger.name)?.look(|view| look.run(&mut identities, view));
+            let found = self
+                .space(&trigger.name)?
+                .look(SpaceSettings::to_read(trigger), |view| look.run(&mut identities, view));
             is_identified = found.is_ok();
             available(found, documents.rows)?
         } else {

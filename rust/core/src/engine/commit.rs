@@ -62,7 +62,7 @@ impl History {
         // It is committed whether this succeeds or not; if not, upkeep takes the files away.
         drop(space.give_up(job));
         let segments = files.into_iter().map(|file| file.segment).collect();
-        Ok(StagedClaim::new(self.codec().clone(), space, SpaceSettings::of(trigger), (job, replay), is_begun, segments))
+        Ok(StagedClaim::new(self.codec().clone(), space, (job, replay), is_begun, segments))
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::{Range, RangeInclusive};
 
 use crate::history::History;
 use crate::key::{Codec, Key, format_uuid};
-use crate::keyspace::{Entry, EntryCursor, Maintained, Progress, Purged, SpaceSettings};
+use crate::keyspace::{Entry, EntryCursor, Maintained, Progress, Purge, Purged, SpaceSettings};
 use crate::manifest::{Outcome, TransactionEntry};
 use crate::rules::Trigger;
 use crate::segment::format::Mark;
@@ -138,10 +138,27 @@ impl History {
         Ok(found.map(|entry| (entry.transaction.batch, progressed(&entry))))
     }
 
-    /// Drop what began a time to live before `now_us`, in whole files; with `dry_run` only say what that would be.
-    pub fn purge(&self, trigger: &Trigger, now_us: i64, dry_run: bool) -> Result<Purged> {
-        let cutoff = now_us.saturating_sub(trigger.history_time_to_live_us);
-        self.space(&trigger.name)?.purge(SpaceSettings::of(trigger), cutoff, dry_run)
+    /// Drop what began a time to live before now, in whole files.
+    ///
+    /// # Errors
+    /// `Config` when the trigger's settings are not those that are stored, or the clock is doubtful.
+    pub fn purge(&self, trigger: &Trigger, purge: Purge) -> Result<Purged> {
+        self.space(&trigger.name)?.purge(SpaceSettings::of(trigger), purge)
+    }
+
+    /// [`History::purge`] by the time to live that is stored.
+    pub fn purge_as_stored(&self, trigger: &str, purge: Purge) -> Result<Purged> {
+        self.space(trigger)?.purge(SpaceSettings::STORED, purge)
+    }
+
+    /// Store another time to live for a trigger that is there; answers the one before, in microseconds. Its next purge goes by
+    /// the new one, and whoever opens it with the old one is told.
+    ///
+    /// # Errors
+    /// `Config` when the trigger is not there, or of another kind.
+    pub fn change(&self, trigger: &Trigger) -> Result<i64> {
+        trigger.validate()?;
+        self.space(&trigger.name)?.change_settings(SpaceSettings::of(trigger))
     }
 
     /// Put small segments together and roll their filters up; with `all`, as far as it goes.

@@ -34,7 +34,6 @@ pub struct Loaded {
 pub struct Load<'a> {
     history: &'a History,
     space: Arc<KeySpace>,
-    settings: SpaceSettings,
     partition_us: i64,
     /// The part that is being gathered.
     runs: Runs,
@@ -49,12 +48,11 @@ impl History {
     /// Start loading entries into a trigger's history.
     pub fn load(&self, trigger: &Trigger) -> Result<Load<'_>> {
         trigger.validate()?;
-        let (space, settings) = (self.space(&trigger.name)?, SpaceSettings::of(trigger));
-        let partition_us = space.write(settings, |space| Ok(space.partition_us()))?;
+        let space = self.space(&trigger.name)?;
+        let partition_us = space.write(SpaceSettings::of(trigger), |space| Ok(space.partition_us()))?;
         Ok(Load {
             history: self,
             space,
-            settings,
             partition_us,
             runs: Runs::new(partition_us),
             gathered: 0,
@@ -108,7 +106,7 @@ impl Load<'_> {
     pub fn finish(mut self) -> Result<Loaded> {
         self.publish()?;
         self.wait()?;
-        self.space.write(self.settings, KeySpace::forget_loaded)?;
+        self.space.write(SpaceSettings::STORED, KeySpace::forget_loaded)?;
         Ok(self.done)
     }
 
@@ -131,8 +129,8 @@ impl Load<'_> {
             self.done.resumed += part.entries;
             return Ok(());
         }
-        let (space, settings) = (self.space.clone(), self.settings);
-        let write = move || space.add(settings, runs, &part);
+        let space = self.space.clone();
+        let write = move || space.add(runs, &part);
         match std::thread::Builder::new().name("dochistory-load".into()).spawn(write) {
             Ok(thread) => self.writing = Some(thread),
             Err(error) => return Err(Error::State(format!("no thread to write with: {error}"))),

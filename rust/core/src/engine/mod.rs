@@ -5,6 +5,7 @@ mod begin;
 mod claim;
 mod classify;
 mod commit;
+mod ends;
 mod identities;
 mod inspect;
 mod load;

@@ -1,11 +1,11 @@
 //! The claim that a committed job began, and how its documents end.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::batch::Batch;
+use super::ends::Ends;
 use crate::columns::Documents;
-use crate::key::{Codec, Form, Key};
+use crate::key::{Codec, Form, Key, format_uuid};
 use crate::keyspace::staged::{Job, each_chunk};
 use crate::keyspace::{KeySpace, SpaceSettings};
 use crate::log::frame::FrameKeys;
@@ -19,7 +19,6 @@ use crate::{Error, Result};
 pub struct StagedClaim {
     codec: Codec,
     space: Arc<KeySpace>,
-    settings: SpaceSettings,
     number: u64,
     started_at: i64,
     replay: Option<Replay>,
@@ -27,28 +26,22 @@ pub struct StagedClaim {
     is_begun: bool,
     /// The documents. Their files stay readable here, whatever becomes of their names.
     segments: Vec<Arc<Segment>>,
-    state: Mutex<State>,
+    ends: Ends<Document>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// How the whole of it ended.
-    ended: Option<End>,
-    /// Keys that were released one by one: they stay so when the rest ends.
-    released: HashSet<(Key, Option<Vec<u8>>)>,
-}
+/// A document's key, and its text if it is no UUID.
+type Document = (Key, Option<Vec<u8>>);
 
 impl StagedClaim {
     pub(super) fn new(
         codec: Codec,
         space: Arc<KeySpace>,
-        settings: SpaceSettings,
         (job, replay): (&Job, Option<Replay>),
         is_begun: bool,
         segments: Vec<Arc<Segment>>,
     ) -> Self {
-        let (number, started_at, state) = (job.claim(), job.plan().started_at, Mutex::default());
-        Self { codec, space, settings, number, started_at, replay, is_begun, segments, state }
+        let (number, started_at, ends) = (job.claim(), job.plan().started_at, Ends::default());
+        Self { codec, space, number, started_at, replay, is_begun, segments, ends }
     }
 
     /// Number of the claim, unique within its trigger; none if there was nothing to begin.
@@ -80,7 +73,7 @@ impl StagedClaim {
     /// nothing.
     ///
     /// # Errors
-    /// `State` when some of these are not documents of the claim.
+    /// `State` when some of these are not documents of the claim, or were released: another claim may have begun them since.
     pub fn complete(&self, documents: Option<&Documents>) -> Result<()> {
         self.finish(End::Completed, documents)
     }
@@ -88,53 +81,55 @@ impl StagedClaim {
     /// The services were certainly rolled back: take `processing` away, so that a redelivery is NEW.
     ///
     /// # Errors
-    /// As [`StagedClaim::complete`].
+    /// `State` when some of these are not documents of the claim, or were completed.
     pub fn release(&self, documents: Option<&Documents>) -> Result<()> {
         self.finish(End::Released, documents)
     }
 
     fn finish(&self, end: End, documents: Option<&Documents>) -> Result<()> {
         let keys = documents.map(|documents| self.own_keys(documents)).transpose()?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_over = documents.is_none() && state.ended == Some(End::Completed);
-        if !self.is_begun || is_over {
+        if !self.is_begun || self.ends.is_over(end) {
             return Ok(());
         }
-        let released: Vec<_> = match &keys {
-            Some(keys) if end == End::Released => {
-                each_key(keys).map(|(key, text)| (key, text.map(<[u8]>::to_vec))).collect()
+        let ended: Option<Vec<Document>> = keys.as_ref().map(|keys| each_key(keys).map(owned).collect());
+        let (number, started_at) = (self.number, self.started_at);
+        self.space.write(SpaceSettings::STORED, |space| {
+            self.ends.check(end, ended.as_deref(), |document| format!("document {}", self.shown(document)))?;
+            match keys {
+                Some(keys) => space.finish_rows(number, started_at, end, keys)?,
+                // After a purge of its partition nothing is left that a claim's outcome could speak of: name the keys.
+                None if space.is_purged(started_at) => {
+                    space.finish_claim(number, started_at, end, self.kept_keys()?)?;
+                }
+                None => space.finish_claim(number, started_at, end, FrameKeys::default())?,
             }
-            _ => Vec::new(),
-        };
-        let (number, started_at, has_ended) = (self.number, self.started_at, state.ended.is_some());
-        self.space.write(self.settings, |space| match keys {
-            Some(keys) => space.finish_rows(number, started_at, end, keys),
-            // After a purge of its partition nothing is left that a claim's outcome could speak of: name the keys.
-            None if space.is_purged(started_at) || has_ended => {
-                space.finish_claim(number, started_at, end, self.kept_keys(&state)?)
-            }
-            None => space.finish_claim(number, started_at, end, FrameKeys::default()),
+            self.ends.note(end, ended.as_deref());
+            Ok(())
         })?;
         if documents.is_none() {
-            state.ended = state.ended.max(Some(end));
+            self.ends.acknowledge(end);
         }
-        state.released.extend(released);
         Ok(())
     }
 
+    fn shown(&self, (key, text): &Document) -> String {
+        let bytes = text.clone().unwrap_or_else(|| format_uuid(self.codec.unmix(*key)).to_vec());
+        format!("{:?}", String::from_utf8_lossy(&bytes))
+    }
+
     /// The keys that were not released one by one.
-    fn kept_keys(&self, state: &State) -> Result<FrameKeys> {
+    fn kept_keys(&self) -> Result<FrameKeys> {
         let mut kept = FrameKeys::default();
-        for segment in &self.segments {
-            each_chunk(segment, |keys| {
-                let is_kept =
-                    |key: Key, text: Option<&[u8]>| !state.released.contains(&(key, text.map(<[u8]>::to_vec)));
-                for (key, text) in keys.each().filter(|(key, text)| state.released.is_empty() || is_kept(*key, *text)) {
-                    push(&mut kept, key, text);
-                }
-                Ok(())
-            })?;
-        }
+        self.ends.kept(|is_kept| {
+            self.segments.iter().try_for_each(|segment| {
+                each_chunk(segment, |keys| {
+                    for (key, text) in keys.each().filter(|key| is_kept(&owned(*key))) {
+                        push(&mut kept, key, text);
+                    }
+                    Ok(())
+                })
+            })
+        })?;
         Ok(kept)
     }
 
@@ -162,6 +157,10 @@ impl StagedClaim {
         }
         Ok(keys)
     }
+}
+
+fn owned((key, text): (Key, Option<&[u8]>)) -> Document {
+    (key, text.map(<[u8]>::to_vec))
 }
 
 fn push(keys: &mut FrameKeys, key: Key, text: Option<&[u8]>) {

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use super::KeySpace;
 use super::environment::Environment;
 use super::files::{newest, read_manifest};
 use super::loaded::is_load;
 use super::maintain::Progress;
 use super::view::View;
+use super::{KeySpace, SpaceSettings};
 use crate::Result;
 use crate::log::{Frames, Next, START};
 use crate::manifest::TransactionEntry;
 use crate::pages::PAGE;
+use crate::rules::Kind;
 
 /// The figures of one trigger's history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,8 +44,10 @@ pub struct SpaceStatistics {
     pub purged_upto: Option<i64>,
     /// Width of a time partition, in microseconds.
     pub partition_us: i64,
-    /// Time to live as last used, in microseconds.
+    /// The trigger's time to live, in microseconds; 0 while it is not known.
     pub time_to_live_us: i64,
+    /// The trigger's kind; none while it is not known.
+    pub kind: Option<Kind>,
     /// Rows that this handle looked up since it was opened.
     pub looked_up: u64,
     /// How often, in that, a filter let a row through.
@@ -99,7 +102,7 @@ impl KeySpace {
         if !self.exists()? {
             return Ok(None);
         }
-        self.write(self.settings(), |space| Ok(space.present().as_ref().and_then(known)))
+        self.write(SpaceSettings::STORED, |space| Ok(space.present().as_ref().and_then(known)))
     }
 
     /// Check every byte: pages of segments and filters, frames of the log, the manifest. Answers the bytes checked.
@@ -152,6 +155,7 @@ impl View {
             purged_upto: (self.manifest.purged_upto > i64::MIN).then_some(self.manifest.purged_upto),
             partition_us: self.manifest.partition_us,
             time_to_live_us: self.manifest.time_to_live_us,
+            kind: self.manifest.kind,
             transactions: self
                 .tail
                 .transactions()

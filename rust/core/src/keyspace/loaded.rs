@@ -73,7 +73,7 @@ impl KeySpace {
 
     /// Publish entries as segments of their own, and that this part of a load is there. Sorting and writing happen outside the
     /// turn, under names that no manifest knows; whoever dies leaves such files, and the next load or upkeep takes them away.
-    pub(crate) fn add(&self, settings: SpaceSettings, runs: Vec<Run>, part: &LoadedPart) -> Result<()> {
+    pub(crate) fn add(&self, runs: Vec<Run>, part: &LoadedPart) -> Result<()> {
         let mut settled = Vec::new();
         for mut run in runs {
             run.settle();
@@ -85,9 +85,9 @@ impl KeySpace {
             return Err(Error::Locked { path, waited_ms, holder: "another load".into() });
         };
         self.take_away_parts()?;
-        let (first, claim) = self.reserve_for_load(settings, settled.len() as u64)?;
+        let (first, claim) = self.reserve_for_load(settled.len() as u64)?;
         let written = self.write_parts(first, claim, &mut settled).inspect_err(|error| self.note(error))?;
-        self.write(settings, |space| {
+        self.write(SpaceSettings::STORED, |space| {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
             for entry in written {
                 space.adopt(&space.part_path(entry.id), &segment_path(&space.directory, entry.id))?;
@@ -101,8 +101,8 @@ impl KeySpace {
     }
 
     /// Reserve file numbers, so that no other writer uses them, and a claim for entries that have not ended.
-    fn reserve_for_load(&self, settings: SpaceSettings, count: u64) -> Result<(u64, u64)> {
-        self.write(settings, |space| {
+    fn reserve_for_load(&self, count: u64) -> Result<(u64, u64)> {
+        self.write(SpaceSettings::STORED, |space| {
             let Some((mut manifest, claim)) =
                 space.present().as_ref().map(|view| (view.same_log_successor(), view.tail.next_sequence))
             else {

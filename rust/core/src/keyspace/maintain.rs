@@ -28,17 +28,6 @@ const TOO_MANY_UNCOVERED: usize = 32;
 /// So many small segments in the partition that is being written, and they are put together.
 const MOST_SMALL: usize = 4;
 
-/// What a purge removed, or would remove.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purged {
-    /// Entries in the dropped files, and expired entries of the log.
-    pub entries: u64,
-    /// Bytes given back.
-    pub bytes: u64,
-    /// Segments dropped.
-    pub segments: u64,
-}
-
 /// What upkeep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maintained {
@@ -54,34 +43,6 @@ pub struct Maintained {
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 impl KeySpace {
-    /// Drop everything that began at or before `cutoff`: whole segments, and single entries of the log.
-    pub(crate) fn purge(&self, settings: SpaceSettings, cutoff: i64, dry_run: bool) -> Result<Purged> {
-        let expired_now = self.read(|view| Ok(view.map_or(Purged::default(), |view| view.expired(cutoff))))?;
-        if dry_run || expired_now == Purged::default() {
-            return Ok(expired_now);
-        }
-        self.write(settings, |space| {
-            let expired = space.present().as_ref().map_or(Purged::default(), |view| view.expired(cutoff));
-            let in_log =
-                space.present().as_ref().and_then(|view| view.tail.oldest()).is_some_and(|oldest| oldest <= cutoff);
-            // All of it in one manifest: a purge that breaks off has purged nothing.
-            let purge = |manifest: &mut Manifest| {
-                manifest.purged_upto = manifest.purged_upto.max(cutoff);
-                manifest.time_to_live_us = settings.time_to_live_us;
-                manifest.segments.retain(|entry| entry.max_started_at > cutoff);
-                forget_dropped(manifest);
-            };
-            if in_log {
-                space.seal_with(cutoff, purge)?;
-                return Ok(expired);
-            }
-            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(expired) };
-            purge(&mut manifest);
-            space.publish(&manifest)?;
-            Ok(expired)
-        })
-    }
-
     /// Whether upkeep is worth its while.
     pub(crate) fn is_upkeep_due(&self) -> bool {
         let is_due = |view: &View| view.uncovered.len() > MOST_UNCOVERED || view.is_value_upkeep_due();
@@ -136,7 +97,7 @@ impl KeySpace {
 
     /// Reserve file numbers, so that no other writer uses them.
     pub(super) fn reserve(&self, count: u64) -> Result<u64> {
-        self.write(self.settings(), |space| {
+        self.write(SpaceSettings::STORED, |space| {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else {
                 return Err(Error::State("the key space is not there".into()));
             };
@@ -172,7 +133,7 @@ impl KeySpace {
         done.merged.0 += gone.len() as u64;
         done.merged.1 += written.len() as u64;
         done.rewritten += written.iter().map(|(entry, _)| entry.entries).sum::<u64>();
-        self.write(self.settings(), |space| {
+        self.write(SpaceSettings::STORED, |space| {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
             let is_there = |id: &u64| manifest.segments.iter().any(|entry| entry.id == *id);
             if !gone.iter().all(is_there) {
@@ -195,7 +156,7 @@ impl KeySpace {
         let sum = rollup::build(&*self.env.system, &path, id, self.env.history, group, progress)?;
         let ids: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
         let entries = group.iter().map(|segment| segment.header().entries()).sum();
-        self.write(self.settings(), |space| {
+        self.write(SpaceSettings::STORED, |space| {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
             space.adopt(&path, &rollup_path(&space.directory, id))?;
             for rollup in &mut manifest.rollups {
@@ -254,18 +215,6 @@ pub(super) fn forget_dropped(manifest: &mut Manifest) {
 }
 
 impl View {
-    /// What a purge at `cutoff` removes.
-    fn expired(&self, cutoff: i64) -> Purged {
-        let mut purged = Purged::default();
-        for entry in self.manifest.segments.iter().filter(|entry| entry.max_started_at <= cutoff) {
-            purged.entries += entry.entries;
-            purged.bytes += entry.bytes;
-            purged.segments += 1;
-        }
-        purged.entries += self.tail.entries().filter(|(_, _, stamp)| stamp.started_at <= cutoff).count() as u64;
-        purged
-    }
-
     /// The next manifest over the same log: its frames stay where they are.
     pub(super) fn same_log_successor(&self) -> Manifest {
         let mut manifest = self.manifest.clone();

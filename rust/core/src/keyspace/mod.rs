@@ -14,7 +14,9 @@ mod lookup;
 mod maintain;
 mod pin;
 mod publish;
+mod purge;
 pub(crate) mod repair;
+mod settings;
 pub(crate) mod staged;
 mod sync;
 pub(crate) mod turn;
@@ -36,27 +38,16 @@ pub use inspect::{PartitionStatistics, SpaceStatistics};
 pub(crate) use loaded::{Fingerprint, LoadedPart, is_load};
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
-pub use maintain::{Maintained, Progress, Purged};
+pub use maintain::{Maintained, Progress};
 pub use pin::Pin;
+pub use purge::{Purge, Purged};
+pub(crate) use settings::SpaceSettings;
 use sync::GroupSync;
 use view::View;
 pub(crate) use writing::Beginning;
 
 use crate::log::Log;
-use crate::rules::Trigger;
 use crate::{Error, Result};
-
-/// What a new key space needs to know of its trigger.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SpaceSettings {
-    pub(crate) time_to_live_us: i64,
-}
-
-impl SpaceSettings {
-    pub(crate) fn of(trigger: &Trigger) -> Self {
-        Self { time_to_live_us: trigger.history_time_to_live_us }
-    }
-}
 
 /// A trigger's key space, as this process has it open.
 #[derive(Debug)]
@@ -183,8 +174,13 @@ impl KeySpace {
     }
 
     /// Look something up in the present state. An answer that rests on frames of the log is given only once they are durable.
-    pub(crate) fn look(&self, mut look: impl FnMut(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
+    pub(crate) fn look(
+        &self,
+        settings: SpaceSettings,
+        mut look: impl FnMut(Option<&View>) -> Result<LookedUp>,
+    ) -> Result<LookedUp> {
         self.look_durably(|view| {
+            settings.check(view)?;
             let found = self.asked.counted(look(view)?);
             let rests_on_log = found.rests_on_log;
             Ok((found, rests_on_log))
@@ -212,7 +208,7 @@ impl KeySpace {
                 return Ok(found);
             }
             // Taking the turn puts what is doubtful into segments.
-            self.write(self.settings(), |_| Ok(()))?;
+            self.write(SpaceSettings::STORED, |_| Ok(()))?;
         }
     }
 

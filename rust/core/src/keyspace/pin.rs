@@ -52,7 +52,7 @@ impl KeySpace {
         if !self.exists()? {
             return Ok(EMPTY.into());
         }
-        self.write(self.settings(), |space| {
+        self.write(SpaceSettings::STORED, |space| {
             let is_touched = space.present().as_ref().is_some_and(|view| !view.tail.is_untouched(crate::log::START));
             if is_touched {
                 space.seal()?;
@@ -118,11 +118,6 @@ impl KeySpace {
             Some(view) if self.is_pinned => View::open_pinned(&self.env, &self.directory, &view.source).map(Some),
             known => View::load(&self.env, &self.directory, known),
         })
-    }
-
-    pub(super) fn settings(&self) -> SpaceSettings {
-        let time_to_live_us = self.present().as_ref().map_or(0, |view| view.manifest.time_to_live_us);
-        SpaceSettings { time_to_live_us }
     }
 }
 

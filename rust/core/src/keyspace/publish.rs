@@ -40,6 +40,9 @@ pub(super) fn is_partition_width(width: i64) -> bool {
 impl KeySpace {
     /// In our turn: publish the first manifest of a new key space.
     pub(super) fn found(&self, settings: SpaceSettings) -> Result<()> {
+        if settings.time_to_live_us <= 0 {
+            return Err(Error::State("the key space is not there".into()));
+        }
         let parent = self.directory.parent().unwrap_or(&self.directory);
         self.env.system.sync_directory(parent).map_err(Error::io("sync", parent))?;
         let log = self.new_log(1, false)?;
@@ -49,6 +52,7 @@ impl KeySpace {
             name: self.name.clone(),
             partition_us: partition_width(settings.time_to_live_us),
             time_to_live_us: settings.time_to_live_us,
+            kind: settings.kind,
             next_sequence: 1,
             next_file: 2,
             purged_upto: i64::MIN,

@@ -111,6 +111,7 @@ impl KeySpace {
     /// that holds frames of others that nothing shows to be durable: what can be read of it is written anew.
     fn prepare(&self, settings: SpaceSettings) -> Result<()> {
         self.refresh()?;
+        settings.check(self.present().as_ref())?;
         let is_over = self.present().as_ref().map(|view| view.torn > 0 || view.is_doubtful(&self.env));
         match is_over {
             None => self.found(settings)?,
@@ -118,18 +119,7 @@ impl KeySpace {
             Some(false) => {}
         }
         self.make_known()?;
-        self.remember(settings)
-    }
-
-    /// In our turn: a purge that is not told a time to live goes by the one last used.
-    fn remember(&self, settings: SpaceSettings) -> Result<()> {
-        let known = self.present().as_ref().map(|view| view.manifest.time_to_live_us);
-        if settings.time_to_live_us <= 0 || known == Some(settings.time_to_live_us) {
-            return Ok(());
-        }
-        let Some(mut manifest) = self.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
-        manifest.time_to_live_us = settings.time_to_live_us;
-        self.publish(&manifest)
+        self.learn(settings)
     }
 
     /// In our turn: look up without a refresh, as nobody else can write now.

@@ -31,6 +31,21 @@ pub fn parse_duration_us(setting: &str, text: &str) -> Result<i64> {
     })
 }
 
+/// A duration as [`parse_duration_us`] reads it: `1 day 12 hours`.
+pub fn duration_text(duration_us: i64) -> String {
+    let units = [("day", DAY_US), ("hour", HOUR_US), ("min", MINUTE_US), ("s", SECOND_US), ("ms", 1000), ("us", 1)];
+    let (mut rest, mut parts) = (duration_us, Vec::new());
+    for (unit, unit_us) in units {
+        let count = rest / unit_us;
+        rest %= unit_us;
+        if count != 0 {
+            let plural = if count != 1 && unit_us >= HOUR_US { "s" } else { "" };
+            parts.push(format!("{count} {unit}{plural}"));
+        }
+    }
+    if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
+}
+
 /// Numbers that each have a unit after them.
 fn sum_words(text: &str) -> Parsed {
     let mut rest = text;

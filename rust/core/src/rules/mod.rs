@@ -19,7 +19,7 @@ mod tests;
 
 pub use columns::{Copy, Decided, Facts, Undecided, decide, settle};
 pub use decide::{Decision, DecisionTable, RowFacts, decide_row};
-pub use duration::parse_duration_us;
+pub use duration::{duration_text, parse_duration_us};
 pub use facts::{CountClass, HistoryState, KeyClass, count_class};
 pub use outcome::{Acknowledge, Action, Outcome, Status};
 pub use reason::{Reason, Step};

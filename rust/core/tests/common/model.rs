@@ -134,10 +134,10 @@ impl Model {
         let mark = if completed { Mark::Completed } else { Mark::Released };
         if let Some(claim) = self.slots.get(&slot).copied() {
             let Claim { started_at, ids, released, is_completed, is_released } = self.claims[&claim].clone();
-            if is_completed {
+            if is_completed || is_released {
                 return;
             }
-            if self.purged_upto.is_some_and(|purged| started_at <= purged) || is_released {
+            if self.purged_upto.is_some_and(|purged| started_at <= purged) {
                 let kept: Vec<String> = ids.into_iter().filter(|id| !released.contains(id)).collect();
                 self.finish_rows_of(claim, &kept, mark);
             }
@@ -159,6 +159,10 @@ impl Model {
     pub fn finish_rows(&mut self, slot: usize, ids: &[String], completed: bool) {
         let mark = if completed { Mark::Completed } else { Mark::Released };
         let Some(claim) = self.slots.get(&slot).copied() else { return };
+        // What has ended as a whole is over, whatever a purge has taken away since.
+        if self.claims.get(&claim).is_some_and(|claim| claim.is_completed || claim.is_released) {
+            return;
+        }
         if let Some(claim) = self.claims.get_mut(&claim).filter(|_| !completed) {
             claim.released.extend(ids.iter().cloned());
         }

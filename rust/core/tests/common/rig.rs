@@ -9,7 +9,7 @@ use dochistory_core::engine::{Attempt, Call, Claim, Plan, Receipt, StagedClaim};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
 use dochistory_core::rules::Trigger;
-use dochistory_core::{BatchRows, Error, Replays, Transaction};
+use dochistory_core::{BatchRows, Error, Purge, Replays, Transaction};
 
 use super::model::Model;
 use super::{DAY, Ids, START, trigger};
@@ -66,8 +66,14 @@ pub struct Step {
     pub op: Op,
 }
 
-/// A claim, whichever way it was begun.
-enum Held {
+/// A claim, whichever way it was begun, and how it has ended so far.
+struct Held {
+    claim: Begun,
+    whole: Option<bool>,
+    ended: Vec<(String, bool)>,
+}
+
+enum Begun {
     Batch(Claim),
     Staged(StagedClaim),
 }
@@ -84,16 +90,37 @@ enum Attempted {
 }
 
 impl Held {
+    fn new(claim: Begun) -> Self {
+        Self { claim, whole: None, ended: Vec::new() }
+    }
+
+    /// End it as [`Held::finish`]; answers whether that was refused, as it must be after the other end.
+    fn end(&mut self, batch: &[String], ids: Option<&[String]>, completed: bool) -> Result<bool, Error> {
+        let ended_otherwise = |id: &String| self.ended.iter().any(|(other, how)| other == id && *how != completed);
+        let is_refused = self.whole.is_some_and(|before| before != completed)
+            || ids.is_some_and(|ids| ids.iter().any(ended_otherwise));
+        match self.finish(batch, ids, completed) {
+            Err(Error::State(_)) if is_refused => return Ok(true),
+            Ok(()) if is_refused => panic!("what ended {} was ended the other way", !completed),
+            other => other?,
+        }
+        match ids {
+            None => self.whole = Some(completed),
+            Some(ids) => self.ended.extend(ids.iter().map(|id| (id.clone(), completed))),
+        }
+        Ok(false)
+    }
+
     /// End all of it, or some ids of its batch.
     fn finish(&self, batch: &[String], ids: Option<&[String]>, completed: bool) -> Result<(), Error> {
         let column = ids.map(Ids::new);
         let row = |id: &String| batch.iter().position(|other| other == id).unwrap() as u32;
         let rows: Option<Vec<u32>> = ids.map(|ids| ids.iter().map(row).collect());
-        match self {
-            Self::Batch(claim) if completed => claim.complete(rows.as_deref()),
-            Self::Batch(claim) => claim.release(rows.as_deref()),
-            Self::Staged(claim) if completed => claim.complete(column.as_ref().map(Ids::documents).as_ref()),
-            Self::Staged(claim) => claim.release(column.as_ref().map(Ids::documents).as_ref()),
+        match &self.claim {
+            Begun::Batch(claim) if completed => claim.complete(rows.as_deref()),
+            Begun::Batch(claim) => claim.release(rows.as_deref()),
+            Begun::Staged(claim) if completed => claim.complete(column.as_ref().map(Ids::documents).as_ref()),
+            Begun::Staged(claim) => claim.release(column.as_ref().map(Ids::documents).as_ref()),
         }
     }
 }
@@ -248,18 +275,24 @@ impl Rig {
                 self.batches.insert(*slot, ids.clone());
                 return self.begin_staged(step, *slot, ids, *day, *batch, *replays);
             }
-            Op::FinishClaim { slot, completed } => match self.claims.get(slot) {
-                Some((claim, batch)) => claim.finish(batch, None, *completed)?,
+            Op::FinishClaim { slot, completed } => match self.claims.get_mut(slot) {
+                Some((claim, batch)) => {
+                    if claim.end(batch, None, *completed)? {
+                        return Ok(());
+                    }
+                }
                 None => {
                     let ids = self.batches.get(slot).cloned().unwrap_or_default();
                     self.finish_keys(step.by, &ids, *completed, 0)?;
                 }
             },
-            Op::FinishRows { slot, ids, completed } => match self.claims.get(slot) {
+            Op::FinishRows { slot, ids, completed } => match self.claims.get_mut(slot) {
                 Some((claim, batch)) => {
                     let claimed = self.models[0].claimed(*slot);
                     let wanted: Vec<_> = ids.iter().filter(|id| claimed.contains(id)).cloned().collect();
-                    claim.finish(batch, Some(&wanted), *completed)?;
+                    if claim.end(batch, Some(&wanted), *completed)? {
+                        return Ok(());
+                    }
                 }
                 None => self.finish_keys(step.by, ids, *completed, 0)?,
             },
@@ -286,7 +319,7 @@ impl Rig {
                 self.history(step.by)?.maintain(&trigger.name, true, &mut |_, _| Ok(()))?;
             }
             Op::Purge { day } => {
-                self.history(step.by)?.purge(&trigger, at(*day), false)?;
+                self.history(step.by)?.purge(&trigger, Purge::at(at(*day)))?;
             }
             Op::Reopen => {
                 self.histories[step.by] = None;
@@ -329,7 +362,7 @@ impl Rig {
                 }
                 self.claims.remove(&slot);
                 if let Some(claim) = begun.claim {
-                    self.claims.insert(slot, (Held::Batch(claim), ids.to_vec()));
+                    self.claims.insert(slot, (Held::new(Begun::Batch(claim)), ids.to_vec()));
                 }
                 Some(begun.verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect::<Vec<_>>())
             }
@@ -366,7 +399,7 @@ impl Rig {
         };
         self.claims.remove(&slot);
         if claim.number().is_some() {
-            self.claims.insert(slot, (Held::Staged(*claim), ids.to_vec()));
+            self.claims.insert(slot, (Held::new(Begun::Staged(*claim)), ids.to_vec()));
         }
         self.has_begun(step, slot, ids, (day, batch, replays), Some(&rules));
         Ok(())

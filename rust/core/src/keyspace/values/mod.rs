@@ -101,7 +101,7 @@ impl Placed {
 impl KeySpace {
     /// A space of values has no time to live of its own; its partitions are as wide as its manifest says.
     pub(crate) fn value_settings() -> SpaceSettings {
-        SpaceSettings { time_to_live_us: i64::MAX / 2 }
+        SpaceSettings { time_to_live_us: i64::MAX / 2, kind: None }
     }
 
     /// Wait for the lock of this name, which is none of the turn's: whoever holds it keeps nobody from writing, only those who

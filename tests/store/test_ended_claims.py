@@ -1,0 +1,71 @@
+"""A claim that has ended refuses the other end: what it released may be another claim's by now."""
+
+import pytest
+
+import dochistory as dh
+from tests.support import T0, documents, status_of, trigger
+
+
+def test_a_released_claim_completes_no_later_claims_document(history: dh.History) -> None:
+    first = history.begin(documents(["a"]), trigger(), now=T0)
+    first.release()
+    second = history.begin(documents(["a"]), trigger(), now=T0)
+    assert second.new.num_rows == 1
+    for rows in (None, [0]):
+        with pytest.raises(dh.StateError, match=r"\[DH-STATE\].*released.*begin them again"):
+            first.complete(rows)
+    first.release()
+    second.release()
+    assert status_of(history, ["a"]) == ["NEW"]
+
+
+def test_single_rows_refuse_the_other_end(history: dh.History) -> None:
+    claim = history.begin(documents(["a", "b", "c"]), trigger(), now=T0)
+    claim.release([1])
+    claim.complete([0])
+    with pytest.raises(dh.StateError, match="row 1 of this claim was released"):
+        claim.complete([0, 1])
+    with pytest.raises(dh.StateError, match="row 0 of this claim was completed"):
+        claim.release([0])
+    assert claim.released_rows == [1]
+    claim.release([1])
+    claim.complete([0])
+    claim.complete()
+    claim.complete()
+    assert status_of(history, ["a", "b", "c"]) == ["DUPLICATE", "NEW", "DUPLICATE"]
+    with pytest.raises(dh.StateError, match="this claim was completed"):
+        claim.release()
+
+
+def test_one_document_refuses_the_other_end(history: dh.History) -> None:
+    released = history.begin_one(uuid="a", trigger=trigger(), now=T0)
+    released.release()
+    again = history.begin_one(uuid="a", trigger=trigger(), now=T0)
+    with pytest.raises(dh.StateError, match="released"):
+        released.complete()
+    again.complete()
+    again.complete()
+    with pytest.raises(dh.StateError, match="completed"):
+        again.release()
+    assert status_of(history, ["a"]) == ["DUPLICATE"]
+
+
+def test_a_staged_claim_refuses_the_other_end(history: dh.History) -> None:
+    def staged() -> dh.StagedClaim:
+        job = history.reserve(trigger(), parts=1, now=T0)
+        with dh.open(history.path, read_only=True, snapshot=job.snapshot) as pinned:
+            receipt = pinned.stage(documents(["a", "b"]), trigger(), job=job.token, part=0, attempt="0").receipt
+        return job.commit([receipt])
+
+    first = staged()
+    first.release()
+    second = staged()
+    assert len(second) == 2
+    for keys in (None, ["a"]):
+        with pytest.raises(dh.StateError, match="released"):
+            first.complete(keys)
+    second.release(["b"])
+    with pytest.raises(dh.StateError, match='document "b" of this claim was released'):
+        second.complete(["a", "b"])
+    second.complete()
+    assert status_of(history, ["a", "b"]) == ["DUPLICATE", "NEW"]
