@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import dochistory as dh
-from dochistory import _columns, _durations
+from dochistory import _checks, _columns, _durations
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat
 
@@ -35,6 +35,8 @@ def keep_in_doubt(
         trigger: whose documents they are; a messaging trigger.
         columns: the trigger's name of a column -> its name in the batch, where they differ.
     """
+    _checks.trigger(trigger)
+    _refuse_elsewhere(history)
 
     def keep(batch: Any) -> None:
         transaction = (batch.application, batch.id)
@@ -75,6 +77,9 @@ def audit_sink(
         ConfigError: outside a stream there is no query whose id could serve.
         SchemaError: the frame has no verdicts.
     """
+    _checks.trigger(trigger)
+    _checks.application(application)
+    _refuse_elsewhere(history)
 
     def keep(frame: "DataFrame", batch_id: int) -> None:
         name = application or compat.query_id(frame.sparkSession)
@@ -133,6 +138,7 @@ def suspending(
     Raises:
         ConfigError: `wait` is no duration.
     """
+    _checks.function("handle", handle)
     longest = _durations.seconds("wait", wait)
 
     def run(frame: "DataFrame", batch_id: int) -> None:
@@ -159,6 +165,12 @@ def suspending(
                 raise raised
 
     return run
+
+
+def _refuse_elsewhere(history: "History | str | os.PathLike[str]") -> None:
+    """Refuse a path that names no directory now, rather than with the first batch."""
+    if isinstance(history, str | os.PathLike):
+        dh.local_path(history)
 
 
 def _opened(history: "History | str | os.PathLike[str]") -> "AbstractContextManager[History]":

@@ -20,7 +20,8 @@ class Kept:
     """The history of a function for `foreachBatch`: opened by its first batch, and again after a batch that failed."""
 
     def __init__(self, history: "History | str | os.PathLike[str]") -> None:
-        self._given = history
+        # A path that names no directory is refused here, before any batch comes.
+        self._given: History | Path = dh.local_path(history) if isinstance(history, str | os.PathLike) else history
         self._was_there = False
         self._opened: History | None = None
         self._as: tuple[int, int, int] | None = None
@@ -44,7 +45,7 @@ class Kept:
             raise
 
     def _current(self) -> "History":
-        if not isinstance(self._given, str | os.PathLike):
+        if not isinstance(self._given, Path):
             return self._given
         if self._opened is None or self._place() != self._as:
             self._opened = None

@@ -16,6 +16,7 @@ use super::arrivals::Arrivals;
 use super::columns;
 use super::inbox::{GuaranteedDelivery, on_replay_of};
 use super::poll::{DeliveryPoll, Stage};
+use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::history::History;
@@ -42,7 +43,7 @@ impl GuaranteedDelivery {
         &self,
         py: Python<'py>,
         now: Option<&Bound<'_, PyAny>>,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
     ) -> Outcome<Bound<'py, PyBytes>> {
         self.shared.handle.get()?;
@@ -72,7 +73,7 @@ impl GuaranteedDelivery {
         py: Python<'_>,
         plan: Vec<u8>,
         receipts: Vec<Vec<u8>>,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
     ) -> Outcome<DeliveryPoll> {
         self.shared.handle.get()?;

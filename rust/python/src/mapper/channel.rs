@@ -18,6 +18,7 @@ use super::messages::{self, Messages};
 use super::send::MapperSend;
 use super::settings::{self, Kept};
 use super::unit::{UnitOfWork, Units};
+use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
@@ -212,7 +213,7 @@ impl MessageIdMapper {
         qos: &str,
         persist_until: Option<&Bound<'py, PyAny>>,
         raise_pending: bool,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<MapperSend> {
