@@ -49,6 +49,7 @@ from dochistory._native import (
     UnitOfWork,
     __version__,
     count_verdicts,
+    local_path,
     open,  # noqa: A004 - always said as dochistory.open
     read_receipt,
     repair,
@@ -113,6 +114,7 @@ __all__ = [
     "UnitOfWork",
     "__version__",
     "count_verdicts",
+    "local_path",
     "open",
     "read_receipt",
     "repair",

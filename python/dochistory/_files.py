@@ -17,6 +17,15 @@ DRAFT = "tmp-"
 """How names of files in the making begin; whatever is left of them after a crash means nothing."""
 
 
+def place(history: "dh.History | str | os.PathLike[str]") -> Path:
+    """The directory of a history, however it is named.
+
+    Raises:
+        OpenError: it is named by a URL of something that is no directory of this machine.
+    """
+    return dh.local_path(history.path if isinstance(history, dh.History) else history)
+
+
 def publish(path: Path, content: Any) -> bool:
     """Make a file, durably: whole under its name, or not there.
 

@@ -45,6 +45,7 @@ __all__ = [
     "UnitOfWork",
     "__version__",
     "count_verdicts",
+    "local_path",
     "open",
     "read_receipt",
     "repair",
@@ -463,6 +464,7 @@ class History:
         since: dt.datetime | None = None,
         before: dt.datetime | None = None,
         part: tuple[int, int] = ...,
+        keys: _Ids | None = None,
     ) -> pa.RecordBatchReader: ...
     def triggers(self) -> list[str]: ...
     def purge(
@@ -678,6 +680,7 @@ class DeliveryOutbox:
     def remove(self) -> None: ...
 
 def count_verdicts(verdicts: _Arrow) -> list[tuple[str | None, str, str, int]]: ...
+def local_path(path: str | os.PathLike[str]) -> Path: ...
 def open(  # noqa: A001 - always said as dochistory.open
     path: str | os.PathLike[str],
     create: bool = False,

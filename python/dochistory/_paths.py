@@ -1,7 +1,6 @@
 """Paths that mean the same directory when the process has changed to another."""
 
 import os
-from pathlib import Path
 from typing import overload
 
 import dochistory as dh
@@ -16,8 +15,9 @@ def absolute(given: "dh.History | str | os.PathLike[str]") -> "dh.History | str"
 
 
 def absolute(given: "dh.History | str | os.PathLike[str]") -> "dh.History | str":
-    """A directory as it is named from anywhere; a history that is open, and an address, as they are."""
-    if not isinstance(given, str | os.PathLike):
-        return given
-    path = os.fspath(given)
-    return path if "://" in path else str(Path(path).absolute())
+    """A directory as it is named from anywhere; a history that is open as it is.
+
+    Raises:
+        OpenError: it is named by a URL of something that is no directory of this machine.
+    """
+    return str(dh.local_path(given)) if isinstance(given, str | os.PathLike) else given

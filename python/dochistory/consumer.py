@@ -16,12 +16,11 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import dochistory as dh
-from dochistory import _columns, journal
+from dochistory import _checks, _columns, _files, journal
 from dochistory.statistics import Statistics
 from dochistory.suspension import Suspension
 
@@ -58,8 +57,9 @@ class Consumer:
         statistics: bool = True,
         name: str = "document_name",
     ) -> None:
+        _checks.trigger(trigger)
         self.trigger = trigger
-        self.path = Path(history).absolute()
+        self.path = _files.place(history)
         self.suspension = suspension or Suspension(history, trigger)
         self._audit = audit and trigger.kind == "messaging"
         self._most = 1_000 if log else 0

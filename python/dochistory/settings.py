@@ -114,7 +114,7 @@ def settings_from_toml(path: str | os.PathLike[str]) -> Settings:
         settings = file.table(("triggers", name))
         file.check_settings(("triggers", name), settings)
         triggers[name] = file.trigger(name, defaults, settings)
-    return Settings(file.path, None if history is None else (file.path.parent / history).absolute(), triggers)
+    return Settings(file.path, None if history is None else dh.local_path(file.path.parent / history), triggers)
 
 
 def trigger_from_text(name: str, settings: Mapping[str, str]) -> dh.Trigger:

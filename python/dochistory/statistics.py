@@ -23,7 +23,6 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -92,7 +91,7 @@ class Statistics:
     ) -> None:
         if most_documents < 0 or most_per_batch < 0:
             raise dh.ConfigError("[DH-CONFIG] most_documents and most_per_batch are to be 0 or more")
-        self.path = Path(history.path if isinstance(history, dh.History) else history).absolute()
+        self.path = _files.place(history)
         self._file = self.path / "statistics" / "verdicts.jsonl"
         self._most = most_documents
         self._per_batch = most_per_batch

@@ -30,7 +30,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 import dochistory as dh
-from dochistory import _columns, _durations, _files
+from dochistory import _checks, _columns, _durations, _files
 from dochistory._durations import state_directory
 from dochistory.errors import SuspendedError
 
@@ -93,10 +93,11 @@ class Suspension:
         on_change: Callable[[Status | None], object] | None = None,
         now: Callable[[], dt.datetime] = _durations.utc_now,
     ) -> None:
+        _checks.trigger(trigger)
         if backoff < 1:
             raise dh.ConfigError(f"[DH-CONFIG] backoff is {backoff}; allowed is 1 or more")
         self._history = history if isinstance(history, dh.History) else None
-        self._path = Path(history.path if isinstance(history, dh.History) else history).absolute()
+        self._path = _files.place(history).absolute()
         self._trigger = trigger
         self._poll_every = _durations.seconds("poll_every", poll_every)
         self._longest = max(_durations.seconds("longest", longest), self._poll_every)
@@ -282,7 +283,7 @@ def suspended(
     all_ = sorted((one for one in found if one is not None), key=lambda one: one.since)
     if history is None:
         return all_
-    path = str(Path(history.path if isinstance(history, dh.History) else history).absolute())
+    path = str(_files.place(history).absolute())
     return [one for one in all_ if one.history == path]
 
 

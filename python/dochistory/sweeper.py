@@ -60,7 +60,7 @@ class Sweeper:
         now: Callable[[], dt.datetime] = _durations.utc_now,
     ) -> None:
         self._history = history if isinstance(history, dh.History) else None
-        self.path = Path(history.path if isinstance(history, dh.History) else history).absolute()
+        self.path = _files.place(history)
         self._triggers = {trigger.name: trigger for trigger in triggers}
         self._every = dt.timedelta(seconds=_durations.seconds("every", every, least=0.001))
         self._window = None if retry_window is None else _durations.seconds("retry_window", retry_window)
@@ -231,7 +231,7 @@ def longest_runs(history: dh.History | str | os.PathLike[str]) -> dict[str, floa
 
 
 def _read(history: dh.History | str | os.PathLike[str]) -> dict[str, Any]:
-    path = Path(history.path if isinstance(history, dh.History) else history)
+    path = _files.place(history)
     try:
         return _files.content_of(path / _FILE) or {}
     except dh.CorruptError:

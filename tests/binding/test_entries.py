@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -56,3 +57,89 @@ def test_a_part_that_there_is_not_is_refused(history: dh.History) -> None:
         history.entries("orders", part=(3, 3))
     with pytest.raises(dh.ConfigError, match="since is 'today'; allowed is a datetime with a time zone"):
         history.entries("orders", since="today")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("status", [None, "processing", "completed"])
+def test_keys_find_what_a_listing_tells_of_them(
+    history: dh.History, filled: dict[str, int], status: str | None
+) -> None:
+    listed = {row["key"]: row for row in history.entries("orders", status).read_all().to_pylist()}  # type: ignore[arg-type]
+    wanted = [*list(filled)[::7], "never", None, "", "x" * 200, next(iter(filled)).upper()]
+    for given in (wanted, pa.array(wanted, pa.string()), wanted * 2):
+        found = history.entries("orders", status, keys=given).read_all().to_pylist()  # type: ignore[arg-type]
+        assert len(found) == len({row["key"] for row in found})
+        assert {row["key"]: row for row in found} == {key: row for key, row in listed.items() if key in wanted}
+    since, before = DAYS[1], DAYS[3]
+    found = keys(history, keys=list(filled), status=status, since=since, before=before)
+    assert sorted(found) == sorted(key for key in listed if filled[key] in (1, 2))
+    parts = [keys(history, keys=list(filled), status=status, part=(part, 5)) for part in range(5)]
+    assert sorted(key for part in parts for key in part) == sorted(listed)
+
+
+def test_keys_tell_each_open_claim_once_and_no_released_one(history: dh.History) -> None:
+    orders = trigger(resolver=lambda batch: ["NEW"] * batch.num_rows)
+    first = history.begin(documents(["twice", "released"]), orders, now=DAYS[0])
+    history.unpin(orders, history.pin(orders))
+    history.begin(documents(["twice"]), orders, now=DAYS[1])
+    first.release(rows=[1])
+    found = history.entries("orders", keys=["twice", "released", "twice"]).read_all()
+    assert sorted(found["started_at"].to_pylist()) == DAYS[:2]
+    assert found["status"].to_pylist() == ["processing"] * 2
+    assert found.to_pylist() == sorted(
+        history.entries("orders").read_all().to_pylist(),
+        key=lambda row: found["started_at"].to_pylist().index(row["started_at"]),
+    )
+
+
+def test_a_look_up_by_keys_reads_no_other_pages(history_path: Path) -> None:
+    orders, ids = trigger(), fresh_ids(60_000)
+    with dh.open(history_path, create=True) as history:
+        history.begin(documents(ids), orders, now=DAYS[0]).complete()
+        history.unpin(orders, history.pin(orders))
+    (segment,) = history_path.glob("triggers/*/segment-*")
+    content = bytearray(segment.read_bytes())
+    place = len(content) // 3
+    content[place] ^= 0xFF
+    segment.write_bytes(content)
+    with dh.open(history_path, read_only=True) as history:
+        # A listing comes past the damaged page; the look-ups of nearly all keys do not.
+        with pytest.raises(Exception, match="DH-CORRUPT"):
+            history.entries("orders").read_all()
+        before = history.stats("orders")
+        told = [_told(history, key) for key in ids[:500]]
+        after = history.stats("orders")
+    assert told.count(1) >= 450
+    assert told.count(0) == 0
+    assert after["looked_up"] - before["looked_up"] <= 500
+    assert after["filter_positives"] - before["filter_positives"] <= 500
+
+
+def _told(history: dh.History, key: str) -> int:
+    """How many entries of a key are told; -1 if its page is damaged."""
+    try:
+        return history.entries("orders", keys=[key]).read_all().num_rows
+    except dh.CorruptError:
+        return -1
+
+
+def test_a_listing_of_what_is_in_progress_reads_no_file_without_any(history_path: Path) -> None:
+    orders = trigger()
+    with dh.open(history_path, create=True, auto_maintain=False) as history:
+        for number, count in enumerate((60_000, 50)):
+            claim = history.begin(documents(fresh_ids(count)), orders, now=DAYS[number])
+            claim.complete(rows=range(count - 10 * number))
+            history.unpin(orders, history.pin(orders))
+    first, _ = sorted(history_path.glob("triggers/*/segment-*"))
+    content = bytearray(first.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    first.write_bytes(content)
+    with dh.open(history_path, read_only=True) as history:
+        assert history.entries("orders", "processing").read_all().num_rows == 10
+        with pytest.raises(Exception, match="DH-CORRUPT"):
+            history.entries("orders", "completed").read_all()
+
+
+@pytest.mark.parametrize("given", ["one", b"one", 7, [7], pa.array([7])])
+def test_keys_that_are_none_are_refused(history: dh.History, given: object) -> None:
+    with pytest.raises(dh.SchemaError, match=r"\[DH-SCHEMA\]"):
+        history.entries("orders", keys=given)  # type: ignore[arg-type]

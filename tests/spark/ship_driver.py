@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,41 @@ def main(package: str, history: Path) -> None:
     # Not by PYTHONPATH, which workers would inherit.
     sys.path.insert(0, package)
     import dochistory as dh
+    from dochistory.spark import compat
 
     trigger = dh.Trigger("orders", detect_duplicates=True, use_history=True)
     with dh.open(history, create=True) as opened:
         opened.begin(dh_documents(["done"]), trigger).complete()
     spark = dh.spark.session("ship")
     df = spark.createDataFrame([("done",), ("fresh",)], "uuid string").repartition(2)
-    before = ""
-    try:
-        dh.spark.classify(df, history, trigger).collect()
-    except Exception as error:  # noqa: BLE001 - whichever it is, its text is what the test looks at
-        before = str(error)
+    before = {
+        "udf": _failed(lambda: dh.spark.classify(df, history, trigger).collect()),
+        "map": _failed(lambda: dh.spark.classify(df, history, trigger, "map").collect()),
+        "claim": _failed(lambda: dh.spark.claim(df, history, trigger)),
+        "load": _failed(lambda: dh.spark.load(df, history, trigger)),
+        "delivery": _failed(lambda: dh.spark.delivery(history, print, application="a")(_messages(spark), 0)),
+    }
+    if compat.has_table_functions():
+        df.createOrReplaceTempView("documents")
+        dh.spark.register_table(spark, "classified", history, trigger, df.schema)
+        before["table"] = _failed(lambda: spark.sql("SELECT * FROM classified(TABLE(documents))").collect())
     dh.spark.ship(spark)
     found = {how: _statuses(dh.spark.classify(df, history, trigger, how)) for how in ("udf", "map")}
     where = df.mapInArrow(_origin, "uuid string").first()
     spark.stop()
     print(json.dumps({"before": before, "origin": where.uuid if where else "", **found}))
+
+
+def _failed(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - whichever it is, its text is what the test looks at
+        return str(error)
+    return ""
+
+
+def _messages(spark: Any) -> Any:
+    return spark.sql("SELECT 's' AS stream, X'00' AS header")
 
 
 def dh_documents(ids: list[str]) -> Any:

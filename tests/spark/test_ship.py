@@ -43,6 +43,8 @@ def test_workers_that_lack_the_package_get_it(worker: Path, history_path: Path) 
     assert run.returncode == 0, run.stderr[-4000:]
     found = json.loads(run.stdout.splitlines()[-1])
 
-    assert "No module named 'dochistory'" in found["before"]
+    said = f"[DH-SPARK] the Python of this executor ({worker} on "
+    assert {name: said in text for name, text in found["before"].items()} == dict.fromkeys(found["before"], True)
+    assert all("call dochistory.spark.ship(spark) before anything else" in text for text in found["before"].values())
     assert found["udf"] == found["map"] == {"done": "DUPLICATE", "fresh": "NEW"}
     assert not found["origin"].startswith(package)

@@ -111,6 +111,10 @@ def test_transactions_and_statistics_are_tables_too(spark: "SparkSession", histo
         ({"from_": "yesterday"}, "from is 'yesterday'; it is to be a time such as"),
         ({"partitions": 0}, "partitions is 0; it is to be 1 or more"),
         ({"use_history": "true"}, "has no option use_history for reading"),
+        ({"keys": "0-1,0-2"}, "keys is '0-1,0-2'; it is to be a list in JSON"),
+        ({"keys": "[1]"}, "it is to be a list in JSON"),
+        ({"keys": "[]", "key": "a"}, "the options key and keys exclude each other"),
+        ({"key": "a", "table": "statistics"}, "the table statistics has no keys"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -123,3 +127,48 @@ def test_options_that_make_no_sense_are_refused(
 def test_a_history_that_is_not_there_is_an_error(spark: "SparkSession", tmp_path: Path) -> None:
     with pytest.raises(Exception, match="DH-OPEN"):
         read(spark, tmp_path / "nowhere").collect()
+
+
+def test_keys_are_looked_up_and_nothing_is_pinned(spark: "SparkSession", history: Path) -> None:
+    one = read(spark, history, trigger="orders", key="1-3")
+    assert [(row.trigger, row.key, row.status, row.started_at) for row in one.collect()] == [
+        (row.trigger, row.key, row.status, row.started_at)
+        for row in read(spark, history, trigger="orders").where("key = '1-3'").collect()
+    ]
+    before = _state(history)
+    several = read(spark, history, keys='["0-1", "2-12", "other", "never"]')
+    assert several.rdd.getNumPartitions() == 1
+    assert {(row.trigger, row.key, row.status) for row in several.collect()} == {
+        ("orders", "0-1", "completed"),
+        ("orders", "2-12", "processing"),
+        ("bills", "other", "processing"),
+    }
+    assert read(spark, history, trigger="orders", keys='["0-1", "2-12"]', status="processing").count() == 1
+    # A scan pins what it reads, and seals the log for that; this leaves every file as it was.
+    assert _state(history) == before
+
+
+def _state(history: Path) -> dict[str, int]:
+    return {str(one.relative_to(history)): one.stat().st_size for one in history.rglob("*") if one.is_file()}
+
+
+def test_read_says_by_arguments_what_options_say(spark: "SparkSession", history: Path) -> None:
+    def keys(**wanted: Any) -> list[str]:
+        return sorted(row.key for row in dh.spark.read(spark, history, **wanted).collect())
+
+    assert keys(trigger=orders(), keys=["0-1", "2-12", "other"]) == ["0-1", "2-12"]
+    assert keys(keys=iter(["other"])) == ["other"]
+    assert keys(trigger="orders", status="processing", started_from=DAY + timedelta(days=2)) == [
+        f"2-{n}" for n in (10, 11, 12, 13, 14)
+    ]
+    assert len(keys(trigger="orders", started_to=DAY + timedelta(days=1), partitions=3)) == 15
+    assert dh.spark.read(spark, history, table="transactions").count() == 1
+    for wanted, text in (
+        ({"keys": [1]}, "keys has 1; allowed is text"),
+        ({"partitions": 0}, "partitions is 0; allowed is a whole number from 1 on"),
+        ({"table": "rows"}, "table is one of entries, transactions, statistics, not 'rows'"),
+        ({"started_from": "2026-03-01"}, "started_from is '2026-03-01'; allowed is a datetime with a time zone"),
+        ({"started_to": datetime(2026, 3, 1)}, "started_to is datetime"),  # noqa: DTZ001
+    ):
+        with pytest.raises(dh.ConfigError, match=text):
+            dh.spark.read(spark, history, **wanted)  # type: ignore[arg-type]

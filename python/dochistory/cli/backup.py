@@ -16,7 +16,7 @@ _ATTEMPTS = 40
 
 def backup(context: Context) -> Exit:
     """Copy a history."""
-    source, target = context.history_path, Path(context.options.target)
+    source, target = context.history_path, dh.local_path(context.options.target)
     if target.exists() or target.is_symlink():
         raise CommandError(f"{target}: this is there already: name a directory that is not")
     if target.resolve().is_relative_to(source.resolve()):

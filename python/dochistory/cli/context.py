@@ -44,7 +44,7 @@ class Context:
         """
         named = self.options.history or os.environ.get(HISTORY_VARIABLE)
         if named:
-            return Path(named)
+            return dh.local_path(named)
         if self.settings and self.settings.history:
             return self.settings.history
         raise CommandError(

@@ -14,6 +14,7 @@ Entrances, which must not be mixed up:
 """
 
 from dochistory.errors import SuspendedError
+from dochistory.spark import compat as compat  # first: it says so where there is no Spark, or one that is too old
 from dochistory.spark.around import audit_sink, keep_in_doubt, suspending
 from dochistory.spark.batches import ExactlyOnce, exactly_once
 from dochistory.spark.begun import Batch, StagedBatch
@@ -24,6 +25,7 @@ from dochistory.spark.delivery import Delivery, DeliveryBatch, delivery
 from dochistory.spark.java import JavaNotFoundError
 from dochistory.spark.judge import VERDICT_COLUMNS
 from dochistory.spark.load import load
+from dochistory.spark.read import read
 from dochistory.spark.report import observed, report
 from dochistory.spark.sending import SendBatch, SendOnce, send_once
 from dochistory.spark.sessions import session
@@ -51,6 +53,7 @@ __all__ = [
     "keep_in_doubt",
     "load",
     "observed",
+    "read",
     "register",
     "register_table",
     "report",

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import dochistory as dh
-from dochistory import _columns, _durations, _paths
+from dochistory import _checks, _columns, _durations, _paths
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat
 
@@ -35,6 +35,7 @@ def keep_in_doubt(
         trigger: whose documents they are; a messaging trigger.
         columns: the trigger's name of a column -> its name in the batch, where they differ.
     """
+    _checks.trigger(trigger)
     place = _paths.absolute(history)
 
     def keep(batch: Any) -> None:
@@ -76,6 +77,8 @@ def audit_sink(
         ConfigError: outside a stream there is no query whose id could serve.
         SchemaError: the frame has no verdicts.
     """
+    _checks.trigger(trigger)
+    _checks.application(application)
     place = _paths.absolute(history)
 
     def keep(frame: "DataFrame", batch_id: int) -> None:
@@ -135,6 +138,7 @@ def suspending(
     Raises:
         ConfigError: `wait` is no duration.
     """
+    _checks.function("handle", handle)
     longest = _durations.seconds("wait", wait)
 
     def run(frame: "DataFrame", batch_id: int) -> None:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 import dochistory as dh
+from dochistory import _checks
 from dochistory.errors import SuspendedError
-from dochistory.spark import compat
+from dochistory.spark import checks, compat
 from dochistory.spark.begun import Batch, StagedBatch
 from dochistory.spark.claims import OtherRows, Replay, claim
 from dochistory.spark.kept import Kept
-from dochistory.spark.settings import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -71,7 +71,7 @@ class ExactlyOnce:
             TransactionError: the number of the batch goes backwards, or is known and comes with other rows.
             Exception: whatever the service raised.
         """
-        columns_of(self._trigger, frame.columns, self._columns)
+        checks.columns(self._trigger, frame.schema, self._columns)
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
             raise dh.ConfigError(
@@ -235,14 +235,15 @@ def exactly_once(
     Raises:
         ConfigError: an argument is none of the above, or is for executors while the driver is to decide.
     """
-    for name, value, allowed in (
-        ("on_replay", on_replay, ("in_doubt", "resolver", "rerun")),
-        ("on_other_rows", on_other_rows, ("error", "look_up")),
-        ("documents", documents, ("spark", "arrow")),
-        ("decide_on", decide_on, ("auto", "driver", "executors")),
-    ):
-        if value not in allowed:
-            raise dh.ConfigError(f"[DH-CONFIG] {name} is one of {', '.join(allowed)}, not {value!r}")
+    _checks.trigger(trigger)
+    _checks.function("service", service)
+    _checks.function("on_verdicts", on_verdicts, optional=True)
+    _checks.application(application)
+    _checks.count("parts", parts, optional=True)
+    _checks.choice("on_replay", on_replay, ("in_doubt", "resolver", "rerun"))
+    _checks.choice("on_other_rows", on_other_rows, ("error", "look_up"))
+    _checks.choice("documents", documents, ("spark", "arrow"))
+    _checks.choice("decide_on", decide_on, ("auto", "driver", "executors"))
     return ExactlyOnce(
         history,
         trigger,

@@ -21,9 +21,10 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
 
 import dochistory as dh
-from dochistory.spark import compat, questions, shards, staging
+from dochistory import _checks
+from dochistory.spark import checks, compat, questions, shards, staging
 from dochistory.spark.judge import VERDICT_COLUMNS
-from dochistory.spark.settings import columns_of, ids_of
+from dochistory.spark.settings import ids_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -227,6 +228,7 @@ def claim(
         SchemaError: there is no id column, `columns` names one that is missing, or a verdict's column is there already.
         ConfigError: an argument makes no sense, or the trigger does not use its history.
     """
+    _checks.count("parts", parts, optional=True)
     claimer = Claimer(df, trigger, columns, order_by, prefix, resolver_on)
     opened = dh.open(history, create=True) if isinstance(history, str | os.PathLike) else history
     end = opened.close if opened is not history else lambda: None
@@ -292,7 +294,7 @@ class Claimer:
             )
         self._df = df
         self._trigger = trigger
-        self._found = columns_of(trigger, df.columns, columns)
+        self._found = checks.columns(trigger, df.schema, columns)
         self._ids = ids_of(self._found)
         given: Sequence[Any] = order_by if isinstance(order_by, list | tuple) else [order_by]
         self._order_by = [F.col(one) if isinstance(one, str) else one for one in given]

@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql.types import ByteType, DataType, ShortType, StringType, StructField, StructType
 
 import dochistory as dh
-from dochistory.spark import compat, questions
+from dochistory.spark import checks, compat, questions
 from dochistory.spark.decode import verdict_words
 from dochistory.spark.judge import VERDICT_COLUMNS, Judge
-from dochistory.spark.settings import columns_of, ids_of, types_of
-from dochistory.spark.staging import identified
+from dochistory.spark.settings import ids_of, types_of
+from dochistory.spark.shipped import iterating
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -70,7 +70,7 @@ def classify(
     appended = [prefix + name for name in VERDICT_COLUMNS]
     if taken := [name for name in appended if name in df.columns]:
         raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} is there already: rename it or give a prefix")
-    found = columns_of(trigger, df.columns, columns)
+    found = checks.columns(trigger, df.schema, columns)
     judge = Judge.of(history, trigger, now)
     if judge.asks and resolve == "driver":
         seen = df.select(*(df[f"`{there}`"] for there in found.values())) if how == "udf" else df
@@ -80,7 +80,7 @@ def classify(
         # mapInArrow looks columns up by name, and fails where a name has a dot.
         numbered = df.toDF(*(f"c{n}" for n in range(len(df.columns))))
         schema = StructType([*numbered.schema.fields, StructField(_CODE, returned)])
-        judged = numbered.mapInArrow(_of_rows(judge, df.columns, found), schema)
+        judged = numbered.mapInArrow(iterating(_of_rows(judge, df.columns, found)), schema)
         kept = [judged[f"c{n}"].alias(name) for n, name in enumerate(df.columns)]
         ids = [judged[f"c{df.columns.index(there)}"] for there in ids_of(found)]
     else:
@@ -112,7 +112,7 @@ def of_columns(judge: Judge, names: list[str]) -> Callable[[Sequence[pa.Array]],
     """The function of a trigger's columns that runs in the workers."""
 
     def judged(arrays: Sequence[pa.Array]) -> pa.Array:
-        documents = identified(pa.RecordBatch.from_arrays(list(arrays), names))
+        documents = pa.RecordBatch.from_arrays(list(arrays), names)
         if judge.asks:
             return pa.StructArray.from_arrays(judge.words(documents), list(VERDICT_COLUMNS))
         return judge.codes(documents)
@@ -132,7 +132,7 @@ def _of_rows(
 
     def judged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            answer = answered(identified(batch.rename_columns(names)))
+            answer = answered(batch.rename_columns(names))
             yield pa.RecordBatch.from_arrays([*batch.columns, answer], [*batch.schema.names, _CODE])
 
     return judged

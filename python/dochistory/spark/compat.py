@@ -6,13 +6,20 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 import pyarrow as pa
-import pyspark
+
+try:
+    import pyspark
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "[DH-SPARK] dochistory.spark needs PySpark: pip install 'dochistory[spark]'", name=error.name
+    ) from error
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StructField, StructType
 
 import dochistory as dh
+from dochistory.spark.shipped import Shipped
 
 _functions: Any = F  # which of them there are depends on the version
 
@@ -34,13 +41,39 @@ def needs(what: str, version: str) -> UnsupportedError:
     return UnsupportedError(f"[DH-SPARK] {what} needs Spark {version} or later; this is Spark {pyspark.__version__}")
 
 
+OLDEST = (3, 5)
+
+
+def check_version() -> None:
+    """Refuse a Spark that lacks what all of this rests on.
+
+    Raises:
+        UnsupportedError: it does.
+    """
+    if _version() < OLDEST:
+        raise needs("dochistory.spark", ".".join(map(str, OLDEST)))
+
+
+def _version() -> tuple[int, ...]:
+    return tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+
+
 def newest_java() -> int | None:
     """The newest Java that this Spark runs on; None where no limit is known.
 
     Java 24 took away what the Hadoop of Spark up to 4.1 needs to start.
     """
-    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    return 23 if version < (4, 2) else None
+    return 23 if _version() < (4, 2) else None
+
+
+def check_connect() -> None:
+    """Refuse Spark Connect where what it needs is not installed.
+
+    Raises:
+        UnsupportedError: there is no grpcio.
+    """
+    if find_spec("grpc") is None:
+        raise UnsupportedError("[DH-SPARK] Spark Connect needs grpcio: pip install 'dochistory[connect]'")
 
 
 def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
@@ -64,6 +97,7 @@ def columnar_udf(function: ArrowFunction, takes: Sequence[pa.DataType | None], r
         takes: the Arrow types of its arguments, as far as pandas might lose them.
         returns: the type of its result.
     """
+    function = Shipped(function)
     if hasattr(_functions, "arrow_udf"):
 
         def arrow(*columns: pa.Array) -> pa.Array:
@@ -102,6 +136,7 @@ def table_function(function: Callable[[pa.RecordBatch], Iterator[pa.Table]], ret
     """
     if not has_table_functions():
         raise needs("a table function of Arrow", "4.1")
+    function = Shipped(function)
 
     class Table:
         """What Spark makes one of for each partition."""
@@ -165,6 +200,7 @@ def partition_udf(function: PartitionFunction, takes: StructType, returns: Struc
     many. What it answers is not a function of the row alone, so Spark never moves it or evaluates it twice in one plan.
     """
     made: Any
+    function = Shipped(function)
     if hasattr(_functions, "arrow_udf"):
         # Spark reads these hints.
         def arrow(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
@@ -294,3 +330,6 @@ def query_id(spark: SparkSession) -> str | None:
         return None
     found: str | None = context.getLocalProperty("sql.streaming.queryId")
     return found
+
+
+check_version()

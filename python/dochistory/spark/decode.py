@@ -33,7 +33,9 @@ def verdict_words(code: "Column", ids: "Sequence[Column]") -> "list[Column]":
 
 def id_text(one: "Column") -> "Column":
     """An id as the text that it is known by: text as it is, 16 bytes of binary as a UUID."""
-    as_text = F.regexp_replace(F.lower(F.hex(one)), "^(.{8})(.{4})(.{4})(.{4})(.{12})$", "$1-$2-$3-$4-$5")
+    # The cast keeps the bytes, and lets a column of any other type through the plan: the worker says what is wrong.
+    digits = F.lower(F.hex(one.cast("string")))
+    as_text = F.regexp_replace(digits, "^(.{8})(.{4})(.{4})(.{4})(.{12})$", "$1-$2-$3-$4-$5")
     # Spark knows the type when it plans, and keeps one of the two.
     return F.when(F.typeof(one) == "binary", as_text).otherwise(one.cast("string"))
 

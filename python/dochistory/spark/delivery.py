@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
-from dochistory import _paths
+from dochistory import _checks, _paths
 from dochistory.spark import compat
 from dochistory.spark.portions import Portions
+from dochistory.spark.shipped import iterating
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -189,7 +190,7 @@ class Delivery:
         elif self._messages == "spark":
             self._apply(decided.frame(), decided.batch)
         else:
-            decided.frame().mapInArrow(_each_stream(self._apply), "applied long").count()
+            decided.frame().mapInArrow(iterating(_each_stream(self._apply)), "applied long").count()
 
     def _open(self) -> "GuaranteedDelivery":
         if self._inbox is None:
@@ -326,14 +327,16 @@ def delivery(
     Raises:
         ConfigError: an argument makes no sense.
     """
-    for name, value, allowed in (
-        ("on_replay", on_replay, ("in_doubt", "rerun")),
-        ("on_other_rows", on_other_rows, ("error", "look_up")),
-        ("messages", messages, ("spark", "arrow", "stream")),
-        ("decide", decide, ("tasks", "driver")),
-    ):
-        if value not in allowed:
-            raise dh.ConfigError(f"[DH-CONFIG] {name} is one of {', '.join(allowed)}, not {value!r}")
+    _checks.function("apply", apply)
+    for name, function in (("applied", applied), ("on_poll", on_poll), ("on_answers", on_answers)):
+        _checks.function(name, function, optional=True)
+    _checks.application(application)
+    _checks.count("parts", parts, optional=True)
+    _checks.count("threads", threads)
+    _checks.choice("on_replay", on_replay, ("in_doubt", "rerun"))
+    _checks.choice("on_other_rows", on_other_rows, ("error", "look_up"))
+    _checks.choice("messages", messages, ("spark", "arrow", "stream"))
+    _checks.choice("decide", decide, ("tasks", "driver"))
     return Delivery(
         history,
         apply,

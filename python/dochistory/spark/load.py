@@ -12,8 +12,9 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import dochistory as dh
-from dochistory.spark import compat
-from dochistory.spark.settings import columns_of
+from dochistory import _checks
+from dochistory.spark import checks, compat
+from dochistory.spark.shipped import iterating
 from dochistory.spark.staging import attempt_name
 
 if TYPE_CHECKING:
@@ -73,10 +74,11 @@ def load(
         TransactionError: the steps are fewer than those that were loaded before under this application, or its last one
             had other rows.
     """
-    if files_a_step < 1:
-        raise dh.ConfigError(f"[DH-CONFIG] files_a_step is {files_a_step}; it is to be 1 or more")
-    if on_other_rows not in ("error", "look_up"):
-        raise dh.ConfigError(f"[DH-CONFIG] on_other_rows is one of error, look_up, not {on_other_rows!r}")
+    _checks.trigger(trigger)
+    _checks.count("files_a_step", files_a_step)
+    _checks.function("progress", progress, optional=True)
+    _checks.application(application)
+    _checks.choice("on_other_rows", on_other_rows, ("error", "look_up"))
     steps: list[DataFrame]
     if isinstance(documents, str | os.PathLike):
         session = spark or compat.running_session()
@@ -127,14 +129,14 @@ def _step(
     transaction: tuple[str, int] | None,
     on_other_rows: Literal["error", "look_up"],
 ) -> int:
-    found = columns_of(trigger, df.columns, {name: at for name, at in columns.items() if name not in _OWN})
+    found = checks.columns(trigger, df.schema, {name: at for name, at in columns.items() if name not in _OWN})
     own = {name: columns.get(name, name) for name in _OWN}
     if missing := [own[name] for name in _OWN if name in columns and own[name] not in df.columns]:
         raise dh.SchemaError(f"[DH-SCHEMA] there is no column {missing[0]} among {', '.join(df.columns)}")
     # Whatever else is in the rows stays where it is, and the rest gets the names that it goes by here.
     taken = {**found, **{name: at for name, at in own.items() if at in df.columns}}
     narrow = df.select(*(df[f"`{at}`"].alias(name) for name, at in taken.items()))
-    staged = narrow.mapInArrow(_staging(str(history.path), trigger), _STAGED)
+    staged = narrow.mapInArrow(iterating(_staging(str(history.path), trigger)), _STAGED)
     rows = compat.collect_arrow(staged)
     receipts = rows["receipt"].to_pylist()
     try:

@@ -5,12 +5,13 @@ in `dochistory.toml`, and are checked in the same way.
 """
 
 import datetime as dt
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import dochistory as dh
-from dochistory import _paths
+from dochistory import _checks
 from dochistory.settings import SETTINGS, settings_from_toml, trigger_from_text
 from dochistory.spark.settings import COLUMNS
 
@@ -18,7 +19,7 @@ Table = Literal["entries", "transactions", "statistics"]
 TABLES: tuple[Table, ...] = ("entries", "transactions", "statistics")
 
 _WHERE = {"path", "trigger", "settings"}
-_READING = _WHERE | {"table", "status", "from", "to", "partitions"}
+_READING = _WHERE | {"table", "status", "from", "to", "partitions", "key", "keys"}
 _WRITING = _WHERE | {"record", "application", "batch", "on_other_rows", "checkpointlocation"} | set(SETTINGS)
 _RENAMED = "columns."
 
@@ -39,7 +40,7 @@ class Options:
     def path(self) -> Path:
         """The directory of the history: the option `path`, or what the file of settings says."""
         if "path" in self._given:
-            return Path(_paths.absolute(self._given["path"]))
+            return dh.local_path(self._given["path"])
         if "settings" in self._given and (found := settings_from_toml(self._given["settings"]).history) is not None:
             return found
         raise dh.ConfigError(
@@ -83,6 +84,21 @@ class Options:
         """Which entries are read: in this state."""
         return self._processing_or_completed("status")
 
+    def keys(self) -> list[str] | None:
+        """Which entries are read: those of these keys. None stands for all."""
+        one, several = self._given.get("key"), self._given.get("keys")
+        if several is None:
+            return None if one is None else [one]
+        if one is not None:
+            raise dh.ConfigError("[DH-CONFIG] the options key and keys exclude each other: give one of them")
+        try:
+            found = json.loads(several)
+        except ValueError:
+            found = None
+        if not isinstance(found, list) or not all(isinstance(key, str) for key in found):
+            raise dh.ConfigError(f'[DH-CONFIG] keys is {several!r}; it is to be a list in JSON, as in ["o-1", "o-2"]')
+        return found
+
     def record(self) -> Literal["processing", "completed"]:
         """What is written about documents."""
         return self._processing_or_completed("record") or "completed"
@@ -116,7 +132,7 @@ class Options:
 
     def transaction(self) -> tuple[str, int] | None:
         """Under which transaction a batch is recorded: the options `application` and `batch`, both or none."""
-        application, batch = self._given.get("application"), self.number("batch")
+        application, batch = self.application(), self.number("batch")
         if application is None and batch is None:
             return None
         if application is None or batch is None:
@@ -132,6 +148,7 @@ class Options:
 
     def application(self) -> str | None:
         """The name under which a stream's batch numbers are remembered, instead of the query's id."""
+        _checks.application(self._given.get("application"))
         return self._given.get("application")
 
     def columns(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import dochistory as dh
 from dochistory.spark import compat
-from dochistory.spark.staging import identified
+from dochistory.spark.shipped import iterating
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,13 +78,13 @@ def _asked(
 
     def questions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         recorder = _Recorder()
-        decide((identified(batch.rename_columns(names)) for batch in batches), recorder)
+        decide((batch.rename_columns(names) for batch in batches), recorder)
         for one in recorder.asked:
             yield pa.record_batch({"asked": pa.array([_sent(one)], pa.binary())})
 
     # mapInArrow looks columns up by name, and fails where a name has a dot.
     numbered = df.toDF(*(f"c{number}" for number in range(len(names))))
-    sent = compat.collect_arrow(numbered.mapInArrow(questions, _SENT))["asked"].to_pylist()
+    sent = compat.collect_arrow(numbered.mapInArrow(iterating(questions), _SENT))["asked"].to_pylist()
     if not sent:
         return None
     asked = pa.concat_tables([_received(one) for one in sent], promote_options="permissive").combine_chunks()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 import dochistory as dh
+from dochistory import _checks
 from dochistory.spark import compat
 from dochistory.spark.kept import Kept
 
@@ -158,13 +159,12 @@ def send_once(
     Raises:
         ConfigError: an argument is none of those allowed.
     """
-    for name, value, allowed in (
-        ("on_replay", on_replay, ("in_doubt", "rerun")),
-        ("on_other_rows", on_other_rows, ("error", "look_up")),
-        ("messages", messages, ("spark", "arrow")),
-    ):
-        if value not in allowed:
-            raise dh.ConfigError(f"[DH-CONFIG] {name} is one of {', '.join(allowed)}, not {value!r}")
+    _checks.function("service", service)
+    _checks.function("on_verdicts", on_verdicts, optional=True)
+    _checks.application(application)
+    _checks.choice("on_replay", on_replay, ("in_doubt", "rerun"))
+    _checks.choice("on_other_rows", on_other_rows, ("error", "look_up"))
+    _checks.choice("messages", messages, ("spark", "arrow"))
     return SendOnce(
         history,
         channel,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from dochistory.spark import java
+from dochistory.spark import compat, java
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -33,18 +33,26 @@ def session(
 
     Args:
         app_name: name of the application.
-        master: Spark's master URL; `local[2]` has two tasks at a time.
+        master: Spark's master URL; `local[2]` has two tasks at a time. One that begins with `sc://` is a server of
+            Spark Connect, which needs no Java here, but the extra `connect`.
         config: settings that win over the defaults.
 
     Raises:
         JavaNotFoundError: there is no Java of at least version 17.
+        UnsupportedError: a server of Spark Connect is asked for, and grpcio is not installed.
     """
+    if master.startswith("sc://"):
+        compat.check_connect()
+        return _configured(SparkSession.builder.remote(master).appName(app_name), config or {})
     if SparkSession.getActiveSession() is None:
         os.environ["JAVA_HOME"] = str(java.find().home)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName(app_name)
-    for name, value in {**_DEFAULTS, **(config or {})}.items():
+    return _configured(SparkSession.builder.master(master).appName(app_name), {**_DEFAULTS, **(config or {})})
+
+
+def _configured(builder: SparkSession.Builder, config: Mapping[str, str]) -> SparkSession:
+    for name, value in config.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

@@ -18,9 +18,9 @@ COLUMNS = {
 }
 """The columns that a trigger of each kind looks at, ids first."""
 
-_IDS = {"uuid", "track_id", "event_id", "jms_message_id"}
+IDS = {"uuid", "track_id", "event_id", "jms_message_id"}
 
-_FLAGS = {"guaranteed", "persistent"}
+FLAGS = {"guaranteed", "persistent"}
 
 _SETTINGS = (
     "kind",
@@ -62,8 +62,8 @@ def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str
     if missing := {there for there in (renamed or {}).values() if there not in present}:
         raise dh.SchemaError(f"[DH-SCHEMA] there is no column {_names(missing)} among {_names(present)}")
     found = {name: there for name, there in wanted.items() if there in present}
-    if not _IDS.intersection(found):
-        ids = [name for name in known if name in _IDS]
+    if not IDS.intersection(found):
+        ids = [name for name in known if name in IDS]
         raise dh.SchemaError(
             f"[DH-SCHEMA] none of the id columns {_names(ids)} is among {_names(present)}: "
             "say where the id is, as in columns={'uuid': 'my_id'}"
@@ -73,12 +73,12 @@ def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str
 
 def ids_of(found: Mapping[str, _Place]) -> list[_Place]:
     """Of what `columns_of` found, the names of the id columns, in the order of the key chain."""
-    return [there for name, there in found.items() if name in _IDS]
+    return [there for name, there in found.items() if name in IDS]
 
 
 def types_of(found: Mapping[str, Any]) -> list[pa.DataType | None]:
     """The Arrow types in which these columns reach the engine; None where text and binary both go."""
-    return [None if name in _IDS else pa.bool_() if name in _FLAGS else pa.int64() for name in found]
+    return [None if name in IDS else pa.bool_() if name in FLAGS else pa.int64() for name in found]
 
 
 def _names(names: Any) -> str:

@@ -16,10 +16,10 @@ from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 import dochistory as dh
-from dochistory.spark import compat
+from dochistory.spark import checks, compat
 from dochistory.spark.load import stage
 from dochistory.spark.options import Options
-from dochistory.spark.settings import columns_of
+from dochistory.spark.shipped import Travelling, packed
 
 compat.check_data_sources()
 
@@ -51,7 +51,11 @@ class _Recorder:
         if not self._trigger.use_history:
             raise dh.ConfigError(f"[DH-CONFIG] trigger {self._trigger.name} uses no history, so there is none to write")
         # Before anything runs.
-        columns_of(self._trigger, schema.names, {one: at for one, at in self._columns.items() if one not in _OWN})
+        checks.columns(self._trigger, schema, {one: at for one, at in self._columns.items() if one not in _OWN})
+
+    def __reduce__(self) -> Any:
+        """What travels to the executors, which may lack this package."""
+        return packed(Travelling(type(self), self.__dict__))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the documents of one task. Runs in a worker."""

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 import dochistory as dh
 from dochistory.spark import compat
 from dochistory.spark.options import Options
+from dochistory.spark.shipped import Travelling, packed
 from dochistory.spark.snapshots import Snapshot
 
 compat.check_data_sources()
@@ -79,6 +80,13 @@ class Reader(DataSourceReader):
         if self._partitions == 0:
             raise dh.ConfigError("[DH-CONFIG] partitions is 0; it is to be 1 or more")
         self._columns = columns
+        self._keys = options.keys()
+        if self._keys is not None and self._table != "entries":
+            raise dh.ConfigError(f"[DH-CONFIG] the table {self._table} has no keys: leave the option key or keys out")
+
+    def __reduce__(self) -> Any:
+        """What travels to the executors, which may lack this package."""
+        return packed(Travelling(Reader, self.__dict__))
 
     def partitions(self) -> list[InputPartition]:
         """Pin the history and divide it."""
@@ -89,6 +97,8 @@ class Reader(DataSourceReader):
             return [_Rows([row for name, found in figures.items() for row in _transactions(name, found)])]
         if self._table == "statistics":
             return [_Rows([_statistics(name, found) for name, found in figures.items()])]
+        if self._keys is not None:
+            return [self._looked_up(triggers)]
         parts: list[InputPartition] = []
         # Not read-only: pinning seals the log, so that all parts are read from files that no longer change.
         with dh.open(self._path) as history:
@@ -98,6 +108,15 @@ class Reader(DataSourceReader):
                 count = self._partitions or min(-(-entries // _ENTRIES_A_PARTITION) or 1, _MOST_PARTITIONS)
                 parts += [_Part(name, snapshot, (number, count)) for number in range(count)]
         return parts or [_Rows([])]
+
+    def _looked_up(self, triggers: list[str]) -> "_Rows":
+        """The entries of the wanted keys, looked up here and now: nothing is scanned, nothing pinned, no log sealed."""
+        rows: list[dict[str, Any]] = []
+        with dh.open(self._path, read_only=True) as history:
+            for name in triggers:
+                found = history.entries(name, self._status, since=self._since, before=self._before, keys=self._keys)
+                rows += found.read_all().to_pylist()
+        return _Rows(rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""

@@ -47,7 +47,7 @@ class Staging:
 
     def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
         """Stage one partition, and say of its rows what is decided: as many rows as came, in the same batches."""
-        received = [identified(pa.RecordBatch.from_arrays(list(one), list(self.names))) for one in batches]
+        received = [pa.RecordBatch.from_arrays(list(one), list(self.names)) for one in batches]
         lengths = [batch.num_rows for batch in received]
         if not sum(lengths):
             return
@@ -99,12 +99,6 @@ def attempt_name(context: TaskContext) -> str:
 def attempt_number(name: str) -> int:
     """The number that Spark gave the attempt of that name."""
     return int(name.rpartition("-t")[2])
-
-
-def identified(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows from Spark as documents: UUIDs in 16 bytes come as binary of any length."""
-    columns = [one.cast(pa.binary(16)) if pa.types.is_binary(one.type) else one for one in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def _cut(verdicts: pa.Table, lengths: list[int], attempt: int, receipt: bytes) -> Iterator[pa.StructArray]:

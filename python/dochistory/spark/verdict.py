@@ -9,11 +9,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StringType, StructField, StructType
 
-from dochistory.spark import compat
+import dochistory as dh
+from dochistory import _checks
+from dochistory.spark import checks, compat
 from dochistory.spark.classify import of_columns, verdict_type, words_of
 from dochistory.spark.judge import VERDICT_COLUMNS, Judge
 from dochistory.spark.settings import COLUMNS, columns_of, ids_of, types_of
-from dochistory.spark.staging import identified
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -54,6 +55,7 @@ def verdict(
         SchemaError: `columns` names none of the trigger's ids, or something that the trigger does not look at.
         OpenError: there is no history at that path.
     """
+    _checks.trigger(trigger)
     given = _given(trigger, columns)
     judge = Judge.of(history, trigger, now)
     taken = {name: F.col(f"`{one}`") if isinstance(one, str) else one for name, one in given.items()}
@@ -97,13 +99,14 @@ def register(
         SchemaError: no id is among `columns`, or something that the trigger does not look at.
         OpenError: there is no history at that path.
     """
+    _checks.trigger(trigger)
     given = columns_of(trigger, list(columns), {one: one for one in columns})
     judge = Judge.of(history, trigger, now)
     names = [one for one in columns if one in given]
 
     def judged(arrays: Any) -> pa.Array:
         return pa.StructArray.from_arrays(
-            judge.words(identified(pa.RecordBatch.from_arrays(list(arrays), names))), list(VERDICT_COLUMNS)
+            judge.words(pa.RecordBatch.from_arrays(list(arrays), names)), list(VERDICT_COLUMNS)
         )
 
     types = types_of({one: one for one in names})
@@ -141,12 +144,17 @@ def register_table(
         SchemaError: as `classify`.
         OpenError: there is no history at that path.
     """
-    found = columns_of(trigger, schema.names, columns)
+    found = checks.columns(trigger, schema, columns)
     judge = Judge.of(history, trigger, now)
     names = schema.names
 
     def judged(batch: pa.RecordBatch) -> Iterator[pa.Table]:
-        words = judge.words(identified(batch.rename_columns(names)), found)
+        if batch.schema.names != names:
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] the table function {name} was made for the columns {', '.join(names)}, and its table has "
+                f"{', '.join(batch.schema.names)}: give it TABLE(SELECT …) with those, or make it for these"
+            )
+        words = judge.words(batch, found)
         yield pa.Table.from_arrays([*batch.columns, *words], [*names, *VERDICT_COLUMNS])
 
     spark.udtf.register(name, compat.table_function(judged, StructType(schema.fields + _VERDICT.fields)))

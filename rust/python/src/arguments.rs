@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::errors::Failure;
+use crate::paths;
 use crate::trigger::Trigger;
 
 /// The argument `trigger`.
@@ -21,11 +22,36 @@ pub(crate) fn threads(given: &Bound<'_, PyAny>) -> PyResult<usize> {
     count.filter(|count| *count > 0).ok_or_else(|| wrong().into())
 }
 
-/// The argument `transaction`.
+/// The argument `transaction`: every entrance that takes one asks here.
 pub(crate) fn transaction(given: &Bound<'_, PyAny>) -> PyResult<Option<(String, i64)>> {
-    let wrong =
-        || Failure::config(format!("transaction is {}; allowed is (name of an application, number)", shown(given)));
-    given.extract().map_err(|_| wrong().into())
+    if given.is_none() {
+        return Ok(None);
+    }
+    let wrong = || {
+        let text =
+            "(name of an application, number of its batch): text that is not empty, and a whole number from 0 on";
+        Failure::config(format!("transaction is {}; allowed is {text}", shown(given)))
+    };
+    let Ok((application, batch)) = given.extract::<(String, Bound<'_, PyAny>)>() else { return Err(wrong().into()) };
+    let batch = if batch.is_instance_of::<PyBool>() { None } else { batch.extract::<i64>().ok() };
+    batch
+        .filter(|batch| *batch >= 0 && !application.is_empty())
+        .map(|batch| Some((application, batch)))
+        .ok_or_else(|| wrong().into())
+}
+
+/// The argument `parts`.
+pub(crate) fn parts(given: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let wrong = || Failure::config(format!("parts is {}; allowed is a whole number from 1 on", shown(given)));
+    let count = if given.is_instance_of::<PyBool>() { None } else { given.extract::<u32>().ok() };
+    count.filter(|count| *count > 0).ok_or_else(|| wrong().into())
+}
+
+/// The argument `path`: a directory of this machine, or a URL that names one.
+pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let wrong = || Failure::config(format!("path is {}; allowed is a path", shown(given)));
+    let path: PathBuf = given.extract().map_err(|_| wrong())?;
+    Ok(paths::local(path)?)
 }
 
 /// Arguments of a plain type, each under its name.
@@ -52,7 +78,6 @@ plain! {
     max_delivery_count: i64, "a whole number";
     in_batch: Option<String>, "\"duplicate\", \"in_doubt\", \"new\" or None";
     expiry: String, "\"until_purged\" or \"exact\"";
-    path: PathBuf, "a path";
     shards: u32, "a power of two up to 65536";
 }
 

@@ -82,13 +82,16 @@ impl History {
     ///     since: only entries whose service began then or later, a datetime with a time zone.
     ///     before: only entries whose service began earlier than that, a datetime with a time zone.
     ///     part: (number from 0, count): one of so many equal parts of the keys, for several readers of one snapshot.
+    ///     keys: only entries of these keys, an Arrow array or any iterable of text: they are looked up, and nothing else is read.
     ///
     /// Returns:
     ///     Columns `trigger`, `status` (dictionary<int8, utf8>), `key` (utf8), `started_at` (timestamp[us, UTC]).
     ///
     /// Raises:
     ///     ConfigError: the status or the part is none.
-    #[pyo3(signature = (trigger, status = None, *, since = None, before = None, part = (0, 1)))]
+    ///     SchemaError: the keys are none.
+    #[pyo3(signature = (trigger, status = None, *, since = None, before = None, part = (0, 1), keys = None))]
+    #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn entries<'py>(
         &self,
         py: Python<'py>,
@@ -97,13 +100,18 @@ impl History {
         since: Option<&Bound<'py, PyAny>>,
         before: Option<&Bound<'py, PyAny>>,
         part: (u32, u32),
+        keys: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let history = self.handle.get()?;
         let since = since.map_or(Ok(i64::MIN), |since| clock::time_us("since", since))?;
         let before = before.map_or(Ok(i64::MAX), |before| clock::time_us("before", before))?;
         let wanted = Selection { status: entries::status(status)?, started_at: since..before, part };
         let name = trigger.name();
-        let found = py.detach(|| history.selected_entries(name, wanted))?;
+        let keys = keys.map(finish::only_keys).transpose()?;
+        let found = py.detach(|| match &keys {
+            Some(keys) => history.entries_of_keys(name, &keys.documents(), wanted),
+            None => history.selected_entries(name, wanted),
+        })?;
         let reader = EntryReader::new(self.handle.clone(), name, found);
         Ok(PyRecordBatchReader::new(Box::new(reader)).into_pyarrow(py)?)
     }

@@ -114,6 +114,11 @@ pub(crate) fn find_named<'a>(
 
 /// What to say of a column of the wrong type.
 pub(crate) fn wrong_type(role: &str, name: &str, found: &DataType, allowed: &str) -> Failure {
+    wrong(role, name, &found.to_string(), allowed)
+}
+
+/// The same of a column whose values are wrong.
+pub(crate) fn wrong(role: &str, name: &str, found: &str, allowed: &str) -> Failure {
     let called = if role == name { String::new() } else { format!(" (the trigger's {role})") };
     Failure::schema(format!("column {name:?}{called} is {found}; allowed is {allowed}"))
 }

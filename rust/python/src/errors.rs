@@ -62,7 +62,8 @@ create_exception!(
     dochistory,
     OpenError,
     DocHistoryError,
-    "[DH-OPEN] There is no history (create=True makes one), the directory is something else's, or a snapshot was let go."
+    "[DH-OPEN] There is no history (create=True makes one), the directory is something else's, the path is no directory of \
+     this machine (s3a://), or a snapshot was let go."
 );
 create_exception!(
     dochistory,

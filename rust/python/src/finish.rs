@@ -26,6 +26,14 @@ pub(crate) fn keys(keys: &Bound<'_, PyAny>, trigger: &Trigger) -> Outcome<Column
     }
 }
 
+/// The keys, where documents cannot stand for them: an Arrow array, or any iterable of text.
+pub(crate) fn only_keys(keys: &Bound<'_, PyAny>) -> Outcome<Columns> {
+    if !keys.hasattr("__arrow_c_array__")? && !keys.hasattr("__arrow_c_stream__")? {
+        return Columns::of_keys(listed(keys)?);
+    }
+    Columns::of_keys(answers::import(keys)?.1)
+}
+
 pub(crate) fn listed(keys: &Bound<'_, PyAny>) -> Outcome<ArrayRef> {
     let is_one = keys.is_instance_of::<PyString>() || keys.is_instance_of::<PyBytes>();
     let items = keys.try_iter().ok().filter(|_| !is_one).ok_or_else(|| {

@@ -1,6 +1,6 @@
 //! Arrow arrays of ids, lent to the engine without a copy.
 
-use arrow::array::{Array, ArrayRef, AsArray, GenericStringArray, OffsetSizeTrait};
+use arrow::array::{Array, ArrayAccessor, ArrayIter, ArrayRef, AsArray, GenericStringArray, OffsetSizeTrait};
 use arrow::buffer::Buffer;
 use arrow::compute::cast;
 use arrow::datatypes::{
@@ -9,7 +9,7 @@ use arrow::datatypes::{
 };
 use dochistory_core::columns::{IdColumn, Validity};
 
-use crate::columns::wrong_type;
+use crate::columns::{wrong, wrong_type};
 use crate::errors::Outcome;
 
 /// The bytes of a UUID.
@@ -21,7 +21,29 @@ pub(crate) fn checked(role: &str, name: &str, array: ArrayRef) -> Outcome<ArrayR
     if array.data_type() == &DataType::Null {
         return Ok(cast(&array, &DataType::Utf8)?);
     }
+    let lengths = match array.data_type() {
+        DataType::Binary => array.as_binary_opt::<i32>().map(wrong_length),
+        DataType::LargeBinary => array.as_binary_opt::<i64>().map(wrong_length),
+        DataType::BinaryView => array.as_binary_view_opt().map(wrong_length),
+        _ => None,
+    };
+    match lengths {
+        // Spark and others have binary of any length only.
+        Some(None) => return Ok(cast(&cast(&array, &DataType::LargeBinary)?, &DataType::FixedSizeBinary(UUID_BYTES))?),
+        Some(Some((row, bytes))) => {
+            let found = format!("binary, and {bytes} bytes long in row {row}");
+            return Err(wrong(role, name, &found, ALLOWED));
+        }
+        None => {}
+    }
     if may_hold_ids(array.data_type()) { Ok(array) } else { Err(wrong_type(role, name, array.data_type(), ALLOWED)) }
+}
+
+/// The first row of binary that is no UUID, and its length.
+fn wrong_length<'a, A: ArrayAccessor<Item = &'a [u8]>>(array: A) -> Option<(usize, usize)> {
+    let mut values = ArrayIter::new(array).enumerate();
+    values
+        .find_map(|(row, value)| value.map(<[u8]>::len).filter(|len| *len != UUID_BYTES as usize).map(|len| (row, len)))
 }
 
 fn may_hold_ids(found: &DataType) -> bool {

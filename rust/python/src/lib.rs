@@ -31,6 +31,7 @@ mod messages;
 mod one;
 mod open;
 mod output;
+mod paths;
 mod progress;
 mod pyarrow;
 mod repair;
@@ -70,6 +71,8 @@ mod _native {
     use super::one::DocumentClaim;
     #[pymodule_export]
     use super::open::open;
+    #[pymodule_export]
+    use super::paths::local_path;
     #[pymodule_export]
     use super::repair::repair;
     #[pymodule_export]

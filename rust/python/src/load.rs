@@ -141,7 +141,7 @@ impl History {
     fn stage_entries<'py>(
         &self,
         documents: &Bound<'py, PyAny>,
-        trigger: &Bound<'_, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
         job: &str,
         part: u32,
         attempt: &str,

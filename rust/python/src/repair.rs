@@ -8,6 +8,7 @@ use dochistory_core::values::{FOREVER, Room};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::upkeep::{TriggerOrName, watched};
@@ -48,7 +49,7 @@ use crate::upkeep::{TriggerOrName, watched};
 )]
 pub(crate) fn repair<'py>(
     py: Python<'py>,
-    path: PathBuf,
+    #[pyo3(from_py_with = arguments::path)] path: PathBuf,
     trigger: Option<TriggerOrName<'py>>,
     apply: bool,
     lock_timeout: Option<&Bound<'py, PyAny>>,

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyMapping};
 
+use crate::arguments;
 use crate::call::{Documents, on_other_rows, replays};
 use crate::claim::replay_word;
 use crate::clock;
@@ -175,11 +176,11 @@ impl History {
     fn reserve(
         &self,
         py: Python<'_>,
-        trigger: &Bound<'_, Trigger>,
-        parts: u32,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
+        #[pyo3(from_py_with = arguments::parts)] parts: u32,
         reads: bool,
         routed: bool,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
         on_other_rows: &str,
         receipts: Option<Vec<Vec<u8>>>,
@@ -192,7 +193,7 @@ impl History {
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
         let plan = Plan { parts, reads, routed, replays, transaction, rows, started_at: clock::now_us(now)? };
         let (job, replay) = py.detach(|| history.reserve(rules, plan))?;
-        Ok(Job { handle: self.handle.clone(), trigger: trigger.clone().unbind(), job, replay })
+        Ok(Job { handle: self.handle.clone(), trigger: trigger.unbind(), job, replay })
     }
 
     /// A job that was reserved elsewhere.
@@ -203,12 +204,12 @@ impl History {
     ///
     /// Raises:
     ///     ConfigError: the text is no job's token, or the job is another trigger's.
-    fn job(&self, token: &str, trigger: &Bound<'_, Trigger>) -> Outcome<Job> {
+    fn job(&self, token: &str, #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>) -> Outcome<Job> {
         let job = Reserved::from_token(token)?;
         if job.trigger() != trigger.get().rules.name {
             return Err(Failure::config(format!("the job is one of trigger {:?}", job.trigger())));
         }
-        Ok(Job { handle: self.handle.clone(), trigger: trigger.clone().unbind(), job, replay: None })
+        Ok(Job { handle: self.handle.clone(), trigger: trigger.unbind(), job, replay: None })
     }
 
     /// Decide all documents of one part of a job by its snapshot, and stage `processing` for those to process: durable on
@@ -236,7 +237,7 @@ impl History {
     fn stage(
         &self,
         documents: &Bound<'_, PyAny>,
-        trigger: &Bound<'_, Trigger>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
         job: &str,
         part: u32,
         attempt: &str,
@@ -279,8 +280,8 @@ impl History {
         &self,
         py: Python<'_>,
         receipts: Vec<Vec<u8>>,
-        trigger: &Bound<'_, Trigger>,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_other_rows: &str,
     ) -> Outcome<u64> {
         let on_other_rows = self::on_other_rows(on_other_rows)?;

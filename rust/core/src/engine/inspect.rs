@@ -1,9 +1,13 @@
 //! Looking into a history: its entries, its figures, whether its files are whole; and upkeep.
 
+use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
+use std::vec::IntoIter;
 
+use super::batch::Batch;
+use crate::columns::Documents;
 use crate::history::History;
-use crate::key::{Codec, Key, format_uuid};
+use crate::key::{Codec, Form, Key, format_uuid};
 use crate::keyspace::{Entry, EntryCursor, Maintained, Progress, Purge, Purged, SpaceSettings};
 use crate::manifest::{Outcome, TransactionEntry};
 use crate::rules::Trigger;
@@ -11,6 +15,9 @@ use crate::segment::format::Mark;
 use crate::{Error, Result};
 
 pub use crate::keyspace::SpaceStatistics;
+
+/// Entries of given keys that are told together.
+const TOGETHER: usize = 8192;
 
 /// How far a batch of an application came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,14 +83,28 @@ pub struct EntryBatch {
 pub struct Entries {
     codec: Codec,
     wanted: Selection,
-    cursor: EntryCursor,
+    source: Source,
+}
+
+/// Where entries come from.
+enum Source {
+    /// All that there are.
+    Listing(Box<EntryCursor>),
+    /// Those of given keys.
+    Found(IntoIter<Entry>),
 }
 
 impl Entries {
     /// The next entries; none after the last.
     pub fn next_batch(&mut self) -> Result<Option<EntryBatch>> {
         loop {
-            let Some(found) = self.cursor.next()? else { return Ok(None) };
+            let found = match &mut self.source {
+                Source::Listing(cursor) => cursor.next()?,
+                Source::Found(entries) => {
+                    Some(entries.by_ref().take(TOGETHER).collect()).filter(|some: &Vec<_>| !some.is_empty())
+                }
+            };
+            let Some(found) = found else { return Ok(None) };
             let mut batch = EntryBatch::default();
             for Entry { key, text, stamp } in found {
                 let status =
@@ -118,8 +139,29 @@ impl History {
     /// # Errors
     /// `Config` for a part that there is not.
     pub fn selected_entries(&self, trigger: &str, wanted: Selection) -> Result<Entries> {
-        let cursor = self.space(trigger)?.entry_cursor(wanted.keys()?, wanted.started_at.clone())?;
-        Ok(Entries { codec: self.codec().clone(), wanted, cursor })
+        let is_open = wanted.status == Some(EntryStatus::Processing);
+        let cursor = self.space(trigger)?.entry_cursor(wanted.keys()?, wanted.started_at.clone(), is_open)?;
+        Ok(Entries { codec: self.codec().clone(), wanted, source: Source::Listing(Box::new(cursor)) })
+    }
+
+    /// The entries of these keys that are wanted, in the order of the keys: looked up, however many others there are.
+    ///
+    /// # Errors
+    /// `Config` for a part that there is not; `Schema` for columns that are no keys.
+    pub fn entries_of_keys(&self, trigger: &str, keys: &Documents, wanted: Selection) -> Result<Entries> {
+        let (batch, space, range) = (Batch::identify(self.codec(), keys)?, self.space(trigger)?, wanted.keys()?);
+        let found = batch.wanted(keys, |looked_for| space.entries_of(looked_for))?;
+        let mut seen = HashSet::new();
+        let mut entries = Vec::with_capacity(found.len());
+        for (row, stamp) in found {
+            let (key, is_text) = (batch.keys[row as usize], batch.forms[row as usize] == Form::Text);
+            let text = is_text.then(|| batch.text(keys, row).to_vec());
+            // A key that is given twice is told once.
+            if range.contains(&key.hi) && seen.insert((key, text.clone(), stamp.claim)) {
+                entries.push(Entry { key, text, stamp });
+            }
+        }
+        Ok(Entries { codec: self.codec().clone(), wanted, source: Source::Found(entries.into_iter()) })
     }
 
     /// The figures of a trigger.

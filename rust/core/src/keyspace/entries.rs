@@ -36,13 +36,20 @@ pub(crate) struct EntryCursor {
     /// The upper halves of the keys that are wanted.
     keys: RangeInclusive<u64>,
     started_at: Range<i64>,
+    /// Whether only what is in progress is wanted.
+    is_open: bool,
     from_log: std::vec::IntoIter<Entry>,
 }
 
 impl KeySpace {
     /// Start a listing of the present state; later changes do not show in it. Only keys whose upper half is in `keys`, and
-    /// no segment that holds nothing of `started_at`.
-    pub(crate) fn entry_cursor(&self, keys: RangeInclusive<u64>, started_at: Range<i64>) -> Result<EntryCursor> {
+    /// no segment that holds nothing of `started_at`, or, where what `is_open` is wanted, nothing that is.
+    pub(crate) fn entry_cursor(
+        &self,
+        keys: RangeInclusive<u64>,
+        started_at: Range<i64>,
+        is_open: bool,
+    ) -> Result<EntryCursor> {
         let view = self.pinned_view()?;
         let of_tail = |view: &View| {
             let entry =
@@ -50,8 +57,43 @@ impl KeySpace {
             view.tail.entries().filter(|(key, ..)| keys.contains(&key.hi)).map(entry).collect::<Vec<_>>()
         };
         let from_log = view.as_ref().map_or(Vec::new(), of_tail).into_iter();
-        Ok(EntryCursor { view, source: 0, part: Part::UuidKeys, place: None, keys, started_at, from_log })
+        Ok(EntryCursor { view, source: 0, part: Part::UuidKeys, place: None, keys, started_at, is_open, from_log })
     }
+}
+
+impl KeySpace {
+    /// Of these keys the entries that count, each with its row: what a listing tells of them, found as a look-up finds it.
+    pub(crate) fn entries_of(&self, wanted: &Wanted) -> Result<Vec<(u32, Stamp)>> {
+        self.look_durably(|view| {
+            let Some(view) = view else { return Ok((Vec::new(), false)) };
+            let found = self.asked.counted(view.lookup(wanted, i64::MIN)?);
+            let is_processing = |row: u32| found.states[row as usize] == HistoryState::Processing;
+            let open = found.processing.iter().filter(|open| is_processing(open.row));
+            let mut counting: Vec<_> = open
+                .map(|open| (open.row, Stamp { claim: open.claim, started_at: open.started_at, mark: Mark::Open }))
+                .collect();
+            counting.extend(completions(view, wanted, &found.states)?);
+            counting.sort_by_key(|(row, _)| *row);
+            Ok((counting, found.rests_on_log))
+        })
+    }
+}
+
+/// Of each key that is completed the entry that a listing tells: the first that says so, the log before the segments.
+fn completions(view: &View, wanted: &Wanted, states: &[HistoryState]) -> Result<Vec<(u32, Stamp)>> {
+    let mut found: Vec<Option<Stamp>> = vec![None; states.len()];
+    let mut keep = |row: u32, stamp: Stamp| {
+        if states[row as usize] == HistoryState::Completed && view.tail.effective(stamp) == Mark::Completed {
+            found[row as usize].get_or_insert(Stamp { mark: Mark::Completed, ..stamp });
+        }
+    };
+    view.tail.find(wanted, 0, &mut keep);
+    for segment in &view.segments {
+        let mut candidates = Vec::new();
+        segment.may_contain(wanted, 0, &mut candidates)?;
+        segment.find(wanted, &candidates, &mut keep)?;
+    }
+    Ok((0..).zip(found).filter_map(|(row, stamp)| Some((row, stamp?))).collect())
 }
 
 impl EntryCursor {
@@ -80,7 +122,9 @@ impl EntryCursor {
         let Some(segment) = view.segments.get(self.source - 1) else { return Ok(None) };
         let header = segment.header();
         let is_outside = header.max_started_at < self.started_at.start || header.min_started_at >= self.started_at.end;
-        let chunk = if is_outside { Vec::new() } else { read_chunk(segment, self.part, &self.keys, &mut self.place)? };
+        // What a segment has as ended is in progress nowhere.
+        let is_empty = is_outside || self.is_open && header.open == 0;
+        let chunk = if is_empty { Vec::new() } else { read_chunk(segment, self.part, &self.keys, &mut self.place)? };
         if chunk.is_empty() {
             self.place = None;
             if self.part == Part::UuidKeys {

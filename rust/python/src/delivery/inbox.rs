@@ -14,6 +14,7 @@ use super::columns;
 use super::kept::Kept;
 use super::poll::{DeliveryPoll, Stage};
 use super::status;
+use crate::arguments;
 use crate::call::plain_replays;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
@@ -102,7 +103,7 @@ impl GuaranteedDelivery {
         now: Option<&Bound<'_, PyAny>>,
         columns: Option<&Bound<'_, PyMapping>>,
         threads: usize,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
         on_other_rows: &str,
     ) -> Outcome<DeliveryPoll> {

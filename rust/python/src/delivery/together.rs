@@ -16,6 +16,7 @@ use super::arrivals::Arrivals;
 use super::columns;
 use super::inbox::GuaranteedDelivery;
 use super::poll::{DeliveryPoll, Stage};
+use crate::arguments;
 use crate::call::plain_replays;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
@@ -43,7 +44,7 @@ impl GuaranteedDelivery {
         &self,
         py: Python<'py>,
         now: Option<&Bound<'_, PyAny>>,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
         on_other_rows: &str,
     ) -> Outcome<Bound<'py, PyBytes>> {
@@ -75,7 +76,7 @@ impl GuaranteedDelivery {
         py: Python<'_>,
         plan: Vec<u8>,
         receipts: Vec<Vec<u8>>,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
         on_other_rows: &str,
     ) -> Outcome<DeliveryPoll> {

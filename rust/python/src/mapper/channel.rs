@@ -17,6 +17,7 @@ use super::messages::{self, Messages};
 use super::send::MapperSend;
 use super::settings::{self, Kept};
 use super::unit::{UnitOfWork, Units};
+use crate::arguments;
 use crate::call::plain_replays;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
@@ -214,7 +215,7 @@ impl MessageIdMapper {
         qos: &str,
         persist_until: Option<&Bound<'py, PyAny>>,
         raise_pending: bool,
-        transaction: Option<(String, i64)>,
+        #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_replay: &str,
         on_other_rows: &str,
         now: Option<&Bound<'py, PyAny>>,

@@ -1,0 +1,70 @@
+"""Arguments that make no sense get the same sentence, with a code, at every entrance, before anything is done."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dochistory as dh
+
+
+def trigger(given: Any) -> None:
+    """Refuse what is no trigger.
+
+    Raises:
+        ConfigError: it is something else, such as a trigger's name.
+    """
+    if not isinstance(given, dh.Trigger):
+        raise dh.ConfigError(f"[DH-CONFIG] trigger is {given!r}; needed is a dochistory.Trigger")
+
+
+def function(name: str, given: Any, *, optional: bool = False) -> None:
+    """Refuse what cannot be called.
+
+    Args:
+        name: what the argument is called.
+        given: what was given.
+        optional: whether None will do.
+
+    Raises:
+        ConfigError: it cannot be called.
+    """
+    if callable(given) or (optional and given is None):
+        return
+    allowed = "a function or None" if optional else "a function"
+    raise dh.ConfigError(f"[DH-CONFIG] {name} is {given!r}; allowed is {allowed}")
+
+
+def count(name: str, given: Any, *, optional: bool = False) -> None:
+    """Refuse what is no whole number from 1 on.
+
+    Args:
+        name: what the argument is called.
+        given: what was given.
+        optional: whether None will do.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if (optional and given is None) or (isinstance(given, int) and not isinstance(given, bool) and given >= 1):
+        return
+    allowed = "a whole number from 1 on" + (", or None" if optional else "")
+    raise dh.ConfigError(f"[DH-CONFIG] {name} is {given!r}; allowed is {allowed}")
+
+
+def application(given: Any) -> None:
+    """Refuse what cannot be the name under which batch numbers are remembered; None will do.
+
+    Raises:
+        ConfigError: it is no text, or empty.
+    """
+    if given is not None and (not isinstance(given, str) or not given):
+        raise dh.ConfigError(f"[DH-CONFIG] application is {given!r}; allowed is text that is not empty, or None")
+
+
+def choice(name: str, given: Any, allowed: Sequence[str]) -> None:
+    """Refuse what is not among the allowed.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if given not in allowed:
+        raise dh.ConfigError(f"[DH-CONFIG] {name} is one of {', '.join(allowed)}, not {given!r}")

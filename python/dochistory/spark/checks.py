@@ -1,0 +1,62 @@
+"""Whether a DataFrame's columns suit a trigger: asked by every entrance, before Spark plans or runs anything."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    NullType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+import dochistory as dh
+from dochistory import _checks
+from dochistory.spark.settings import FLAGS, IDS, columns_of
+
+if TYPE_CHECKING:
+    from dochistory import Trigger
+
+_IDS = (StringType, BinaryType, NullType)
+_COUNTS = (ByteType, ShortType, IntegerType, LongType, NullType)
+_FLAGS = (BooleanType, NullType)
+
+
+def columns(trigger: "Trigger", schema: StructType, renamed: Mapping[str, str] | None) -> dict[str, str]:
+    """Which columns the trigger looks at: its own name of the column -> the name it has in the schema.
+
+    Args:
+        trigger: the trigger.
+        schema: the columns that there are.
+        renamed: the trigger's name of a column -> the name it has in the schema, where they differ.
+
+    Raises:
+        ConfigError: `trigger` is none.
+        SchemaError: a column is missing, is there twice, or is of a type that cannot hold what it is to hold.
+    """
+    _checks.trigger(trigger)
+    found = columns_of(trigger, schema.names, renamed)
+    for name, there in found.items():
+        if schema.names.count(there) > 1:
+            raise dh.SchemaError(f"[DH-SCHEMA] there are several columns {there!r}: rename all but one")
+        _check_type(name, there, schema[there].dataType)
+    return found
+
+
+def _check_type(name: str, there: str, found: DataType) -> None:
+    allowed: tuple[type[DataType], ...]
+    if name in IDS:
+        allowed, words = _IDS, "string, or UUIDs as 16 bytes of binary: cast it"
+    elif name in FLAGS:
+        allowed, words = _FLAGS, "boolean: cast it"
+    else:
+        allowed, words = _COUNTS, "tinyint, smallint, int or bigint: cast it"
+    if not isinstance(found, allowed):
+        called = "" if name == there else f" (the trigger's {name})"
+        raise dh.SchemaError(f"[DH-SCHEMA] column {there!r}{called} is {found.simpleString()}; allowed is {words}")

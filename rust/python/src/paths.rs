@@ -1,0 +1,75 @@
+//! Where a history is: a directory that the operating system shows, however it is named.
+
+use std::path::{Path, PathBuf};
+
+use dochistory_core::Error;
+use pyo3::prelude::*;
+
+use crate::arguments;
+use crate::errors::Outcome;
+
+/// The directory that a path or a `file:` URL names, as an absolute path that outlives a change of the working directory.
+///
+/// Args:
+///     path: a path, or a URL such as `file:///data/orders.history`.
+///
+/// Raises:
+///     OpenError: the URL is of another kind (`s3a://`, `hdfs://`, `dbfs:/`), or names another machine.
+///     ConfigError: this is no path.
+#[pyfunction]
+#[pyo3(signature = (path))]
+pub(crate) fn local_path(#[pyo3(from_py_with = arguments::path)] path: PathBuf) -> Outcome<PathBuf> {
+    std::path::absolute(&path).map_err(|error| refused(&path, &error.to_string()))
+}
+
+/// The path itself, or the one that a `file:` URL names.
+pub(crate) fn local(path: PathBuf) -> Outcome<PathBuf> {
+    let Some((scheme, rest)) = path.to_str().and_then(split) else { return Ok(path) };
+    if !scheme.eq_ignore_ascii_case("file") {
+        return Err(refused(&path, &format!("`{scheme}:` is no directory that the operating system shows")));
+    }
+    // `pathlib` makes one slash of several, so `file:/data` has to be understood, too.
+    let Some(authority) = rest.strip_prefix("//") else { return Ok(decoded(rest)) };
+    let (host, place) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
+    if !(host.is_empty() || host.eq_ignore_ascii_case("localhost")) {
+        return Err(refused(&path, &format!("this names the machine {host:?}")));
+    }
+    Ok(decoded(place))
+}
+
+/// The scheme of a URL and what follows its colon; none of what is a path.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = text.split_once(':')?;
+    let mut letters = scheme.chars();
+    let is_scheme = letters.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && scheme.len() > 1
+        && letters.all(|one| one.is_ascii_alphanumeric() || matches!(one, '+' | '-' | '.'));
+    (is_scheme && rest.starts_with('/')).then_some((scheme, rest))
+}
+
+fn refused(path: &Path, reason: &str) -> crate::errors::Failure {
+    let reason = format!(
+        "{reason}: name a path of a local disk or of a shared file system that driver and workers mount, such as \
+         /data/orders.history; object stores and HDFS cannot hold a history"
+    );
+    Error::Open { path: path.to_path_buf(), reason }.into()
+}
+
+/// A URL's path with `%20` and the like as what they stand for.
+fn decoded(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let byte = match tail {
+            [high, low, ..] if *first == b'%' => hex(*high).zip(hex(*low)).map(|(high, low)| high * 16 + low),
+            _ => None,
+        };
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &tail[2..] } else { tail };
+    }
+    PathBuf::from(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    (digit as char).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
