@@ -79,12 +79,12 @@ def test_n4_single_messages_fail_and_hold_their_queues(mapper: dh.MessageIdMappe
         taken = unit.take(batch)
         assert rules(taken) == ["N2", "N2", "N2", "N2", "N3+batch"]
         taken.fail([0])
-        assert rules(taken) == ["N4", "N4+queue", "N2", "N2", "N2"]
+        assert rules(taken) == ["N4", "N4+queue", "N2", "N2", "N2+hold"]
         assert (statuses(taken)[:2], actions(taken)[:2]) == (["FAILED", None], ["RAISE", "HOLD"])
-        assert taken.rows == [2, 3, 4]
+        assert taken.rows == [2, 3]
         with pytest.raises(dh.StateError, match="row 1"):
             taken.fail([1])
-    assert listed(mapper) == {"c": "ours-2", "d": "ours-3", "a": "ours-4"}
+    assert listed(mapper) == {"c": "ours-2", "d": "ours-3"}
 
 
 def test_n5_after_the_commit_the_same_message_is_a_duplicate_in_any_process(path: Path) -> None:
