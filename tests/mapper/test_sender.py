@@ -106,12 +106,18 @@ def test_changes_of_mappings_join_the_unit(mapper: dh.MessageIdMapper) -> None:
     with mapper.unit_of_work() as unit:
         assert errors(mapper.create(["c", "a"], ["3", "x"], transactional=True)) == [None, "EXISTS"]
         assert errors(mapper.update(["a", "c", "z"], ["4", "5", "6"], transactional=True)) == [None, None, "NOT_FOUND"]
-        assert errors(mapper.remove(["b", "b"], transactional=True)) == [None, "EXISTS"]
+        assert errors(mapper.remove(["b", "b"], transactional=True)) == [None, "NOT_FOUND"], "as without a unit"
+        assert errors(mapper.update(["z", "z", "a", "a"], ["1"] * 4, transactional=True)) == [
+            "NOT_FOUND",
+            "NOT_FOUND",
+            None,
+            "EXISTS",
+        ]
         assert errors(unit.create(["b"], ["7"])) == [None]
         assert errors(unit.create(["d"], ["8"])) == [None]
         assert errors(unit.remove(["d"])) == [None]
         assert listed(mapper) == {"a": "1", "b": "2"}
-    assert listed(mapper) == {"a": "4", "b": "7", "c": "5"}
+    assert listed(mapper) == {"a": "1", "b": "7", "c": "5"}
 
 
 def test_a_unit_is_needed_to_be_joined_and_ends_once(mapper: dh.MessageIdMapper) -> None:

@@ -87,7 +87,7 @@ impl GuaranteedDelivery {
     ///         or `rerun` (handed out again, if it ends where it ended before: for work that is idempotent for each batch).
     ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type.
+    ///     SchemaError: a column is missing or has the wrong type, or messages that are held have other columns.
     ///     ConfigError: an argument makes no sense.
     ///     StateError: an earlier poll is neither committed nor aborted; or the history is closed.
     ///     FencedError: another receiver has moved a stream since this delivery read it.
@@ -123,7 +123,10 @@ impl GuaranteedDelivery {
         let shared = &self.shared;
         let (arrivals, taken, decisions, released) = py.detach(|| {
             let arrivals = match input {
-                Some(input) => Arrivals::new(input, renamed.as_ref(), shared.only())?,
+                Some(input) => {
+                    shared.kept().check(&input)?;
+                    Arrivals::new(input, renamed.as_ref(), shared.only())?
+                }
                 None => Arrivals::none(),
             };
             let taken = arrivals.with(|columns| {

@@ -107,7 +107,7 @@ impl UnitOfWork {
     ///
     /// Raises:
     ///     SchemaError: a column is missing or has the wrong type.
-    ///     LockedError: another unit of work held one of the ids for longer than `lock_timeout`.
+    ///     LockedError: another unit of work held one of the ids, or of their sixteenths, for longer than `lock_timeout`.
     ///     StateError: the unit is over.
     #[pyo3(signature = (messages, *, columns = None, qos = "EO", persist_until = None, now = None))]
     fn take<'py>(

@@ -85,8 +85,8 @@ impl Mapper {
             for (row, first) in first_copies.iter().enumerate() {
                 let is_later = || (*first as usize != row).then_some(RowError::Exists);
                 let error = RowError::of_form(ids.form(row))
-                    .or_else(is_later)
                     .or_else(|| refuse(known.mapped[row]))
+                    .or_else(is_later)
                     .or_else(|| mirrors.refuse(row, ids.bytes(row).as_deref()));
                 if error.is_none() {
                     self.map(turn, ids, row, &known, values.get(row), untils.get(row))?;

@@ -148,7 +148,7 @@ impl Unit {
         same_length("external_ids", values.len(), ids.len())?;
         untils.check(ids.len())?;
         let change = |row: usize| Change::Create { value: values.get(row).map(<[u8]>::to_vec), until: untils.get(row) };
-        self.join(ids, now_us, change, |is_mapped| is_mapped.then_some(RowError::Exists))
+        self.join(ids, now_us, change, RowError::Exists, |is_mapped| is_mapped.then_some(RowError::Exists))
     }
 
     /// Map ids to others than before when the unit commits.
@@ -156,12 +156,13 @@ impl Unit {
         same_length("external_ids", values.len(), ids.len())?;
         untils.check(ids.len())?;
         let change = |row: usize| Change::Update { value: values.get(row).map(<[u8]>::to_vec), until: untils.get(row) };
-        self.join(ids, now_us, change, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
+        self.join(ids, now_us, change, RowError::Exists, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
     }
 
     /// Take mappings away when the unit commits.
     pub fn remove(&mut self, ids: &Ids, now_us: i64) -> Result<Vec<Option<RowError>>> {
-        self.join(ids, now_us, |_| Change::Remove, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
+        let refuse = |is_mapped: bool| (!is_mapped).then_some(RowError::NotFound);
+        self.join(ids, now_us, |_| Change::Remove, RowError::NotFound, refuse)
     }
 
     fn join(
@@ -169,6 +170,7 @@ impl Unit {
         ids: &Ids,
         now_us: i64,
         change: impl Fn(usize) -> Change,
+        later: RowError,
         refuse: impl Fn(bool) -> Option<RowError>,
     ) -> Result<Vec<Option<RowError>>> {
         self.hold((0..ids.len()).filter(|row| ids.is_usable(*row)).map(|row| ids.id(row).stripe(STRIPES)).collect())?;
@@ -176,8 +178,8 @@ impl Unit {
         let first_copies = ids.first_copies(NO_ID);
         let mut errors = Vec::with_capacity(ids.len());
         for (row, first) in first_copies.iter().enumerate() {
-            let is_later = || (*first as usize != row).then_some(RowError::Exists);
-            let error = RowError::of_form(ids.form(row)).or_else(is_later).or_else(|| refuse(known.mapped[row]));
+            let is_later = || (*first as usize != row).then_some(later);
+            let error = RowError::of_form(ids.form(row)).or_else(|| refuse(known.mapped[row])).or_else(is_later);
             if error.is_none() {
                 self.record(ids, row, change(row), None);
             }
@@ -232,7 +234,8 @@ impl Unit {
     fn hold(&mut self, stripes: BTreeSet<u64>) -> Result<()> {
         for stripe in stripes {
             if !self.held.contains_key(&stripe) {
-                self.held.insert(stripe, self.mapper.values.hold(&format!("take-{stripe:02}"))?);
+                let held = self.mapper.values.hold(&format!("take-{stripe:02}"));
+                self.held.insert(stripe, held.map_err(kept_by_a_unit)?);
             }
         }
         Ok(())
@@ -281,6 +284,16 @@ impl Unit {
             Ok(changes.len() as u64)
         })
     }
+}
+
+/// Say what is held, and until when: the locks are those of stripes, and the ids of a stripe wait together.
+fn kept_by_a_unit(error: Error) -> Error {
+    let Error::Locked { path, waited_ms, holder } = error else { return error };
+    let holder = format!(
+        "{holder}, in a unit of work that is open; a unit keeps, with each id that it takes, one {STRIPES}th of all ids until \
+         it commits or rolls back: end it sooner, or raise lock_timeout"
+    );
+    Error::Locked { path, waited_ms, holder }
 }
 
 /// The id of a row, as the unit remembers it.
