@@ -84,7 +84,7 @@ def stages(options: argparse.Namespace) -> list[Stage]:
             DOCHISTORY_SCHEDULES=min(options.schedules, 100_000),
             DOCHISTORY_LIVES=options.lives,
         ),
-        engine("mapper: crashes", "mapper"),
+        engine("mapper: crashes", "mapper", MAPPER_RUNS=min(options.schedules, 10_000)),
         engine("delivery: crashes of either side", "delivery", DELIVERY_RUNS=min(options.schedules, 100_000)),
         engine("damaged files", "damage", **every_byte),
         engine("damaged files of maps", "value_damage", **every_byte),

@@ -19,6 +19,8 @@ from tests.delivery.support import applied, column, decisions, header, messages,
         ("(0-10-20-0) ", "the header does not parse"),
         ("(0-10-000000000000000000020-0)", "the header does not parse"),
         ("(0-10-18446744073709551616-0)", "the header does not parse"),
+        ("(2147483648-10-20-0)", "its epoch is above 2147483647"),
+        ("(18446744073709551615-10-20-0)", "its epoch is above 2147483647"),
         ("(0-20-10-0)", "the last commit lies before"),
     ],
 )

@@ -35,6 +35,7 @@ def test_rows_that_cannot_be_done_are_named_and_the_others_are_done(mapper: dh.M
     ]
     assert errors(mapper.create(["a", "c"], ["1", "2"])) == ["EXISTS", None]
     assert errors(mapper.update(["a", "d", "a"], ["3", "4", "5"])) == [None, "NOT_FOUND", "EXISTS"]
+    assert errors(mapper.update(["d", "d"], ["3", "4"])) == ["NOT_FOUND", "NOT_FOUND"]
     assert errors(mapper.remove(["b", "b", "e"])) == [None, "NOT_FOUND", "NOT_FOUND"]
     assert listed(mapper) == {"a": "3", "c": "2"}
 

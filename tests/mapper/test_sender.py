@@ -79,12 +79,12 @@ def test_n4_single_messages_fail_and_hold_their_queues(mapper: dh.MessageIdMappe
         taken = unit.take(batch)
         assert rules(taken) == ["N2", "N2", "N2", "N2", "N3+batch"]
         taken.fail([0])
-        assert rules(taken) == ["N4", "N4+queue", "N2", "N2", "N2"]
+        assert rules(taken) == ["N4", "N4+queue", "N2", "N2", "N2+hold"]
         assert (statuses(taken)[:2], actions(taken)[:2]) == (["FAILED", None], ["RAISE", "HOLD"])
-        assert taken.rows == [2, 3, 4]
+        assert taken.rows == [2, 3]
         with pytest.raises(dh.StateError, match="row 1"):
             taken.fail([1])
-    assert listed(mapper) == {"c": "ours-2", "d": "ours-3", "a": "ours-4"}
+    assert listed(mapper) == {"c": "ours-2", "d": "ours-3"}
 
 
 def test_n5_after_the_commit_the_same_message_is_a_duplicate_in_any_process(path: Path) -> None:
@@ -106,12 +106,18 @@ def test_changes_of_mappings_join_the_unit(mapper: dh.MessageIdMapper) -> None:
     with mapper.unit_of_work() as unit:
         assert errors(mapper.create(["c", "a"], ["3", "x"], transactional=True)) == [None, "EXISTS"]
         assert errors(mapper.update(["a", "c", "z"], ["4", "5", "6"], transactional=True)) == [None, None, "NOT_FOUND"]
-        assert errors(mapper.remove(["b", "b"], transactional=True)) == [None, "EXISTS"]
+        assert errors(mapper.remove(["b", "b"], transactional=True)) == [None, "NOT_FOUND"], "as without a unit"
+        assert errors(mapper.update(["z", "z", "a", "a"], ["1"] * 4, transactional=True)) == [
+            "NOT_FOUND",
+            "NOT_FOUND",
+            None,
+            "EXISTS",
+        ]
         assert errors(unit.create(["b"], ["7"])) == [None]
         assert errors(unit.create(["d"], ["8"])) == [None]
         assert errors(unit.remove(["d"])) == [None]
         assert listed(mapper) == {"a": "1", "b": "2"}
-    assert listed(mapper) == {"a": "4", "b": "7", "c": "5"}
+    assert listed(mapper) == {"a": "1", "b": "7", "c": "5"}
 
 
 def test_a_unit_is_needed_to_be_joined_and_ends_once(mapper: dh.MessageIdMapper) -> None:

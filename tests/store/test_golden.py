@@ -84,6 +84,24 @@ def test_a_golden_store_has_its_mapper(golden: Path, request: pytest.FixtureRequ
             mapper.maintain(all=True)
 
 
+def test_a_golden_store_has_pending_ids_that_end(golden: Path, request: pytest.FixtureRequest) -> None:
+    with dh.open(golden) as history:
+        if "v1.tar.gz" in request.node.name:
+            assert history.mappers() == []
+            return
+        mapper = history.mapper("jms")
+        sends = [mapper.begin_send(pa.table({"id": make.PENDING}), now=make.NOW)]
+        assert sends[0].verdicts["rule"].to_pylist() == ["M3"] * len(make.PENDING)
+        for _ in range(2):
+            mapper.resolve(make.PENDING, "process")
+            sends.append(mapper.begin_send(pa.table({"id": make.PENDING}), now=make.NOW))
+            assert sends[-1].verdicts["rule"].to_pylist() == ["M4"] * len(make.PENDING)
+        sends[1].abort(definite=True)
+        assert mapper.lookup(make.PENDING)["pending"].to_pylist() == [True] * len(make.PENDING)
+        sends[2].abort(definite=True)
+        assert mapper.lookup(make.PENDING)["pending"].to_pylist() == [False] * len(make.PENDING)
+
+
 def test_a_golden_store_has_its_streams(golden: Path, request: pytest.FixtureRequest) -> None:
     with dh.open(golden) as history:
         if not request.node.name.endswith(("[v3.tar.gz]", "[v4.tar.gz]")):

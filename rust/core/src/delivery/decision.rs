@@ -204,7 +204,7 @@ impl Reason {
     /// For people.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Malformed => "D0: the header does not parse",
+            Self::Malformed => "D0: the header does not parse, or its epoch is above 2147483647",
             Self::Backwards => "D0: the last commit lies before the previous message's",
             Self::NoStream => "D0: the message names no stream",
             Self::UnknownStream => "first contact: log_received of this stream is not known",
@@ -234,7 +234,7 @@ impl Reason {
 impl From<BadHeader> for Reason {
     fn from(bad: BadHeader) -> Self {
         match bad {
-            BadHeader::Missing | BadHeader::Malformed | BadHeader::Overflow => Self::Malformed,
+            BadHeader::Missing | BadHeader::Malformed | BadHeader::Overflow | BadHeader::Epoch => Self::Malformed,
             BadHeader::Backwards => Self::Backwards,
         }
     }

@@ -30,11 +30,17 @@ pub enum BadHeader {
     /// A number does not fit: 64 bits for counts and offsets, 32 bits for the sequence number.
     #[error("a number in the header is too large")]
     Overflow,
+    /// The epoch is above [`MAX_EPOCH`].
+    #[error("the header's epoch is too large")]
+    Epoch,
     /// `cur < prev`.
     #[error("the header's last commit lies before the previous message's")]
     Backwards,
 }
 
+/// The highest epoch of a header: each stands for a request to resend, so that a higher one is damage. A stream that joined it
+/// could never go back again.
+pub const MAX_EPOCH: u64 = i32::MAX as u64;
 /// An unsigned 64-bit number has at most this many digits.
 const MAX_DIGITS: usize = 20;
 /// With this many digits nothing can overflow.
@@ -46,6 +52,9 @@ impl Header {
     pub fn new(resend_count: u64, prev: u64, cur: u64, seq: u32) -> Result<Self, BadHeader> {
         if cur < prev {
             return Err(BadHeader::Backwards);
+        }
+        if resend_count > MAX_EPOCH {
+            return Err(BadHeader::Epoch);
         }
         Ok(Self { resend_count, prev, cur, seq })
     }

@@ -45,7 +45,7 @@ pub use durable::{
     Built, Exchange, Inbox, KeyAndValue, Opening, Outbox, Overtaken, Portion, Receiving, Rows as StateRows, Settings,
     StreamStatus, Taken, Transactions, decide_portion, status,
 };
-pub use header::{BadHeader, Header};
+pub use header::{BadHeader, Header, MAX_EPOCH};
 pub use names::encode_names;
 pub use options::Options;
 pub use order::{InOrder, Place};

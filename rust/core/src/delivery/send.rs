@@ -4,7 +4,7 @@
 //! confirmed before its sender remembers it, and that is an alarm. The split of a transaction into parts must depend on
 //! the transaction only, because parts that were sent before a crash carry the same identity as the same parts after it.
 
-use super::header::Header;
+use super::header::{Header, MAX_EPOCH};
 use crate::Error;
 
 /// The durable sending state, columns of the status table.
@@ -64,6 +64,14 @@ pub enum SendError {
         offset: u64,
         /// What this side remembers.
         log_sent: u64,
+    },
+    /// A resend request that no receiver makes.
+    #[error(
+        "a resend under epoch {epoch} was asked for, and the highest is 2147483647: the request is damaged; nothing is changed"
+    )]
+    Epoch {
+        /// The epoch that was asked for.
+        epoch: u64,
     },
     /// What is asked for is no longer in the log.
     #[error("a resend from {from} was asked for, but the log begins at {log_start}: extract the subscription again")]
@@ -130,6 +138,9 @@ impl SenderState {
         if epoch <= self.resend_count {
             return Ok(Resend::Ignored);
         }
+        if epoch > MAX_EPOCH {
+            return Err(SendError::Epoch { epoch });
+        }
         if from > self.log_sent {
             return Err(SendError::Restored { offset: from, log_sent: self.log_sent });
         }
@@ -149,7 +160,7 @@ pub fn truncation_point<'a>(subscribers: impl IntoIterator<Item = &'a SenderStat
 impl From<SendError> for Error {
     fn from(error: SendError) -> Self {
         match error {
-            SendError::NothingToSend { .. } => Self::State(error.to_string()),
+            SendError::NothingToSend { .. } | SendError::Epoch { .. } => Self::State(error.to_string()),
             SendError::Restored { .. } => Self::Restored(error.to_string()),
             SendError::Truncated { .. } => Self::Truncated(error.to_string()),
         }

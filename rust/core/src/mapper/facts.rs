@@ -85,8 +85,6 @@ pub(super) struct Standing {
     pub(super) queue_stopped: bool,
     /// An earlier row of the batch has the same id and is processed.
     pub(super) id_taken: bool,
-    /// What came of the row itself.
-    pub(super) attempt: Attempt,
 }
 
 impl Batch<'_> {
@@ -109,8 +107,24 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Decides row by row, and remembers the ids that are taken and the queues that have stopped.
-    pub(super) fn pass(&self, mut decide: impl FnMut(usize, Standing) -> Rule) -> Vec<Rule> {
+    /// Decides row by row; `after` says what an attempt makes of a rule. A row that was not to be processed before the first
+    /// attempt does not take the place of one that failed or waits: its caller was told otherwise. It is `held`.
+    pub(super) fn decide(
+        &self,
+        held: Rule,
+        decide: impl Fn(usize, Standing) -> Rule,
+        after: impl Fn(Rule, Attempt) -> Rule,
+    ) -> Vec<Rule> {
+        let first = self.pass(&decide);
+        let Some(attempts) = self.attempts else { return first };
+        self.pass(|row, standing| match decide(row, standing) {
+            rule if rule.is_processed() && !first[row].is_processed() => held,
+            rule => after(rule, attempts[row]),
+        })
+    }
+
+    /// One pass, which remembers the ids that are taken and the queues that have stopped.
+    fn pass(&self, decide: impl Fn(usize, Standing) -> Rule) -> Vec<Rule> {
         let rows = self.qos.len();
         let mut taken = vec![false; rows];
         let mut stopped = vec![false; self.queue_count];
@@ -121,7 +135,6 @@ impl Batch<'_> {
             let standing = Standing {
                 queue_stopped: in_order && stopped[self.queues[row] as usize],
                 id_taken: taken.get(first).copied().unwrap_or(false),
-                attempt: self.attempts.map_or(Attempt::Open, |attempts| attempts[row]),
             };
             let rule = decide(row, standing);
             if rule.takes_id() {

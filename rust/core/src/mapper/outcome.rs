@@ -46,6 +46,10 @@ pub enum Rule {
     N4Queue,
     /// Sender: no id.
     NoId,
+    /// Receiver: the earlier row of the batch with the same id failed or waits.
+    M1Hold,
+    /// Sender: the earlier row of the batch with the same id failed or waits.
+    N2Hold,
 }
 
 /// The common words.
@@ -88,6 +92,8 @@ pub enum Change {
     None,
     /// Write the pending entry, durable before anything is sent.
     WritePending,
+    /// Write the pending entry anew, durable before anything is sent: what is pending is this attempt's from now on.
+    TakePending,
     /// Remove the pending entry, in a unit of work of its own.
     RemovePending,
     /// Write the mapping, durable, then remove the pending entry, each in a unit of work of its own.
@@ -136,10 +142,10 @@ const fn outcome(status: Status, action: Action, change: Change, on_success: Cha
 impl Rule {
     /// All rules, in the order of their codes.
     #[rustfmt::skip]
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::M1, Self::M2, Self::M2LeftOver, Self::M3, Self::M4, Self::M5, Self::M6, Self::M7, Self::M8, Self::M1Batch,
         Self::M1Failed, Self::M1Unknown, Self::M6Failed, Self::N1, Self::N2, Self::N3, Self::N3Batch, Self::N4,
-        Self::N1Failed, Self::N4Queue, Self::NoId,
+        Self::N1Failed, Self::N4Queue, Self::NoId, Self::M1Hold, Self::N2Hold,
     ];
 
     /// The table.
@@ -147,7 +153,7 @@ impl Rule {
     #[rustfmt::skip]
     pub const fn outcome(self) -> Outcome {
         use Action::{Hold, Process, Raise, Skip};
-        use Change::{MapInUnit, RemovePending, RollBack, WriteMappingRemovePending, WritePending};
+        use Change::{MapInUnit, RemovePending, RollBack, TakePending, WriteMappingRemovePending, WritePending};
         use Status::{Duplicate, Failed, InDoubt, New, NewUnchecked, Undecided};
         const NO: Change = Change::None;
         match self {
@@ -156,7 +162,7 @@ impl Rule {
             Self::M2         => outcome(Duplicate,    Skip,    NO,                        NO,                        Audit::None),
             Self::M2LeftOver => outcome(Duplicate,    Skip,    RemovePending,             NO,                        Audit::None),
             Self::M3         => outcome(InDoubt,      Raise,   NO,                        NO,                        Audit::Error),
-            Self::M4         => outcome(New,          Process, NO,                        WriteMappingRemovePending, Audit::Warning),
+            Self::M4         => outcome(New,          Process, TakePending,               WriteMappingRemovePending, Audit::Warning),
             Self::M5         => outcome(Duplicate,    Skip,    WriteMappingRemovePending, NO,                        Audit::Entry),
             Self::M6         => outcome(NewUnchecked, Process, NO,                        NO,                        Audit::None),
             Self::M7         => outcome(Undecided,    Hold,    NO,                        NO,                        Audit::None),
@@ -173,6 +179,8 @@ impl Rule {
             Self::N1Failed   => outcome(Failed,       Raise,   NO,                        NO,                        Audit::Error),
             Self::N4Queue    => outcome(Undecided,    Hold,    NO,                        NO,                        Audit::None),
             Self::NoId       => outcome(InDoubt,      Raise,   NO,                        NO,                        Audit::Error),
+            Self::M1Hold     => outcome(Undecided,    Hold,    NO,                        NO,                        Audit::None),
+            Self::N2Hold     => outcome(Undecided,    Hold,    NO,                        NO,                        Audit::None),
         }
     }
 
@@ -186,6 +194,7 @@ impl Rule {
             Self::M6Failed => "M6>failed",
             Self::N1 => "N1", Self::N2 => "N2", Self::N3 => "N3", Self::N3Batch => "N3+batch",
             Self::N4 => "N4", Self::N1Failed => "N1>failed", Self::N4Queue => "N4+queue", Self::NoId => "N+no id",
+            Self::M1Hold => "M1+hold", Self::N2Hold => "N2+hold",
         }
     }
 
@@ -202,7 +211,7 @@ impl Rule {
             Self::M7 | Self::N4Queue => "an earlier message of its queue failed, is in doubt or waits",
             Self::M8 | Self::NoId => "without an id nothing can be checked",
             Self::M1Batch => "an earlier row of the batch has the same id and is being sent",
-            Self::M1Failed => "not delivered; a retry is new",
+            Self::M1Failed => "not delivered; a retry is new, unless somebody else has begun it or decided about it",
             Self::M1Unknown => "sent, but it is unknown whether it was delivered",
             Self::M6Failed => "best effort, and the attempt failed or its outcome is unknown",
             Self::N2 => "not taken in before",
@@ -210,12 +219,25 @@ impl Rule {
             Self::N3Batch => "an earlier row of the batch has the same id and is taken in",
             Self::N4 => "failed before the commit of its unit of work; both are rolled back",
             Self::N1Failed => "best effort, and the attempt failed",
+            Self::M1Hold | Self::N2Hold => {
+                "the earlier row of the batch with the same id failed or waits; so does this one"
+            }
         }
     }
 
     /// Whether trying again can help without anybody deciding first.
     pub const fn is_retryable(self) -> bool {
-        matches!(self, Self::M7 | Self::M1Failed | Self::M6Failed | Self::N4 | Self::N1Failed | Self::N4Queue)
+        self.is_held() || matches!(self, Self::M1Failed | Self::M6Failed | Self::N4 | Self::N1Failed)
+    }
+
+    /// Whether the message is to be sent, or taken in.
+    pub(crate) const fn is_processed(self) -> bool {
+        matches!(self.outcome().action, Action::Process)
+    }
+
+    /// Whether the message waits.
+    pub(crate) const fn is_held(self) -> bool {
+        matches!(self.outcome().action, Action::Hold)
     }
 
     /// Whether later rows of the batch with the same id meet this one.

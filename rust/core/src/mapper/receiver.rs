@@ -31,16 +31,20 @@ pub fn decide_receiver(facts: &ReceiverFacts<'_>) -> Result<Vec<Rule>> {
     let batch = &facts.batch;
     let policies = if let Policies::Rows(rows) = facts.policies { rows.len() } else { batch.qos.len() };
     batch.check(&[facts.pending.len(), facts.mapped.len(), policies])?;
-    Ok(batch.pass(|row, standing| {
-        let one = Row {
-            qos: batch.qos[row],
-            has_id: batch.first_copies[row] != NO_ID,
-            pending: facts.pending[row],
-            mapped: facts.mapped[row],
-            policy: facts.policies.get(row),
-        };
-        after_attempt(decide(&one, standing), standing.attempt)
-    }))
+    Ok(batch.decide(
+        Rule::M1Hold,
+        |row, standing| {
+            let one = Row {
+                qos: batch.qos[row],
+                has_id: batch.first_copies[row] != NO_ID,
+                pending: facts.pending[row],
+                mapped: facts.mapped[row],
+                policy: facts.policies.get(row),
+            };
+            decide(&one, standing)
+        },
+        after_attempt,
+    ))
 }
 
 /// M1 to M8.

@@ -17,10 +17,14 @@ pub struct SenderFacts<'a> {
 pub fn decide_sender(facts: &SenderFacts<'_>) -> Result<Vec<Rule>> {
     let batch = &facts.batch;
     batch.check(&[facts.mapped.len()])?;
-    Ok(batch.pass(|row, standing| {
-        let has_id = batch.first_copies[row] != NO_ID;
-        after_attempt(decide(batch.qos[row], has_id, facts.mapped[row], standing), standing.attempt)
-    }))
+    Ok(batch.decide(
+        Rule::N2Hold,
+        |row, standing| {
+            let has_id = batch.first_copies[row] != NO_ID;
+            decide(batch.qos[row], has_id, facts.mapped[row], standing)
+        },
+        after_attempt,
+    ))
 }
 
 /// N1 to N3; N5 is N3 at the next arrival.

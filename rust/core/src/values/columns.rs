@@ -153,6 +153,14 @@ impl<'a> Ids<'a> {
         let text = |row: u32| self.text(row as usize);
         work(&Wanted { keys: &self.keys, forms: &self.forms, text: &text })
     }
+
+    /// The same with some rows only, in this order.
+    pub(crate) fn wanted_at<T>(&self, rows: &[u32], work: impl FnOnce(&Wanted) -> T) -> T {
+        let text = |place: u32| self.text(rows[place as usize] as usize);
+        let keys: Vec<Key> = rows.iter().map(|row| self.keys[*row as usize]).collect();
+        let forms: Vec<Form> = rows.iter().map(|row| self.forms[*row as usize]).collect();
+        work(&Wanted { keys: &keys, forms: &forms, text: &text })
+    }
 }
 
 /// The text of a row of a look-up; a UUID has none.

@@ -113,6 +113,11 @@ impl Work<'_> {
         ids.wanted(|wanted| self.space.values_in_turn(wanted))
     }
 
+    /// What the space holds of some rows of other ids, in this order.
+    pub fn look_at(&self, ids: &Ids, rows: &[u32]) -> Result<Found> {
+        ids.wanted_at(rows, |wanted| self.space.values_in_turn(wanted))
+    }
+
     /// Write an entry; it takes the place of an older one of the same id.
     pub fn put(&mut self, id: Id, entry: Entry) -> Result<()> {
         check(id)?;
@@ -243,6 +248,11 @@ impl Values {
     /// [`Values::change`] about no ids in particular.
     pub fn write<T>(&self, work: impl FnOnce(&mut Work) -> Result<T>) -> Result<T> {
         self.change(&Ids::none(), work)
+    }
+
+    /// A number that nobody else has: random, and never 0.
+    pub(crate) fn random_number(&self) -> Result<u64> {
+        self.space.random_number()
     }
 
     /// Wait for a lock of this space by its name. It keeps nobody from writing, only those who want the same lock.

@@ -83,7 +83,7 @@ impl GuaranteedDelivery {
     ///         `look_up` (each stream decides by its own row).
     ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type.
+    ///     SchemaError: a column is missing or has the wrong type, or messages that are held have other columns.
     ///     ConfigError: an argument makes no sense.
     ///     StateError: an earlier poll is neither committed nor aborted; or the history is closed.
     ///     FencedError: another receiver has moved a stream since this delivery read it.
@@ -121,7 +121,10 @@ impl GuaranteedDelivery {
         let shared = &self.shared;
         let (arrivals, taken, decisions, released) = py.detach(|| {
             let arrivals = match input {
-                Some(input) => Arrivals::new(input, renamed.as_ref(), shared.only())?,
+                Some(input) => {
+                    shared.kept().check(&input)?;
+                    Arrivals::new(input, renamed.as_ref(), shared.only())?
+                }
                 None => Arrivals::none(),
             };
             let taken = arrivals.with(|columns| {

@@ -10,6 +10,7 @@ use dochistory_core::delivery::{InOrder, Place, Poll};
 
 use super::arrivals::Arrivals;
 use crate::errors::{Failure, Outcome};
+use crate::input::Input;
 
 /// One row of a batch.
 #[derive(Clone)]
@@ -30,6 +31,21 @@ impl Kept {
         let find = |stream: &str, place| self.streams.get(stream).and_then(|rows| rows.get(&place)).cloned();
         let all = poll.released.iter();
         all.map(|one| find(&poll.streams[one.stream as usize].stream, (one.prev, one.seq))).collect()
+    }
+
+    /// Whether these columns can be handed out with what is held: asked before a poll is recorded.
+    pub(super) fn check(&self, input: &Input) -> Outcome<()> {
+        let Some(held) = self.streams.values().find_map(|rows| rows.values().next()) else { return Ok(()) };
+        let schema = held.batch.schema();
+        if schema.fields() == input.schema.fields() {
+            return Ok(());
+        }
+        Err(Failure::schema(format!(
+            "messages that are held have the columns {}, and this poll has {}: hand in the same columns in every poll; \
+             nothing of this one was recorded",
+            said(&schema),
+            said(&input.schema)
+        )))
     }
 
     /// Goes on to what is kept after a poll.
@@ -139,14 +155,13 @@ fn rows_in_order(order: &[InOrder], arrivals: &Arrivals, released: &[&KeptRow]) 
         let empty = schema.fields().iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect();
         return Ok((schema, empty));
     }
-    if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != schema.fields()) {
-        return Err(Failure::schema(format!(
-            "messages that were held have the columns {}, and this poll has {}: hand in the same columns in every poll",
-            other.schema(),
-            schema
-        )));
-    }
     Ok((schema, interleave_record_batch(&batches, &indices)?.columns().to_vec()))
+}
+
+/// Columns and their types, in words.
+fn said(schema: &Schema) -> String {
+    let fields = schema.fields().iter().map(|field| format!("{} {}", field.name(), field.data_type()));
+    format!("[{}]", fields.collect::<Vec<_>>().join(", "))
 }
 
 /// Room for one more batch, whose rows are not counted.

@@ -91,7 +91,6 @@ impl DeliveryPoll {
     ///
     /// Raises:
     ///     StateError: a held message is released, and the delivery was opened with `keep_rows=False`.
-    ///     SchemaError: it came with other columns than this poll's.
     #[getter]
     fn messages(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
         let make = || {

@@ -79,8 +79,6 @@ pub(crate) struct UnitOfWork {
 pub(crate) struct MapperTaken {
     mapper: Mapper,
     messages: Messages,
-    message_ids: Texts,
-    kept: Kept,
     taken_at: i64,
     unit: Shared,
     taken: Mutex<Taken>,
@@ -109,7 +107,7 @@ impl UnitOfWork {
     ///
     /// Raises:
     ///     SchemaError: a column is missing or has the wrong type.
-    ///     LockedError: another unit of work held one of the ids for longer than `lock_timeout`.
+    ///     LockedError: another unit of work held one of the ids, or of their sixteenths, for longer than `lock_timeout`.
     ///     StateError: the unit is over.
     #[pyo3(signature = (messages, *, columns = None, qos = "EO", persist_until = None, now = None))]
     fn take<'py>(
@@ -126,17 +124,16 @@ impl UnitOfWork {
         let kept = Kept::read(persist_until, self.persist_us, taken_at)?;
         let qos = messages::qos(qos)?;
         let messages = Messages::import(messages, names(columns)?.as_ref(), qos, self.mapper.values())?;
-        let (message_ids, taken) = py.detach(|| {
+        let taken = py.detach(|| {
             let message_ids = texts(messages.message_ids.as_ref(), messages.input.rows)?;
             let column = column(&messages.ids)?;
             let ids = self.mapper.values().ids(&column);
             let mut unit = lock(&self.unit);
             let unit = unit.as_mut().ok_or_else(over)?;
-            let taken = unit.take(&ids, &message_ids, messages.engine(), kept.untils(), taken_at)?;
-            Ok::<_, Failure>((message_ids, taken))
+            Ok::<_, Failure>(unit.take(&ids, &message_ids, messages.engine(), kept.untils(), taken_at)?)
         })?;
         let (mapper, unit) = (self.mapper.clone(), self.unit.clone());
-        Ok(MapperTaken { mapper, messages, message_ids, kept, taken_at, unit, taken: Mutex::new(taken) })
+        Ok(MapperTaken { mapper, messages, taken_at, unit, taken: Mutex::new(taken) })
     }
 
     /// Map ids when the unit commits; as `MessageIdMapper.create`.
@@ -305,7 +302,8 @@ impl MapperTaken {
         Ok(output::record_batch(py, batch)?)
     }
 
-    /// These messages failed: they are not mapped when the unit commits, and later messages of their queues are held.
+    /// These messages failed: they are not mapped when the unit commits. Later messages of their queues, and copies of them, are
+    /// held until they are taken again. What was mapped by hand since stays mapped.
     ///
     /// Args:
     ///     rows: row numbers of the batch.
@@ -321,7 +319,7 @@ impl MapperTaken {
             let ids = self.mapper.values().ids(&column);
             let mut unit = lock(&self.unit);
             let unit = unit.as_mut().ok_or_else(over)?;
-            Ok(unit.fail(&mut lock(&self.taken), &ids, &self.message_ids, self.kept.untils(), &rows)?)
+            Ok(unit.fail(&mut lock(&self.taken), &ids, &rows)?)
         })
     }
 }

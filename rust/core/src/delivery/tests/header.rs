@@ -12,12 +12,21 @@ fn the_text_form_is_read_by_its_numbers_and_not_by_its_padding() {
 
 #[test]
 fn one_to_twenty_digits_parse_and_an_overflow_does_not() {
-    let most = Header::parse(b"(18446744073709551615-0-18446744073709551615-4294967295)");
-    assert_eq!(most, Ok(header(u64::MAX, 0, u64::MAX, u32::MAX)));
+    let most = Header::parse(b"(2147483647-0-18446744073709551615-4294967295)");
+    assert_eq!(most, Ok(header(MAX_EPOCH, 0, u64::MAX, u32::MAX)));
     assert_eq!(Header::parse(b"(0-0-18446744073709551616-0)"), Err(BadHeader::Overflow));
     assert_eq!(Header::parse(b"(0-0-99999999999999999999-0)"), Err(BadHeader::Overflow));
     assert_eq!(Header::parse(b"(0-0-1-4294967296)"), Err(BadHeader::Overflow));
     assert_eq!(Header::parse(b"(0-0-000000000000000000001-0)"), Err(BadHeader::Malformed));
+}
+
+#[test]
+fn an_epoch_that_no_receiver_asks_for_is_damage() {
+    for epoch in [MAX_EPOCH + 1, u64::MAX] {
+        assert_eq!(Header::parse(format!("({epoch}-0-1-0)").as_bytes()), Err(BadHeader::Epoch));
+        assert_eq!(Header::new(epoch, 0, 1, 0), Err(BadHeader::Epoch));
+    }
+    assert_eq!(Reason::from(BadHeader::Epoch).decision(), Decision::Corrupt);
 }
 
 #[test]
@@ -54,7 +63,7 @@ fn an_end_before_the_beginning_is_refused() {
 
 proptest! {
     #[test]
-    fn every_header_reads_back_from_its_text(resend_count: u64, a: u64, b: u64, seq: u32) {
+    fn every_header_reads_back_from_its_text(resend_count in 0..=MAX_EPOCH, a: u64, b: u64, seq: u32) {
         let written = header(resend_count, a.min(b), a.max(b), seq);
         prop_assert_eq!(Header::parse(written.to_string().as_bytes()), Ok(written));
     }

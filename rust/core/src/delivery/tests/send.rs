@@ -63,6 +63,7 @@ fn a_resend_that_cannot_be_is_an_error_that_says_to_extract_again() {
     assert_eq!(truncated, SendError::Truncated { from: 10, log_start: 11 });
     assert!(truncated.to_string().contains("extract the subscription again"));
     assert_eq!(state.resend(3, 31, 0), Err(SendError::Restored { offset: 31, log_sent: 30 }));
+    assert_eq!(state.resend(MAX_EPOCH + 1, 20, 0), Err(SendError::Epoch { epoch: MAX_EPOCH + 1 }));
 }
 
 #[test]

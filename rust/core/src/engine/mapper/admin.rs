@@ -2,7 +2,7 @@
 
 use super::known::Known;
 use super::mappings::RowError;
-use super::record::{Pending, Record};
+use super::record::Record;
 use super::{Mapper, MapperSettings};
 use crate::Result;
 use crate::keyspace::Purged;
@@ -36,13 +36,11 @@ impl Mapper {
             let known = Known::read(turn.found(), MapperSettings::default(), 0)?;
             let mut errors = Vec::with_capacity(ids.len());
             for row in 0..ids.len() {
-                let is_pending = known.pending[row] && !known.mapped[row];
-                let error = RowError::of_form(ids.form(row)).or((!is_pending).then_some(RowError::NotPending));
-                if error.is_none() {
-                    let resolved = (policy != Policy::Error).then_some(policy);
-                    let pending = Some(Pending { since: known.since[row], claim: known.claims[row], resolved });
-                    let record = Record { pending, ..Record::default() };
-                    Self::put(turn, ids.id(row), &record, known.persist_until[row])?;
+                let pending = known.pending_of(row).filter(|_| !known.mapped[row]);
+                let error = RowError::of_form(ids.form(row)).or(pending.is_none().then_some(RowError::NotPending));
+                if let (None, Some(mut pending)) = (error, pending) {
+                    pending.resolved = (policy != Policy::Error).then_some(policy);
+                    Self::put(turn, ids.id(row), &Record::pending(pending), known.persist_until[row])?;
                 }
                 errors.push(error);
             }

@@ -1,6 +1,6 @@
 //! What a mapper knows of the ids of a batch, as columns.
 
-use super::record::Record;
+use super::record::{Pending, Record};
 use super::texts::Texts;
 use super::{Mapper, MapperSettings};
 use crate::Result;
@@ -24,6 +24,8 @@ pub struct Known {
     pub persist_until: Vec<i64>,
     /// The claim of the transaction that began to send it; 0 without one.
     pub(super) claims: Vec<u64>,
+    /// The attempt that began to send it; 0 where an older build wrote it.
+    attempts: Vec<u64>,
 }
 
 impl Known {
@@ -42,6 +44,12 @@ impl Known {
         Ok(known)
     }
 
+    /// All that is known of the pending entry of a row.
+    pub(super) fn pending_of(&self, row: usize) -> Option<Pending> {
+        let (since, claim, attempt) = (self.since[row], self.claims[row], self.attempts[row]);
+        self.pending[row].then(|| Pending { since, claim, attempt, resolved: self.resolved[row] })
+    }
+
     /// Some rows of it.
     pub(super) fn take(&self, rows: &[usize]) -> Self {
         let mut taken = Self::default();
@@ -52,6 +60,7 @@ impl Known {
             taken.since.push(self.since[row]);
             taken.resolved.push(self.resolved[row]);
             taken.claims.push(self.claims[row]);
+            taken.attempts.push(self.attempts[row]);
             taken.persist_until.push(self.persist_until[row]);
         }
         taken
@@ -64,6 +73,7 @@ impl Known {
         self.since.push(record.pending.map_or(0, |pending| pending.since));
         self.resolved.push(record.pending.and_then(|pending| pending.resolved));
         self.claims.push(record.pending.map_or(0, |pending| pending.claim));
+        self.attempts.push(record.pending.map_or(0, |pending| pending.attempt));
         let is_there = record.is_mapped || record.pending.is_some();
         self.persist_until.push(if is_there { persist_until } else { 0 });
     }

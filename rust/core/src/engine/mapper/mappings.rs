@@ -85,8 +85,8 @@ impl Mapper {
             for (row, first) in first_copies.iter().enumerate() {
                 let is_later = || (*first as usize != row).then_some(RowError::Exists);
                 let error = RowError::of_form(ids.form(row))
-                    .or_else(is_later)
                     .or_else(|| refuse(known.mapped[row]))
+                    .or_else(is_later)
                     .or_else(|| mirrors.refuse(row, ids.bytes(row).as_deref()));
                 if error.is_none() {
                     self.map(turn, ids, row, &known, values.get(row), untils.get(row))?;
@@ -107,11 +107,7 @@ impl Mapper {
         value: Option<&[u8]>,
         until: i64,
     ) -> Result<()> {
-        let pending = known.pending[row].then(|| super::record::Pending {
-            since: known.since[row],
-            claim: known.claims[row],
-            resolved: known.resolved[row],
-        });
+        let pending = known.pending_of(row);
         if known.mapped[row] {
             self.unmirror(turn, known.values.get(row))?;
         }
@@ -168,11 +164,10 @@ impl Mapper {
 
     pub(super) fn unmap(&self, turn: &mut Work, ids: &Ids, row: usize, known: &Known) -> Result<()> {
         self.unmirror(turn, known.values.get(row))?;
-        if !known.pending[row] {
-            return turn.remove(ids.id(row));
+        match known.pending_of(row) {
+            None => turn.remove(ids.id(row)),
+            Some(pending) => Self::put(turn, ids.id(row), &Record::pending(pending), known.persist_until[row]),
         }
-        let record = Record::pending(known.since[row], known.claims[row]);
-        Self::put(turn, ids.id(row), &record, known.persist_until[row])
     }
 }
 

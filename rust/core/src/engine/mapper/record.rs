@@ -8,7 +8,8 @@ const HAS_VALUE: u8 = 2;
 const PENDING: u8 = 4;
 const PROCESS: u8 = 8;
 const DUPLICATE: u8 = 16;
-const KNOWN: u8 = MAPPED | HAS_VALUE | PENDING | PROCESS | DUPLICATE;
+const ATTEMPT: u8 = 32;
+const KNOWN: u8 = MAPPED | HAS_VALUE | PENDING | PROCESS | DUPLICATE | ATTEMPT;
 
 /// Somebody began to send the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub(super) struct Pending {
     pub(super) since: i64,
     /// The claim of the transaction that began it; 0 without one.
     pub(super) claim: u64,
+    /// The number of the very attempt that began it; 0 where an older build wrote it, and then it is nobody's.
+    pub(super) attempt: u64,
     /// What was decided about this id alone.
     pub(super) resolved: Option<Policy>,
 }
@@ -38,8 +41,8 @@ impl<'a> Record<'a> {
         Self { is_mapped: true, value, pending: None }
     }
 
-    pub(super) fn pending(since: i64, claim: u64) -> Self {
-        Self { pending: Some(Pending { since, claim, resolved: None }), ..Self::default() }
+    pub(super) fn pending(pending: Pending) -> Self {
+        Self { pending: Some(pending), ..Self::default() }
     }
 
     /// Into `out`, in the place of what it held.
@@ -47,7 +50,7 @@ impl<'a> Record<'a> {
         out.clear();
         let mut flags = (u8::from(self.is_mapped) * MAPPED) | (u8::from(self.value.is_some()) * HAS_VALUE);
         if let Some(pending) = self.pending {
-            flags |= PENDING;
+            flags |= PENDING | (u8::from(pending.attempt != 0) * ATTEMPT);
             flags |= match pending.resolved {
                 Some(Policy::Process) => PROCESS,
                 Some(Policy::Duplicate) => DUPLICATE,
@@ -58,6 +61,9 @@ impl<'a> Record<'a> {
         if let Some(pending) = self.pending {
             out.extend_from_slice(&pending.since.to_le_bytes());
             out.extend_from_slice(&pending.claim.to_le_bytes());
+            if pending.attempt != 0 {
+                out.extend_from_slice(&pending.attempt.to_le_bytes());
+            }
         }
         out.extend_from_slice(self.value.unwrap_or_default());
     }
@@ -73,13 +79,18 @@ impl<'a> Record<'a> {
             let (since, after) = rest.split_first_chunk().ok_or_else(strange)?;
             let (claim, after) = after.split_first_chunk().ok_or_else(strange)?;
             rest = after;
+            let mut attempt = 0;
+            if flags & ATTEMPT != 0 {
+                let (number, after) = rest.split_first_chunk().ok_or_else(strange)?;
+                (attempt, rest) = (u64::from_le_bytes(*number), after);
+            }
             let resolved = match (flags & PROCESS != 0, flags & DUPLICATE != 0) {
                 (true, _) => Some(Policy::Process),
                 (_, true) => Some(Policy::Duplicate),
                 _ => None,
             };
             let (since, claim) = (i64::from_le_bytes(*since), u64::from_le_bytes(*claim));
-            record.pending = Some(Pending { since, claim, resolved });
+            record.pending = Some(Pending { since, claim, attempt, resolved });
         }
         record.value = (flags & HAS_VALUE != 0).then_some(rest);
         Ok(record)
@@ -96,7 +107,8 @@ mod tests {
         for is_mapped in [false, true] {
             for value in [None, Some(&b""[..]), Some(b"external-1")] {
                 for resolved in [None, Some(Policy::Process), Some(Policy::Duplicate)] {
-                    for pending in [None, Some(Pending { since: -5, claim: 9, resolved })] {
+                    let pending = |attempt| Some(Pending { since: -5, claim: 9, attempt, resolved });
+                    for pending in [None, pending(0), pending(u64::MAX)] {
                         let record = Record { is_mapped, value, pending };
                         record.encode(&mut bytes);
                         assert_eq!(Record::decode(&bytes).unwrap(), record);
@@ -107,8 +119,21 @@ mod tests {
     }
 
     #[test]
+    fn a_pending_record_of_an_older_build_is_nobodys_attempt() {
+        let mut bytes = vec![PENDING | PROCESS];
+        bytes.extend_from_slice(&7_i64.to_le_bytes());
+        bytes.extend_from_slice(&3_u64.to_le_bytes());
+        let pending = Pending { since: 7, claim: 3, attempt: 0, resolved: Some(Policy::Process) };
+        assert_eq!(Record::decode(&bytes).unwrap(), Record::pending(pending));
+        let mut again = Vec::new();
+        Record::pending(pending).encode(&mut again);
+        assert_eq!(again, bytes);
+    }
+
+    #[test]
     fn bytes_that_are_no_record_are_refused() {
-        for bytes in [&[][..], &[32], &[PENDING], &[PENDING, 1, 2, 3, 4, 5, 6, 7, 8, 9]] {
+        let without_attempt = [[PENDING | ATTEMPT; 17].as_slice(), &[0; 7]].concat();
+        for bytes in [&[][..], &[64], &[PENDING], &[PENDING, 1, 2, 3, 4, 5, 6, 7, 8, 9], &without_attempt] {
             assert_eq!(Record::decode(bytes).unwrap_err().code(), "DH-STATE");
         }
     }

@@ -1,16 +1,18 @@
 //! Receiver direction: pending before a message goes out, mapped after (rules M1 to M8).
 
+mod ends;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::known::Known;
-use super::record::Record;
-use super::texts::{Texts, Untils};
+use super::record::{Pending, Record};
+use super::texts::Untils;
 use super::{Mapper, same_length};
 use crate::mapper::{
     Action, Attempt, Batch, Change, NO_ID, Policies, Policy, Qos, ReceiverFacts, Rule, decide_receiver,
 };
 use crate::transaction::{Meaning, Replay, Replays, Transaction};
-use crate::values::{Ending, Ids, LastTransaction, Work};
+use crate::values::{Ending, Id, Ids, LastTransaction, Work};
 use crate::{Error, Result};
 
 /// The transaction that a batch is sent under.
@@ -54,10 +56,10 @@ pub struct Send {
     known: Known,
     /// The claim of its transaction.
     claim: Option<u64>,
+    /// Stands in every pending entry that this very attempt writes: its ends touch no other.
+    attempt: u64,
     replay: Option<Replay>,
     started_at: i64,
-    /// Until when pending entries are kept.
-    untils: Vec<i64>,
     state: Mutex<State>,
 }
 
@@ -108,6 +110,7 @@ impl Mapper {
         same_length("queue", messages.queues.len(), ids.len())?;
         until.check(ids.len())?;
         let first_copies = ids.first_copies(NO_ID);
+        let attempt = self.values.random_number()?;
         self.values.change(ids, |turn| {
             let known = Known::read(turn.found(), self.settings, now_us)?;
             let batch_rows = under.map(|_| self.values.batch_rows(ids));
@@ -139,9 +142,10 @@ impl Mapper {
                     let replaces = previous.as_ref().filter(|_| replaces).map(|previous| previous.claim);
                     turn.begin(under.transaction.clone(), batch_rows, replaces);
                 }
-                let open = claim.filter(|_| under.is_some()).unwrap_or(0);
+                let claim = claim.filter(|_| under.is_some()).unwrap_or(0);
+                let begun = Record::pending(Pending { since: now_us, claim, attempt, resolved: None });
                 for (row, rule) in rules.iter().enumerate() {
-                    Self::first_change(turn, ids, row, *rule, &known, until.get(row), now_us, open)?;
+                    Self::first_change(turn, ids.id(row), row, *rule, &known, (&begun, until.get(row)))?;
                 }
             }
             let is_done = previous.as_ref().is_some_and(|previous| previous.ending == Some(Ending::Completed));
@@ -149,36 +153,25 @@ impl Mapper {
             let replay = meaning.map(Meaning::replay);
             let state = Mutex::new(State { rules, rows, is_ended });
             let claim = claim.filter(|_| under.is_some());
-            let untils = (0..ids.len()).map(|row| until.get(row)).collect();
-            Ok(Send { mapper: self.clone(), facts, known, claim, replay, started_at: now_us, untils, state })
+            Ok(Send { mapper: self.clone(), facts, known, claim, attempt, replay, started_at: now_us, state })
         })
     }
 
-    /// What a rule changes before anything is sent.
-    #[expect(clippy::too_many_arguments, reason = "one row of a batch, in a private helper")]
+    /// What a rule changes before anything is sent; `begun` is the pending entry of what is, and until when it is kept.
     fn first_change(
         turn: &mut Work,
-        ids: &Ids,
+        id: Id,
         row: usize,
         rule: Rule,
         known: &Known,
-        until: i64,
-        now_us: i64,
-        claim: u64,
+        (begun, until): (&Record, i64),
     ) -> Result<()> {
         match rule.outcome().change {
-            Change::WritePending => Self::put(turn, ids.id(row), &Record::pending(now_us, claim), until),
+            Change::WritePending | Change::TakePending => Self::put(turn, id, begun, until),
             Change::RemovePending if known.mapped[row] => {
-                let record = Record::mapped(known.values.get(row));
-                Self::put(turn, ids.id(row), &record, known.persist_until[row])
+                Self::put(turn, id, &Record::mapped(known.values.get(row)), known.persist_until[row])
             }
-            Change::WriteMappingRemovePending => {
-                Self::put(turn, ids.id(row), &Record::mapped(None), known.persist_until[row])
-            }
-            // What was decided about this id alone holds for one arrival: if its end stays unknown again, it is in doubt again.
-            Change::None if rule == Rule::M4 && known.resolved[row].is_some() => {
-                Self::put(turn, ids.id(row), &Record::pending(now_us, claim), until)
-            }
+            Change::WriteMappingRemovePending => Self::put(turn, id, &Record::mapped(None), known.persist_until[row]),
             _ => Ok(()),
         }
     }
@@ -247,90 +240,6 @@ impl Send {
     pub fn open_rows(&self) -> Vec<u32> {
         let state = self.state();
         (0..state.rules.len() as u32).filter(|row| state.is_open(*row as usize)).collect()
-    }
-
-    /// These rows were sent: write their mappings and remove what is pending, in one step. Durable on return; saying it again
-    /// changes nothing. `ids` are those that the batch was begun with; `values` and `untils` have a row for each of `rows`.
-    pub fn complete(&self, ids: &Ids, rows: &[u32], values: &Texts, untils: Untils) -> Result<()> {
-        same_length("external_ids", values.len(), rows.len())?;
-        untils.check(rows.len())?;
-        self.settle(ids, rows, SentRow::Done, |turn, before| {
-            for (place, row) in rows.iter().map(|row| *row as usize).enumerate() {
-                if self.facts.qos[row] == Qos::BestEffort || before.rows[row] == SentRow::Done {
-                    continue;
-                }
-                let (value, until) = (values.get(place), untils.get(place));
-                Mapper::put(turn, ids.id(row), &Record::mapped(value), until)?;
-                self.mapper.mirror(turn, value, ids.bytes(row).as_deref(), until)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// These rows failed: with `definite` they were certainly not delivered, so that a retry is new; else nobody knows, and they
-    /// stay pending. Later rows of their queues are held. Durable on return.
-    pub fn abort(&self, ids: &Ids, rows: &[u32], definite: bool) -> Result<()> {
-        self.settle(ids, rows, if definite { SentRow::Failed } else { SentRow::Unknown }, |_, _| Ok(()))
-    }
-
-    fn settle(
-        &self,
-        ids: &Ids,
-        rows: &[u32],
-        became: SentRow,
-        write: impl FnOnce(&mut Work, &State) -> Result<()>,
-    ) -> Result<()> {
-        same_length("ids", ids.len(), self.facts.qos.len())?;
-        let mut state = self.state();
-        state.check(rows, became)?;
-        let mut after = state.clone();
-        for row in rows {
-            after.rows[*row as usize] = became;
-        }
-        let had_unknown = rows.iter().any(|row| state.rows[*row as usize] == SentRow::Unknown);
-        let decides = became != SentRow::Done || had_unknown;
-        if decides {
-            after.rules = self.facts.decide(Some(&after.attempts()))?;
-        }
-        let ending = self.claim.filter(|_| !after.is_ended && after.is_done());
-        self.mapper.values.write(|turn| {
-            if decides {
-                (0..after.rules.len()).try_for_each(|row| self.change(turn, ids, row, &state, &after))?;
-            }
-            write(turn, &state)?;
-            if let Some(claim) = ending {
-                turn.end(claim, Ending::Completed);
-            }
-            Ok(())
-        })?;
-        after.is_ended |= ending.is_some();
-        *state = after;
-        Ok(())
-    }
-
-    /// What a failure changes for one row: what failed for certain, and what waits behind a failure, is pending no more; a copy
-    /// of what failed takes its place.
-    fn change(&self, turn: &mut Work, ids: &Ids, row: usize, before: &State, after: &State) -> Result<()> {
-        let was_sent = before.rules[row].outcome().action == Action::Process;
-        let action = after.rules[row].outcome().action;
-        if self.facts.qos[row] == Qos::BestEffort || after.rows[row] == SentRow::Done {
-            return Ok(());
-        }
-        let failed = after.rules[row] == Rule::M1Failed && before.rules[row] != Rule::M1Failed;
-        if failed || was_sent && action == Action::Hold {
-            if failed || !self.facts.pending[row] {
-                return turn.remove(ids.id(row));
-            }
-            // It was pending before this batch, and nobody has tried again.
-            let record = Record::pending(self.known.since[row], self.known.claims[row]);
-            return Mapper::put(turn, ids.id(row), &record, self.known.persist_until[row]);
-        }
-        let waited = before.rules[row].outcome().action != Action::Process && before.rows[row] == SentRow::Open;
-        if waited && action == Action::Process {
-            let record = Record::pending(self.started_at, self.claim.unwrap_or(0));
-            return Mapper::put(turn, ids.id(row), &record, self.untils[row]);
-        }
-        Ok(())
     }
 }
 

@@ -31,6 +31,13 @@ enum Change {
     Remove,
 }
 
+/// A change, and which call of [`Unit::take`] made it; none made it that is said by hand.
+#[derive(Clone, Debug)]
+struct Made {
+    change: Change,
+    by: Option<u32>,
+}
+
 /// A unit of work: what it takes in is mapped when it commits, all of it or nothing. As long as it is open, whoever takes one of
 /// its ids waits for its end. It is rolled back when it is dropped, or its process dies.
 #[derive(Debug)]
@@ -38,7 +45,9 @@ pub struct Unit {
     mapper: Mapper,
     /// The ids' locks, by stripe.
     held: BTreeMap<u64, Held>,
-    changes: HashMap<Vec<u8>, Change>,
+    changes: HashMap<Vec<u8>, Made>,
+    /// Number of calls of [`Unit::take`].
+    takes: u32,
 }
 
 /// Messages that a unit took in.
@@ -48,6 +57,8 @@ pub struct Taken {
     pub rules: Vec<Rule>,
     /// What the mapper knew, changes of the unit included.
     pub known: Known,
+    /// Which call of [`Unit::take`] it was.
+    number: u32,
     qos: Vec<Qos>,
     first_copies: Vec<u32>,
     queues: Vec<u32>,
@@ -57,7 +68,7 @@ pub struct Taken {
 impl Mapper {
     /// Begin a unit of work.
     pub fn unit_of_work(&self) -> Unit {
-        Unit { mapper: self.clone(), held: BTreeMap::new(), changes: HashMap::new() }
+        Unit { mapper: self.clone(), held: BTreeMap::new(), changes: HashMap::new(), takes: 0 }
     }
 }
 
@@ -78,8 +89,10 @@ impl Unit {
         untils.check(ids.len())?;
         let checked = |row: &usize| messages.qos[*row] != Qos::BestEffort && ids.is_usable(*row);
         self.hold((0..ids.len()).filter(checked).map(|row| ids.id(row).stripe(STRIPES)).collect())?;
+        self.takes += 1;
         let mut taken = Taken {
             rules: Vec::new(),
+            number: self.takes,
             known: self.known(ids, now_us)?,
             qos: messages.qos.to_vec(),
             first_copies: ids.first_copies(NO_ID),
@@ -91,20 +104,14 @@ impl Unit {
         for (row, rule) in taken.rules.iter().enumerate().filter(|(_, rule)| **rule == Rule::N2) {
             debug_assert!(rule.outcome().on_success == crate::mapper::Change::MapInUnit);
             let value = message_ids.get(row).map(<[u8]>::to_vec);
-            self.record(ids, row, Change::Create { value, until: untils.get(row) });
+            self.record(ids, row, Change::Create { value, until: untils.get(row) }, Some(taken.number));
         }
         Ok(taken)
     }
 
-    /// These rows failed: they are not mapped when the unit commits, and later rows of their queues are held.
-    pub fn fail(
-        &mut self,
-        taken: &mut Taken,
-        ids: &Ids,
-        message_ids: &Texts,
-        untils: Untils,
-        rows: &[u32],
-    ) -> Result<()> {
+    /// These rows failed: they are not mapped when the unit commits, and later rows of their queues and of their ids are held,
+    /// until they are taken again. What was mapped by hand since stays.
+    pub fn fail(&mut self, taken: &mut Taken, ids: &Ids, rows: &[u32]) -> Result<()> {
         same_length("ids", ids.len(), taken.rules.len())?;
         let is_processed = |row: &u32| {
             let rule = taken.rules.get(*row as usize);
@@ -118,16 +125,21 @@ impl Unit {
         }
         let before = taken.rules.clone();
         taken.decide()?;
-        for (row, (was, is)) in before.into_iter().zip(taken.rules.clone()).enumerate() {
-            match (was == Rule::N2, is == Rule::N2) {
-                (true, false) => drop(self.changes.remove(&key(ids, row))),
-                (false, true) => {
-                    let value = message_ids.get(row).map(<[u8]>::to_vec);
-                    self.record(ids, row, Change::Create { value, until: untils.get(row) });
+        for (row, (was, is)) in before.into_iter().zip(&taken.rules).enumerate() {
+            let key = key(ids, row);
+            let is_own = self.changes.get(&key).is_some_and(|made| made.by == Some(taken.number));
+            if was != Rule::N2 || *is == Rule::N2 || !is_own {
+                continue;
+            }
+            // What took the place of a removal gives it back.
+            match self.changes.remove(&key) {
+                Some(Made { change: Change::Update { .. }, .. }) => {
+                    self.changes.insert(key, Made { change: Change::Remove, by: None });
                 }
                 _ => {}
             }
         }
+        taken.forget_copies();
         Ok(())
     }
 
@@ -136,7 +148,7 @@ impl Unit {
         same_length("external_ids", values.len(), ids.len())?;
         untils.check(ids.len())?;
         let change = |row: usize| Change::Create { value: values.get(row).map(<[u8]>::to_vec), until: untils.get(row) };
-        self.join(ids, now_us, change, |is_mapped| is_mapped.then_some(RowError::Exists))
+        self.join(ids, now_us, change, RowError::Exists, |is_mapped| is_mapped.then_some(RowError::Exists))
     }
 
     /// Map ids to others than before when the unit commits.
@@ -144,12 +156,13 @@ impl Unit {
         same_length("external_ids", values.len(), ids.len())?;
         untils.check(ids.len())?;
         let change = |row: usize| Change::Update { value: values.get(row).map(<[u8]>::to_vec), until: untils.get(row) };
-        self.join(ids, now_us, change, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
+        self.join(ids, now_us, change, RowError::Exists, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
     }
 
     /// Take mappings away when the unit commits.
     pub fn remove(&mut self, ids: &Ids, now_us: i64) -> Result<Vec<Option<RowError>>> {
-        self.join(ids, now_us, |_| Change::Remove, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
+        let refuse = |is_mapped: bool| (!is_mapped).then_some(RowError::NotFound);
+        self.join(ids, now_us, |_| Change::Remove, RowError::NotFound, refuse)
     }
 
     fn join(
@@ -157,6 +170,7 @@ impl Unit {
         ids: &Ids,
         now_us: i64,
         change: impl Fn(usize) -> Change,
+        later: RowError,
         refuse: impl Fn(bool) -> Option<RowError>,
     ) -> Result<Vec<Option<RowError>>> {
         self.hold((0..ids.len()).filter(|row| ids.is_usable(*row)).map(|row| ids.id(row).stripe(STRIPES)).collect())?;
@@ -164,10 +178,10 @@ impl Unit {
         let first_copies = ids.first_copies(NO_ID);
         let mut errors = Vec::with_capacity(ids.len());
         for (row, first) in first_copies.iter().enumerate() {
-            let is_later = || (*first as usize != row).then_some(RowError::Exists);
-            let error = RowError::of_form(ids.form(row)).or_else(is_later).or_else(|| refuse(known.mapped[row]));
+            let is_later = || (*first as usize != row).then_some(later);
+            let error = RowError::of_form(ids.form(row)).or_else(|| refuse(known.mapped[row])).or_else(is_later);
             if error.is_none() {
-                self.record(ids, row, change(row));
+                self.record(ids, row, change(row), None);
             }
             errors.push(error);
         }
@@ -175,9 +189,12 @@ impl Unit {
     }
 
     /// A later change of an id in one unit: what counts is what the store held before, and what it is to hold in the end.
-    fn record(&mut self, ids: &Ids, row: usize, change: Change) {
+    fn record(&mut self, ids: &Ids, row: usize, change: Change, by: Option<u32>) {
         let key = key(ids, row);
-        let change = match (self.changes.get(&key), change) {
+        let before = self.changes.get(&key);
+        // Another value for a message that was taken in: if that fails there is nothing to map.
+        let by = if matches!(change, Change::Update { .. }) { before.and_then(|made| made.by) } else { by };
+        let change = match (before.map(|made| &made.change), change) {
             (Some(Change::Create { .. }), Change::Remove) => {
                 self.changes.remove(&key);
                 return;
@@ -186,7 +203,7 @@ impl Unit {
             (Some(Change::Remove), Change::Create { value, until }) => Change::Update { value, until },
             (_, change) => change,
         };
-        self.changes.insert(key, change);
+        self.changes.insert(key, Made { change, by });
     }
 
     /// What the mapper knows, as the unit sees it.
@@ -197,7 +214,7 @@ impl Unit {
         }
         let mut values = Texts::default();
         for row in 0..ids.len() {
-            match self.changes.get(&key(ids, row)).filter(|_| ids.is_usable(row)) {
+            match self.changes.get(&key(ids, row)).filter(|_| ids.is_usable(row)).map(|made| &made.change) {
                 None => values.push(known.values.get(row)),
                 Some(Change::Create { value, until } | Change::Update { value, until }) => {
                     (known.mapped[row], known.persist_until[row]) = (true, *until);
@@ -217,7 +234,8 @@ impl Unit {
     fn hold(&mut self, stripes: BTreeSet<u64>) -> Result<()> {
         for stripe in stripes {
             if !self.held.contains_key(&stripe) {
-                self.held.insert(stripe, self.mapper.values.hold(&format!("take-{stripe:02}"))?);
+                let held = self.mapper.values.hold(&format!("take-{stripe:02}"));
+                self.held.insert(stripe, held.map_err(kept_by_a_unit)?);
             }
         }
         Ok(())
@@ -237,7 +255,7 @@ impl Unit {
     /// changed the same id without a unit meanwhile, none is.
     pub fn commit(self, now_us: i64) -> Result<u64> {
         let mut keys = Texts::default();
-        let changes: Vec<(Vec<u8>, Change)> = self.changes.into_iter().collect();
+        let changes: Vec<(Vec<u8>, Change)> = self.changes.into_iter().map(|(key, made)| (key, made.change)).collect();
         if changes.is_empty() {
             return Ok(0);
         }
@@ -268,6 +286,16 @@ impl Unit {
     }
 }
 
+/// Say what is held, and until when: the locks are those of stripes, and the ids of a stripe wait together.
+fn kept_by_a_unit(error: Error) -> Error {
+    let Error::Locked { path, waited_ms, holder } = error else { return error };
+    let holder = format!(
+        "{holder}, in a unit of work that is open; a unit keeps, with each id that it takes, one {STRIPES}th of all ids until \
+         it commits or rolls back: end it sooner, or raise lock_timeout"
+    );
+    Error::Locked { path, waited_ms, holder }
+}
+
 /// The id of a row, as the unit remembers it.
 fn key(ids: &Ids, row: usize) -> Vec<u8> {
     ids.bytes(row).map(std::borrow::Cow::into_owned).unwrap_or_default()
@@ -295,6 +323,15 @@ impl Taken {
         for (row, rule) in self.rules.iter().enumerate() {
             let first = self.first_copies[row] as usize;
             values.push(if *rule == Rule::N3Batch { message_ids.get(first) } else { self.known.values.get(row) });
+        }
+        self.known.values = values;
+    }
+
+    /// A copy of what failed or waits is not known by it.
+    fn forget_copies(&mut self) {
+        let mut values = Texts::default();
+        for (row, rule) in self.rules.iter().enumerate() {
+            values.push(self.known.values.get(row).filter(|_| *rule != Rule::N2Hold));
         }
         self.known.values = values;
     }

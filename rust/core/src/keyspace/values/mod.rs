@@ -114,6 +114,13 @@ impl KeySpace {
         Turn::named(&*self.env.system, &self.directory.join(name))?.hold(self.env.lock_timeout)
     }
 
+    /// A random number that is never 0.
+    pub(crate) fn random_number(&self) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.env.system.fill_random(&mut bytes).map_err(Error::io("read randomness for", &self.directory))?;
+        Ok(u64::from_le_bytes(bytes) | 1)
+    }
+
     /// In our turn: the number of the next operation.
     pub(crate) fn next_sequence_in_turn(&self) -> u64 {
         self.present().as_ref().map_or(0, |view| view.tail.next_sequence)

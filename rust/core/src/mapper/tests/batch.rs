@@ -44,14 +44,33 @@ fn a_copy_in_doubt_holds_its_queue_and_a_copy_behind_a_stopped_queue_takes_no_id
 }
 
 #[test]
-fn an_attempt_that_certainly_failed_frees_the_id_and_an_unknown_one_does_not() {
+fn a_copy_of_a_failed_attempt_waits_and_of_an_unknown_one_is_in_doubt() {
     let rows = twice(Qos::ExactlyOnce);
     let after = |attempt| rows.receive(false, false, Policy::Error, Some(&[attempt, Attempt::Open, Attempt::Open]));
-    assert_eq!(after(Attempt::Failed), [Rule::M1Failed, Rule::M1, Rule::M1]);
+    assert_eq!(after(Attempt::Failed), [Rule::M1Failed, Rule::M1, Rule::M1Hold]);
+    assert_eq!(words(&[Rule::M1Hold])[0], ("M1+hold", Status::Undecided, Action::Hold));
+    assert!(Rule::M1Hold.is_retryable() && Rule::N2Hold.is_retryable());
     assert_eq!(Rule::M1Failed.outcome().change, Change::RemovePending);
     assert_eq!(after(Attempt::Unknown), [Rule::M1Unknown, Rule::M1, Rule::M1Batch]);
     assert_eq!(Rule::M1Unknown.outcome().change, Change::None, "the pending entry stays");
     assert_eq!(words(&[Rule::M1Unknown])[0].1, Status::InDoubt);
+}
+
+#[test]
+fn a_copy_of_what_waits_since_a_failure_waits_in_any_queue() {
+    let rows = Rows::new(&[
+        ("w", Qos::InOrder, 0),
+        ("a", Qos::InOrder, 0),
+        ("a", Qos::InOrder, 1),
+        ("b", Qos::InOrder, 1),
+        ("a", Qos::ExactlyOnce, 1),
+    ]);
+    let attempts = [Attempt::Failed, Attempt::Open, Attempt::Open, Attempt::Open, Attempt::Open];
+    let out = rows.receive(false, false, Policy::Error, Some(&attempts));
+    assert_eq!(out, [Rule::M1Failed, Rule::M7, Rule::M1Hold, Rule::M7, Rule::M1Hold]);
+    assert_eq!(rows.send(false, None), [Rule::N2, Rule::N2, Rule::N3Batch, Rule::N2, Rule::N3Batch]);
+    let into = rows.send(false, Some(&attempts));
+    assert_eq!(into, [Rule::N4, Rule::N4Queue, Rule::N2Hold, Rule::N4Queue, Rule::N2Hold]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ struct World {
 impl World {
     fn change(&mut self, change: Change) {
         match change {
-            Change::WritePending => self.pending = true,
+            Change::WritePending | Change::TakePending => self.pending = true,
             Change::RemovePending => self.pending = false,
             Change::WriteMappingRemovePending => (self.mapped, self.pending) = (true, false),
             Change::None => {}

@@ -1,7 +1,7 @@
 //! M1 to M8, literally.
 use super::*;
 use Action::{Hold, Process, Raise, Skip};
-use Change::{RemovePending, WriteMappingRemovePending, WritePending};
+use Change::{RemovePending, TakePending, WriteMappingRemovePending, WritePending};
 use Status::{Duplicate, InDoubt, New, NewUnchecked, Undecided};
 
 const NO: Change = Change::None;
@@ -38,8 +38,8 @@ fn m3_pending_raises_with_an_error_in_the_audit_log_and_is_not_retryable() {
 }
 
 #[test]
-fn m4_pending_is_sent_if_the_policy_says_so_and_stays_pending_meanwhile() {
-    let expected = outcome(New, Process, NO, WriteMappingRemovePending, Audit::Warning);
+fn m4_pending_is_sent_if_the_policy_says_so_and_pending_by_it_meanwhile() {
+    let expected = outcome(New, Process, TakePending, WriteMappingRemovePending, Audit::Warning);
     assert_eq!(one(true, false, Policy::Process), expected);
 }
 

@@ -26,6 +26,9 @@ fn any_fact() -> impl Strategy<Value = Fact> {
 /// Status, action and change of row `at`, from the outcomes of the rows before it.
 type Word = (Status, Action, Change);
 
+/// One direction's rules: of row `at`, from the words of the rows before it, and those before anything was tried.
+type Naive = fn(&[Fact], &[Word], &[Word], usize) -> Word;
+
 fn stopped(rows: &[Fact], words: &[Word], at: usize) -> bool {
     rows[at].qos == Qos::InOrder
         && (0..at).any(|row| {
@@ -52,7 +55,15 @@ fn would_go_out(rows: &[Fact], words: &[Word], at: usize) -> bool {
     free && !stopped(rows, words, at) && !on_its_way(rows, words, at)
 }
 
-fn going_out(rows: &[Fact], words: &[Word], at: usize) -> Word {
+/// An earlier copy was to go first, before anything was tried.
+fn came_second(rows: &[Fact], first: &[Word], at: usize) -> bool {
+    let is_first = |row: usize| first.get(row).is_some_and(|word| word.1 == Action::Process);
+    (0..at).any(|row| rows[row].id == rows[at].id && rows[row].qos != Qos::BestEffort && is_first(row))
+}
+
+const HELD: Word = (Status::Undecided, Action::Hold, Change::None);
+
+fn going_out(rows: &[Fact], words: &[Word], first: &[Word], at: usize) -> Word {
     let fact = &rows[at];
     if stopped(rows, words, at) {
         return (Status::Undecided, Action::Hold, Change::None);
@@ -77,14 +88,15 @@ fn going_out(rows: &[Fact], words: &[Word], at: usize) -> Word {
         return (Status::Duplicate, Action::Skip, Change::WriteMappingRemovePending);
     }
     match fact.attempt {
+        _ if came_second(rows, first, at) => HELD,
         Attempt::Failed => (Status::Failed, Action::Raise, Change::RemovePending),
         Attempt::Unknown => (Status::InDoubt, Action::Raise, Change::None),
-        Attempt::Open if fact.pending => (Status::New, Action::Process, Change::None),
+        Attempt::Open if fact.pending => (Status::New, Action::Process, Change::TakePending),
         Attempt::Open => (Status::New, Action::Process, Change::WritePending),
     }
 }
 
-fn coming_in(rows: &[Fact], words: &[Word], at: usize) -> Word {
+fn coming_in(rows: &[Fact], words: &[Word], first: &[Word], at: usize) -> Word {
     let fact = &rows[at];
     if stopped(rows, words, at) {
         return (Status::Undecided, Action::Hold, Change::None);
@@ -97,6 +109,7 @@ fn coming_in(rows: &[Fact], words: &[Word], at: usize) -> Word {
         (Qos::BestEffort, _) => (Status::Failed, Action::Raise, Change::None),
         (_, None) => (Status::InDoubt, Action::Raise, Change::None),
         _ if fact.mapped || earlier => (Status::Duplicate, Action::Skip, Change::None),
+        _ if came_second(rows, first, at) => HELD,
         _ if open => (Status::New, Action::Process, Change::None),
         _ => (Status::Failed, Action::Raise, Change::RollBack),
     }
@@ -123,10 +136,15 @@ proptest! {
             batch: batch.batch(Some(&attempts)), pending: &pending, mapped: &mapped, policies: Policies::Rows(&policies),
         }).unwrap();
         let into = decide_sender(&SenderFacts { batch: batch.batch(Some(&attempts)), mapped: &mapped }).unwrap();
-        for (rules, naive) in [(out, going_out as fn(&[Fact], &[Word], usize) -> Word), (into, coming_in)] {
+        let untried: Vec<Fact> = rows.iter().map(|row| Fact { attempt: Attempt::Open, ..row.clone() }).collect();
+        for (rules, naive) in [(out, going_out as Naive), (into, coming_in)] {
+            let mut first = Vec::new();
+            for at in 0..rows.len() {
+                first.push(naive(&untried, &first, &[], at));
+            }
             let mut words = Vec::new();
             for at in 0..rows.len() {
-                words.push(naive(&rows, &words, at));
+                words.push(naive(&rows, &words, &first, at));
                 let found = rules[at].outcome();
                 prop_assert_eq!((found.status, found.action, found.change), words[at], "row {} of {:?}", at, rows);
             }

@@ -32,7 +32,7 @@ fn n4_a_failure_before_the_units_commit_rolls_back_and_the_next_arrival_is_new()
     let rows = Rows::new(&[("a", Qos::ExactlyOnce, 0), ("a", Qos::ExactlyOnce, 0)]);
     assert_eq!(rows.send(false, None), [Rule::N2, Rule::N3Batch]);
     let rules = rows.send(false, Some(&[Attempt::Failed, Attempt::Open]));
-    assert_eq!(rules, [Rule::N4, Rule::N2]);
+    assert_eq!(rules, [Rule::N4, Rule::N2Hold], "its caller was told to skip the copy: it is not mapped unprocessed");
     let expected = outcome(Status::Failed, Action::Raise, Change::RollBack, Change::None, Audit::Error);
     assert_eq!(Rule::N4.outcome(), expected);
     let best_effort = Rows::new(&[("a", Qos::BestEffort, 0)]);

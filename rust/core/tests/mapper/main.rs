@@ -1,7 +1,11 @@
 //! Both directions of the mapper on a machine that crashes at every change it makes: what the next arrival gets.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(unreachable_pub, missing_docs, reason = "parts of one test")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod model;
+mod overlap;
 
 use std::path::Path;
 use std::sync::Arc;
