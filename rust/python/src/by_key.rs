@@ -103,7 +103,7 @@ impl History {
         let before = before.map_or(Ok(i64::MAX), |before| clock::time_us("before", before))?;
         let wanted = Selection { status: entries::status(status)?, started_at: since..before, part };
         let name = trigger.name();
-        let found = py.detach(|| history.selected_entries(name, wanted))?;
+        let found = crate::calls::outside(py, || history.selected_entries(name, wanted))?;
         let reader = EntryReader::new(self.handle.clone(), name, found);
         Ok(PyRecordBatchReader::new(Box::new(reader)).into_pyarrow(py)?)
     }
@@ -118,11 +118,12 @@ impl History {
         end: End,
     ) -> Outcome<Bound<'py, PyDict>> {
         let py = keys.py();
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let columns = finish::keys(keys, trigger)?;
         let now_us = clock::now_us(now)?;
         let Finished { changed, already, unknown } =
-            py.detach(|| end(&history, &trigger.rules, &columns.documents(), now_us))?;
+            crate::calls::outside(py, || end(&history, &trigger.rules, &columns.documents(), now_us))?;
         let finished = PyDict::new(py);
         finished.set_item(intern!(py, "changed"), changed)?;
         finished.set_item(intern!(py, "already"), already)?;

@@ -48,7 +48,7 @@ impl GuaranteedDelivery {
         self.shared.handle.get()?;
         let (now, on_replay) = (clock::now_us(now)?, on_replay_of(on_replay)?);
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let plan = py.detach(|| self.shared.inbox.plan(now, transaction.as_ref(), on_replay))?;
+        let plan = crate::calls::outside(py, || self.shared.inbox.plan(now, transaction.as_ref(), on_replay))?;
         Ok(PyBytes::new(py, &plan))
     }
 
@@ -78,7 +78,8 @@ impl GuaranteedDelivery {
         self.shared.handle.get()?;
         let on_replay = on_replay_of(on_replay)?;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let taken = py.detach(|| self.shared.inbox.gather(&plan, &receipts, transaction.as_ref(), on_replay))?;
+        let taken =
+            crate::calls::outside(py, || self.shared.inbox.gather(&plan, &receipts, transaction.as_ref(), on_replay))?;
         Ok(DeliveryPoll {
             shared: self.shared.clone(),
             replay: taken.replay,
@@ -132,7 +133,7 @@ impl History {
         let renamed: Option<HashMap<String, String>> = columns
             .map(|columns| columns.items()?.iter().map(|pair| pair.extract()).collect::<PyResult<_>>())
             .transpose()?;
-        let (batch, receipt) = py.detach(|| {
+        let (batch, receipt) = crate::calls::outside(py, || {
             let flags: Vec<bool> = (0..input.rows).map(|row| row < kept).collect();
             let arrivals = Arrivals::new(input, renamed.as_ref(), stream.as_deref())?;
             let store = history.received_streams(false)?;
