@@ -97,6 +97,9 @@ pub enum Error {
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
     State(String),
+    /// Whoever called wants it to end: an interrupt from the keyboard.
+    #[error("[DH-INTERRUPTED] the call was interrupted while it waited")]
+    Interrupted,
 }
 
 impl Error {
@@ -118,6 +121,7 @@ impl Error {
             Self::Transaction(_) => "DH-TRANSACTION",
             Self::Conflict(_) => "DH-CONFLICT",
             Self::State(_) => "DH-STATE",
+            Self::Interrupted => "DH-INTERRUPTED",
         }
     }
 

@@ -11,6 +11,7 @@ pub mod filter;
 #[cfg(any(test, feature = "testing"))]
 pub mod fuzzing;
 pub mod history;
+pub mod interrupt;
 pub mod io;
 pub mod key;
 mod keyspace;

@@ -191,6 +191,7 @@ impl Pages {
         for page in 0..self.count() {
             // Verified or not: the file may have changed since.
             self.verify(page)?;
+            crate::interrupt::check()?;
             progress(1);
         }
         Ok(())

@@ -144,7 +144,7 @@ pub(crate) fn import(object: &Bound<'_, PyAny>) -> Outcome<(Field, ArrayRef)> {
         AnyArray::Stream(stream) => {
             let reader = stream.into_reader()?;
             let field = reader.field().as_ref().clone();
-            let parts = object.py().detach(|| reader.collect::<Result<Vec<_>, _>>())?;
+            let parts = crate::calls::outside(object.py(), || reader.collect::<Result<Vec<_>, _>>())?;
             let array =
                 if parts.is_empty() { arrow::array::new_empty_array(field.data_type()) } else { joined(&parts)? };
             Ok((field, array))

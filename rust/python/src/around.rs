@@ -38,7 +38,7 @@ impl History {
     ) -> Outcome<Option<(i64, &'static str)>> {
         let history = self.handle.get()?;
         let name = trigger.name();
-        let found = py.detach(|| history.transaction(name, application))?;
+        let found = crate::calls::outside(py, || history.transaction(name, application))?;
         Ok(found.map(|(batch, progressed)| {
             let word = match progressed {
                 Progressed::Begun => "begun",
@@ -90,7 +90,7 @@ impl<'py> Keeper<'py> {
         });
         kept.inspect_err(|_| {
             // If this fails as well, the documents are in doubt when they come again.
-            own.claimed.as_ref().map(|claimed: &Claimed| py.detach(|| claimed.release(None)));
+            own.claimed.as_ref().map(|claimed: &Claimed| crate::calls::outside(py, || claimed.release(None)));
         })
     }
 }

@@ -108,7 +108,7 @@ impl History {
         let wanted = Selection { status: entries::status(status)?, started_at: since..before, part };
         let name = trigger.name();
         let keys = keys.map(finish::only_keys).transpose()?;
-        let found = py.detach(|| match &keys {
+        let found = crate::calls::outside(py, || match &keys {
             Some(keys) => history.entries_of_keys(name, &keys.documents(), wanted),
             None => history.selected_entries(name, wanted),
         })?;
@@ -126,11 +126,12 @@ impl History {
         end: End,
     ) -> Outcome<Bound<'py, PyDict>> {
         let py = keys.py();
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let columns = finish::keys(keys, trigger)?;
         let now_us = clock::now_us(now)?;
         let Finished { changed, already, unknown } =
-            py.detach(|| end(&history, &trigger.rules, &columns.documents(), now_us))?;
+            crate::calls::outside(py, || end(&history, &trigger.rules, &columns.documents(), now_us))?;
         let finished = PyDict::new(py);
         finished.set_item(intern!(py, "changed"), changed)?;
         finished.set_item(intern!(py, "already"), already)?;

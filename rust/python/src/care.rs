@@ -19,7 +19,7 @@ impl History {
     /// The names of the triggers that have entries, or had some.
     fn triggers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
         let history = self.handle.get()?;
-        Ok(py.detach(|| history.triggers())?)
+        Ok(crate::calls::outside(py, || history.triggers())?)
     }
 
     /// Drop what expired: entries whose service began a time to live ago, or longer. Drops whole files.
@@ -71,7 +71,7 @@ impl History {
     ) -> Outcome<Bound<'py, PyAny>> {
         let history = self.handle.get()?;
         let rules = &trigger.get().rules;
-        let before_us = py.detach(|| history.change(rules))?;
+        let before_us = crate::calls::outside(py, || history.change(rules))?;
         Ok(clock::timedelta(py, before_us)?)
     }
 
@@ -178,7 +178,7 @@ impl History {
     fn stats<'py>(&self, py: Python<'py>, trigger: Option<TriggerOrName<'py>>) -> Outcome<Bound<'py, PyDict>> {
         let history = self.handle.get()?;
         let of_trigger = |name: &str| {
-            let found = py.detach(|| history.statistics(name))?;
+            let found = crate::calls::outside(py, || history.statistics(name))?;
             Ok::<_, Failure>(upkeep::statistics(py, found)?)
         };
         if let Some(trigger) = trigger {
@@ -197,7 +197,7 @@ impl History {
         for (name, room) in [("mappers", Room::Mapper), ("delivery", Room::Delivery)] {
             let spaces = PyDict::new(py);
             for space in history.value_spaces(room)? {
-                let found = py.detach(|| history.values(room, &space)?.statistics())?;
+                let found = crate::calls::outside(py, || history.values(room, &space)?.statistics())?;
                 spaces.set_item(&space, value_statistics(py, found)?)?;
             }
             figures.set_item(name, spaces)?;
@@ -220,7 +220,7 @@ impl History {
         let history = self.handle.get()?;
         let name = trigger.name();
         let lease_us = lease.map(|lease| clock::duration_us("lease", lease)).transpose()?;
-        Ok(py.detach(|| history.pin_for(name, lease_us))?)
+        Ok(crate::calls::outside(py, || history.pin_for(name, lease_us))?)
     }
 
     /// The states of a trigger that are pinned, oldest first. Each keeps its files from being purged or merged away.
@@ -233,7 +233,7 @@ impl History {
     fn pins<'py>(&self, py: Python<'py>, trigger: TriggerOrName<'_>) -> Outcome<Vec<Bound<'py, PyDict>>> {
         let history = self.handle.get()?;
         let name = trigger.name();
-        let pins = py.detach(|| history.pins(name))?;
+        let pins = crate::calls::outside(py, || history.pins(name))?;
         let described = |pin: Pin| -> PyResult<Bound<'py, PyDict>> {
             let one = PyDict::new(py);
             one.set_item("snapshot", pin.name)?;
@@ -254,6 +254,6 @@ impl History {
     fn unpin(&self, py: Python<'_>, trigger: TriggerOrName<'_>, snapshot: &str) -> Outcome<()> {
         let history = self.handle.get()?;
         let name = trigger.name();
-        Ok(py.detach(|| history.unpin(name, snapshot))?)
+        Ok(crate::calls::outside(py, || history.unpin(name, snapshot))?)
     }
 }

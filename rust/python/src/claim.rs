@@ -84,7 +84,7 @@ impl Claim {
     #[pyo3(name = "new")]
     fn documents(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
         let make = || {
-            let mut batches = py.detach(|| self.to_process())?;
+            let mut batches = crate::calls::outside(py, || self.to_process())?;
             let new = match batches.pop() {
                 Some(batch) if self.input.is_batch => output::record_batch(py, batch)?,
                 last => {
@@ -155,10 +155,11 @@ impl Claim {
     }
 
     fn end(&self, py: Python<'_>, end: End, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let rows = rows.map(|rows| self.recorded(rows)).transpose()?;
         let Some(claimed) = &self.claimed else { return Ok(()) };
-        Ok(py.detach(|| match end {
+        Ok(crate::calls::outside(py, || match end {
             End::Completed => claimed.complete(rows.as_deref()),
             End::Released => claimed.release(rows.as_deref()),
         })?)

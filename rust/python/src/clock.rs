@@ -1,5 +1,7 @@
 //! Times and durations as Python has them, and as the engine counts them: in microseconds.
 
+use std::ops::Range;
+
 use dochistory_core::rules::parse_duration_us;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -11,10 +13,16 @@ use crate::errors::{Failure, Outcome};
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_SECONDS: i64 = 86_400;
+/// The times that may be written down, from the year 1000 to 8999: what is worked out from them (partitions, ages, times to
+/// live) must fit Python's `datetime`, in every time zone.
+pub(crate) const KEPT_US: Range<i64> = -30_610_224_000 * SECOND_US..221_845_392_000 * SECOND_US;
+pub(crate) const KEPT: &str = "allowed is a time from the year 1000 to the year 8999";
 
 /// The time that counts as now: the caller's, or the clock's.
 pub(crate) fn now_us(now: Option<&Bound<'_, PyAny>>) -> Outcome<i64> {
-    now.map_or_else(|| Ok(dochistory_core::time::now_us()), |now| time_us("now", now))
+    let Some(now) = now else { return Ok(dochistory_core::time::now_us()) };
+    let now_us = time_us("now", now)?;
+    if KEPT_US.contains(&now_us) { Ok(now_us) } else { Err(Failure::config(format!("now is {now}; {KEPT}"))) }
 }
 
 /// A `datetime` with a time zone.

@@ -54,11 +54,13 @@ impl History {
         static NARROW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         static WIDE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = documents.py();
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let input = Input::import(documents)?;
         let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, 1)?;
         let is_narrow = documents.columns.ids().len() == 1;
-        let codes = py.detach(|| Ok::<_, Failure>(code_column(&documents.judge(&history)?, is_narrow)))?;
+        let codes =
+            crate::calls::outside(py, || Ok::<_, Failure>(code_column(&documents.judge(&history)?, is_narrow)))?;
         let (known, name) = if is_narrow { (&NARROW, "int8") } else { (&WIDE, "int16") };
         let kind = known.get_or_try_init(py, || Ok::<_, PyErr>(py.import("pyarrow")?.call_method0(name)?.unbind()))?;
         Ok(array_to_pyarrow(&codes, kind.bind(py))?)

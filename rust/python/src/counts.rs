@@ -28,7 +28,7 @@ type Counted = (Option<String>, String, String, u64);
 #[pyfunction]
 pub(crate) fn count_verdicts(verdicts: &Bound<'_, PyAny>) -> Outcome<Vec<Counted>> {
     let input = Input::import(verdicts)?;
-    let counts = verdicts.py().detach(|| {
+    let counts = crate::calls::outside(verdicts.py(), || {
         let mut counts = BTreeMap::new();
         input.batches.iter().try_for_each(|batch| count(batch, &mut counts)).map(|()| counts)
     })?;

@@ -2,7 +2,7 @@
 
 use dochistory_core::Error;
 use pyo3::create_exception;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 
 create_exception!(dochistory, DocHistoryError, PyException, "Anything that goes wrong with a document history.");
@@ -187,5 +187,6 @@ fn exception(error: &Error) -> PyErr {
         Error::Transaction(_) => TransactionError::new_err(text),
         Error::Conflict(_) => ConflictError::new_err(text),
         Error::State(_) => StateError::new_err(text),
+        Error::Interrupted => crate::calls::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(text)),
     }
 }

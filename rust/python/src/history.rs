@@ -14,6 +14,7 @@ use pyo3::types::PyMapping;
 use crate::arguments;
 use crate::around::Keeper;
 use crate::call::{Beginning, Documents, replays};
+use crate::calls::InCall;
 use crate::claim::Claim;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
@@ -102,10 +103,11 @@ impl History {
         #[pyo3(from_py_with = arguments::threads)] threads: usize,
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = documents.py();
+        let _call = InCall::enter(py);
         let history = self.handle.get()?;
         let input = Input::import(documents)?;
         let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, threads)?;
-        let verdicts = py.detach(|| documents.classify(&history))?;
+        let verdicts = crate::calls::outside(py, || documents.classify(&history))?;
         output::like(py, documents.input.is_batch, verdicts)
     }
 
@@ -155,6 +157,7 @@ impl History {
         audit: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, Claim>> {
         let py = documents.py();
+        let _call = InCall::enter(py);
         let history = this.get().handle.get()?;
         let keeper = Keeper::of(this, audit)?;
         let application = transaction.clone();
@@ -164,7 +167,7 @@ impl History {
         };
         let input = Input::import(documents)?;
         let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, threads)?;
-        let (begun, verdict_columns) = py.detach(|| {
+        let (begun, verdict_columns) = crate::calls::outside(py, || {
             let begun = documents.begin(&history, &how)?;
             let columns = verdict_columns(&begun.verdicts, &documents.columns, documents.threads)?;
             Ok::<_, Failure>((begun, columns))
@@ -224,6 +227,7 @@ impl History {
         persistent: Option<bool>,
         now: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<DocumentClaim> {
+        let _call = InCall::enter(py);
         let history = self.handle.get()?;
         let trigger = trigger.get();
         let document = Document {
@@ -239,14 +243,14 @@ impl History {
         let input = document.into_input(trigger.rules.kind)?;
         let documents = Documents::new(trigger, input, None, clock::now_us(now)?, 1)?;
         let how = Beginning { transaction: None, replays: Replays::default() };
-        let begun = py.detach(|| documents.begin(&history, &how))?;
+        let begun = crate::calls::outside(py, || documents.begin(&history, &how))?;
         self.see_to_upkeep(py, &history, trigger);
         DocumentClaim::new(self.handle.clone(), &documents.columns, begun)
     }
 
     /// Close it; again changes nothing. What is under way in other threads comes to its end.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.handle.close());
+        crate::calls::outside(py, || self.handle.close());
     }
 
     fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -287,7 +291,7 @@ pub(crate) fn see_to_upkeep(py: Python<'_>, handle: &Handle, history: &Arc<Engin
     if !handle.auto_maintain {
         return;
     }
-    if let Some((name, error)) = py.detach(|| handle.upkeep.see_to(history, &trigger.rules.name)) {
+    if let Some((name, error)) = crate::calls::outside(py, || handle.upkeep.see_to(history, &trigger.rules.name)) {
         let logged = py.import("logging").and_then(|logging| {
             let log = logging.call_method1("getLogger", ("dochistory",))?;
             log.call_method1("warning", ("upkeep of trigger %r: %s", name, error))

@@ -34,7 +34,7 @@ impl Input {
                 let reader = stream.into_reader()?;
                 let schema = reader.schema();
                 // The producer may have work to do, with threads that need Python.
-                let batches = documents.py().detach(|| reader.collect::<Result<Vec<_>, _>>());
+                let batches = crate::calls::outside(documents.py(), || reader.collect::<Result<Vec<_>, _>>());
                 let batches = batches.map_err(|error| Failure::schema(format!("the documents end early: {error}")))?;
                 let rows = batches.iter().map(RecordBatch::num_rows).sum();
                 Ok(Self { schema, batches, rows, is_batch: false })

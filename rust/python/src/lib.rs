@@ -9,6 +9,7 @@ mod around;
 mod background;
 mod by_key;
 mod call;
+mod calls;
 mod care;
 mod claim;
 mod clock;
@@ -49,6 +50,10 @@ use pyo3::prelude::*;
 /// The engine of dochistory, for Python.
 #[pymodule]
 mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::calls::_close;
     #[pymodule_export]
     use super::claim::Claim;
     #[pymodule_export]
@@ -81,6 +86,12 @@ mod _native {
     use super::staging::{Job, Staged, read_receipt};
     #[pymodule_export]
     use super::trigger::Trigger;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Hooks run last in, first out: what is imported later ends before this.
+        module.py().import("atexit")?.call_method1("register", (module.getattr("_close")?,)).map(drop)
+    }
 
     /// Version of the package.
     #[pymodule_export]

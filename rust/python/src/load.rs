@@ -7,12 +7,13 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use dochistory_core::columns::{FlagColumn, Validity};
 use dochistory_core::engine::{Attempt, Job};
+use dochistory_core::time::format_us;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3_arrow::input::AnyRecordBatch;
 
 use crate::arguments;
-use crate::clock;
+use crate::clock::{self, KEPT, KEPT_US};
 use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
 use crate::history::History;
@@ -62,16 +63,17 @@ impl History {
         progress: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<u64> {
         let py = documents.py();
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let trigger = trigger.get();
         let names = Names::of(columns.unwrap_or_default(), clock::now_us(now)?);
         let total = documents.getattr("num_rows").ok().and_then(|rows| rows.extract().ok());
         let hearer = Hearer::new(py, progress, &format!("loading {}", trigger.rules.name), total)?;
-        let mut load = py.detach(|| history.load(&trigger.rules))?;
+        let mut load = crate::calls::outside(py, || history.load(&trigger.rules))?;
         let done = each_batch(documents, &mut |batch| {
             for start in (0..batch.num_rows()).step_by(AT_A_TIME) {
                 let piece = batch.slice(start, AT_A_TIME.min(batch.num_rows() - start));
-                py.detach(|| {
+                crate::calls::outside(py, || {
                     let read = names.read(piece, trigger)?;
                     Ok::<_, Failure>(load.push(&read.columns.documents(), &read.times, names.now_us, read.flags())?)
                 })?;
@@ -80,7 +82,14 @@ impl History {
             }
             Ok(())
         })
-        .and_then(|()| Ok(py.detach(|| load.finish())?.entries));
+        .map(drop);
+        let done = match done {
+            Ok(()) => crate::calls::outside(py, || load.finish()).map(|done| done.entries).map_err(Failure::from),
+            Err(stopped) => {
+                load.leave();
+                Err(stopped)
+            }
+        };
         hearer.close()?;
         done
     }
@@ -95,7 +104,7 @@ fn each_batch(documents: &Bound<'_, PyAny>, take: &mut dyn FnMut(RecordBatch) ->
             AnyRecordBatch::Stream(stream) => stream.into_reader()?,
         };
         // The producer may have work to do, with threads that need Python.
-        while let Some(batch) = py.detach(|| reader.next()) {
+        while let Some(batch) = crate::calls::outside(py, || reader.next()) {
             take(batch.map_err(|error| Failure::schema(format!("the documents end early: {error}")))?)?;
         }
         return Ok(());
@@ -149,6 +158,7 @@ impl History {
         now: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<Bound<'py, PyBytes>> {
         let py = documents.py();
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let trigger = trigger.get();
         let job = Job::from_token(job)?;
@@ -160,13 +170,13 @@ impl History {
         let names = Names::of(columns.unwrap_or_default(), now_us);
         let mut staging = history.stage_entries(&job, Attempt { part, name: attempt })?;
         each_batch(documents, &mut |batch| {
-            py.detach(|| {
+            crate::calls::outside(py, || {
                 let read = names.read(batch, trigger)?;
                 Ok::<_, Failure>(staging.push(&read.columns.documents(), &read.times, read.flags())?)
             })?;
             py.check_signals().map_err(Failure::from)
         })?;
-        let receipt = py.detach(|| staging.finish())?;
+        let receipt = crate::calls::outside(py, || staging.finish())?;
         Ok(PyBytes::new(py, &receipt.encode()))
     }
 }
@@ -221,7 +231,14 @@ impl Names {
         }
         let micros = cast(column, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
         let micros = micros.as_primitive::<TimestampMicrosecondType>();
-        Ok(micros.iter().map(|time| time.unwrap_or(self.now_us)).collect())
+        let times: Vec<i64> = micros.iter().map(|time| time.unwrap_or(self.now_us)).collect();
+        match times.iter().position(|time| !KEPT_US.contains(time)) {
+            None => Ok(times),
+            Some(row) => {
+                let (name, time) = (&self.started_at, format_us(times[row]));
+                Err(Failure::schema(format!("column {name:?} is {time} in row {row} of a batch; {KEPT}")))
+            }
+        }
     }
 
     fn completed(&self, column: &ArrayRef) -> Outcome<BooleanArray> {

@@ -70,7 +70,7 @@ impl DocumentClaim {
     fn complete(&self, py: Python<'_>) -> Outcome<()> {
         self.handle.check_process()?;
         let Some(claimed) = &self.claimed else { return Ok(()) };
-        Ok(py.detach(|| claimed.complete(None))?)
+        Ok(crate::calls::outside(py, || claimed.complete(None))?)
     }
 
     /// The service's work was undone for certain: the document is NEW when it comes again. Durable on return; again changes
@@ -81,7 +81,7 @@ impl DocumentClaim {
     fn release(&self, py: Python<'_>) -> Outcome<()> {
         self.handle.check_process()?;
         let Some(claimed) = &self.claimed else { return Ok(()) };
-        Ok(py.detach(|| claimed.release(None))?)
+        Ok(crate::calls::outside(py, || claimed.release(None))?)
     }
 
     fn __repr__(&self) -> String {

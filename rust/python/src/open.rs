@@ -56,6 +56,6 @@ pub(crate) fn open(
         let limit_us = u64::try_from(limit_us).map_err(|_| Failure::config("lock_timeout is less than nothing"))?;
         options.lock_timeout = Duration::from_micros(limit_us);
     }
-    let history = py.detach(|| Engine::open(&path, &options))?;
+    let history = crate::calls::outside(py, || Engine::open(&path, &options))?;
     Ok(History { handle: Arc::new(Handle::new(history, auto_maintain)) })
 }

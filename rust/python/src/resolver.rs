@@ -102,7 +102,7 @@ impl Asker<'_> {
     /// Ask once.
     fn ask(&mut self, batch: &RecordBatch) -> dochistory_core::Result<Reply> {
         let rows = batch.num_rows();
-        Python::attach(|py| {
+        crate::calls::inside(|py| {
             let asked = output::record_batch(py, batch.clone());
             let answered = asked
                 .and_then(|batch| self.resolver.bind(py).call1((batch,)))
@@ -119,7 +119,7 @@ impl Asker<'_> {
         let end = Instant::now() + longest.mul_f64(0.5 + share / 2.0);
         while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             std::thread::sleep(left.min(BETWEEN_LOOKS));
-            Python::attach(|py: Python<'_>| py.check_signals()).map_err(|error| {
+            crate::calls::inside(|py: Python<'_>| py.check_signals()).map_err(|error| {
                 self.interrupt = Some(error);
                 Error::State("it was interrupted while it waited for the resolver".into())
             })?;

@@ -90,10 +90,11 @@ type End = fn(&Claimed, Option<&dochistory_core::columns::Documents<'_>>) -> doc
 
 impl StagedClaim {
     fn end(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>, end: End) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let trigger = self.trigger.get();
         let columns = keys.map(|keys| finish::keys(keys, trigger)).transpose()?;
-        py.detach(|| match &columns {
+        crate::calls::outside(py, || match &columns {
             Some(columns) => end(&self.claimed, Some(&columns.documents())),
             None => end(&self.claimed, None),
         })?;

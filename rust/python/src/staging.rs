@@ -97,7 +97,7 @@ impl Job {
     fn commit(&self, py: Python<'_>, receipts: Vec<Vec<u8>>) -> Outcome<StagedClaim> {
         let history = self.handle.get()?;
         let rules = &self.trigger.get().rules;
-        let claimed = py.detach(|| {
+        let claimed = crate::calls::outside(py, || {
             let receipts = decoded(&receipts)?;
             history.commit(rules, &self.job, &receipts)
         })?;
@@ -108,7 +108,7 @@ impl Job {
     /// Give the job up: its files go, except those that were committed. Again changes nothing.
     fn abort(&self, py: Python<'_>) -> Outcome<()> {
         let history = self.handle.get()?;
-        Ok(py.detach(|| history.give_up(&self.job))?)
+        Ok(crate::calls::outside(py, || history.give_up(&self.job))?)
     }
 
     fn __repr__(&self) -> String {
@@ -192,7 +192,7 @@ impl History {
         let rows = receipts.map(|receipts| decoded(&receipts)).transpose()?.map(|receipts| Receipt::rows_of(&receipts));
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
         let plan = Plan { parts, reads, routed, replays, transaction, rows, started_at: clock::now_us(now)? };
-        let (job, replay) = py.detach(|| history.reserve(rules, plan))?;
+        let (job, replay) = crate::calls::outside(py, || history.reserve(rules, plan))?;
         Ok(Job { handle: self.handle.clone(), trigger: trigger.unbind(), job, replay })
     }
 
@@ -245,12 +245,13 @@ impl History {
         threads: usize,
     ) -> Outcome<Staged> {
         let py = documents.py();
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let job = Reserved::from_token(job)?;
         let input = Input::import(documents)?;
         let started_at = job.plan().started_at;
         let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), started_at, threads)?;
-        let (receipt, verdict_columns) = py.detach(|| {
+        let (receipt, verdict_columns) = crate::calls::outside(py, || {
             let Part { verdicts, receipt } = documents.stage(&history, &job, Attempt { part, name: attempt })?;
             let columns = verdict_columns(&verdicts, &documents.columns, 1)?;
             Ok::<_, Failure>((receipt, columns))
@@ -288,7 +289,9 @@ impl History {
         let history = self.handle.get()?;
         let rules = &trigger.get().rules;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        Ok(py.detach(|| history.commit_entries(rules, &decoded(&receipts)?, transaction.as_ref(), on_other_rows))?)
+        Ok(crate::calls::outside(py, || {
+            history.commit_entries(rules, &decoded(&receipts)?, transaction.as_ref(), on_other_rows)
+        })?)
     }
 
     /// Give the jobs of these receipts up: their files go, except those that were committed.
@@ -297,7 +300,7 @@ impl History {
     ///     receipts: what `stage_entries` answered.
     fn abort_entries(&self, py: Python<'_>, receipts: Vec<Vec<u8>>) -> Outcome<()> {
         let history = self.handle.get()?;
-        Ok(py.detach(|| decoded(&receipts).map(|receipts| history.abort_entries(&receipts)))?)
+        Ok(crate::calls::outside(py, || decoded(&receipts).map(|receipts| history.abort_entries(&receipts)))?)
     }
 }
 

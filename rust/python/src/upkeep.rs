@@ -67,13 +67,13 @@ pub(crate) fn purge<'py>(
     let done = PyDict::new(py);
     if let Some(TriggerOrName::Trigger(trigger)) = trigger {
         let rules = &trigger.get().rules;
-        done.set_item(&rules.name, was_purged(py, py.detach(|| history.purge(rules, purge))?)?)?;
+        done.set_item(&rules.name, was_purged(py, crate::calls::outside(py, || history.purge(rules, purge))?)?)?;
         return Ok(done);
     }
     for name in names(history, trigger)? {
         // What nobody has written to has no time to live yet, and nothing to purge.
         if history.statistics(&name)?.time_to_live_us > 0 {
-            let purged = py.detach(|| history.purge_as_stored(&name, purge))?;
+            let purged = crate::calls::outside(py, || history.purge_as_stored(&name, purge))?;
             done.set_item(name, was_purged(py, purged)?)?;
         }
     }
@@ -185,14 +185,14 @@ pub(crate) fn watched<T: Send>(
 ) -> Outcome<T> {
     let progress = progress.map(|progress| progress.clone().unbind());
     let mut raised = None;
-    let done = py.detach(|| {
+    let done = crate::calls::outside(py, || {
         let mut looked_at = Instant::now();
         job(&mut |done, total| {
             if progress.is_none() && looked_at.elapsed() < BETWEEN_LOOKS {
                 return Ok(());
             }
             looked_at = Instant::now();
-            let heard = Python::attach(|py| {
+            let heard = crate::calls::inside(|py| {
                 py.check_signals()?;
                 progress.as_ref().map(|progress| progress.bind(py).call1((done, total))).transpose().map(drop)
             });

@@ -34,6 +34,7 @@ impl Batch {
         let mut batch =
             Self { keys: vec![Key::default(); rows], forms: vec![Form::Absent; rows], sources: vec![u8::MAX; rows] };
         identify(codec, &documents.ids, 0..rows, &mut batch.keys, &mut batch.forms, &mut batch.sources);
+        check_text(documents, 0, &batch.forms, &batch.sources)?;
         Ok(batch)
     }
 
@@ -57,6 +58,23 @@ impl Batch {
         let text = |row: u32| self.text(documents, row);
         work(&Wanted { keys: &self.keys, forms: &self.forms, text: &text })
     }
+}
+
+/// The keys of these rows must be text, as columns of text promise. Nothing is to be done where all are UUIDs.
+pub(super) fn check_text(documents: &Documents, first: usize, forms: &[Form], sources: &[u8]) -> Result<()> {
+    if forms.iter().all(|form| *form == Form::Uuid) {
+        return Ok(());
+    }
+    let is_text = |form: Form| matches!(form, Form::Text | Form::TooLong);
+    for (at, source) in sources.iter().enumerate().filter(|(at, _)| is_text(forms[*at])) {
+        if let Err(error) = std::str::from_utf8(text_of(documents, *source, first + at)) {
+            let (row, column) = (first + at, usize::from(*source) + 1);
+            return Err(Error::Schema(format!(
+                "row {row} of id column {column} is no text: {error}; ids are UTF-8, so mend it where it is written"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// All columns must be as long as the batch says.

@@ -7,10 +7,12 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::batch::Batch;
 use crate::columns::{Documents, FlagColumn};
 use crate::history::History;
+use crate::interrupt;
 use crate::key::Form;
 use crate::keyspace::{Fingerprint, KeySpace, LoadedPart, SpaceSettings};
 use crate::rules::Trigger;
@@ -20,6 +22,9 @@ use crate::{Error, Result};
 
 /// Entries of a part. (Tests meet every path with few entries.)
 pub(super) const PART: usize = if cfg!(feature = "testing") { 8 } else { 4 << 20 };
+
+/// So often the end of a part is looked for.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// What became of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +115,11 @@ impl Load<'_> {
         Ok(self.done)
     }
 
+    /// Break it off without waiting for the part that is being written: it is published all the same, if the process lasts.
+    pub fn leave(mut self) {
+        drop(self.writing.take());
+    }
+
     /// Entries read so far, and how many of them needed no writing.
     pub fn progress(&self) -> Loaded {
         Loaded { entries: self.done.entries + self.gathered as u64, ..self.done }
@@ -140,6 +150,10 @@ impl Load<'_> {
 
     /// Wait until the part before is published.
     fn wait(&mut self) -> Result<()> {
+        while self.writing.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            interrupt::check()?;
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
         let Some(thread) = self.writing.take() else { return Ok(()) };
         thread.join().map_err(|_| Error::State("the thread that writes failed".into()))?
     }

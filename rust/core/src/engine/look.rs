@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::batch::text_of;
+use super::batch::{check_text, text_of};
 use super::identities::{Identities, Part, class_of};
 use crate::Result;
 use crate::batch::write_tags;
@@ -61,6 +61,7 @@ impl Look<'_, '_> {
                 if kept_forms.is_empty() { &mut passing_forms[..end - start] } else { &mut kept_forms[start..end] };
             let range = rows.start + start..rows.start + end;
             identify(self.codec, &self.documents.ids, range, keys, forms, &mut sources[start..end]);
+            check_text(self.documents, rows.start + start, forms, &sources[start..end])?;
             write_tags(keys, forms, &mut tags[start..end]);
             classes[start..end].iter_mut().zip(&*forms).for_each(|(class, form)| *class = class_of(*form));
             let Some(look_up) = &mut look_up else { continue };

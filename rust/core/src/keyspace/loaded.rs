@@ -89,6 +89,11 @@ impl KeySpace {
         let written = self.write_parts(first, claim, &mut settled).inspect_err(|error| self.note(error))?;
         self.write(SpaceSettings::STORED, |space| {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+            let application = part.application();
+            if manifest.transactions.iter().any(|entry| entry.transaction.application == application) {
+                // A load that was left has published it meanwhile; these files go with the next load or upkeep.
+                return Ok(());
+            }
             for entry in written {
                 space.adopt(&space.part_path(entry.id), &segment_path(&space.directory, entry.id))?;
                 manifest.segments.push(entry);

@@ -1,10 +1,11 @@
 //! A lock among processes that dies with its holder, and hands over in the order in which they came.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::waiter::Waiter;
+use crate::interrupt::{self, SLICE};
 use crate::io::{File, FileSystem};
 use crate::{Error, Result};
 
@@ -19,16 +20,55 @@ const AT_A_TIME: Duration = Duration::from_micros(500);
 pub(super) struct Lock {
     path: PathBuf,
     file: Arc<dyn File>,
-    queue: Mutex<()>,
+    queue: Queue,
     /// Waits in the system's queue; there only once somebody had to.
     waiter: OnceLock<Option<Waiter>>,
+}
+
+/// The threads of this process that want the lock, one of which may.
+#[derive(Debug, Default)]
+struct Queue {
+    is_taken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.is_taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wait until it is our turn.
+    fn take(&self) -> Result<Place<'_>> {
+        let mut is_taken = self.lock();
+        while *is_taken {
+            (is_taken, _) = self.changed.wait_timeout(is_taken, SLICE).unwrap_or_else(PoisonError::into_inner);
+            if *is_taken {
+                drop(is_taken);
+                interrupt::check()?;
+                is_taken = self.lock();
+            }
+        }
+        *is_taken = true;
+        Ok(Place(self))
+    }
+}
+
+/// The first place of the queue, until it is dropped.
+#[derive(Debug)]
+struct Place<'a>(&'a Queue);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = false;
+        self.0.changed.notify_one();
+    }
 }
 
 /// The lock, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Guard<'a> {
     lock: &'a Lock,
-    _queue: MutexGuard<'a, ()>,
+    _place: Place<'a>,
 }
 
 impl Drop for Guard<'_> {
@@ -47,7 +87,7 @@ impl Lock {
             other => other,
         };
         let file = opened.map_err(Error::io("open", path))?;
-        Ok(Self { path: path.to_path_buf(), file, queue: Mutex::new(()), waiter: OnceLock::new() })
+        Ok(Self { path: path.to_path_buf(), file, queue: Queue::default(), waiter: OnceLock::new() })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -61,9 +101,9 @@ impl Lock {
     /// Take the lock, waiting for `limit` at most; none if another process held it all that time. While there is something to
     /// wait for, `meanwhile` is done now and then.
     pub(super) fn take(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<Option<Guard<'_>>> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = self.queue.take()?;
         let is_taken = self.acquire(limit, meanwhile)?;
-        Ok(is_taken.then_some(Guard { lock: self, _queue: queue }))
+        Ok(is_taken.then_some(Guard { lock: self, _place: place }))
     }
 
     /// [`Lock::take`] for whoever gives it back by [`Lock::release`], and lets no other thread use this lock meanwhile.
@@ -106,6 +146,13 @@ impl Lock {
             }
             if left.is_zero() {
                 return Ok(waiter.is_some_and(Waiter::give_up));
+            }
+            if let Err(interrupted) = interrupt::check() {
+                // Taken at the last moment: it is given back, as if it had never been.
+                if waiter.is_some_and(Waiter::give_up) {
+                    self.release();
+                }
+                return Err(interrupted);
             }
             if waiter.is_none() {
                 std::thread::sleep(TRIED);

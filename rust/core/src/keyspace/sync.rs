@@ -2,6 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::interrupt::{self, SLICE};
 use crate::log::Log;
 use crate::{Error, Result};
 
@@ -77,7 +78,12 @@ impl GroupSync {
                 break;
             }
             has_waited = true;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            (state, _) = self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner);
+            if state.at_work {
+                drop(state);
+                interrupt::check()?;
+                state = self.lock();
+            }
         }
         state.at_work = true;
         // Not a later log's: then this one is history, and the loop above has returned.

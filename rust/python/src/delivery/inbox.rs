@@ -119,7 +119,7 @@ impl GuaranteedDelivery {
             .map(|columns| columns.items()?.iter().map(|pair| pair.extract()).collect::<PyResult<_>>())
             .transpose()?;
         let shared = &self.shared;
-        let (arrivals, taken, decisions, released) = py.detach(|| {
+        let (arrivals, taken, decisions, released) = crate::calls::outside(py, || {
             let arrivals = match input {
                 Some(input) => {
                     shared.kept().check(&input)?;
@@ -152,7 +152,7 @@ impl GuaranteedDelivery {
     /// RecordBatch.
     fn status<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.shared.handle.get()?;
-        let batch = py.detach(|| status::received(&self.shared.inbox.states()))?;
+        let batch = crate::calls::outside(py, || status::received(&self.shared.inbox.states()))?;
         Ok(output::record_batch(py, batch)?)
     }
 
@@ -161,7 +161,7 @@ impl GuaranteedDelivery {
     /// held until `settle`, or until the delivery is opened with `log_received`.
     fn in_doubt<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.shared.handle.get()?;
-        let batch = py.detach(|| status::in_doubt(&self.shared.inbox.states()))?;
+        let batch = crate::calls::outside(py, || status::in_doubt(&self.shared.inbox.states()))?;
         Ok(output::record_batch(py, batch)?)
     }
 
@@ -173,7 +173,7 @@ impl GuaranteedDelivery {
     ///     FencedError: another receiver has moved the stream.
     fn settle(&self, py: Python<'_>, stream: &str, log_received: u64) -> Outcome<()> {
         self.shared.handle.get()?;
-        Ok(py.detach(|| self.shared.inbox.settle(stream, log_received))?)
+        Ok(crate::calls::outside(py, || self.shared.inbox.settle(stream, log_received))?)
     }
 
     fn __repr__(&self) -> String {

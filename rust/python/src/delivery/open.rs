@@ -73,7 +73,7 @@ impl History {
         let options = Options { patience, batch_mode, reset_patience, first_contact, held_limit };
         let settings = Settings { options, own_transaction, only: stream };
         let rows = rows::received(&self.handle)?;
-        let inbox = py.detach(|| Inbox::open(rows, settings, &opening))?;
+        let inbox = crate::calls::outside(py, || Inbox::open(rows, settings, &opening))?;
         let shared = Shared { handle: self.handle.clone(), inbox, keep_rows, kept: Mutex::new(Kept::default()) };
         Ok(GuaranteedDelivery { shared: Arc::new(shared) })
     }
@@ -99,7 +99,7 @@ impl History {
         start: Option<u64>,
     ) -> Outcome<DeliveryOutbox> {
         let rows = rows::sent(&self.handle)?;
-        let outbox = py.detach(|| Outbox::open(rows, publisher, subscriber, start))?;
+        let outbox = crate::calls::outside(py, || Outbox::open(rows, publisher, subscriber, start))?;
         Ok(DeliveryOutbox { handle: self.handle.clone(), outbox })
     }
 
@@ -114,7 +114,7 @@ impl History {
     ///     change: a confirmation may be given again after a restart, and is never forgotten.
     fn delivery_status<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let history = self.handle.get()?;
-        let batch = py.detach(|| {
+        let batch = crate::calls::outside(py, || {
             let streams = status(&*history.received_streams(false)?, &*history.sent_streams(false)?)?;
             tables::whole(&streams)
         })?;

@@ -100,7 +100,7 @@ impl DeliveryOutbox {
         let (offsets, parts) = read_transactions(transactions)?;
         let now = clock::now_us(now)?;
         let max_messages = max_messages.unwrap_or(usize::MAX);
-        let batch = py.detach(|| {
+        let batch = crate::calls::outside(py, || {
             let transactions = Transactions { offsets: &offsets, parts: parts.as_deref(), per_message, max_messages };
             messages(&self.outbox.build(&transactions, now)?)
         })?;
@@ -114,7 +114,7 @@ impl DeliveryOutbox {
     ///     FencedError: another sender has moved the stream.
     fn on_confirmation(&self, py: Python<'_>, offset: u64) -> Outcome<bool> {
         self.handle.get()?;
-        Ok(py.detach(|| self.outbox.on_confirmation(offset))?)
+        Ok(crate::calls::outside(py, || self.outbox.on_confirmation(offset))?)
     }
 
     /// The subscriber asks for everything after `offset`, under `epoch`. Answers whether that is news: then drop what was
@@ -132,13 +132,13 @@ impl DeliveryOutbox {
     #[pyo3(signature = (epoch, offset, *, log_start = None))]
     fn on_resend_request(&self, py: Python<'_>, epoch: u64, offset: u64, log_start: Option<u64>) -> Outcome<bool> {
         self.handle.get()?;
-        Ok(py.detach(|| self.outbox.on_resend_request(epoch, offset, log_start))?)
+        Ok(crate::calls::outside(py, || self.outbox.on_resend_request(epoch, offset, log_start))?)
     }
 
     /// Up to here the publisher's log may be truncated: all of its subscribers have confirmed it.
     fn truncation_point(&self, py: Python<'_>) -> Outcome<u64> {
         self.handle.get()?;
-        Ok(py.detach(|| self.outbox.truncation_point())?)
+        Ok(crate::calls::outside(py, || self.outbox.truncation_point())?)
     }
 
     /// The subscriber leaves: nothing is kept for it any more, and the log need not be.
@@ -147,7 +147,7 @@ impl DeliveryOutbox {
     ///     FencedError: another sender has moved the stream.
     fn remove(&self, py: Python<'_>) -> Outcome<()> {
         self.handle.get()?;
-        Ok(py.detach(|| self.outbox.remove())?)
+        Ok(crate::calls::outside(py, || self.outbox.remove())?)
     }
 
     fn __repr__(&self) -> String {

@@ -173,7 +173,7 @@ impl DeliveryPoll {
 impl DeliveryPoll {
     /// Works on the poll without holding Python.
     fn locked<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut (Taken, Stage)) -> T + Send) -> T {
-        py.detach(|| {
+        crate::calls::outside(py, || {
             let mut state: MutexGuard<'_, _> = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             work(&mut state)
         })

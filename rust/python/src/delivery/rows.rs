@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use dochistory_core::delivery::{Exchange, KeyAndValue, Overtaken, StateRows};
 use dochistory_core::values::{Room, Values};
-use pyo3::Python;
 use pyo3::types::{PyAnyMethods, PyModule};
 
 use crate::errors::Outcome;
@@ -61,7 +60,7 @@ impl StateRows for KeptUp {
         let done = self.rows.exchange(changes)?;
         // What was asked for is done and durable. Upkeep that fails is said in the log, and due again the next time.
         if let Some((name, error)) = self.handle.upkeep.see_to_values(&self.values, &self.name) {
-            Python::attach(|py| {
+            crate::calls::inside(|py| {
                 let logged = PyModule::import(py, "logging").and_then(|logging| {
                     let log = logging.call_method1("getLogger", ("dochistory",))?;
                     log.call_method1("warning", ("upkeep of delivery %r: %s", name, error))

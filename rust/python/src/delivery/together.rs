@@ -51,7 +51,7 @@ impl GuaranteedDelivery {
         self.shared.handle.get()?;
         let (now, replays) = (clock::now_us(now)?, plain_replays(on_replay, on_other_rows)?);
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let plan = py.detach(|| self.shared.inbox.plan(now, transaction.as_ref(), replays))?;
+        let plan = crate::calls::outside(py, || self.shared.inbox.plan(now, transaction.as_ref(), replays))?;
         Ok(PyBytes::new(py, &plan))
     }
 
@@ -83,7 +83,8 @@ impl GuaranteedDelivery {
         self.shared.handle.get()?;
         let replays = plain_replays(on_replay, on_other_rows)?;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let taken = py.detach(|| self.shared.inbox.gather(&plan, &receipts, transaction.as_ref(), replays))?;
+        let taken =
+            crate::calls::outside(py, || self.shared.inbox.gather(&plan, &receipts, transaction.as_ref(), replays))?;
         Ok(DeliveryPoll {
             shared: self.shared.clone(),
             replay: taken.replay,
@@ -137,7 +138,7 @@ impl History {
         let renamed: Option<HashMap<String, String>> = columns
             .map(|columns| columns.items()?.iter().map(|pair| pair.extract()).collect::<PyResult<_>>())
             .transpose()?;
-        let (batch, receipt) = py.detach(|| {
+        let (batch, receipt) = crate::calls::outside(py, || {
             let flags: Vec<bool> = (0..input.rows).map(|row| row < kept).collect();
             let arrivals = Arrivals::new(input, renamed.as_ref(), stream.as_deref())?;
             let store = history.received_streams(false)?;

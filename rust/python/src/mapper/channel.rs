@@ -77,7 +77,7 @@ impl History {
     /// The channels whose mappers hold entries, or held some.
     fn mappers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
         let history = self.handle.get()?;
-        Ok(py.detach(|| history.value_spaces(dochistory_core::values::Room::Mapper))?)
+        Ok(crate::calls::outside(py, || history.value_spaces(dochistory_core::values::Room::Mapper))?)
     }
 }
 
@@ -113,7 +113,7 @@ impl MessageIdMapper {
         let (py, array) = (ids.py(), self::ids("ids", ids)?);
         self.handle.get()?;
         let now_us = clock::now_us(now)?;
-        let known = py.detach(|| {
+        let known = crate::calls::outside(py, || {
             let column = column(&array)?;
             let known = self.mapper.lookup(&self.mapper.values().ids(&column), now_us)?;
             batch(known_columns(&known)?)
@@ -221,6 +221,7 @@ impl MessageIdMapper {
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<MapperSend> {
         let py = messages.py();
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         let now_us = clock::now_us(now)?;
         let kept = Kept::read(persist_until, self.persist_us, now_us)?;
@@ -229,7 +230,7 @@ impl MessageIdMapper {
         let under = transaction.map(|transaction| SendTransaction { transaction, replays });
         let qos = messages::qos(qos)?;
         let messages = Messages::import(messages, names(columns)?.as_ref(), qos, self.mapper.values())?;
-        let send = py.detach(|| {
+        let send = crate::calls::outside(py, || {
             let column = column(&messages.ids)?;
             let ids = self.mapper.values().ids(&column);
             let begun =
@@ -263,10 +264,11 @@ impl MessageIdMapper {
     ///     `id` and `error` for each row: null where it is done, else NOT_PENDING, NO_ID or TOO_LONG.
     fn resolve<'py>(&self, ids: &Bound<'py, PyAny>, decision: &str) -> Outcome<Bound<'py, PyAny>> {
         let py = ids.py();
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         let policy: Policy = settings::policy("decision", decision)?;
         let array = self::ids("ids", ids)?;
-        let errors = py.detach(|| {
+        let errors = crate::calls::outside(py, || {
             let column = column(&array)?;
             Ok::<_, Failure>(self.mapper.resolve(&self.mapper.values().ids(&column), policy)?)
         })?;
@@ -277,7 +279,7 @@ impl MessageIdMapper {
     /// columns of `lookup`.
     fn pending<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.handle.get()?;
-        let found = py.detach(|| self.mapper.pending())?;
+        let found = crate::calls::outside(py, || self.mapper.pending())?;
         self.reader(py, found)
     }
 
@@ -286,7 +288,7 @@ impl MessageIdMapper {
     fn entries<'py>(&self, py: Python<'py>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
         self.handle.get()?;
         let now_us = clock::now_us(now)?;
-        let found = py.detach(|| self.mapper.entries(now_us))?;
+        let found = crate::calls::outside(py, || self.mapper.entries(now_us))?;
         self.reader(py, found)
     }
 
@@ -309,7 +311,8 @@ impl MessageIdMapper {
     ) -> Outcome<Bound<'py, PyDict>> {
         self.handle.get()?;
         let now_us = clock::now_us(now)?;
-        let Purged { entries, bytes, segments } = py.detach(|| self.mapper.purge(now_us, include_pending, dry_run))?;
+        let Purged { entries, bytes, segments } =
+            crate::calls::outside(py, || self.mapper.purge(now_us, include_pending, dry_run))?;
         let purged = PyDict::new(py);
         purged.set_item("entries", entries)?;
         purged.set_item("bytes", bytes)?;
@@ -334,7 +337,7 @@ impl MessageIdMapper {
     /// `manifest`, `transactions` (application -> last batch, whether it ended).
     fn stats<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
         self.handle.get()?;
-        let found = py.detach(|| self.mapper.values().statistics())?;
+        let found = crate::calls::outside(py, || self.mapper.values().statistics())?;
         Ok(value_statistics(py, found)?)
     }
 
@@ -354,6 +357,7 @@ impl MessageIdMapper {
         join: Option<Join>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = given.py();
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         if let Some(join) = join {
             let unit = self.units.current()?;
@@ -363,7 +367,7 @@ impl MessageIdMapper {
         let kept = Kept::read(persist_until, self.persist_us, now_us)?;
         let array = ids("ids", given)?;
         let external_ids = external_ids.map(|given| ids("external_ids", given)).transpose()?;
-        let errors = py.detach(|| {
+        let errors = crate::calls::outside(py, || {
             let column = column(&array)?;
             let ids = self.mapper.values().ids(&column);
             let texts = texts(external_ids.as_ref(), ids.len())?;
@@ -383,7 +387,8 @@ impl MessageIdMapper {
         if !self.handle.auto_maintain {
             return;
         }
-        let seen = py.detach(|| self.handle.upkeep.see_to_values(self.mapper.values(), self.mapper.name()));
+        let seen =
+            crate::calls::outside(py, || self.handle.upkeep.see_to_values(self.mapper.values(), self.mapper.name()));
         if let Some((name, error)) = seen {
             let logged = py.import("logging").and_then(|logging| {
                 let log = logging.call_method1("getLogger", ("dochistory",))?;

@@ -38,7 +38,7 @@ impl MapperSend {
     /// WARNING, INFO or null), `retryable`. Rows that fail change those behind them, so it is made anew for each call.
     #[getter]
     fn verdicts<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        let batch = py.detach(|| verdict_columns(&self.send.rules(), self.send.known()))?;
+        let batch = crate::calls::outside(py, || verdict_columns(&self.send.rules(), self.send.known()))?;
         output::like(py, self.messages.input.is_batch, batch)
     }
 
@@ -46,7 +46,7 @@ impl MapperSend {
     #[getter]
     #[pyo3(name = "new")]
     fn open<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        let batch = py.detach(|| self.messages.input.take(&self.send.open_rows()))?;
+        let batch = crate::calls::outside(py, || self.messages.input.take(&self.send.open_rows()))?;
         output::like(py, self.messages.input.is_batch, batch)
     }
 
@@ -61,7 +61,7 @@ impl MapperSend {
     fn audit<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let (send, name) = (&self.send, self.mapper.name());
         let made = || audit_columns(name, &self.messages.ids, &send.rules(), send.known(), send.started_at());
-        let batch = py.detach(made)?;
+        let batch = crate::calls::outside(py, made)?;
         Ok(output::record_batch(py, batch)?)
     }
 
@@ -104,7 +104,7 @@ impl MapperSend {
         let external_ids = external_ids.map(|given| ids("external_ids", given)).transpose()?;
         let kept = Kept::read(persist_until, self.persist_us, now_us)?;
         let rows = self.chosen(rows)?;
-        py.detach(|| {
+        crate::calls::outside(py, || {
             let texts = texts(external_ids.as_ref(), rows.len())?;
             let column = column(&self.messages.ids)?;
             let ids = self.mapper.values().ids(&column);
@@ -125,7 +125,7 @@ impl MapperSend {
     fn abort(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>, definite: bool) -> Outcome<()> {
         self.handle.check_process()?;
         let rows = self.chosen(rows)?;
-        py.detach(|| {
+        crate::calls::outside(py, || {
             let column = column(&self.messages.ids)?;
             let ids = self.mapper.values().ids(&column);
             Ok(self.send.abort(&ids, &rows, definite)?)
@@ -158,7 +158,7 @@ impl MapperSend {
             (0..rules.len() as u32).filter(|row| rules[*row as usize].outcome().action == Action::Raise).collect();
         let Some(first) = raised.first() else { return Ok(()) };
         let reason = rules[*first as usize].text();
-        let batch = py.detach(|| self.with_verdicts(&raised))?;
+        let batch = crate::calls::outside(py, || self.with_verdicts(&raised))?;
         let text = format!(
             "[DH-PENDING] {} of {} messages of channel {:?} cannot be sent and stay unacknowledged; row {first}: {reason}",
             raised.len(),

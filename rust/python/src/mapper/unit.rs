@@ -119,12 +119,13 @@ impl UnitOfWork {
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<MapperTaken> {
         let py = messages.py();
+        let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let taken_at = clock::now_us(now)?;
         let kept = Kept::read(persist_until, self.persist_us, taken_at)?;
         let qos = messages::qos(qos)?;
         let messages = Messages::import(messages, names(columns)?.as_ref(), qos, self.mapper.values())?;
-        let taken = py.detach(|| {
+        let taken = crate::calls::outside(py, || {
             let message_ids = texts(messages.message_ids.as_ref(), messages.input.rows)?;
             let column = column(&messages.ids)?;
             let ids = self.mapper.values().ids(&column);
@@ -177,7 +178,7 @@ impl UnitOfWork {
         self.handle.check_process()?;
         let now_us = clock::now_us(now)?;
         self.units.leave(&self.unit);
-        py.detach(|| {
+        crate::calls::outside(py, || {
             let unit = lock(&self.unit).take().ok_or_else(over)?;
             Ok(unit.commit(now_us)?)
         })
@@ -243,12 +244,13 @@ impl Current {
         + Send,
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = given.py();
+        let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let now_us = clock::now_us(now)?;
         let kept = Kept::read(persist_until, self.persist_us, now_us)?;
         let array = ids("ids", given)?;
         let external_ids = external_ids.map(|given| ids("external_ids", given)).transpose()?;
-        let errors = py.detach(|| {
+        let errors = crate::calls::outside(py, || {
             let column = column(&array)?;
             let ids = self.mapper.values().ids(&column);
             let texts = texts(external_ids.as_ref(), ids.len())?;
@@ -267,7 +269,7 @@ impl MapperTaken {
     /// `pending_since`, `reason`, `audit` (SUCCESS, ERROR or null), `retryable`. SKIP is still acknowledged to the source.
     #[getter]
     fn verdicts<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        let batch = py.detach(|| {
+        let batch = crate::calls::outside(py, || {
             let taken = lock(&self.taken);
             verdict_columns(&taken.rules, &taken.known)
         })?;
@@ -278,7 +280,7 @@ impl MapperTaken {
     #[getter]
     #[pyo3(name = "new")]
     fn open<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        let batch = py.detach(|| {
+        let batch = crate::calls::outside(py, || {
             let rows = lock(&self.taken).open_rows();
             self.messages.input.take(&rows)
         })?;
@@ -295,7 +297,7 @@ impl MapperTaken {
     /// `level`, `rule`, `text`, `row`.
     #[getter]
     fn audit<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        let batch = py.detach(|| {
+        let batch = crate::calls::outside(py, || {
             let taken = lock(&self.taken);
             audit_columns(self.mapper.name(), &self.messages.ids, &taken.rules, &taken.known, self.taken_at)
         })?;
@@ -313,7 +315,7 @@ impl MapperTaken {
     fn fail(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> Outcome<()> {
         let row = |row: i64| u32::try_from(row).map_err(|_| Failure::state(format!("row {row} is beyond the batch")));
         let rows: Vec<u32> = row_numbers(rows)?.into_iter().map(row).collect::<Outcome<_>>()?;
-        py.detach(|| {
+        crate::calls::outside(py, || {
             let ids: &ArrayRef = &self.messages.ids;
             let column = column(ids)?;
             let ids = self.mapper.values().ids(&column);

@@ -1,0 +1,180 @@
+//! Calls under way: work outside Python that hears the keyboard, and threads that Python leaves behind when it ends.
+//!
+//! When the interpreter is finalised it ends every daemon thread that wants back in, by unwinding it; through Rust that is an
+//! abort. So whoever is about to be inside Python with Rust below counts itself, and the hook at exit (`atexit`) waits until
+//! nobody is: who comes later is parked, outside Python, for as long as the process lasts.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use dochistory_core::interrupt;
+use pyo3::prelude::*;
+
+/// Python runs.
+const OPEN: u8 = 0;
+/// It is about to end: who is inside may come to an end, nobody else comes in.
+const CLOSING: u8 = 1;
+/// It ends: nobody comes in.
+const CLOSED: u8 = 2;
+
+/// So long the end of the process waits for calls that are under way.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// So long it waits for work outside Python, which would be parked when it is done.
+const LONGEST_WORK: Duration = Duration::from_secs(2);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+static PHASE: AtomicU8 = AtomicU8::new(OPEN);
+/// Threads that are inside Python with Rust below, or are about to be.
+static INSIDE: AtomicI64 = AtomicI64::new(0);
+/// Threads that work outside Python.
+static OUTSIDE: AtomicI64 = AtomicI64::new(0);
+/// The process that is counted: a forked one has none of the threads.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// Whether this thread runs the hook at exit. It is never parked.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread is counted among those inside.
+    static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
+    /// Python that is called by Rust on this thread: the hook at exit waits for it, so it must not be parked.
+    static CALLBACKS: Cell<u32> = const { Cell::new(0) };
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// A call that is under way, until it is dropped. Only the outermost counts.
+pub(crate) struct InCall {
+    counts: bool,
+}
+
+impl InCall {
+    /// To stand first in a method whose Rust calls Python.
+    pub(crate) fn enter(py: Python<'_>) -> Self {
+        let process = std::process::id();
+        if PROCESS.swap(process, Ordering::SeqCst) != process {
+            INSIDE.store(0, Ordering::SeqCst);
+            OUTSIDE.store(0, Ordering::SeqCst);
+        }
+        let counts = !IS_COUNTED.get();
+        if counts && !come_in() {
+            py.detach(park);
+        }
+        IS_COUNTED.set(true);
+        Self { counts }
+    }
+}
+
+impl Drop for InCall {
+    fn drop(&mut self) {
+        if self.counts {
+            IS_COUNTED.set(false);
+            INSIDE.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Count this thread as one inside Python; answers whether it may be. To be asked before Python is entered, so that the hook
+/// at exit sees either the count or nobody.
+fn come_in() -> bool {
+    INSIDE.fetch_add(1, Ordering::SeqCst);
+    let may = match PHASE.load(Ordering::SeqCst) {
+        OPEN => true,
+        CLOSING => ENDS.get() || CALLBACKS.get() > 0,
+        _ => ENDS.get(),
+    };
+    if !may {
+        INSIDE.fetch_sub(1, Ordering::SeqCst);
+    }
+    may
+}
+
+/// Stay outside Python until the process is gone.
+fn park() {
+    loop {
+        std::thread::park();
+    }
+}
+
+fn come_in_or_park() {
+    if !come_in() {
+        park();
+    }
+}
+
+/// Do `work` without holding Python. What it waits for ends when an interrupt from the keyboard raises an exception.
+pub(crate) fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    let was_counted = IS_COUNTED.replace(false);
+    let done = py.detach(|| {
+        OUTSIDE.fetch_add(1, Ordering::SeqCst);
+        if was_counted {
+            INSIDE.fetch_sub(1, Ordering::SeqCst);
+        }
+        let done = interrupt::listening(heard, work);
+        OUTSIDE.fetch_sub(1, Ordering::SeqCst);
+        come_in_or_park();
+        done
+    });
+    if was_counted {
+        IS_COUNTED.set(true);
+    } else {
+        INSIDE.fetch_sub(1, Ordering::SeqCst);
+    }
+    done
+}
+
+struct Inside;
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        CALLBACKS.set(CALLBACKS.get() - 1);
+        IS_COUNTED.set(false);
+        INSIDE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Call Python from work outside it.
+pub(crate) fn inside<T>(work: impl for<'py> FnOnce(Python<'py>) -> T) -> T {
+    come_in_or_park();
+    CALLBACKS.set(CALLBACKS.get() + 1);
+    IS_COUNTED.set(true);
+    let _inside = Inside;
+    Python::attach(work)
+}
+
+/// Whether a signal's handler raised an exception, which is kept for the end of the call.
+fn heard() -> bool {
+    inside(|py| match py.check_signals() {
+        Ok(()) => false,
+        Err(error) => {
+            RAISED.set(Some(error));
+            true
+        }
+    })
+}
+
+/// What ended this thread's last call.
+pub(crate) fn raised() -> Option<PyErr> {
+    RAISED.take()
+}
+
+/// Before the interpreter ends: let the calls under way come out of Python, and nobody in again.
+#[pyfunction]
+pub(crate) fn _close(py: Python<'_>) {
+    ENDS.set(true);
+    PHASE.store(CLOSING, Ordering::SeqCst);
+    if PROCESS.load(Ordering::SeqCst) == std::process::id() {
+        let own = i64::from(IS_COUNTED.get());
+        py.detach(|| {
+            let start = Instant::now();
+            let is_waiting = || {
+                let waited = start.elapsed();
+                INSIDE.load(Ordering::SeqCst) > own && waited < LONGEST_WAIT
+                    || OUTSIDE.load(Ordering::SeqCst) > 0 && waited < LONGEST_WORK
+            };
+            while is_waiting() {
+                std::thread::sleep(BETWEEN_LOOKS);
+            }
+        });
+    }
+    PHASE.store(CLOSED, Ordering::SeqCst);
+}
