@@ -22,6 +22,7 @@ LONGEST_SECONDS = 900
 OWN = (
     *("udf", "udf: byte", "udf: status", "map", "map: byte", "map: status"),
     *("map, payload", "map, payload: byte", "map, payload: status", "crossing: text"),
+    *("3 M against 5 M", "3 M against 5 M: map", "150,000 against 5 M", "150,000 against 5 M: map", "stream, writing"),
     *("workers: one", "workers: two", "commit of 64 segments", "stream", "stream in tasks", "stream, 1e8 ids"),
 )
 
@@ -44,7 +45,14 @@ def plan(scale: float, runs: int) -> list[Planned]:
     rows, stream = round(10_000_000 * scale), round(200_000 * scale)
     few, n = max(rows // 10, 1000), 10_000_000 if scale > 0.1 else 1_000_000
     batches, less = 4 * runs, max(runs - 2, 2)
+    users = [
+        Planned("3 M against 5 M", "versus", max(3 * rows // 10, 1000), runs, n // 2),
+        Planned("150,000 against 5 M", "versus", max(3 * rows // 200, 1000), 2 * runs, n // 2),
+    ]
     all_n = [
+        Planned("stream, writing", "stream_writing", stream, batches),
+        Planned("stream nothing, writing", "stream_nothing_writing", stream, batches),
+        Planned(f"{_WITHIN}, writing", "stream_within_watermark_writing", stream, runs),
         Planned("udf", "udf", rows, less),
         Planned("map", "map", rows, runs),
         Planned("map, payload", "map_payload", few, runs),
@@ -63,7 +71,7 @@ def plan(scale: float, runs: int) -> list[Planned]:
         Planned("stream Delta MERGE", "stream_delta_merge", stream, runs),
     ]
     large = Planned("stream, 1e8 ids", "stream", stream, batches, n=100_000_000)
-    return [replace(one, n=n) for one in all_n] + ([large] if scale > 0.1 else [])
+    return users + [replace(one, n=n) for one in all_n] + ([large] if scale > 0.1 else [])
 
 
 def measure(planned: Planned) -> dict[str, Any]:
@@ -145,6 +153,18 @@ def comparisons(found: dict[str, tuple[Sample, int]]) -> list[tuple[str, float, 
     rate = {name: rows / one.median for name, (one, rows) in found.items()}
     stream = f"stream, of {_WITHIN.removeprefix('stream ')}"
     wanted = [
+        (
+            f"stream with a service that writes, of {_WITHIN.removeprefix('stream ')} that writes",
+            "stream, writing",
+            f"{_WITHIN}, writing",
+            "",
+        ),
+        ("stream that writes, of one that lets everything through", "stream, writing", "stream nothing, writing", ""),
+        *(
+            (f"classify of {those}, of {other}", those, f"{those}: {other}", "")
+            for those in ("3 M against 5 M", "150,000 against 5 M")
+            for other in ("dropDuplicates", "left join")
+        ),
         ("udf, of a constant function and words", "udf", "udf: constant, words", "0.9"),
         ("udf as a byte, of a constant byte", "udf: byte", "udf: constant", "0.9"),
         ("udf, of a constant byte without words", "udf", "udf: constant", ""),
@@ -155,8 +175,8 @@ def comparisons(found: dict[str, tuple[Sample, int]]) -> list[tuple[str, float, 
         ("map, status alone, of an identity", "map: status", "map: identity", ""),
         ("map with payload, of an identity", "map, payload", "map, payload: identity", "0.9"),
         ("two workers, of one, each on a core", "workers: two", "workers: one", "1.8"),
-        (stream, "stream", _WITHIN, "6"),
-        (f"{stream} that is empty at first", "stream", f"{_WITHIN}, empty at first", "6"),
+        (f"{stream}, both with an idle service", "stream", _WITHIN, "6"),
+        (f"{stream} that is empty at first, idle", "stream", f"{_WITHIN}, empty at first", "6"),
         ("stream in tasks, of the same", "stream in tasks", _WITHIN, ""),
         (
             "a stream that does nothing, of one that is empty at first",
@@ -167,8 +187,8 @@ def comparisons(found: dict[str, tuple[Sample, int]]) -> list[tuple[str, float, 
         ("stream, of dropDuplicates that is empty at first", "stream", "stream dropDuplicates, empty at first", ""),
         ("stream, of Delta MERGE", "stream", "stream Delta MERGE", ""),
         ("stream, of transformWithState", "stream", "stream transformWithState, empty at first", ""),
-        ("classify, of a left join", "crossing: text", "left join", ""),
-        ("classify, of dropDuplicates", "crossing: text", "dropDuplicates", ""),
+        ("classify of 1 M against 1e7, of a left join", "crossing: text", "left join", ""),
+        ("classify of 1 M against 1e7, of dropDuplicates of all 11 M", "crossing: text", "dropDuplicates", ""),
         ("stream at 1e8 ids, of that at 1e7", "stream, 1e8 ids", "stream", "flat"),
     ]
     compared = [

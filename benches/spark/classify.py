@@ -169,6 +169,27 @@ def drop_duplicates(spark: SparkSession, workload: Workload, rows: int, runs: in
     return in_turns({"drop_duplicates": lambda: run(one_each)}, runs)
 
 
+def versus(spark: SparkSession, workload: Workload, rows: int, runs: int) -> Found:
+    """The question that users have, put in three ways in one session, in turns: which of these documents are new?
+
+    `own` gives each row its verdict, planning and pinning included; the left join gives it the history's status; and
+    `dropDuplicates` keeps one of each id of history and documents together.
+    """
+    with tempfile.TemporaryDirectory(dir=data.HOME) as home:
+        history = scratch_copy(workload, Path(home))
+        df = _frame(spark, workload, rows, payload=False)
+        table = spark.read.parquet(str(data.history_as_parquet(workload)))
+        _check(dh.spark.classify(df, history, TRIGGER), rows)
+        jobs = {
+            "own": lambda: run(dh.spark.classify(df, history, TRIGGER)),
+            "map": lambda: run(dh.spark.classify(df, history, TRIGGER, "map")),
+            "left join": lambda: run(df.join(table, "uuid", "left")),
+            "dropDuplicates": lambda: run(table.select("uuid").union(df.select("uuid")).dropDuplicates(["uuid"])),
+            "reading alone": lambda: run(df),
+        }
+        return in_turns(jobs, runs)
+
+
 def _runner(df: DataFrame) -> Callable[[], None]:
     return lambda: run(df)
 

@@ -22,6 +22,7 @@ BATCH: dict[str, Job] = {
     "map": classify.rows_in_arrow,
     "map_payload": partial(classify.rows_in_arrow, payload=True),
     "crossing": classify.crossing,
+    "versus": classify.versus,
     "left_join": classify.left_join,
     "drop_duplicates": classify.drop_duplicates,
 }
@@ -30,6 +31,9 @@ ALONE: dict[str, Job] = {"commit": commit.commit, "workers": pinned.workers}
 STREAM: dict[str, Job] = {
     "stream": streams.own,
     "stream_in_tasks": streams.own_in_tasks,
+    "stream_writing": streams.own_writing,
+    "stream_nothing_writing": streams.nothing_writing,
+    "stream_within_watermark_writing": partial(streams.within_watermark_writing, filled=True),
     "stream_nothing": streams.nothing,
     "stream_within_watermark": streams.within_watermark,
     "stream_within_watermark_filled": partial(streams.within_watermark, filled=True),

@@ -49,6 +49,52 @@ def own_in_tasks(spark: SparkSession, workload: Workload, rows: int, batches: in
         return _seconds(stream.drop("arrived").writeStream.foreachBatch(handle), Path(home))
 
 
+def own_writing(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+    """The same with a service that does what services do: it appends what is new to files."""
+    with tempfile.TemporaryDirectory(dir=data.HOME) as home:
+        history, target = scratch_copy(workload, Path(home)), str(Path(home, "processed").absolute())
+        handle = dh.spark.exactly_once(
+            history, TRIGGER, lambda new, _: new.write.mode("append").parquet(target), application="bench"
+        )
+        stream = _stream(spark, workload, rows, batches).drop("arrived")
+        found = _seconds(stream.writeStream.foreachBatch(handle), Path(home))
+        _check_written(spark, target, rows * (batches + _WARM_UP))
+        return found
+
+
+def nothing_writing(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+    """The same files, written by a stream that lets everything through."""
+    return _written(spark, _stream(spark, workload, rows, batches).drop("arrived"), rows * (batches + _WARM_UP))
+
+
+def within_watermark_writing(
+    spark: SparkSession, workload: Workload, rows: int, batches: int, filled: bool = False
+) -> Found:
+    """The same files, behind `dropDuplicatesWithinWatermark`, whose state nothing leaves."""
+    stream = _stream(spark, workload, rows, batches, filled).withWatermark("arrived", "1 day")
+    passed = stream.dropDuplicatesWithinWatermark(["uuid"]).drop("arrived")
+    before = data.filling_batches(workload) if filled else 0
+    written = rows * (batches + _WARM_UP) + (workload.n if filled else 0)
+    return _written(spark, passed, written, before)
+
+
+def _written(spark: SparkSession, stream: DataFrame, rows: int, before: int = 0) -> Found:
+    with tempfile.TemporaryDirectory(dir=data.HOME) as home:
+        target = str(Path(home, "processed").absolute())
+
+        def write(batch: DataFrame, _: int) -> None:
+            batch.write.mode("append").parquet(target)
+
+        found = _seconds(stream.writeStream.foreachBatch(write), Path(home), before)
+        _check_written(spark, target, rows)
+        return found
+
+
+def _check_written(spark: SparkSession, target: str, rows: int) -> None:
+    if (written := spark.read.parquet(target).count()) != rows:
+        raise SystemExit(f"{written} of {rows} ids were written")
+
+
 def nothing(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
     """What Spark itself takes to read a batch and to note that it is done."""
     return _noop(_stream(spark, workload, rows, batches))

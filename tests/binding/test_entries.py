@@ -117,7 +117,7 @@ def test_a_look_up_by_keys_reads_no_other_pages(history_path: Path) -> None:
 def _told(history: dh.History, key: str) -> int:
     """How many entries of a key are told; -1 if its page is damaged."""
     try:
-        return history.entries("orders", keys=[key]).read_all().num_rows
+        return len(keys(history, keys=[key]))
     except dh.CorruptError:
         return -1
 

@@ -197,7 +197,7 @@ def test_uuids_of_binary_work_at_every_entrance(spark: "SparkSession", history_p
         assert sorted(opened.entries(orders()).read_all()["key"].to_pylist()) == texts[:known]
     df = spark.createDataFrame([(one,) for one in ids], "uuid binary").coalesce(1)
     for how in ("udf", "map"):
-        judged = dh.spark.classify(df, history_path, orders(), how).collect()  # type: ignore[arg-type]
+        judged = dh.spark.classify(df, history_path, orders(), how).collect()
         assert [row.status for row in judged] == ["DUPLICATE"] * known + ["NEW"] * (7 - known)
         assert [row.key for row in judged] == texts
 

@@ -171,4 +171,4 @@ def test_read_says_by_arguments_what_options_say(spark: "SparkSession", history:
         ({"started_to": datetime(2026, 3, 1)}, "started_to is datetime"),  # noqa: DTZ001
     ):
         with pytest.raises(dh.ConfigError, match=text):
-            dh.spark.read(spark, history, **wanted)  # type: ignore[arg-type]
+            dh.spark.read(spark, history, **wanted)
