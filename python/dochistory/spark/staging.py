@@ -109,7 +109,7 @@ def identified(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _cut(verdicts: pa.Table, lengths: list[int], attempt: int, receipt: bytes) -> Iterator[pa.StructArray]:
     """The verdicts in the batches in which the rows came."""
-    columns = {name: _numbers(verdicts[name]) for name in WORDS}
+    columns = {name: numbers(verdicts[name]) for name in WORDS}
     columns["message"] = verdicts["message"].combine_chunks().cast(pa.string())
     last = max(place for place, length in enumerate(lengths) if length)
     start = 0
@@ -119,8 +119,9 @@ def _cut(verdicts: pa.Table, lengths: list[int], attempt: int, receipt: bytes) -
         start += length
 
 
-def _numbers(column: pa.ChunkedArray) -> pa.Array:
-    one = column.combine_chunks()
+def numbers(column: "pa.ChunkedArray | pa.Array") -> pa.Array:
+    """The words of a verdict column as their numbers; -1 for none."""
+    one = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     chunk = one.chunk(0) if isinstance(one, pa.ChunkedArray) else one
     return chunk.indices.fill_null(-1)
 

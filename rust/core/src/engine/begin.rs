@@ -23,7 +23,7 @@ use crate::rules::{Answer, Decided, Outcome, Settings, Trigger};
 use crate::{Error, Result};
 
 /// So often the resolver is asked again about rows that others changed meanwhile; then they stay in doubt.
-const ROUNDS: usize = 4;
+pub(super) const ROUNDS: usize = 4;
 
 /// What to do with documents of a batch that was begun before and never ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,16 +1,20 @@
-//! Committing what tasks staged: all of it is begun, or nothing (docs/format.md, "Staged segments").
+//! Committing what tasks staged: all of it is begun, or nothing; or all but what others were first with (docs/format.md,
+//! "Staged segments").
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::StagedClaim;
 use super::begin::backwards;
+use super::classify::expired;
 use crate::history::History;
-use crate::keyspace::staged::{Job, Publication, Receipt};
+use crate::keyspace::staged::{Job, Keys, Publication, Receipt, rest_of};
 use crate::keyspace::{KeySpace, SpaceSettings};
 use crate::manifest::{Outcome as End, SegmentEntry, TransactionEntry};
 use crate::rules::Trigger;
 use crate::segment::Segment;
+use crate::segment::format::{Mark, Stamp};
+use crate::segment::run::Run;
 use crate::{Error, Result, Transaction};
 
 impl History {
@@ -21,14 +25,29 @@ impl History {
     /// `Conflict` when others were first with any of these documents: decide again, from a new job. `State` when the job is
     /// over. `Transaction` when batch numbers went backwards meanwhile.
     pub fn commit(&self, trigger: &Trigger, job: &Job, receipts: &[Receipt]) -> Result<StagedClaim> {
+        self.commit_rest(trigger, job, receipts, 0)
+    }
+
+    /// [`History::commit`], which leaves out the documents that others were first with, `most_lost` of them at most: those
+    /// are begun by nobody here, whatever their verdicts said. [`StagedClaim::lost`] names them, and
+    /// [`StagedClaim::decide_lost`] decides them again.
+    ///
+    /// # Errors
+    /// As [`History::commit`]; `Conflict` only when others were first with more than `most_lost`, or when the transaction was
+    /// run by others meanwhile, or its time was purged.
+    pub fn commit_rest(
+        &self,
+        trigger: &Trigger,
+        job: &Job,
+        receipts: &[Receipt],
+        most_lost: u64,
+    ) -> Result<StagedClaim> {
         trigger.validate()?;
         check_receipts(job, receipts)?;
         let space = self.space(&trigger.name)?;
         let files = staged_files(&space, receipts)?;
-        let contested: Vec<_> =
-            files.iter().filter(|file| file.is_contested).map(|file| file.segment.clone()).collect();
-        let certain: Vec<_> = files.iter().filter(|file| !file.is_contested).map(|file| file.segment.clone()).collect();
-        let is_begun = space.write(SpaceSettings::of(trigger), |locked| {
+        let (mut lost, mut segments, mut is_begun) = (Keys::default(), Vec::new(), false);
+        space.write(SpaceSettings::of(trigger), |locked| {
             locked.check_alive(job)?;
             let plan = job.plan();
             let then = locked.transaction_at_pin(job)?;
@@ -40,23 +59,45 @@ impl History {
             if locked.is_purged(plan.started_at) {
                 return Err(conflict("a purge has passed the time at which these services begin"));
             }
-            let met = locked.conflict(job, &certain, &contested)?;
-            if met.keys > 0 {
-                return Err(conflict(&format!(
-                    "others were first with {} of these documents, or ended them",
-                    met.keys
-                )));
+            lost = lost_keys(locked, trigger, job, &files)?;
+            if lost.len() as u64 > most_lost {
+                let keys = lost.len();
+                return Err(conflict(&format!("others were first with {keys} of these documents, or ended them")));
             }
-            let publication = publication(job, previous.as_ref(), &files);
-            let Some(publication) = publication else { return Ok(false) };
-            locked.publish_staged(publication)?;
-            Ok(true)
+            let (whole, rests) = left(&files, job, &lost)?;
+            segments = whole.iter().map(|file| file.segment.clone()).collect();
+            let Some(publication) = publication(job, previous.as_ref(), &whole, rests) else { return Ok(()) };
+            segments.extend(locked.publish_staged(publication)?);
+            is_begun = true;
+            Ok(())
         })?;
         // It is committed whether this succeeds or not; if not, upkeep takes the files away.
         drop(space.give_up(job));
-        let segments = files.into_iter().map(|file| file.segment).collect();
-        Ok(StagedClaim::new(self.codec().clone(), space, SpaceSettings::of(trigger), job, is_begun, segments))
+        let settings = SpaceSettings::of(trigger);
+        Ok(StagedClaim::new(self.codec().clone(), space, settings, job, is_begun, segments, lost))
     }
+}
+
+/// In our turn: the staged keys that others were first with.
+fn lost_keys(locked: &KeySpace, trigger: &Trigger, job: &Job, files: &[StagedFile]) -> Result<Keys> {
+    let of = |is_contested: bool| -> Vec<_> {
+        files.iter().filter(|file| file.is_contested == is_contested).map(|file| file.segment.clone()).collect()
+    };
+    locked.lost(job, expired(trigger, job.plan().started_at), &of(false), &of(true))
+}
+
+/// The files that lost nothing, and what is left of the others.
+fn left<'a>(files: &'a [StagedFile], job: &Job, lost: &Keys) -> Result<(Vec<&'a StagedFile>, Vec<Run>)> {
+    let stamp = Stamp { claim: job.claim(), started_at: job.plan().started_at, mark: Mark::Open };
+    let (mut whole, mut rests) = (Vec::new(), Vec::new());
+    for file in files {
+        match rest_of(&file.segment, stamp, lost)? {
+            None => whole.push(file),
+            Some(rest) if rest.is_empty() => {}
+            Some(rest) => rests.push(rest),
+        }
+    }
+    Ok((whole, rests))
 }
 
 /// The files that receipts name, opened: they must be what their tasks wrote.
@@ -108,17 +149,23 @@ pub(super) fn previous_in_turn(
 }
 
 /// What a commit publishes; nothing where there is nothing to remember. (The same rule as for a batch of one process.)
-fn publication(job: &Job, previous: Option<&TransactionEntry>, files: &[StagedFile]) -> Option<Publication> {
+fn publication(
+    job: &Job,
+    previous: Option<&TransactionEntry>,
+    files: &[&StagedFile],
+    rests: Vec<Run>,
+) -> Option<Publication> {
     let plan = job.plan();
     let is_first = plan.transaction.is_some() && previous.is_none_or(|last| last.outcome == Some(End::Released));
     let reruns = previous.filter(|last| last.outcome.is_none() && plan.reruns);
-    if files.is_empty() && !is_first && reruns.is_none() {
+    if files.is_empty() && rests.is_empty() && !is_first && reruns.is_none() {
         return None;
     }
     let (claim, started_at) = (job.claim(), plan.started_at);
     let entry = |transaction: Transaction| TransactionEntry { transaction, claim, started_at, outcome: None };
     Some(Publication {
         files: files.iter().map(|file| (file.entry, file.path.clone())).collect(),
+        rests,
         transaction: plan.transaction.clone().map(entry),
         replaces: reruns.map(|last| (last.claim, last.started_at)),
     })

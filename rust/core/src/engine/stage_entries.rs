@@ -63,7 +63,7 @@ impl History {
                 return Ok(());
             }
             let transaction = transaction.map(|transaction| locked.ended_transaction(transaction));
-            locked.publish_staged(Publication { files, transaction, replaces: None })
+            locked.publish_staged(Publication { files, transaction, ..Publication::default() }).map(drop)
         })?;
         self.abort_entries(receipts);
         Ok(published)

@@ -1,15 +1,22 @@
 //! The claim that a committed job began, and how its documents end.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::Call;
 use super::batch::Batch;
+use super::begin::{Answers, OnReplay, ROUNDS, Work};
+use super::classify::{Looked, Verdicts, checked_reply};
+use super::identities::Identities;
+use super::resolver::{Ask, Asked};
 use crate::columns::Documents;
 use crate::key::{Codec, Form, Key};
-use crate::keyspace::staged::{Job, each_chunk};
+use crate::keyspace::staged::{Job, Keys, each_chunk};
 use crate::keyspace::{KeySpace, SpaceSettings};
 use crate::log::frame::FrameKeys;
 use crate::manifest::Outcome as End;
+use crate::rules::Trigger;
+use crate::segment::format::{Mark, Stamp};
 use crate::segment::{Segment, Wanted};
 use crate::{Error, Result};
 
@@ -21,15 +28,17 @@ pub struct StagedClaim {
     settings: SpaceSettings,
     number: u64,
     started_at: i64,
-    /// Whether there is anything to end.
-    is_begun: bool,
-    /// The documents. Their files stay readable here, whatever becomes of their names.
-    segments: Vec<Arc<Segment>>,
+    /// What others were first with, by their keys as they came.
+    lost: Vec<String>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Whether there is anything to end.
+    is_begun: bool,
+    /// The documents. Their files stay readable here, whatever becomes of their names.
+    segments: Vec<Arc<Segment>>,
     /// How the whole of it ended.
     ended: Option<End>,
     /// Keys that were released one by one: they stay so when the rest ends.
@@ -44,14 +53,21 @@ impl StagedClaim {
         job: &Job,
         is_begun: bool,
         segments: Vec<Arc<Segment>>,
+        lost: Keys,
     ) -> Self {
-        let (number, started_at, state) = (job.claim(), job.plan().started_at, Mutex::default());
-        Self { codec, space, settings, number, started_at, is_begun, segments, state }
+        let lost = lost.each().map(|(key, text)| codec.text_of(key, text)).collect();
+        let state = Mutex::new(State { is_begun, segments, ..State::default() });
+        Self { codec, space, settings, number: job.claim(), started_at: job.plan().started_at, lost, state }
     }
 
     /// Number of the claim, unique within its trigger; none if there was nothing to begin.
     pub fn number(&self) -> Option<u64> {
-        self.is_begun.then_some(self.number)
+        self.state().is_begun.then_some(self.number)
+    }
+
+    /// The documents that others were first with, by their ids: the claim leaves them out.
+    pub fn lost(&self) -> &[String] {
+        &self.lost
     }
 
     /// When the services began, in microseconds since 1970.
@@ -61,7 +77,7 @@ impl StagedClaim {
 
     /// Number of documents claimed.
     pub fn len(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.header().entries()).sum()
+        self.state().segments.iter().map(|segment| segment.header().entries()).sum()
     }
 
     /// Whether nothing was claimed.
@@ -86,11 +102,66 @@ impl StagedClaim {
         self.finish(End::Released, documents)
     }
 
+    /// Decide documents that the claim leaves out by what the history holds now, and begin under this claim what is NEW after
+    /// all: somebody released it meanwhile, or the resolver says so. Durable on return. All rows of such a key belong together.
+    ///
+    /// # Errors
+    /// `State` when the claim has ended as a whole, or a purge has passed its start. Storage that does not answer is an error.
+    pub fn decide_lost(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
+        let mut work = Work {
+            codec: &self.codec,
+            trigger,
+            settings: trigger.settings(call.resolver.is_some()),
+            identities: Identities::with_keys(documents)?,
+            documents,
+            threads: call.threads,
+            transaction: None,
+            on_replay: OnReplay::ByRules,
+            answers: Answers::new(),
+        };
+        for round in 0.. {
+            let asked = match self.attempt(&mut work, round >= ROUNDS)? {
+                Ok(verdicts) => return Ok(verdicts),
+                Err(asked) => asked,
+            };
+            let Some(resolver) = call.resolver.as_mut() else { break };
+            let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
+            work.remember(asked, reply);
+        }
+        Err(Error::State("undecided documents without a resolver".into()))
+    }
+
+    /// One attempt to decide lost documents: their verdicts, or rows that the resolver has to be asked about first.
+    fn attempt(&self, work: &mut Work, is_last: bool) -> Result<std::result::Result<Verdicts, Vec<Asked>>> {
+        let mut state = self.state();
+        self.space.write(self.settings, |locked| {
+            let found = locked.look_in_turn(|view| work.look(self.started_at, view))?;
+            let (decided, asked) = match work.decide(&Looked { found, unavailable: None }, is_last)? {
+                Ok(decided) => decided,
+                Err(asked) => return Ok(Err(asked)),
+            };
+            let (keys, ..) = work.claimed(&decided);
+            if keys.len() > 0 {
+                if state.ended.is_some() || locked.is_purged(self.started_at) {
+                    return Err(Error::State("the claim has ended, or its time was purged: it takes no more".into()));
+                }
+                let stamp = Stamp { claim: self.number, started_at: self.started_at, mark: Mark::Open };
+                state.segments.extend(locked.begin_more(&keys, stamp)?);
+                state.is_begun = true;
+            }
+            Ok(Ok(work.verdicts(decided, &asked, None)))
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn finish(&self, end: End, documents: Option<&Documents>) -> Result<()> {
-        let keys = documents.map(|documents| self.own_keys(documents)).transpose()?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        let keys = documents.map(|documents| self.own_keys(&state, documents)).transpose()?;
         let is_over = documents.is_none() && state.ended == Some(End::Completed);
-        if !self.is_begun || is_over {
+        if !state.is_begun || is_over {
             return Ok(());
         }
         let released: Vec<_> = match &keys {
@@ -118,7 +189,7 @@ impl StagedClaim {
     /// The keys that were not released one by one.
     fn kept_keys(&self, state: &State) -> Result<FrameKeys> {
         let mut kept = FrameKeys::default();
-        for segment in &self.segments {
+        for segment in &state.segments {
             each_chunk(segment, |keys| {
                 let is_kept =
                     |key: Key, text: Option<&[u8]>| !state.released.contains(&(key, text.map(<[u8]>::to_vec)));
@@ -132,11 +203,11 @@ impl StagedClaim {
     }
 
     /// The keys of documents, each of which must be claimed.
-    fn own_keys(&self, documents: &Documents) -> Result<FrameKeys> {
+    fn own_keys(&self, state: &State, documents: &Documents) -> Result<FrameKeys> {
         let batch = Batch::identify(&self.codec, documents)?;
         let mut is_own = vec![false; documents.rows];
         batch.wanted(documents, |wanted: &Wanted| {
-            for segment in &self.segments {
+            for segment in &state.segments {
                 let mut survivors = Vec::new();
                 segment.may_contain(wanted, 0, &mut survivors)?;
                 segment.find(wanted, &survivors, &mut |row, _| is_own[row as usize] = true)?;

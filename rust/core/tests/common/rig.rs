@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::{Attempt, Call, Claim, OnReplay, Plan, StagedClaim};
+use dochistory_core::engine::{Attempt, Call, Claim, Job, OnReplay, Plan, Receipt, StagedClaim};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
 use dochistory_core::rules::Trigger;
@@ -26,6 +26,22 @@ pub enum Op {
     },
     /// The same, staged by two tasks and committed by a third party; one attempt is lost.
     BeginStaged {
+        slot: usize,
+        ids: Vec<String>,
+        day: i64,
+        batch: Option<i64>,
+        replay: OnReplay,
+    },
+    /// Its first half: reserved and staged. Nothing of it shows.
+    Stage {
+        slot: usize,
+        ids: Vec<String>,
+        day: i64,
+        batch: Option<i64>,
+        replay: OnReplay,
+    },
+    /// Its second half, after others were at work: what they were first with is left out and decided again.
+    Commit {
         slot: usize,
         ids: Vec<String>,
         day: i64,
@@ -87,6 +103,13 @@ impl Held {
     }
 }
 
+/// What was staged and not committed.
+struct OnTheWay {
+    job: Job,
+    receipts: [Receipt; 2],
+    rules: Vec<&'static str>,
+}
+
 pub const APPLICATION: &str = "stream";
 
 /// Handles on one history, and what it may hold: one model for each possible state.
@@ -95,6 +118,8 @@ pub struct Rig {
     pub systems: Vec<Arc<dyn FileSystem>>,
     pub histories: Vec<Option<History>>,
     claims: HashMap<usize, (Held, Vec<String>)>,
+    /// What was staged and not committed.
+    staged: HashMap<usize, OnTheWay>,
     /// The ids of each slot's batch.
     batches: HashMap<usize, Vec<String>>,
     pub models: Vec<Model>,
@@ -111,12 +136,13 @@ fn at(day: i64) -> i64 {
 impl Rig {
     pub fn new(path: &'static str, systems: Vec<Arc<dyn FileSystem>>, ids: Vec<String>) -> Self {
         let histories = systems.iter().map(|_| None).collect();
-        let (claims, batches) = (HashMap::new(), HashMap::new());
+        let (claims, batches, staged) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self {
             path,
             systems,
             histories,
             claims,
+            staged,
             batches,
             models: vec![Model::default()],
             ids,
@@ -202,7 +228,9 @@ impl Rig {
 
     fn apply(&self, model: &mut Model, op: &Op) -> Option<Vec<&'static str>> {
         match op {
-            Op::Begin { slot, ids, day, batch, replay } | Op::BeginStaged { slot, ids, day, batch, replay } => {
+            Op::Begin { slot, ids, day, batch, replay }
+            | Op::BeginStaged { slot, ids, day, batch, replay }
+            | Op::Commit { slot, ids, day, batch, replay } => {
                 return model.begin(*slot, ids, at(*day), batch.map(|batch| (APPLICATION, batch)), *replay);
             }
             Op::FinishClaim { slot, completed } if self.claims.contains_key(slot) => {
@@ -221,7 +249,7 @@ impl Rig {
             Op::FinishKeys { ids, completed, day } => model.finish_keys(ids, *completed, at(*day)),
             Op::Load { ids, day, completed } => model.load(ids, at(*day), *completed),
             Op::Purge { day } => model.purge(at(*day) - 30 * DAY),
-            Op::Seal | Op::Maintain | Op::Reopen => {}
+            Op::Stage { .. } | Op::Seal | Op::Maintain | Op::Reopen => {}
         }
         None
     }
@@ -234,8 +262,18 @@ impl Rig {
                 return self.begin(step, *slot, ids, *day, *batch, *replay);
             }
             Op::BeginStaged { slot, ids, day, batch, replay } => {
-                self.batches.insert(*slot, ids.clone());
-                return self.begin_staged(step, *slot, ids, *day, *batch, *replay);
+                self.stage(step, *slot, ids, *day, *batch, *replay)?;
+                return self.commit(step, *slot, ids, *day, *batch, *replay);
+            }
+            Op::Stage { slot, ids, day, batch, replay } => {
+                return self.stage(step, *slot, ids, *day, *batch, *replay);
+            }
+            Op::Commit { slot, ids, day, batch, replay } => {
+                if !self.staged.contains_key(slot) {
+                    // An attempt before this one broke off: its job is over or nobody knows it, so all is done again.
+                    self.stage(step, *slot, ids, *day, *batch, *replay)?;
+                }
+                return self.commit(step, *slot, ids, *day, *batch, *replay);
             }
             Op::FinishClaim { slot, completed } => match self.claims.get(slot) {
                 Some((claim, batch)) => claim.finish(batch, None, *completed)?,
@@ -329,7 +367,8 @@ impl Rig {
         Ok(())
     }
 
-    fn begin_staged(
+    /// Reserve a job and stage its documents by two tasks; nothing stays staged where its batch number is refused.
+    fn stage(
         &mut self,
         step: &Step,
         slot: usize,
@@ -338,18 +377,16 @@ impl Rig {
         batch: Option<i64>,
         replay: OnReplay,
     ) -> Result<(), Error> {
+        self.batches.insert(slot, ids.to_vec());
+        self.staged.remove(&slot);
         let (trigger, collides) = (self.trigger.clone(), self.collides);
         let (system, path) = (self.systems[step.by].clone(), Path::new(self.path));
         let transaction = batch.map(|batch| Transaction { application: APPLICATION.into(), batch });
         let reruns = replay == OnReplay::Rerun;
         let plan = Plan { parts: 2, reads: true, routed: false, reruns, transaction, started_at: at(day) };
-        let history = self.history(step.by)?;
-        let job = match history.reserve(&trigger, plan) {
+        let job = match self.history(step.by)?.reserve(&trigger, plan) {
             Ok((job, _)) => job,
-            Err(Error::Transaction(_)) => {
-                self.has_begun(step, slot, ids, (day, batch, replay), None);
-                return Ok(());
-            }
+            Err(Error::Transaction(_)) => return Ok(()),
             Err(error) => return Err(error),
         };
         let options = OpenOptions { snapshot: History::snapshot_of_job(&job), ..OpenOptions::default() };
@@ -362,18 +399,44 @@ impl Rig {
         let (first, second) = ids.split_at(ids.len() / 2);
         stage(1, "lost", second)?;
         let staged = [stage(0, "a0", first)?, stage(1, "a1", second)?];
-        let receipts = [staged[0].receipt.clone(), staged[1].receipt.clone()];
         let outcomes = staged.iter().flat_map(|staged| &staged.verdicts.outcomes);
-        let rules: Vec<_> = outcomes.map(|outcome| outcome.rule()).collect();
-        let claim = match history.commit(&trigger, &job, &receipts) {
+        let rules = outcomes.map(|outcome| outcome.rule()).collect();
+        let receipts = staged.map(|staged| staged.receipt);
+        self.staged.insert(slot, OnTheWay { job, receipts, rules });
+        Ok(())
+    }
+
+    /// Commit what was staged; what others were first with is left out, and decided again.
+    fn commit(
+        &mut self,
+        step: &Step,
+        slot: usize,
+        ids: &[String],
+        day: i64,
+        batch: Option<i64>,
+        replay: OnReplay,
+    ) -> Result<(), Error> {
+        let trigger = self.trigger.clone();
+        let Some(OnTheWay { job, receipts, mut rules }) = self.staged.remove(&slot) else {
+            self.has_begun(step, slot, ids, (day, batch, replay), None);
+            return Ok(());
+        };
+        let history = self.history(step.by)?;
+        let claim = match history.commit_rest(&trigger, &job, &receipts, u64::MAX) {
             Err(Error::Conflict(text)) => {
-                // Nobody else is at work here: only a purge can have come first.
+                // Nobody else runs this transaction: only a purge can have come first.
                 let purged = history.statistics(&trigger.name)?.purged_upto;
                 assert!(purged >= Some(at(day)), "{text}");
                 return Ok(());
             }
             other => other?,
         };
+        let lost: Vec<String> = ids.iter().filter(|id| claim.lost().contains(id)).cloned().collect();
+        assert_eq!(lost.len(), claim.lost().len());
+        let again = claim.decide_lost(&trigger, &Ids::new(&lost).documents(), &mut Call::at(0))?;
+        for (id, outcome) in lost.iter().zip(again.outcomes) {
+            rules[ids.iter().position(|other| other == id).unwrap()] = outcome.rule();
+        }
         self.claims.remove(&slot);
         if claim.number().is_some() {
             self.claims.insert(slot, (Held::Staged(claim), ids.to_vec()));

@@ -5,9 +5,11 @@
 
 mod conflict;
 mod job;
+mod leave_out;
 mod receipt;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::files::segment_path;
 use super::publish::entry_of;
@@ -21,9 +23,10 @@ use crate::segment::run::Run;
 use crate::segment::writer;
 use crate::{Error, Result};
 
-pub(crate) use conflict::each_chunk;
+pub(crate) use conflict::{Keys, each_chunk};
 pub use job::{Job, Plan};
 pub(crate) use job::{is_staged_name, job_of};
+pub(crate) use leave_out::rest_of;
 pub use receipt::{OutcomeCount, Receipt};
 
 /// File numbers that each part of a job has for itself.
@@ -33,6 +36,8 @@ pub(crate) const FILES_PER_PART: u64 = 1 << 16;
 #[derive(Debug, Default)]
 pub(crate) struct Publication {
     pub(crate) files: Vec<(SegmentEntry, PathBuf)>,
+    /// What is left of files that held more than may be published; each is written anew, in our turn.
+    pub(crate) rests: Vec<Run>,
     pub(crate) transaction: Option<TransactionEntry>,
     /// The open claim of the same transaction that this one takes the place of, and its start.
     pub(crate) replaces: Option<(u64, i64)>,
@@ -144,17 +149,21 @@ impl KeySpace {
     }
 
     /// In our turn: give the files the names that were reserved for them, and publish them, with the transaction, in one
-    /// manifest.
-    pub(crate) fn publish_staged(&self, publication: Publication) -> Result<()> {
+    /// manifest. Answers the segments that were written for the rests.
+    pub(crate) fn publish_staged(&self, publication: Publication) -> Result<Vec<Arc<Segment>>> {
         let Some(mut manifest) = self.present().as_ref().map(View::next_of_same_log) else {
             return Err(Error::State("the key space is not there".into()));
         };
-        let Publication { files, transaction, replaces } = publication;
+        let Publication { files, rests, transaction, replaces } = publication;
         for (entry, from) in files {
             let to = segment_path(&self.directory, entry.id);
             super::publish::remove_left_over(&self.env, &to)?;
             self.env.system.link(&from, &to).map_err(Error::io("give its name to", &from))?;
             manifest.segments.push(entry);
+        }
+        let first = manifest.segments.len();
+        for mut rest in rests {
+            self.write_run(&mut manifest, &mut rest)?;
         }
         if let Some((claim, started_at)) = replaces {
             manifest.outcomes.push(OutcomeEntry { claim, started_at, outcome: Outcome::Released });
@@ -165,7 +174,8 @@ impl KeySpace {
             manifest.transactions.push(entry);
         }
         // If this fails, whether the manifest stands is not known.
-        self.publish(&manifest).inspect_err(|error| self.sync.fail(error))
+        self.publish(&manifest).inspect_err(|error| self.sync.fail(error))?;
+        Ok(self.segments_of(&manifest.segments[first..]))
     }
 
     /// Let a job go: take its pin away, and all its files that were not published. What was published stays.
