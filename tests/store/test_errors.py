@@ -25,6 +25,7 @@ TREE = [
     dh.StateError,
     dh.StorageError,
     dh.ForkedError,
+    dh.ClusterError,
 ]
 
 

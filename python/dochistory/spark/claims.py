@@ -13,7 +13,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -26,6 +25,8 @@ from dochistory.spark import compat, questions, shards, staging
 from dochistory.spark.judge import VERDICT_COLUMNS
 from dochistory.spark.lost import MOST, PLACE, Lost
 from dochistory.spark.settings import columns_of, ids_of
+from dochistory.spark.sight import Sight
+from dochistory.spark.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -227,6 +228,8 @@ def claim(
         now: the time at which the services begin, with a time zone; the clock's, if absent.
 
     Raises:
+        ClusterError: a worker sees another directory than the driver under the history's path. (Where a task says so,
+            Spark hands it on as an error of its own, with this text.)
         TransactionError: the application's numbers went backwards, or others keep running this very transaction
             (ConflictError).
         SchemaError: there is no id column, `columns` names one that is missing, or a verdict's column is there already.
@@ -316,8 +319,8 @@ class Claimer:
 
     def _staged(self, history: "History", job: "Job") -> "DataFrame":
         routed = shards.by_shard(self._df, self._ids, job.parts, self._order_by)
-        path = str(Path(history.path).absolute())
-        work = staging.Staging(path, str(job.snapshot), job.token, self._trigger, tuple(self._found))
+        snapshot = Snapshot(Sight.of(history, self._trigger.name), str(job.snapshot))
+        work = staging.Staging(snapshot, job.token, self._trigger, tuple(self._found))
         if self._trigger.resolver is not None and self._resolver_on == "driver":
             work = work.with_trigger(questions.answered(work, routed, self._found))
         takes = StructType([routed.schema[there] for there in self._found.values()])

@@ -10,8 +10,8 @@ answer    only now: confirmations and resend requests
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import dochistory as dh
 from dochistory.spark import compat
 from dochistory.spark.portions import Portions
+from dochistory.spark.sight import Sight
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -152,8 +153,9 @@ class Delivery:
     def _by_tasks(self, batch: "_Batch", inbox: "GuaranteedDelivery") -> "_Decided":
         plan = inbox.plan(**batch.names)
         history = self._opened or self._history
-        path = str(Path(history if isinstance(history, str | os.PathLike) else history.path).absolute())
-        portions = Portions(path, self._columns, inbox.stream, self._parts)
+        with dh.open(history) if isinstance(history, str | os.PathLike) else nullcontext(history) as opened:
+            sight = Sight.of(opened, None)
+        portions = Portions(sight, self._columns, inbox.stream, self._parts)
         found = portions.decide(batch.frame, self._kept, plan)
         poll = inbox.gather(plan, found.receipts, **batch.names)
         told = DeliveryBatch(batch.id, batch.application, found.decisions(poll.decisions), poll, inbox.in_doubt())

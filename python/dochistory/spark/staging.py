@@ -39,8 +39,7 @@ RETURNED = StructType(
 class Staging:
     """What travels to the tasks."""
 
-    path: str
-    snapshot: str
+    snapshot: Snapshot
     job: str
     trigger: "Trigger"
     names: tuple[str, ...]
@@ -58,16 +57,12 @@ class Staging:
     def staged(self, received: list[pa.RecordBatch]) -> "Staged":
         """Decide the rows of this task's partition together, and stage what is to be processed."""
         context = _task()
-        return (
-            Snapshot(self.path, self.snapshot)
-            .open()
-            .stage(
-                pa.Table.from_batches(received),
-                self.trigger,
-                job=self.job,
-                part=context.partitionId(),
-                attempt=attempt_name(context),
-            )
+        return self.snapshot.open().stage(
+            pa.Table.from_batches(received),
+            self.trigger,
+            job=self.job,
+            part=context.partitionId(),
+            attempt=attempt_name(context),
         )
 
     def trigger_with(self, resolver: "Callable[[pa.RecordBatch], Any]") -> "Trigger":

@@ -58,8 +58,8 @@ mod _native {
     use super::delivery::{DeliveryOutbox, DeliveryPoll, GuaranteedDelivery};
     #[pymodule_export]
     use super::errors::{
-        ConfigError, ConflictError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError, LockedError,
-        OpenError, ReadOnlyError, RestoredError, SchemaError, StateError, StorageError, TransactionError,
+        ClusterError, ConfigError, ConflictError, CorruptError, DocHistoryError, FailedError, FencedError, ForkedError,
+        LockedError, OpenError, ReadOnlyError, RestoredError, SchemaError, StateError, StorageError, TransactionError,
         TransientError, TruncatedError,
     };
     #[pymodule_export]

@@ -93,6 +93,7 @@ impl Job {
     ///         job.
     ///     TransactionError: the application's numbers went backwards meanwhile.
     ///     StateError: the job was committed or given up before.
+    ///     ClusterError: what a task staged is not here: it works in another directory.
     ///     ConfigError: the receipts are not this job's, or a part is there twice.
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     FailedError: an earlier write failed.

@@ -106,7 +106,7 @@ pub(super) fn staged_files(space: &KeySpace, receipts: &[Receipt]) -> Result<Vec
     for receipt in receipts {
         for (place, entry) in receipt.files.iter().enumerate() {
             let path = space.staged_path(&receipt.job, receipt.part, &receipt.attempt, place as u64);
-            let segment = space.open_staged(&path)?;
+            let segment = space.open_staged(&receipt.job, &path)?;
             if segment.sum() != entry.sum || segment.header().id != entry.id {
                 return Err(Error::corrupt(&path, 0, "this is not the segment that its receipt names"));
             }

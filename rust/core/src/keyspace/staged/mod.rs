@@ -120,12 +120,19 @@ impl KeySpace {
         TransactionEntry { transaction, claim, started_at, outcome: Some(Outcome::Completed) }
     }
 
-    /// Open a staged file.
-    pub(crate) fn open_staged(&self, path: &Path) -> Result<std::sync::Arc<Segment>> {
+    /// Open a staged file of a job.
+    pub(crate) fn open_staged(&self, job: &Job, path: &Path) -> Result<Arc<Segment>> {
         Segment::open(&*self.env.system, path, self.env.history).map_err(|error| match error {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 let path = path.display();
-                Error::State(format!("{path} is gone: its job was committed or given up before, or is over a week old"))
+                match self.check_alive(job) {
+                    Ok(()) => Error::Elsewhere(format!(
+                        "a task says that it wrote {path}, and this process does not find it there: they see two directories \
+                         under one path, or somebody took the file away; nothing was begun: mount one shared directory on \
+                         all machines (`dochistory doctor --cluster` looks at it)"
+                    )),
+                    Err(error) => error,
+                }
             }
             other => other,
         })
@@ -145,7 +152,12 @@ impl KeySpace {
         if self.env.system.exists(&pin).map_err(Error::io("look for", &pin))? {
             return Ok(());
         }
-        Err(Error::State(format!("job {} was committed or given up before, or it took more than a week", job.id())))
+        Err(Error::State(format!(
+            "job {} was committed or given up before, or it took more than a week, or it was reserved by a process that sees \
+             another directory under {}",
+            job.id(),
+            self.directory.display()
+        )))
     }
 
     /// In our turn: give the files the names that were reserved for them, and publish them, with the transaction, in one
