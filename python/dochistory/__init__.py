@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dochistory._native import (
     Claim,
+    ClusterError,
     ConfigError,
     ConflictError,
     CorruptError,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Claim",
+    "ClusterError",
     "ConfigError",
     "ConflictError",
     "CorruptError",

@@ -65,7 +65,9 @@ def test_ctrl_c_is_heard_while_another_writer_is_waited_for(directory: Path, wha
         }
         with subprocess.Popen(
             [sys.executable, "-c", HOLDER, str(directory), "turn"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         ) as holder:
             assert holder.stdout is not None and holder.stdin is not None
             assert holder.stdout.readline() == "held\n"
@@ -123,7 +125,10 @@ time.sleep(0.05)
 def test_threads_under_way_at_the_end_crash_nothing(directory: Path, what: str) -> None:
     for _ in range(ENDS):
         ended = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(EXIT), what, str(directory)], capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", textwrap.dedent(EXIT), what, str(directory)],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert (ended.returncode, ended.stderr) == (0, "")
 

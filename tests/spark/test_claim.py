@@ -1,7 +1,7 @@
 """`dochistory.spark.claim`: decided and staged by tasks, begun by one commit."""
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,34 +188,116 @@ def test_a_resolver_on_the_driver_that_fails_for_the_moment_suspends(spark: "Spa
         assert claim.counts["rule"] == {"R10>S4": 1}
 
 
-def test_what_others_begin_meanwhile_is_decided_anew(
-    spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def between(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[dh.History], object]) -> None:
+    """Let others do this after a claim's snapshot and before its commit: one step for each decision."""
     from dochistory.spark.claims import Claimer
 
-    run, others = Claimer.run, [["b", "x"], ["c"]]
+    run, to_do = Claimer.run, list(steps)
 
-    def run_late(self: Any, history: dh.History, job: dh.Job, end: Any) -> Any:
-        if others:
-            history.begin(rows(others.pop(0)), orders()).complete()
-        return run(self, history, job, end)
+    def run_late(self: Any, history: dh.History, *rest: Any) -> Any:
+        if to_do:
+            to_do.pop(0)(history)
+        return run(self, history, *rest)
 
     monkeypatch.setattr(Claimer, "run", run_late)
-    with dh.spark.claim(frame(spark, ["a", "b", "c"]), history_path, orders()) as claim:
-        assert new_ids(claim) == ["a"]
-        assert not others
 
-    monkeypatch.setattr(Claimer, "run", lambda self, history, job, end: always_late(self, history, job, end))
 
-    def always_late(self: Any, history: dh.History, job: dh.Job, end: Any) -> Any:
-        claim = history.begin(rows(["z"]), orders())
-        try:
-            return run(self, history, job, end)
-        finally:
-            claim.release()
+def others_are_first(history: dh.History) -> None:
+    history.begin(rows(["b", "x"]), orders()).complete()
+    history.begin(rows(["c", "y"]), orders())
 
-    with pytest.raises(dh.TransactionError, match="tried 5 times"):
-        dh.spark.claim(frame(spark, ["z"]), history_path, orders())
+
+def test_what_others_begin_meanwhile_is_left_to_them(
+    spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between(monkeypatch, others_are_first)
+    evaluated = spark.sparkContext.accumulator(0)
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        evaluated.add(1)
+        yield from batches
+
+    documents = frame(spark, ["a", "b", "c", "d", "b", "c", None]).coalesce(1)
+    documents = documents.mapInArrow(counted, documents.schema)
+    with dh.spark.claim(documents, history_path, orders(processing_mode="serial"), transaction=("app", 1)) as claim:
+        assert evaluated.value == 1
+        expected = [
+            ("a", "NEW", "PROCESS", "R8"),
+            ("b", "DUPLICATE", "DISCARD", "R9"),
+            ("c", "IN_DOUBT", "LOG", "R11"),
+            ("d", "NEW", "PROCESS", "R8"),
+            ("b", "DUPLICATE", "DISCARD", "R9"),
+            ("c", "IN_DOUBT", "LOG", "R11"),
+            (None, "IN_DOUBT", "LOG", "R3"),
+        ]
+        assert verdicts(claim) == expected
+        assert verdicts(claim) == expected
+        assert claim.documents.where("uuid = 'b'").select("message").distinct().collect()[0].message
+        assert new_ids(claim) == ["a", "d"]
+        assert new_ids(claim) == ["a", "d"]
+        assert (len(claim), claim.rows) == (2, 7)
+        assert claim.counts == {
+            "status": {"DUPLICATE": 2, "IN_DOUBT": 3, "NEW": 2},
+            "action": {"DISCARD": 2, "LOG": 3, "PROCESS": 2},
+            "rule": {"R11": 2, "R3": 1, "R8": 2, "R9": 2},
+        }
+        with pytest.raises(dh.StateError, match="1 of 1 keys are not among the documents"):
+            claim.complete(["c"])
+        claim.complete()
+    assert known(history_path, ["a", "b", "c", "d"]) == ["R9", "R9", "R11", "R9"]
+    with dh.spark.claim(documents, history_path, orders(), transaction=("app", 1)) as claim:
+        assert (claim.replay, new_ids(claim)) == ("finished", [])
+
+
+def test_a_claim_that_loses_everything_begins_nothing(
+    spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between(monkeypatch, others_are_first)
+    with dh.spark.claim(frame(spark, ["b", "c"]), history_path, orders()) as claim:
+        assert (claim.id, len(claim), new_ids(claim)) == (None, 0, [])
+        assert claim.counts["rule"] == {"R11": 1, "R9": 1}
+        claim.complete()
+    assert known(history_path, ["b", "c"]) == ["R9", "R11"]
+
+
+def test_a_resolver_settles_what_was_lost_and_new_is_begun(
+    spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between(monkeypatch, others_are_first)
+    trigger = orders(
+        resolver=lambda batch: ["NEW" if key == "c" else "DUPLICATE" for key in batch["dh_key"].to_pylist()]
+    )
+    with dh.spark.claim(frame(spark, ["a", "b", "c", "y"]), history_path, trigger) as claim:
+        rules = [rule for *_, rule in verdicts(claim)]
+        assert rules == ["R8", "R9", "R10>S1", "R10>S2"]
+        assert (new_ids(claim), len(claim)) == (["a", "c"], 2)
+        assert known(history_path, ["c"]) == ["R11"]
+        claim.complete()
+    assert known(history_path, ["a", "c", "y"]) == ["R9", "R9", "R11"]
+
+
+def test_of_more_losses_than_a_driver_decides_tasks_decide_again(
+    spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dochistory.spark import claims
+
+    between(monkeypatch, others_are_first, lambda history: history.begin(rows(["d"]), orders()))
+    monkeypatch.setattr(claims, "MOST", 1)
+    with dh.spark.claim(frame(spark, ["a", "b", "c", "d"]), history_path, orders()) as claim:
+        assert [rule for *_, rule in verdicts(claim)] == ["R8", "R9", "R11", "R11"]
+    space = next((history_path / "triggers").iterdir())
+    assert not [name.name for name in space.iterdir() if name.name.startswith(("new-", "pin-"))]
+
+
+def test_a_transaction_that_others_keep_running_is_a_conflict(
+    spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(history: dh.History) -> None:
+        history.begin(rows(["z"]), orders(), transaction=("app", 1)).release()
+
+    between(monkeypatch, *[run] * 5)
+    with pytest.raises(dh.ConflictError, match=r"another run of this transaction.*tried 5 times"):
+        dh.spark.claim(frame(spark, ["z"]), history_path, orders(), transaction=("app", 1))
     assert known(history_path, ["z"]) == ["R8"]
     space = next((history_path / "triggers").iterdir())
     assert not [name.name for name in space.iterdir() if name.name.startswith(("new-", "pin-"))]

@@ -162,7 +162,7 @@ def test_a_claim_is_decided_where_the_system_lets_no_file_be_mapped(
             try:
                 yield from super().part(batches)
                 maps = Path("/proc/self/maps").read_text().splitlines()
-                mapped = any(self.path in line and "/segment-" in line for line in maps)
+                mapped = any(self.snapshot.sight.path in line and "/segment-" in line for line in maps)
                 with report.open("a") as file:
                     file.write("mapped\n" if mapped else "not mapped\n")
             finally:

@@ -107,7 +107,8 @@ def test_a_zombie_that_ends_late_changes_nothing(
                 try:
                     os.setsid()
                     # It has the snapshot open since before; whoever comes later would be told that it was let go.
-                    zombie = dh.open(self.path, snapshot=self.snapshot, read_only=True)
+                    sight, token = self.snapshot.sight, self.snapshot.token
+                    zombie = dh.open(sight.path, snapshot=token, read_only=True)
                     part, documents = context.partitionId(), pa.Table.from_batches(received)
                     zombie.stage(documents, self.trigger, job=self.job, part=part, attempt=f"early-{part}")
                     for _ in range(1200):

@@ -26,6 +26,7 @@ TREE = [
     dh.StateError,
     dh.StorageError,
     dh.ForkedError,
+    dh.ClusterError,
 ]
 
 

@@ -4,6 +4,7 @@ route      rows with the same key into one partition
 stage      each task decides its partition by a pinned snapshot, and writes `processing` into files of its own
 keep       the rows and their verdicts are materialised, once
 commit     one manifest names the files of the attempts whose rows were kept; from then on the claim is begun
+lost       what others were first with meanwhile is left out by the commit, and its rows are decided again
 """
 
 import datetime as dt
@@ -12,7 +13,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -24,7 +24,10 @@ import dochistory as dh
 from dochistory import _checks
 from dochistory.spark import checks, compat, questions, shards, staging
 from dochistory.spark.judge import VERDICT_COLUMNS
+from dochistory.spark.lost import MOST, PLACE, Lost
 from dochistory.spark.settings import ids_of
+from dochistory.spark.sight import Sight
+from dochistory.spark.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -103,7 +106,15 @@ class SparkClaim:
         for receipt in self._receipts:
             for name, of in counted.items():
                 of.update(receipt[name])
-        return {name: dict(sorted(of.items())) for name, of in counted.items()}
+        return {name: dict(sorted((+of).items())) for name, of in counted.items()}
+
+    @property
+    def lost(self) -> list[str]:
+        """The ids of the documents that others were first with, between this claim's snapshot and its commit.
+
+        Their verdicts say what became of them: mostly DUPLICATE or IN_DOUBT; NEW if they were released meanwhile.
+        """
+        return self._staged.lost
 
     @property
     def rows(self) -> int:
@@ -197,12 +208,13 @@ def claim(
     which `df` has them: partition by partition, as `collect` would bring them. A trigger that a document suspends
     is suspended for the later rows of its partition.
 
-    Whoever else works with the same history goes on meanwhile. If others begin some of these documents between the
-    snapshot and the commit, all are decided anew from a newer snapshot, before any is handed out.
+    Whoever else works with the same history goes on meanwhile. What others begin of these documents between the
+    snapshot and the commit is theirs: the commit begins the rest, and the driver decides the rows that lost again,
+    before any document is handed out. A resolver is asked about them on the driver.
 
     Args:
-        df: the documents, in the columns that the trigger looks at, and any others. It is evaluated once, and again for
-            each new decision.
+        df: the documents, in the columns that the trigger looks at, and any others. It is evaluated once; again only if
+            others run the same transaction meanwhile, or are first with more than a million of the documents.
         history: the history or its directory, which all machines must see under the same path; it is created if it is
             not there.
         trigger: whose documents they are. It must detect duplicates by its history.
@@ -223,8 +235,10 @@ def claim(
         now: the time at which the services begin, with a time zone; the clock's, if absent.
 
     Raises:
-        TransactionError: the application's numbers went backwards, a known number came with other rows, or others kept
-            being first (ConflictError).
+        ClusterError: a worker sees another directory than the driver under the history's path. (Where a task says so,
+            Spark hands it on as an error of its own, with this text.)
+        TransactionError: the application's numbers went backwards, a known number came with other rows, or others keep
+            running this very transaction (ConflictError).
         SchemaError: there is no id column, `columns` names one that is missing, or a verdict's column is there already.
         ConfigError: an argument makes no sense, or the trigger does not use its history.
     """
@@ -246,7 +260,8 @@ def claim(
                 now=now,
             )
             try:
-                return claimer.run(opened, job, end)
+                # At last the driver takes on whatever others were first with.
+                return claimer.run(opened, job, end, MOST if attempt + 1 < _TRIES else None)
             except dh.ConflictError as error:
                 job.abort()
                 if attempt + 1 == _TRIES:
@@ -264,8 +279,8 @@ def claim(
 
 def _gave_up(error: "dh.ConflictError") -> "dh.TransactionError":
     return dh.ConflictError(
-        f"{error} This was tried {_TRIES} times: others keep beginning the same documents. Let one consumer at a time "
-        "have them, or claim smaller batches."
+        f"{error} This was tried {_TRIES} times. Let one run at a time have this transaction, and let `now` be within "
+        "the trigger's time to live."
     )
 
 
@@ -302,40 +317,48 @@ class Claimer:
         self.receipts: list[bytes] | None = None
         """Those of the last attempt: they say which rows the batch has."""
 
-    def run(self, history: "History", job: "Job", end: Callable[[], None]) -> SparkClaim:
-        """Stage, keep, commit.
+    def run(self, history: "History", job: "Job", end: Callable[[], None], most_lost: int | None = MOST) -> SparkClaim:
+        """Stage, keep, commit, and decide again what was lost to others.
 
         Raises:
-            ConflictError: others were first; nothing was begun.
+            ConflictError: others were first with more than `most_lost` documents, or with the transaction; nothing was
+                begun.
         """
         kept = self._staged(history, job).localCheckpoint(eager=True)
         found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
         receipts = self.receipts = [bytes(row.receipt) for row in found]
         read = [dh.read_receipt(receipt) for receipt in receipts]
-        judged = self._judged(history, kept, [staging.attempt_number(one["attempt"]) for one in read])
-        return SparkClaim(judged, self._ids, job.commit(receipts), read, end)
+        committed = job.commit(receipts, most_lost=most_lost)
+        words = _words(history, self._trigger)
+        if committed.lost:
+            lost = Lost(kept, _ANSWER, committed, self._ids, self._found, words)
+            kept, read = lost.corrected(), [*read, lost.change()]
+        attempts = [staging.attempt_number(one["attempt"]) for one in read if "attempt" in one]
+        return SparkClaim(self._judged(words, kept, attempts), self._ids, committed, read, end)
 
     def _staged(self, history: "History", job: "Job") -> "DataFrame":
         routed = shards.by_shard(self._df, self._ids, job.parts, self._order_by)
-        path = str(Path(history.path).absolute())
-        work = staging.Staging(path, str(job.snapshot), job.token, self._trigger, tuple(self._found))
+        snapshot = Snapshot(Sight.of(history, self._trigger.name), str(job.snapshot))
+        work = staging.Staging(snapshot, job.token, self._trigger, tuple(self._found))
         if self._trigger.resolver is not None and self._resolver_on == "driver":
             work = work.with_trigger(questions.answered(work, routed, self._found))
         takes = StructType([routed.schema[there] for there in self._found.values()])
         stage = compat.partition_udf(work.part, takes, staging.RETURNED)
-        return routed.withColumn(_ANSWER, stage(*(routed[f"`{there}`"] for there in self._found.values())))
+        answered = routed.withColumn(_ANSWER, stage(*(routed[f"`{there}`"] for there in self._found.values())))
+        # Kept with the rows: a number that is made anew by each plan might be another one.
+        return answered.withColumn(PLACE, F.monotonically_increasing_id())
 
-    def _judged(self, history: "History", kept: "DataFrame", attempts: list[int]) -> "DataFrame":
+    def _judged(self, known: dict[str, list[str]], kept: "DataFrame", attempts: list[int]) -> "DataFrame":
         """The rows with their verdicts as words. Rows of an attempt that was not committed are an error."""
         answer = F.col(_ANSWER)
         message = "[DH-STATE] Spark has evaluated this claim again, instead of the rows that it kept: they are in doubt"
         is_committed = F.when(answer["attempt"].isin(attempts), F.lit(True)).otherwise(
             F.raise_error(F.lit(message)).cast("boolean")
         )
-        words = {name: _word(answer[name], known) for name, known in _words(history, self._trigger).items()}
+        words = {name: _word(answer[name], of) for name, of in known.items()}
         verdict = {**words, "key": shards.key_of(kept, self._ids), "message": answer["message"]}
         checked = kept.where(is_committed)
-        names = [name for name in kept.columns if name != _ANSWER]
+        names = [name for name in kept.columns if name not in (_ANSWER, PLACE)]
         columns = [F.col(f"`{name}`") for name in names]
         return checked.select(
             *columns, *(verdict[name].alias(alias) for name, alias in zip(VERDICT_COLUMNS, self._appended, strict=True))

@@ -10,8 +10,8 @@ answer    only now: confirmations and resend requests
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from dochistory import _checks, _paths
 from dochistory.spark import compat
 from dochistory.spark.portions import Portions
 from dochistory.spark.shipped import iterating
+from dochistory.spark.sight import Sight
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -159,8 +160,9 @@ class Delivery:
     def _by_tasks(self, batch: "_Batch", inbox: "GuaranteedDelivery") -> "_Decided":
         plan = inbox.plan(**batch.names)
         history = self._opened or self._history
-        path = str(Path(history if isinstance(history, str | os.PathLike) else history.path).absolute())
-        portions = Portions(path, self._columns, inbox.stream, self._parts)
+        with dh.open(history) if isinstance(history, str | os.PathLike) else nullcontext(history) as opened:
+            sight = Sight.of(opened, None)
+        portions = Portions(sight, self._columns, inbox.stream, self._parts)
         found = portions.decide(batch.frame, self._kept, plan)
         poll = inbox.gather(plan, found.receipts, **batch.names)
         told = DeliveryBatch(batch.id, batch.application, found.decisions(poll.decisions), poll, inbox.in_doubt())

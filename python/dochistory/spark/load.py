@@ -15,6 +15,7 @@ import dochistory as dh
 from dochistory import _checks
 from dochistory.spark import checks, compat
 from dochistory.spark.shipped import iterating
+from dochistory.spark.sight import Sight
 from dochistory.spark.staging import attempt_name
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _step(
     # Whatever else is in the rows stays where it is, and the rest gets the names that it goes by here.
     taken = {**found, **{name: at for name, at in own.items() if at in df.columns}}
     narrow = df.select(*(df[f"`{at}`"].alias(name) for name, at in taken.items()))
-    staged = narrow.mapInArrow(iterating(_staging(str(history.path), trigger)), _STAGED)
+    staged = narrow.mapInArrow(iterating(_staging(Sight.of(history, trigger.name), trigger)), _STAGED)
     rows = compat.collect_arrow(staged)
     receipts = rows["receipt"].to_pylist()
     try:
@@ -148,14 +149,12 @@ def _step(
         raise
 
 
-def _staging(path: str, trigger: "Trigger") -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    absolute = os.path.abspath(path)  # noqa: PTH100 - a worker has a directory of its own
-
+def _staging(sight: Sight, trigger: "Trigger") -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def staged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first = next(batches, None)
         if first is None:
             return
-        with dh.open(absolute) as history:
+        with sight.open() as history:
             receipt = stage(history, trigger, chain([first], batches), first.schema)
         yield pa.RecordBatch.from_arrays([pa.array([receipt], pa.binary())], ["receipt"])
 

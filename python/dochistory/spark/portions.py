@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 
 import dochistory as dh
 from dochistory.spark import compat
+from dochistory.spark.sight import Sight
 from dochistory.spark.staging import attempt_of_task
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ RETURNED = StructType(
 class Portion:
     """What travels to the tasks."""
 
-    path: str
+    sight: Sight
     plan: bytes
     roles: tuple[str, ...]
     stream: str | None
@@ -72,7 +73,7 @@ class Portion:
             return
         table = pa.Table.from_batches(received)
         kept = pc.sum(table["kept"]).as_py() or 0
-        with dh.open(self.path, read_only=True) as history:
+        with self.sight.open(read_only=True) as history:
             decided, receipt = history.delivery_portion(
                 self.plan, table.drop_columns(["kept"]), kept=kept, stream=self.stream
             )
@@ -139,7 +140,7 @@ class Decided:
 class Portions:
     """How batches are decided by tasks."""
 
-    path: str
+    sight: Sight
     columns: Mapping[str, str]
     stream: str | None
     parts: int | None
@@ -157,7 +158,7 @@ class Portions:
             raise dh.SchemaError("[DH-SCHEMA] there is no column 'stream': name it, as in columns={'stream': 'mine'}")
         routed = self._routed(frame, kept, found)
         takes = StructType([routed.schema[name] for name in (_KEPT, *found.values())])
-        decide = compat.partition_udf(Portion(self.path, plan, tuple(found), self.stream).part, takes, RETURNED)
+        decide = compat.partition_udf(Portion(self.sight, plan, tuple(found), self.stream).part, takes, RETURNED)
         answered = routed.withColumn(_ANSWER, decide(*(routed[f"`{name}`"] for name in (_KEPT, *found.values()))))
         rows = answered.localCheckpoint(eager=True)
         receipts = rows.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.*").collect()

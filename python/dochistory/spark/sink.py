@@ -20,6 +20,7 @@ from dochistory.spark import checks, compat
 from dochistory.spark.load import stage
 from dochistory.spark.options import Options
 from dochistory.spark.shipped import Travelling, packed
+from dochistory.spark.sight import Sight
 
 compat.check_data_sources()
 
@@ -41,7 +42,7 @@ class _Recorder:
     """What the batch's and the stream's writer have in common."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        self._path = str(options.path())
+        self._path = str(options.path().absolute())
         self._trigger = options.trigger()
         self._record = options.record()
         self._application = options.application()
@@ -52,6 +53,9 @@ class _Recorder:
             raise dh.ConfigError(f"[DH-CONFIG] trigger {self._trigger.name} uses no history, so there is none to write")
         # Before anything runs.
         checks.columns(self._trigger, schema, {one: at for one, at in self._columns.items() if one not in _OWN})
+        # Here and not by the tasks: each that did not see it would make one of its own.
+        with dh.open(self._path, create=True) as history:
+            self._sight = Sight.of(history, self._trigger.name)
 
     def __reduce__(self) -> Any:
         """What travels to the executors, which may lack this package."""
@@ -63,7 +67,7 @@ class _Recorder:
         if first is None:
             return Staged([], _streaming_query())
         batches = (self._with_status(batch) for batch in chain([first], iterator))
-        with dh.open(self._path, create=True) as history:
+        with self._sight.open() as history:
             receipt = stage(history, self._trigger, batches, self._with_status(first).schema, self._columns)
         return Staged([receipt], _streaming_query())
 

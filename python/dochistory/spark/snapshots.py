@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dochistory as dh
+from dochistory.spark.sight import Sight
 
 if TYPE_CHECKING:
     from dochistory import History, Trigger
@@ -35,7 +36,7 @@ _to_let_go: "list[tuple[int, Snapshot, str]]" = []
 class Snapshot:
     """One state of a trigger's history, to be read by any process that sees its directory."""
 
-    path: str
+    sight: Sight
     token: str
 
     @classmethod
@@ -59,17 +60,22 @@ class Snapshot:
         known = _pinned.get((path, name)) if lease is None else None
         if known is not None and _is_good(history, name, *known):
             return known[1]
-        snapshot = cls(path, history.pin(trigger, lease=lease))
+        token = history.pin(trigger, lease=lease)
+        snapshot = cls(Sight.of(history, name), token)
         if lease is None:
             _to_let_go.append((os.getpid(), snapshot, name))
             _pinned[path, name] = (history.stats(trigger)["manifest"], snapshot, time.monotonic())
         return snapshot
 
     def open(self) -> "History":
-        """The handle of this process, which stays open for the tasks to come."""
+        """The handle of this process, which stays open for the tasks to come.
+
+        Raises:
+            ClusterError: this process does not see the directory of whoever pinned it.
+        """
         key = (os.getpid(), self)
         if key not in _open:
-            _open[key] = dh.open(self.path, read_only=True, snapshot=self.token)
+            _open[key] = self.sight.open(read_only=True, snapshot=self.token)
             while len(_open) > _MOST_OPEN:
                 _open.popitem(last=False)[1].close()
         _open.move_to_end(key)
@@ -92,7 +98,7 @@ def let_go() -> None:
         if process != os.getpid():
             continue  # it was another's before a fork
         try:
-            with dh.open(snapshot.path) as history:
+            with dh.open(snapshot.sight.path) as history:
                 history.unpin(trigger, snapshot.token)
         except (dh.DocHistoryError, OSError):
             continue  # the directory is gone, or away

@@ -39,8 +39,7 @@ RETURNED = StructType(
 class Staging:
     """What travels to the tasks."""
 
-    path: str
-    snapshot: str
+    snapshot: Snapshot
     job: str
     trigger: "Trigger"
     names: tuple[str, ...]
@@ -58,16 +57,12 @@ class Staging:
     def staged(self, received: list[pa.RecordBatch]) -> "Staged":
         """Decide the rows of this task's partition together, and stage what is to be processed."""
         context = _task()
-        return (
-            Snapshot(self.path, self.snapshot)
-            .open()
-            .stage(
-                pa.Table.from_batches(received),
-                self.trigger,
-                job=self.job,
-                part=context.partitionId(),
-                attempt=attempt_name(context),
-            )
+        return self.snapshot.open().stage(
+            pa.Table.from_batches(received),
+            self.trigger,
+            job=self.job,
+            part=context.partitionId(),
+            attempt=attempt_name(context),
         )
 
     def trigger_with(self, resolver: "Callable[[pa.RecordBatch], Any]") -> "Trigger":
@@ -103,7 +98,7 @@ def attempt_number(name: str) -> int:
 
 def _cut(verdicts: pa.Table, lengths: list[int], attempt: int, receipt: bytes) -> Iterator[pa.StructArray]:
     """The verdicts in the batches in which the rows came."""
-    columns = {name: _numbers(verdicts[name]) for name in WORDS}
+    columns = {name: numbers(verdicts[name]) for name in WORDS}
     columns["message"] = verdicts["message"].combine_chunks().cast(pa.string())
     last = max(place for place, length in enumerate(lengths) if length)
     start = 0
@@ -113,8 +108,9 @@ def _cut(verdicts: pa.Table, lengths: list[int], attempt: int, receipt: bytes) -
         start += length
 
 
-def _numbers(column: pa.ChunkedArray) -> pa.Array:
-    one = column.combine_chunks()
+def numbers(column: "pa.ChunkedArray | pa.Array") -> pa.Array:
+    """The words of a verdict column as their numbers; -1 for none."""
+    one = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     chunk = one.chunk(0) if isinstance(one, pa.ChunkedArray) else one
     return chunk.indices.fill_null(-1)
 

@@ -94,6 +94,9 @@ pub enum Error {
     /// Somebody else was first with documents of a staged claim.
     #[error("[DH-CONFLICT] {0}")]
     Conflict(String),
+    /// A task works in another directory than whoever commits, under the same path.
+    #[error("[DH-CLUSTER] {0}")]
+    Elsewhere(String),
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
     State(String),
@@ -120,6 +123,7 @@ impl Error {
             Self::Config(_) => "DH-CONFIG",
             Self::Transaction(_) => "DH-TRANSACTION",
             Self::Conflict(_) => "DH-CONFLICT",
+            Self::Elsewhere(_) => "DH-CLUSTER",
             Self::State(_) => "DH-STATE",
             Self::Interrupted => "DH-INTERRUPTED",
         }

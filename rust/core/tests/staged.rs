@@ -7,8 +7,9 @@ use std::path::Path;
 
 use common::{DAY, Ids, START, begin, open, rules, trigger, uuids};
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::{Attempt, Call, Job, Plan, Receipt, Replay};
+use dochistory_core::engine::{Ask, Attempt, Call, Job, Plan, Receipt, Replay, Reply, Resolver};
 use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::rules::{Answer, Expiry};
 use dochistory_core::{Error, OnOtherRows, OnReplay, Purge, Replays, Transaction};
 
 fn plan(parts: u32) -> Plan {
@@ -166,6 +167,184 @@ fn a_document_that_others_began_meanwhile_is_a_conflict_wherever_it_stands() {
         seal(history);
         history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
     }));
+}
+
+/// What is left out of a claim on these ids when `between` comes first, and what the lost are decided to be.
+fn left_out<'a>(
+    ids: &[&'a str],
+    between: impl FnOnce(&History),
+    before_decision: impl FnOnce(&History),
+) -> (Vec<String>, Vec<&'static str>, u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(directory.path());
+    let job = reserve(&history, plan(1));
+    let receipt = stage(directory.path(), &job, 0, "a0", ids);
+    between(&history);
+    let claim = history.commit_rest(&trigger(), &job, &[receipt], u64::MAX).unwrap();
+    let mut lost = claim.lost().to_vec();
+    lost.sort();
+    before_decision(&history);
+    let again = claim.decide_lost(&trigger(), &Ids::new(&lost).documents(), &mut Call::at(0)).unwrap();
+    let rules = again.outcomes.iter().map(|outcome| outcome.rule()).collect();
+    let expected =
+        ids.len() as u64 - lost.len() as u64 + again.outcomes.iter().filter(|one| one.rule() == "R8").count() as u64;
+    assert_eq!((claim.len(), claim.number().is_some()), (expected, expected > 0));
+    claim.complete(None).unwrap();
+    (lost, rules, claim.len())
+}
+
+#[test]
+fn a_claim_leaves_out_what_others_were_first_with() {
+    let ended = |history: &History| begin(history, &trigger(), &["b"], START).claim.unwrap().complete(None).unwrap();
+    let begun = |history: &History| drop(begin(history, &trigger(), &["b", "d", "z"], START));
+    let nothing = |_: &History| ();
+    let of = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+    assert_eq!(left_out(&["a", "b", "c", "d"], ended, nothing), (of(&["b"]), vec!["R9"], 3));
+    assert_eq!(left_out(&["a", "b", "c", "d"], begun, nothing), (of(&["b", "d"]), vec!["R11", "R11"], 2));
+    assert_eq!(left_out(&["a", "b"], nothing, nothing), (vec![], vec![], 2));
+    assert_eq!(left_out(&["b", "d"], begun, nothing), (of(&["b", "d"]), vec!["R11", "R11"], 0));
+}
+
+#[test]
+fn a_lost_document_that_was_released_since_is_begun_under_the_claim() {
+    let release = |history: &History| {
+        assert_eq!(history.release_keys(&trigger(), &Ids::new(&["b"]).documents(), START).unwrap().changed, 1);
+    };
+    let begun = |history: &History| drop(begin(history, &trigger(), &["b", "d"], START));
+    let (lost, rules, count) = left_out(&["a", "b", "c", "d"], begun, release);
+    assert_eq!((lost, rules, count), (vec!["b".into(), "d".into()], vec!["R8", "R11"], 3));
+    assert_eq!(left_out(&["b"], begun, release), (vec!["b".into()], vec!["R8"], 1));
+}
+
+#[test]
+fn what_a_claim_leaves_out_is_not_its_to_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(directory.path());
+    let ids = [uuids(0..100), vec!["urn:a".into(), "urn:b".into()]].concat();
+    let job = reserve(&history, plan(2));
+    let receipts =
+        [stage(directory.path(), &job, 0, "a0", &ids[..60]), stage(directory.path(), &job, 1, "a0", &ids[60..])];
+    let others = begin(&history, &trigger(), &[uuids(50..55), vec!["urn:b".into()]].concat(), START).claim.unwrap();
+    assert!(matches!(history.commit_rest(&trigger(), &job, &receipts, 5), Err(Error::Conflict(_))));
+    let claim = history.commit_rest(&trigger(), &job, &receipts, 6).unwrap();
+    assert_eq!((claim.len(), claim.lost().len()), (96, 6));
+    for stranger in [uuids(50..51), vec!["urn:b".into()]] {
+        assert!(matches!(claim.complete(Some(&Ids::new(&stranger).documents())), Err(Error::State(_))));
+    }
+    claim.complete(None).unwrap();
+    let lost = |number: usize| (50..55).contains(&number) || number == 101;
+    let found = |history: &History| rules(history, &trigger(), &ids, START);
+    let is = |rule: &'static str| (0..102).map(|number| if lost(number) { rule } else { "R9" }).collect::<Vec<_>>();
+    assert_eq!(found(&history), is("R11"));
+    others.release(None).unwrap();
+    assert_eq!(found(&open(directory.path())), is("R8"));
+    history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    assert_eq!(found(&open(directory.path())), is("R8"));
+    let late = claim.decide_lost(&trigger(), &Ids::new(&["urn:b"]).documents(), &mut Call::at(0));
+    assert!(matches!(late, Err(Error::State(_))), "a claim that has ended takes no more");
+}
+
+/// A resolver that knows one answer.
+struct Says(Answer, usize);
+
+impl Resolver for Says {
+    fn resolve(&mut self, ask: Ask<'_>) -> dochistory_core::Result<Reply> {
+        self.1 += ask.rows.len();
+        Ok(Reply { answers: vec![self.0; ask.rows.len()], messages: Vec::new() })
+    }
+}
+
+#[test]
+fn lost_documents_are_the_resolvers_to_settle() {
+    for (answer, rule, count) in [(Answer::New, "R10>S1", 2), (Answer::Duplicate, "R10>S2", 1)] {
+        let directory = tempfile::tempdir().unwrap();
+        let history = open(directory.path());
+        let job = reserve(&history, plan(1));
+        let receipt = stage(directory.path(), &job, 0, "a0", &["a", "b"]);
+        begin(&history, &trigger(), &["b"], START);
+        let claim = history.commit_rest(&trigger(), &job, &[receipt], 1).unwrap();
+        let (ids, mut resolver) = (Ids::new(&["b", "b"]), Says(answer, 0));
+        let mut call = Call { resolver: Some(&mut resolver), ..Call::at(0) };
+        let again = claim.decide_lost(&trigger(), &ids.documents(), &mut call).unwrap();
+        assert_eq!(again.outcomes[0].rule(), rule);
+        assert_eq!(again.outcomes.iter().filter(|one| one.writes_processing()).count() as u64, count - 1);
+        assert_eq!((claim.len(), resolver.1), (count, 2));
+        claim.complete(None).unwrap();
+        let reopened = rules(&open(directory.path()), &trigger(), &["a", "b"], START);
+        assert_eq!(reopened, ["R9", if count == 2 { "R9" } else { "R11" }]);
+    }
+}
+
+#[test]
+fn a_row_that_a_resolver_let_run_is_lost_if_others_ran_it_too() {
+    let staged = |between: &dyn Fn(&History)| {
+        let directory = tempfile::tempdir().unwrap();
+        let history = open(directory.path());
+        begin(&history, &trigger(), &["b"], START);
+        let job = reserve(&history, plan(1));
+        let snapshot = History::snapshot_of_job(&job);
+        let tasks = History::open(directory.path(), &OpenOptions { snapshot, ..OpenOptions::default() }).unwrap();
+        let (ids, mut resolver) = (Ids::new(&["a", "b"]), Says(Answer::New, 0));
+        let mut call = Call { resolver: Some(&mut resolver), ..Call::at(0) };
+        let attempt = Attempt { part: 0, name: "a0" };
+        let receipt = tasks.stage(&trigger(), &job, attempt, &ids.documents(), &mut call).unwrap().receipt;
+        between(&history);
+        history.commit_rest(&trigger(), &job, &[receipt], 9).unwrap().lost().to_vec()
+    };
+    let b = Ids::new(&["b"]);
+    let release = |history: &History| history.release_keys(&trigger(), &b.documents(), START).unwrap();
+    assert!(staged(&|_| ()).is_empty());
+    assert!(staged(&|history| assert_eq!(release(history).changed, 1)).is_empty());
+    let complete = |history: &History| history.complete_keys(&trigger(), &b.documents(), START).unwrap();
+    assert_eq!(staged(&|history| assert_eq!(complete(history).changed, 1)), ["b"]);
+    let again = |history: &History| {
+        release(history);
+        begin(history, &trigger(), &["b"], START);
+    };
+    assert_eq!(staged(&again), ["b"]);
+}
+
+#[test]
+fn what_had_expired_and_was_ended_again_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(directory.path());
+    let mut trigger = trigger();
+    trigger.expiry = Expiry::Exact;
+    begin(&history, &trigger, &["a"], START - 40 * DAY).claim.unwrap().complete(None).unwrap();
+    let job = history.reserve(&trigger, plan(1)).unwrap().0;
+    let snapshot = History::snapshot_of_job(&job);
+    let tasks = History::open(directory.path(), &OpenOptions { snapshot, ..OpenOptions::default() }).unwrap();
+    let (ids, attempt) = (Ids::new(&["a", "b"]), Attempt { part: 0, name: "a0" });
+    let staged = tasks.stage(&trigger, &job, attempt, &ids.documents(), &mut Call::at(0)).unwrap();
+    assert!(staged.verdicts.outcomes.iter().all(|one| one.rule() == "R8"));
+    begin(&history, &trigger, &["a"], START).claim.unwrap().complete(None).unwrap();
+    let claim = history.commit_rest(&trigger, &job, &[staged.receipt], 9).unwrap();
+    assert_eq!(claim.lost(), ["a"]);
+}
+
+#[test]
+fn a_replay_of_a_claim_that_lost_documents_gives_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(directory.path());
+    let of = |reruns| {
+        let on_replay = if reruns { OnReplay::Rerun } else { OnReplay::ByRules };
+        Plan { transaction: Some(batch(1)), replays: Replays { on_replay, ..Replays::default() }, ..plan(1) }
+    };
+    let job = reserve(&history, of(false));
+    let receipt = stage(directory.path(), &job, 0, "a0", &["a", "b", "c"]);
+    let others = begin(&history, &trigger(), &["b"], START).claim.unwrap();
+    assert_eq!(history.commit_rest(&trigger(), &job, &[receipt], 9).unwrap().lost(), ["b"]);
+    // The driver dies, and the batch comes again: by the rules all is in doubt; run again, what was lost stays so.
+    let job = reserve(&history, of(true));
+    let receipt = stage(directory.path(), &job, 0, "a0", &["a", "b", "c"]);
+    let claim = history.commit_rest(&trigger(), &job, &[receipt], 9).unwrap();
+    assert_eq!((claim.len(), claim.lost().len()), (2, 0));
+    assert_eq!(rules(&history, &trigger(), &["a", "b", "c"], START), ["R11"; 3]);
+    claim.complete(None).unwrap();
+    others.release(None).unwrap();
+    assert_eq!(rules(&history, &trigger(), &["a", "b", "c"], START), ["R9", "R8", "R9"]);
+    let (replay, counts, _) = replayed(&history, directory.path(), of(false), &["a", "b", "c"]);
+    assert_eq!((replay, counts), (Some(Replay::Finished), vec![("R9".to_owned(), 3)]));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use arrow::array::RecordBatch;
-use dochistory_core::engine::{Attempt, Begun, Call, Job, Resolver, Staged, Verdicts};
+use dochistory_core::engine::{Attempt, Begun, Call, Job, Resolver, Staged, StagedClaim, Verdicts};
 use dochistory_core::history::History;
 use dochistory_core::{OnOtherRows, OnReplay, Replays, Transaction};
 
@@ -61,6 +61,12 @@ impl<'a> Documents<'a> {
     pub(crate) fn stage(&self, history: &History, job: &Job, attempt: Attempt<'_>) -> Outcome<Staged> {
         let (rules, documents) = (&self.trigger.rules, self.columns.documents());
         self.ask(|call| history.stage(rules, job, attempt, &documents, call))
+    }
+
+    /// Decide documents again that a claim left out. To be called without holding Python.
+    pub(crate) fn decide_lost(&self, claim: &StagedClaim) -> Outcome<Verdicts> {
+        let (rules, documents) = (&self.trigger.rules, self.columns.documents());
+        self.ask(|call| claim.decide_lost(rules, &documents, call))
     }
 
     /// Run `work` with the trigger's resolver, if it has one.

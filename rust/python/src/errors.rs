@@ -91,6 +91,12 @@ create_exception!(
 );
 create_exception!(
     dochistory,
+    ClusterError,
+    DocHistoryError,
+    "[DH-CLUSTER] A worker sees another directory than the driver under the history's path; the text says what it sees."
+);
+create_exception!(
+    dochistory,
     StateError,
     DocHistoryError,
     "[DH-STATE] The call does not fit its object: it is closed, or the rows are not the claim's."
@@ -186,6 +192,7 @@ fn exception(error: &Error) -> PyErr {
         Error::Config(_) => ConfigError::new_err(text),
         Error::Transaction(_) => TransactionError::new_err(text),
         Error::Conflict(_) => ConflictError::new_err(text),
+        Error::Elsewhere(_) => ClusterError::new_err(text),
         Error::State(_) => StateError::new_err(text),
         Error::Interrupted => crate::calls::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(text)),
     }

@@ -51,6 +51,13 @@ impl History {
         self.handle.path.clone()
     }
 
+    /// The history's own id, which copies of it share, in 32 hexadecimal digits.
+    #[getter]
+    fn id(&self) -> Outcome<String> {
+        let id = self.handle.get()?.id();
+        Ok(id.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
     /// Whether `close` was called.
     #[getter]
     fn closed(&self) -> bool {

@@ -64,9 +64,9 @@ mod _native {
     use super::delivery::{DeliveryOutbox, DeliveryPoll, GuaranteedDelivery};
     #[pymodule_export]
     use super::errors::{
-        ConfigError, ConflictError, CorruptError, DescriptorsError, DocHistoryError, FailedError, FencedError,
-        ForkedError, LockedError, OpenError, ReadOnlyError, RestoredError, SchemaError, StateError, StorageError,
-        TransactionError, TransientError, TruncatedError,
+        ClusterError, ConfigError, ConflictError, CorruptError, DescriptorsError, DocHistoryError, FailedError,
+        FencedError, ForkedError, LockedError, OpenError, ReadOnlyError, RestoredError, SchemaError, StateError,
+        StorageError, TransactionError, TransientError, TruncatedError,
     };
     #[pymodule_export]
     use super::history::History;

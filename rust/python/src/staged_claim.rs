@@ -4,14 +4,19 @@ use std::sync::Arc;
 
 use dochistory_core::engine::StagedClaim as Claimed;
 use pyo3::prelude::*;
+use pyo3::types::PyMapping;
 
+use crate::call::Documents;
 use crate::claim::replay_word;
 use crate::clock;
 use crate::errors::Outcome;
 use crate::finish;
 use crate::handle::Handle;
-use crate::history::see_to_upkeep;
+use crate::history::{names, see_to_upkeep};
+use crate::input::Input;
+use crate::output;
 use crate::trigger::Trigger;
+use crate::verdicts::verdict_columns;
 
 /// Documents that the tasks of a job began together. `Job.commit` makes it.
 ///
@@ -44,6 +49,46 @@ impl StagedClaim {
     #[getter]
     fn replay(&self) -> Option<&'static str> {
         self.claimed.replay().map(replay_word)
+    }
+
+    /// The ids of the documents that others were first with, and that this claim therefore leaves out (`most_lost`).
+    #[getter]
+    fn lost(&self) -> Vec<&str> {
+        self.claimed.lost().iter().map(String::as_str).collect()
+    }
+
+    /// Decide documents that the claim leaves out again, by what the history holds now, and begin under this claim what is NEW
+    /// after all: others released it meanwhile, or the resolver says so. Durable on return.
+    ///
+    /// Args:
+    ///     documents: the rows of lost documents, in order of arrival; all rows of an id belong together.
+    ///     columns: the trigger's name of a column -> its name in `documents`, where they differ.
+    ///     threads: threads to use for many documents.
+    ///
+    /// Returns:
+    ///     The verdict of every row, as `History.classify` gives it.
+    ///
+    /// Raises:
+    ///     StateError: the claim has ended as a whole, or its time was purged, and a document would have to be begun.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     StorageError: the operating system refused a file operation.
+    ///     FailedError: an earlier write failed.
+    #[pyo3(signature = (documents, *, columns = None, threads = 1))]
+    fn decide_lost(
+        &self,
+        documents: &Bound<'_, PyAny>,
+        columns: Option<&Bound<'_, PyMapping>>,
+        threads: usize,
+    ) -> Outcome<Py<PyAny>> {
+        let py = documents.py();
+        self.handle.check_process()?;
+        let (input, started_at) = (Input::import(documents)?, self.claimed.started_at());
+        let documents = Documents::new(self.trigger.get(), input, names(columns)?.as_ref(), started_at, threads)?;
+        let verdicts = py.detach(|| {
+            let verdicts = documents.decide_lost(&self.claimed)?;
+            verdict_columns(&verdicts, &documents.columns, 1)
+        })?;
+        Ok(output::like(py, documents.input.is_batch, verdicts)?.unbind())
     }
 
     /// Number of documents begun.

@@ -81,25 +81,31 @@ impl Job {
         self.replay.map(replay_word)
     }
 
-    /// Begin what the tasks staged: all of it, or nothing. Durable on return.
+    /// Begin what the tasks staged: all of it, or nothing; or all but what others were first with. Durable on return.
     ///
     /// Args:
     ///     receipts: the receipt of one attempt of each part that has rows.
+    ///     most_lost: so many documents that others were first with since the reservation may be left out; None for any number.
+    ///         Their tasks took them for NEW, and they are not: `StagedClaim.lost` names them, and `decide_lost` decides them
+    ///         again. Do not process them before.
     ///
     /// Raises:
-    ///     ConflictError: others were first with some of these documents, or the batch has other rows than it had under its
-    ///         number before, which are to be looked up: decide again, from a new job that is given these receipts.
+    ///     ConflictError: others were first with more of these documents, or with this transaction, or the batch has other rows
+    ///         than it had under its number before, which are to be looked up: decide again, from a new job that is given
+    ///         these receipts.
     ///     TransactionError: the application's numbers went backwards meanwhile, or a known number came with other rows.
     ///     StateError: the job was committed or given up before.
+    ///     ClusterError: what a task staged is not here: it works in another directory.
     ///     ConfigError: the receipts are not this job's, or a part is there twice.
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     FailedError: an earlier write failed.
-    fn commit(&self, py: Python<'_>, receipts: Vec<Vec<u8>>) -> Outcome<StagedClaim> {
+    #[pyo3(signature = (receipts, *, most_lost = Some(0)))]
+    fn commit(&self, py: Python<'_>, receipts: Vec<Vec<u8>>, most_lost: Option<u64>) -> Outcome<StagedClaim> {
         let history = self.handle.get()?;
         let rules = &self.trigger.get().rules;
         let claimed = crate::calls::outside(py, || {
             let receipts = decoded(&receipts)?;
-            history.commit(rules, &self.job, &receipts)
+            history.commit_rest(rules, &self.job, &receipts, most_lost.unwrap_or(u64::MAX))
         })?;
         let (handle, trigger) = (self.handle.clone(), self.trigger.clone_ref(py));
         Ok(StagedClaim { handle, trigger, claimed })

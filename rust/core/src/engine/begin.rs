@@ -23,7 +23,7 @@ use crate::transaction::{BatchRows, Meaning, NumberedBatch, Replay, Replays, Tra
 use crate::{Error, Result};
 
 /// So often the resolver is asked again about rows that others changed meanwhile; then they stay in doubt.
-const ROUNDS: usize = 4;
+pub(super) const ROUNDS: usize = 4;
 
 /// A batch that was begun.
 #[derive(Debug)]

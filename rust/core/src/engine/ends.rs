@@ -40,6 +40,11 @@ impl<D: Hash + Eq + Clone> Ends<D> {
         self.lock().is_durable == Some(end)
     }
 
+    /// Whether the whole of it ended, or may have.
+    pub(super) fn is_whole(&self) -> bool {
+        self.lock().whole.is_some()
+    }
+
     /// An error if these documents, or all, ended the other way before. To be asked in the turn, so that of two ends at the
     /// same time one is refused.
     pub(super) fn check(&self, end: End, documents: Option<&[D]>, name: impl Fn(&D) -> String) -> Result<()> {

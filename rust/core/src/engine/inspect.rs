@@ -7,7 +7,7 @@ use std::vec::IntoIter;
 use super::batch::Batch;
 use crate::columns::Documents;
 use crate::history::History;
-use crate::key::{Codec, Form, Key, format_uuid};
+use crate::key::{Codec, Form};
 use crate::keyspace::{Entry, EntryCursor, Maintained, Progress, Purge, Purged, SpaceSettings};
 use crate::manifest::{Outcome, TransactionEntry};
 use crate::rules::Trigger;
@@ -111,7 +111,7 @@ impl Entries {
                     if stamp.mark == Mark::Completed { EntryStatus::Completed } else { EntryStatus::Processing };
                 let is_wanted = self.wanted.status.is_none_or(|wanted| wanted == status);
                 if is_wanted && self.wanted.started_at.contains(&stamp.started_at) {
-                    batch.keys.push(self.text_of(key, text));
+                    batch.keys.push(self.codec.text_of(key, text.as_deref()));
                     batch.statuses.push(status);
                     batch.started_at.push(stamp.started_at);
                 }
@@ -120,11 +120,6 @@ impl Entries {
                 return Ok(Some(batch));
             }
         }
-    }
-
-    fn text_of(&self, key: Key, text: Option<Vec<u8>>) -> String {
-        let bytes = text.unwrap_or_else(|| format_uuid(self.codec.unmix(key)).to_vec());
-        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 

@@ -72,7 +72,7 @@ impl History {
             let numbered =
                 |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: Some(rows) };
             let transaction = transaction.map(|transaction| locked.ended_transaction(numbered(transaction)));
-            locked.publish_staged(Publication { files, transaction, replaces: None })
+            locked.publish_staged(Publication { files, transaction, ..Publication::default() }).map(drop)
         })?;
         self.abort_entries(receipts);
         Ok(published)

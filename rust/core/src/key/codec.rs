@@ -1,6 +1,6 @@
 //! From ids to keys, under the secret of a history.
 
-use super::{Form, Key};
+use super::{Form, Key, format_uuid};
 use xxhash_rust::xxh3::{xxh3_128_with_secret, xxh3_128_with_seed};
 
 const ROUNDS: usize = 4;
@@ -125,6 +125,14 @@ impl Codec {
 
     fn key_of(hash: u128) -> Key {
         Key { hi: (hash >> 64) as u64, lo: hash as u64 }
+    }
+
+    /// The id of a key, as it came; `text` is that of a key which is no UUID's.
+    pub(crate) fn text_of(&self, key: Key, text: Option<&[u8]>) -> String {
+        match text {
+            Some(text) => String::from_utf8_lossy(text).into_owned(),
+            None => String::from_utf8_lossy(&format_uuid(self.unmix(key))).into_owned(),
+        }
     }
 
     /// The key of any other text. Different texts may share one.

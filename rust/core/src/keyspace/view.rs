@@ -133,7 +133,11 @@ impl View {
     pub(crate) fn open_pinned(env: &Environment, directory: &Path, name: &str) -> Result<Self> {
         let path = directory.join(name);
         let manifest = read_manifest(env, &path).map_err(|error| match error {
-            Error::Io { .. } => Error::Open { path, reason: "this snapshot was let go".into() },
+            Error::Io { .. } => Error::Open {
+                path,
+                reason: "this snapshot was let go, or it was pinned in a directory that this process does not see"
+                    .into(),
+            },
             other => other,
         })?;
         let mut view = Self::of(env, directory, name.to_owned(), manifest, None)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::{Attempt, Call, Claim, Plan, Receipt, StagedClaim};
+use dochistory_core::engine::{Attempt, Call, Claim, Job, Plan, Receipt, StagedClaim};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
 use dochistory_core::rules::Trigger;
@@ -26,6 +26,22 @@ pub enum Op {
     },
     /// The same, staged by two tasks and committed by a third party; one attempt is lost.
     BeginStaged {
+        slot: usize,
+        ids: Vec<String>,
+        day: i64,
+        batch: Option<i64>,
+        replays: Replays,
+    },
+    /// Its first half: reserved and staged. Nothing of it shows.
+    Stage {
+        slot: usize,
+        ids: Vec<String>,
+        day: i64,
+        batch: Option<i64>,
+        replays: Replays,
+    },
+    /// Its second half, after others were at work: what they were first with is left out and decided again.
+    Commit {
         slot: usize,
         ids: Vec<String>,
         day: i64,
@@ -78,17 +94,6 @@ enum Begun {
     Staged(StagedClaim),
 }
 
-/// What came of one job.
-enum Attempted {
-    Begun(Box<StagedClaim>, Vec<&'static str>),
-    /// Numbers go backwards, or a known one has other rows.
-    Refused,
-    /// The tasks took the batch for another one; these are its rows.
-    OtherRows(BatchRows),
-    /// A purge came first.
-    Purged,
-}
-
 impl Held {
     fn new(claim: Begun) -> Self {
         Self { claim, whole: None, ended: Vec::new() }
@@ -125,6 +130,16 @@ impl Held {
     }
 }
 
+/// What was staged and not committed.
+struct OnTheWay {
+    job: Job,
+    receipts: [Receipt; 2],
+    rules: Vec<&'static str>,
+}
+
+/// Day, batch number, and what a known number means.
+type How = (i64, Option<i64>, Replays);
+
 pub const APPLICATION: &str = "stream";
 
 /// Handles on one history, and what it may hold: one model for each possible state.
@@ -133,6 +148,8 @@ pub struct Rig {
     pub systems: Vec<Arc<dyn FileSystem>>,
     pub histories: Vec<Option<History>>,
     claims: HashMap<usize, (Held, Vec<String>)>,
+    /// What was staged and not committed.
+    staged: HashMap<usize, OnTheWay>,
     /// The ids of each slot's batch.
     batches: HashMap<usize, Vec<String>>,
     pub models: Vec<Model>,
@@ -149,12 +166,13 @@ fn at(day: i64) -> i64 {
 impl Rig {
     pub fn new(path: &'static str, systems: Vec<Arc<dyn FileSystem>>, ids: Vec<String>) -> Self {
         let histories = systems.iter().map(|_| None).collect();
-        let (claims, batches) = (HashMap::new(), HashMap::new());
+        let (claims, batches, staged) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self {
             path,
             systems,
             histories,
             claims,
+            staged,
             batches,
             models: vec![Model::default()],
             ids,
@@ -240,7 +258,9 @@ impl Rig {
 
     fn apply(&self, model: &mut Model, op: &Op) -> Option<Vec<&'static str>> {
         match op {
-            Op::Begin { slot, ids, day, batch, replays } | Op::BeginStaged { slot, ids, day, batch, replays } => {
+            Op::Begin { slot, ids, day, batch, replays }
+            | Op::BeginStaged { slot, ids, day, batch, replays }
+            | Op::Commit { slot, ids, day, batch, replays } => {
                 return model.begin(*slot, ids, at(*day), batch.map(|batch| (APPLICATION, batch)), *replays);
             }
             Op::FinishClaim { slot, completed } if self.claims.contains_key(slot) => {
@@ -259,7 +279,7 @@ impl Rig {
             Op::FinishKeys { ids, completed, day } => model.finish_keys(ids, *completed, at(*day)),
             Op::Load { ids, day, completed } => model.load(ids, at(*day), *completed),
             Op::Purge { day } => model.purge(at(*day) - 30 * DAY),
-            Op::Seal | Op::Maintain | Op::Reopen => {}
+            Op::Stage { .. } | Op::Seal | Op::Maintain | Op::Reopen => {}
         }
         None
     }
@@ -273,7 +293,19 @@ impl Rig {
             }
             Op::BeginStaged { slot, ids, day, batch, replays } => {
                 self.batches.insert(*slot, ids.clone());
-                return self.begin_staged(step, *slot, ids, *day, *batch, *replays);
+                self.stage(step.by, *slot, ids, (*day, *batch, *replays), None)?;
+                return self.commit(step, *slot, ids, (*day, *batch, *replays));
+            }
+            Op::Stage { slot, ids, day, batch, replays } => {
+                self.batches.insert(*slot, ids.clone());
+                return self.stage(step.by, *slot, ids, (*day, *batch, *replays), None);
+            }
+            Op::Commit { slot, ids, day, batch, replays } => {
+                if !self.staged.contains_key(slot) {
+                    // An attempt before this one broke off: its job is over or nobody knows it, so all is done again.
+                    self.stage(step.by, *slot, ids, (*day, *batch, *replays), None)?;
+                }
+                return self.commit(step, *slot, ids, (*day, *batch, *replays));
             }
             Op::FinishClaim { slot, completed } => match self.claims.get_mut(slot) {
                 Some((claim, batch)) => {
@@ -373,57 +405,24 @@ impl Rig {
         Ok(())
     }
 
-    fn begin_staged(
-        &mut self,
-        step: &Step,
-        slot: usize,
-        ids: &[String],
-        day: i64,
-        batch: Option<i64>,
-        replays: Replays,
-    ) -> Result<(), Error> {
-        let mut rows = None;
-        let (claim, rules) = loop {
-            match self.stage(step.by, ids, day, batch, replays, rows)? {
-                Attempted::Begun(claim, rules) => break (claim, rules),
-                Attempted::Refused => {
-                    self.has_begun(step, slot, ids, (day, batch, replays), None);
-                    return Ok(());
-                }
-                Attempted::Purged => return Ok(()),
-                Attempted::OtherRows(found) => {
-                    assert!(rows.is_none(), "its rows were known");
-                    rows = Some(found);
-                }
-            }
-        };
-        self.claims.remove(&slot);
-        if claim.number().is_some() {
-            self.claims.insert(slot, (Held::new(Begun::Staged(*claim)), ids.to_vec()));
-        }
-        self.has_begun(step, slot, ids, (day, batch, replays), Some(&rules));
-        Ok(())
-    }
-
-    /// One job for these ids, in two parts.
+    /// Reserve a job and stage its documents by two tasks; nothing stays staged where its batch number is refused.
     fn stage(
         &mut self,
         by: usize,
+        slot: usize,
         ids: &[String],
-        day: i64,
-        batch: Option<i64>,
-        replays: Replays,
+        (day, batch, replays): How,
         rows: Option<BatchRows>,
-    ) -> Result<Attempted, Error> {
+    ) -> Result<(), Error> {
+        self.staged.remove(&slot);
         let (trigger, collides) = (self.trigger.clone(), self.collides);
         let (system, path) = (self.systems[by].clone(), Path::new(self.path));
         let transaction = batch.map(|batch| Transaction { application: APPLICATION.into(), batch });
         let started_at = at(day);
         let plan = Plan { parts: 2, reads: true, routed: false, replays, transaction, rows, started_at };
-        let history = self.history(by)?;
-        let job = match history.reserve(&trigger, plan) {
+        let job = match self.history(by)?.reserve(&trigger, plan) {
             Ok((job, _)) => job,
-            Err(Error::Transaction(_)) => return Ok(Attempted::Refused),
+            Err(Error::Transaction(_)) => return Ok(()),
             Err(error) => return Err(error),
         };
         let options = OpenOptions { snapshot: History::snapshot_of_job(&job), ..OpenOptions::default() };
@@ -436,26 +435,58 @@ impl Rig {
         let (first, second) = ids.split_at(ids.len() / 2);
         stage(1, "lost", second)?;
         let staged = [stage(0, "a0", first)?, stage(1, "a1", second)?];
-        let receipts = [staged[0].receipt.clone(), staged[1].receipt.clone()];
         let outcomes = staged.iter().flat_map(|staged| &staged.verdicts.outcomes);
-        let rules: Vec<_> = outcomes.map(|outcome| outcome.rule()).collect();
-        match history.commit(&trigger, &job, &receipts) {
-            Ok(claim) => Ok(Attempted::Begun(Box::new(claim), rules)),
-            Err(Error::Transaction(_)) => {
-                history.give_up(&job)?;
-                Ok(Attempted::Refused)
+        let rules = outcomes.map(|outcome| outcome.rule()).collect();
+        let receipts = staged.map(|staged| staged.receipt);
+        self.staged.insert(slot, OnTheWay { job, receipts, rules });
+        Ok(())
+    }
+
+    /// Commit what was staged. What others were first with is left out, and decided again; a batch that has other rows than its
+    /// tasks took it for is staged once more.
+    fn commit(&mut self, step: &Step, slot: usize, ids: &[String], how: How) -> Result<(), Error> {
+        let mut is_known = false;
+        loop {
+            let trigger = self.trigger.clone();
+            let Some(OnTheWay { job, receipts, mut rules }) = self.staged.remove(&slot) else {
+                self.has_begun(step, slot, ids, how, None);
+                return Ok(());
+            };
+            let history = self.history(step.by)?;
+            match history.commit_rest(&trigger, &job, &receipts, u64::MAX) {
+                Ok(claim) => {
+                    let lost: Vec<String> = ids.iter().filter(|id| claim.lost().contains(id)).cloned().collect();
+                    assert_eq!(lost.len(), claim.lost().len());
+                    let again = claim.decide_lost(&trigger, &Ids::new(&lost).documents(), &mut Call::at(0))?;
+                    for (id, outcome) in lost.iter().zip(again.outcomes) {
+                        rules[ids.iter().position(|other| other == id).unwrap()] = outcome.rule();
+                    }
+                    self.claims.remove(&slot);
+                    if claim.number().is_some() {
+                        self.claims.insert(slot, (Held::new(Begun::Staged(claim)), ids.to_vec()));
+                    }
+                    self.has_begun(step, slot, ids, how, Some(&rules));
+                    return Ok(());
+                }
+                Err(Error::Transaction(_)) => {
+                    history.give_up(&job)?;
+                    self.has_begun(step, slot, ids, how, None);
+                    return Ok(());
+                }
+                Err(Error::Conflict(text)) if text.contains("other rows") => {
+                    history.give_up(&job)?;
+                    assert!(!is_known, "its rows were known");
+                    is_known = true;
+                    self.stage(step.by, slot, ids, how, Some(Receipt::rows_of(&receipts)))?;
+                }
+                Err(Error::Conflict(text)) => {
+                    // Nobody else runs this transaction: only a purge can have come first.
+                    let purged = history.statistics(&trigger.name)?.purged_upto;
+                    assert!(purged >= Some(at(how.0)), "{text}");
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
             }
-            Err(Error::Conflict(text)) if text.contains("other rows") => {
-                history.give_up(&job)?;
-                Ok(Attempted::OtherRows(Receipt::rows_of(&receipts)))
-            }
-            Err(Error::Conflict(text)) => {
-                // Nobody else is at work here: only a purge can have come first.
-                let purged = history.statistics(&trigger.name)?.purged_upto;
-                assert!(purged >= Some(at(day)), "{text}");
-                Ok(Attempted::Purged)
-            }
-            Err(error) => Err(error),
         }
     }
 
@@ -465,7 +496,7 @@ impl Rig {
         step: &Step,
         slot: usize,
         ids: &[String],
-        (day, batch, replays): (i64, Option<i64>, Replays),
+        (day, batch, replays): How,
         rules: Option<&[&'static str]>,
     ) {
         self.retain(&format!("{:?} begins as {rules:?}", step.op), |model, _| {

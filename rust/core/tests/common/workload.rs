@@ -17,7 +17,7 @@ pub fn ids(numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
     numbers.into_iter().map(id).collect()
 }
 
-pub const IDS: u64 = 40;
+pub const IDS: u64 = 56;
 
 const BY_RULES: Replays = Replays { on_replay: OnReplay::ByRules, on_other_rows: OnOtherRows::Refuse };
 const RERUN: Replays = Replays { on_replay: OnReplay::Rerun, on_other_rows: OnOtherRows::Refuse };
@@ -38,6 +38,14 @@ pub fn workload() -> Vec<Step> {
         day,
         batch,
         replays,
+    };
+    let part_of = |is_first: bool, slot, numbers: std::ops::Range<u64>, batch, replays| {
+        let (ids, day) = (ids(numbers), 30);
+        if is_first {
+            Op::Stage { slot, ids, day, batch, replays }
+        } else {
+            Op::Commit { slot, ids, day, batch, replays }
+        }
     };
     let rows = |slot, numbers: [u64; 2], completed| Op::FinishRows { slot, ids: ids(numbers), completed };
     let steps = [
@@ -83,10 +91,23 @@ pub fn workload() -> Vec<Step> {
         (1, staged(9, 14..19, 30, Some(7), RERUN)),
         (1, staged(9, 14..19, 30, Some(7), LOOK_UP)),
         (0, staged(9, 14..19, 30, Some(7), RERUN)),
+        // Others are first with some documents of what was staged, in the log and in segments.
+        (0, part_of(true, 10, 40..48, Some(8), BY_RULES)),
+        (1, begin(11, 42..45, 30, None, BY_RULES)),
+        (1, Op::FinishClaim { slot: 11, completed: true }),
+        (0, Op::Seal),
+        (1, begin(12, 46..50, 30, None, BY_RULES)),
+        (0, part_of(false, 10, 40..48, Some(8), BY_RULES)),
+        (1, rows(10, [40, 45], true)),
+        (1, Op::FinishClaim { slot: 12, completed: false }),
+        (1, part_of(true, 13, 50..55, None, BY_RULES)),
+        (0, begin(14, 50..55, 30, None, BY_RULES)),
+        (1, part_of(false, 13, 50..55, None, BY_RULES)),
+        (0, Op::FinishClaim { slot: 10, completed: true }),
         (0, Op::Seal),
         (0, Op::Maintain),
         (1, Op::Purge { day: 31 }),
-        (1, begin(6, 0..40, 31, Some(8), BY_RULES)),
+        (1, begin(6, 0..40, 31, Some(9), BY_RULES)),
         (0, Op::FinishKeys { ids: ids(34..38), completed: false, day: 31 }),
     ];
     steps.map(|(by, op)| Step { by, op }).to_vec()

@@ -1,5 +1,6 @@
 //! Whether somebody else was first: what was staged against a pinned state is compared with what was added since.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Job;
@@ -14,12 +15,6 @@ use crate::segment::{Segment, Wanted};
 
 /// Keys compared together.
 const CHUNK: usize = 4096;
-
-/// What was begun by others since the pin.
-#[derive(Debug, Default)]
-pub(crate) struct Conflict {
-    pub(crate) keys: u64,
-}
 
 /// Keys with their texts.
 #[derive(Debug, Default)]
@@ -44,8 +39,12 @@ impl Keys {
     }
 
     pub(crate) fn each(&self) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
-        let text = |row: usize| (self.forms[row] == Form::Text).then(|| self.text(row as u32));
-        self.keys.iter().enumerate().map(move |(row, key)| (*key, text(row)))
+        self.keys.iter().enumerate().map(|(row, key)| (*key, self.text_of(row as u32)))
+    }
+
+    /// The text of a key that has one.
+    fn text_of(&self, row: u32) -> Option<&[u8]> {
+        (self.forms[row as usize] == Form::Text).then(|| self.text(row))
     }
 
     fn text(&self, row: u32) -> &[u8] {
@@ -61,8 +60,7 @@ impl Keys {
 
     fn take_over(&mut self, other: &Self, rows: &[u32]) {
         for row in rows {
-            let text = (other.forms[*row as usize] == Form::Text).then(|| other.text(*row));
-            self.push(other.keys[*row as usize], text);
+            self.push(other.keys[*row as usize], other.text_of(*row));
         }
     }
 }
@@ -93,7 +91,7 @@ pub(crate) fn each_chunk(segment: &Arc<Segment>, mut take: impl FnMut(Keys) -> R
 }
 
 /// The rows of `keys` that a segment holds.
-fn held_by(segment: &Segment, keys: &Keys) -> Result<Vec<u32>> {
+pub(super) fn held_by(segment: &Segment, keys: &Keys) -> Result<Vec<u32>> {
     keys.wanted(|wanted| {
         let (mut survivors, mut held) = (Vec::new(), Vec::new());
         segment.may_contain(wanted, 0, &mut survivors)?;
@@ -104,11 +102,18 @@ fn held_by(segment: &Segment, keys: &Keys) -> Result<Vec<u32>> {
 }
 
 impl KeySpace {
-    /// In our turn: which staged keys are no more what they were at the pin. `contested` segments hold keys that were known
-    /// then, whose state is looked up again; of the others, those keys only that something was added about.
-    pub(crate) fn conflict(&self, job: &Job, staged: &[Arc<Segment>], contested: &[Arc<Segment>]) -> Result<Conflict> {
+    /// In our turn: the staged keys that others were first with, each once. `contested` segments hold keys that were known at
+    /// the pin, whose state is looked up again; of the others, those keys only that something was added about. What began at
+    /// or before `expired` counts no more, as it did not when the keys were staged.
+    pub(crate) fn lost(
+        &self,
+        job: &Job,
+        expired: i64,
+        staged: &[Arc<Segment>],
+        contested: &[Arc<Segment>],
+    ) -> Result<Keys> {
         let view = self.present();
-        let Some(view) = view.as_ref() else { return Ok(Conflict::default()) };
+        let Some(view) = view.as_ref() else { return Ok(Keys::default()) };
         let pinned = super::super::files::read_manifest(&self.env, &self.directory.join(&job.pin))?;
         let is_added = |segment: &&Arc<Segment>| !pinned.segments.iter().any(|old| old.id == segment.header().id);
         let added: Vec<Arc<Segment>> = view.segments.iter().filter(is_added).cloned().collect();
@@ -120,27 +125,36 @@ impl KeySpace {
             })?;
         }
         Met { view, staged, added: &added, met: &mut met }.find()?;
-        self.changed(job, view, &met)
+        self.lost_of(job, expired, view, &met)
     }
 
-    /// How many of these keys are no more what they were at the pin.
-    fn changed(&self, job: &Job, view: &View, met: &Keys) -> Result<Conflict> {
+    /// Those of these keys that are not ours to begin any more: somebody completed them, or claims them that did not at the
+    /// pin. What was processing then and still is was decided knowing it; what is not there now is new.
+    fn lost_of(&self, job: &Job, expired: i64, view: &View, met: &Keys) -> Result<Keys> {
+        let mut lost = Keys::default();
         if met.len() == 0 {
-            return Ok(Conflict::default());
+            return Ok(lost);
         }
-        let now = met.wanted(|wanted| view.lookup(wanted, i64::MIN))?;
-        let then = self.at_the_pin(job, met)?;
-        let is_changed = |row: &usize| {
-            let state = now.states[*row];
-            let is_open = state == HistoryState::Processing;
-            state != then.states[*row] || (is_open && !claims(&now, *row).eq(claims(&then, *row)))
+        let now = met.wanted(|wanted| view.lookup(wanted, expired))?;
+        let then = self.at_the_pin(job, expired, met)?;
+        let is_lost = |row: usize| match now.states[row] {
+            HistoryState::Absent => false,
+            HistoryState::Processing => !claims(&now, row).eq(claims(&then, row)),
+            HistoryState::Completed | HistoryState::Unavailable => true,
         };
-        Ok(Conflict { keys: (0..met.len()).filter(is_changed).count() as u64 })
+        let mut seen = HashSet::new();
+        for row in (0..met.len()).filter(|row| is_lost(*row)) {
+            let text = met.text_of(row as u32);
+            if seen.insert((met.keys[row], text)) {
+                lost.push(met.keys[row], text);
+            }
+        }
+        Ok(lost)
     }
 
-    fn at_the_pin(&self, job: &Job, met: &Keys) -> Result<LookedUp> {
+    fn at_the_pin(&self, job: &Job, expired: i64, met: &Keys) -> Result<LookedUp> {
         let pinned = View::open_pinned(&self.env, &self.directory, &job.pin)?;
-        met.wanted(|wanted| pinned.lookup(wanted, i64::MIN))
+        met.wanted(|wanted| pinned.lookup(wanted, expired))
     }
 }
 

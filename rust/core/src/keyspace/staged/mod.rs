@@ -5,9 +5,11 @@
 
 mod conflict;
 mod job;
+mod leave_out;
 mod receipt;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::files::segment_path;
 use super::publish::entry_of;
@@ -21,9 +23,10 @@ use crate::segment::writer;
 use crate::transaction::NumberedBatch;
 use crate::{Error, Result};
 
-pub(crate) use conflict::each_chunk;
+pub(crate) use conflict::{Keys, each_chunk};
 pub use job::{Job, Plan};
 pub(crate) use job::{is_staged_name, job_of};
+pub(crate) use leave_out::rest_of;
 pub use receipt::{OutcomeCount, Receipt};
 
 /// File numbers that each part of a job has for itself.
@@ -33,6 +36,8 @@ pub(crate) const FILES_PER_PART: u64 = 1 << 16;
 #[derive(Debug, Default)]
 pub(crate) struct Publication {
     pub(crate) files: Vec<(SegmentEntry, PathBuf)>,
+    /// What is left of files that held more than may be published; each is written anew, in our turn.
+    pub(crate) rests: Vec<Run>,
     pub(crate) transaction: Option<TransactionEntry>,
     /// The open claim of the same transaction that this one takes the place of, and its start.
     pub(crate) replaces: Option<(u64, i64)>,
@@ -115,12 +120,19 @@ impl KeySpace {
         TransactionEntry { outcome: Some(Outcome::Completed), ..begun }
     }
 
-    /// Open a staged file.
-    pub(crate) fn open_staged(&self, path: &Path) -> Result<std::sync::Arc<Segment>> {
+    /// Open a staged file of a job.
+    pub(crate) fn open_staged(&self, job: &Job, path: &Path) -> Result<Arc<Segment>> {
         Segment::open(&*self.env.system, path, self.env.history).map_err(|error| match error {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 let path = path.display();
-                Error::State(format!("{path} is gone: its job was committed or given up before, or is over a week old"))
+                match self.check_alive(job) {
+                    Ok(()) => Error::Elsewhere(format!(
+                        "a task says that it wrote {path}, and this process does not find it there: they see two directories \
+                         under one path, or somebody took the file away; nothing was begun: mount one shared directory on \
+                         all machines (`dochistory doctor --cluster` looks at it)"
+                    )),
+                    Err(error) => error,
+                }
             }
             other => other,
         })
@@ -140,21 +152,30 @@ impl KeySpace {
         if self.env.system.exists(&pin).map_err(Error::io("look for", &pin))? {
             return Ok(());
         }
-        Err(Error::State(format!("job {} was committed or given up before, or it took more than a week", job.id())))
+        Err(Error::State(format!(
+            "job {} was committed or given up before, or it took more than a week, or it was reserved by a process that sees \
+             another directory under {}",
+            job.id(),
+            self.directory.display()
+        )))
     }
 
     /// In our turn: give the files the names that were reserved for them, and publish them, with the transaction, in one
-    /// manifest.
-    pub(crate) fn publish_staged(&self, publication: Publication) -> Result<()> {
+    /// manifest. Answers the segments that were written for the rests.
+    pub(crate) fn publish_staged(&self, publication: Publication) -> Result<Vec<Arc<Segment>>> {
         let Some(mut manifest) = self.present().as_ref().map(View::next_of_same_log) else {
             return Err(Error::State("the key space is not there".into()));
         };
-        let Publication { files, transaction, replaces } = publication;
+        let Publication { files, rests, transaction, replaces } = publication;
         for (entry, from) in files {
             let to = segment_path(&self.directory, entry.id);
             super::publish::remove_left_over(&self.env, &to)?;
             self.env.system.link(&from, &to).map_err(Error::io("give its name to", &from))?;
             manifest.segments.push(entry);
+        }
+        let first = manifest.segments.len();
+        for mut rest in rests {
+            self.write_run(&mut manifest, &mut rest)?;
         }
         if let Some((claim, started_at)) = replaces {
             manifest.outcomes.push(OutcomeEntry { claim, started_at, outcome: Outcome::Released });
@@ -164,7 +185,8 @@ impl KeySpace {
             manifest.set_transaction(entry);
         }
         // If this fails, whether the manifest stands is not known.
-        self.publish(&manifest).inspect_err(|error| self.sync.fail(error))
+        self.publish(&manifest).inspect_err(|error| self.sync.fail(error))?;
+        Ok(self.segments_of(&manifest.segments[first..]))
     }
 
     /// Let a job go: take its pin away, and all its files that were not published. What was published stays.
