@@ -48,6 +48,7 @@ __all__ = [
     "read_receipt",
     "repair",
     "verdict_words",
+    "_close",
 ]
 
 __version__: str
@@ -663,6 +664,7 @@ class DeliveryOutbox:
     def remove(self) -> None: ...
 
 def count_verdicts(verdicts: _Arrow) -> list[tuple[str | None, str, str, int]]: ...
+def _close() -> None: ...
 def open(  # noqa: A001 - always said as dochistory.open
     path: str | os.PathLike[str],
     create: bool = False,
