@@ -43,12 +43,12 @@ __all__ = [
     "TruncatedError",
     "UnitOfWork",
     "__version__",
+    "_close",
     "count_verdicts",
     "open",
     "read_receipt",
     "repair",
     "verdict_words",
-    "_close",
 ]
 
 __version__: str
