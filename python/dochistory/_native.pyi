@@ -45,6 +45,7 @@ __all__ = [
     "TruncatedError",
     "UnitOfWork",
     "__version__",
+    "_close",
     "count_verdicts",
     "local_path",
     "open",
@@ -688,6 +689,7 @@ class DeliveryOutbox:
 
 def count_verdicts(verdicts: _Arrow) -> list[tuple[str | None, str, str, int]]: ...
 def local_path(path: str | os.PathLike[str]) -> Path: ...
+def _close() -> None: ...
 def open(  # noqa: A001 - always said as dochistory.open
     path: str | os.PathLike[str],
     create: bool = False,

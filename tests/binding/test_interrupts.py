@@ -69,7 +69,8 @@ def test_ctrl_c_is_heard_while_another_writer_is_waited_for(directory: Path, wha
             stdout=subprocess.PIPE,
             text=True,
         ) as holder:
-            assert holder.stdout is not None and holder.stdin is not None
+            assert holder.stdout is not None
+            assert holder.stdin is not None
             assert holder.stdout.readline() == "held\n"
             try:
                 assert heard_after(calls[what]) < 5
@@ -134,24 +135,21 @@ def test_threads_under_way_at_the_end_crash_nothing(directory: Path, what: str) 
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string())])
-def test_an_id_that_is_no_utf8_is_refused_by_row_and_column(history: dh.History, kind: pa.DataType) -> None:
-    def text(bad: bytes) -> pa.Array:
-        values = [b"good", str(dh.__version__).encode(), bad]
-        offsets = pa.py_buffer(np.cumsum([0, *map(len, values)]).astype("i4").tobytes())
-        plain = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"".join(values))])
-        return plain if kind == pa.string() else plain.dictionary_encode()
-
-    for bad in (b"urn:\xff\xfe", b"\xc3" * 200, b"a\xed\xa0\x80"):
-        ids = text(bad)
-        batch = pa.RecordBatch.from_arrays([ids], ["uuid"])
-        for call in (
-            lambda: history.begin(batch, trigger()),
-            lambda: history.classify(batch, trigger()),
-            lambda: history.complete(ids, trigger()),
-            lambda: history.load(batch, trigger()),
-        ):
-            with pytest.raises(dh.SchemaError, match=r"\[DH-SCHEMA\] row 2 of id column 1 is no text"):
-                call()
+@pytest.mark.parametrize("bad", [b"urn:\xff\xfe", b"\xc3" * 200, b"a\xed\xa0\x80"])
+def test_an_id_that_is_no_utf8_is_refused_by_row_and_column(history: dh.History, kind: pa.DataType, bad: bytes) -> None:
+    values = [b"good", b"urn:2", bad]
+    offsets = pa.py_buffer(np.cumsum([0, *map(len, values)]).astype("i4").tobytes())
+    plain = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"".join(values))])
+    ids = plain if kind == pa.string() else plain.dictionary_encode()
+    batch = pa.RecordBatch.from_arrays([ids], ["uuid"])
+    for call in (
+        lambda: history.begin(batch, trigger()),
+        lambda: history.classify(batch, trigger()),
+        lambda: history.complete(ids, trigger()),
+        lambda: history.load(batch, trigger()),
+    ):
+        with pytest.raises(dh.SchemaError, match=r"\[DH-SCHEMA\] row 2 of id column 1 is no text"):
+            call()
 
 
 @pytest.mark.parametrize("year", [1, 998, 9000, 9999])

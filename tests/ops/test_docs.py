@@ -61,7 +61,7 @@ def test_snippets_run_and_print_what_they_say(page: str, capsys: pytest.CaptureF
 
 def a_history(capsys: pytest.CaptureFixture[str]) -> None:
     with dh.open("orders.history", create=True) as history:
-        history.begin(documents(["0001", "0002"]), trigger()).complete(rows=[0])
+        history.begin(documents(["0001", "0002"]), trigger(history_time_to_live="30 days")).complete(rows=[0])
     Path("docs.csv").write_text("uuid,amount\n0001,5\n0002,7\n0003,1\n")
     capsys.readouterr()
 
@@ -83,7 +83,8 @@ def test_the_commands_of_a_page_run_after_its_snippets(page: str, capsys: pytest
     printed(page, capsys)
     if page == "audit.md":  # its snippets settled everything
         with dh.open("orders.history") as history:
-            history.begin(pa.table({"uuid": pa.array([None], pa.string())}), trigger(), audit=True)
+            orders = trigger(history_time_to_live="30 days")
+            history.begin(pa.table({"uuid": pa.array([None], pa.string())}), orders, audit=True)
     commands = [line for block in blocks(page, "sh") for line in block.splitlines()]
     assert commands
     for command in commands:

@@ -58,7 +58,7 @@ def test_the_kind_of_a_trigger_never_changes(history: dh.History) -> None:
         lambda: history.classify(documents(["b"]), jms),
         lambda: history.change(jms),
     ):
-        with pytest.raises(dh.ConfigError, match="messaging.*jms.*never"):
+        with pytest.raises(dh.ConfigError, match=r"messaging.*jms.*never"):
             call()
 
 
@@ -69,7 +69,7 @@ def test_a_change_counts_at_the_next_purge(history: dh.History, directory: Path)
     assert history.change(SHORT) == timedelta(hours=1)
     # What was begun with the old one is ended all the same.
     claim.complete()
-    with pytest.raises(dh.ConfigError, match="1 hour.*30 days"):
+    with pytest.raises(dh.ConfigError, match=r"1 hour.*30 days"):
         history.begin(documents(["c"]), LONG, now=T0)
     with dh.open(directory) as other:
         assert other.stats("orders")["history_time_to_live"] == timedelta(hours=1)
