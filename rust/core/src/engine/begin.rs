@@ -155,7 +155,9 @@ impl<'a, 'd> Work<'a, 'd> {
         let attempt = space.write(settings, |locked| {
             let found = locked.look_in_turn(|view| self.look(now_us, view))?;
             let mut looked = Looked { found, unavailable: None };
-            self.rows = self.transaction.map(|_| self.identities.batch_rows(self.codec, self.documents));
+            if self.rows.is_none() {
+                self.rows = self.transaction.map(|_| self.identities.batch_rows(self.codec, self.documents));
+            }
             let known = self.known_of(locked)?;
             let replay = known.as_ref().map(|known| known.meaning.replay());
             self.see_replay(&mut looked, known.as_ref());
