@@ -102,7 +102,9 @@ def test_without_rows_kept_released_messages_are_named_only(history: dh.History)
 def test_held_rows_with_other_columns_are_refused(history: dh.History) -> None:
     inbox = history.delivery("s", start=10)
     inbox.receive(messages([CHAIN[1]], body=["x"])).commit()
-    with pytest.raises(dh.SchemaError, match=r"\[header Utf8, body Utf8\].*\[header Utf8\].*same columns in every poll"):
+    with pytest.raises(
+        dh.SchemaError, match=r"\[header Utf8, body Utf8\].*\[header Utf8\].*same columns in every poll"
+    ):
         inbox.receive(messages([CHAIN[0]]))
     assert inbox.in_doubt().num_rows == 0, "nothing was recorded"
     poll = inbox.receive(messages([CHAIN[0]], body=["w"]))

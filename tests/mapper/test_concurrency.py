@@ -79,7 +79,10 @@ def test_who_waits_too_long_for_a_unit_is_told_so(path: Path) -> None:
         mapper = history.mapper("in")
         unit = mapper.unit_of_work()
         unit.take(messages(["a"]))
-        with pytest.raises(dh.LockedError, match=r"take-\d\d.*process .* since .*one 16th of all ids until"), mapper.unit_of_work() as other:
+        with (
+            pytest.raises(dh.LockedError, match=r"take-\d\d.*process .* since .*one 16th of all ids until"),
+            mapper.unit_of_work() as other,
+        ):
             other.take(messages(["a"]))
         mapper.create(["b"], ["a unit keeps nobody else from writing"])
         unit.commit()
