@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Literal
 
 import pytest
 
@@ -53,7 +54,9 @@ def test_an_abort_leaves_a_sender_that_the_channel_let_begin(history: dh.History
 
 
 @pytest.mark.parametrize(("decision", "rule"), [("duplicate", "M5"), ("process", "M4"), ("error", "M1")])
-def test_an_abort_leaves_what_was_decided_by_hand(mapper: dh.MessageIdMapper, decision: str, rule: str) -> None:
+def test_an_abort_leaves_what_was_decided_by_hand(
+    mapper: dh.MessageIdMapper, decision: Literal["error", "process", "duplicate"], rule: str
+) -> None:
     send = mapper.begin_send(messages(["x"]))
     mapper.resolve(["x"], "duplicate")
     mapper.resolve(["x"], decision)

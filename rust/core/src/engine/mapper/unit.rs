@@ -132,11 +132,8 @@ impl Unit {
                 continue;
             }
             // What took the place of a removal gives it back.
-            match self.changes.remove(&key) {
-                Some(Made { change: Change::Update { .. }, .. }) => {
-                    self.changes.insert(key, Made { change: Change::Remove, by: None });
-                }
-                _ => {}
+            if let Some(Made { change: Change::Update { .. }, .. }) = self.changes.remove(&key) {
+                self.changes.insert(key, Made { change: Change::Remove, by: None });
             }
         }
         taken.forget_copies();
