@@ -12,6 +12,7 @@ import pytest
 
 import dochistory as dh
 from tests.cli.conftest import Run
+from tests.support import documents, trigger
 
 H = "orders.history"
 
@@ -118,3 +119,21 @@ def test_what_nobody_foresaw_is_a_sentence_too_and_a_traceback_on_demand(
     assert "RuntimeError: the sky fell; this was not foreseen" in ran.err
     with pytest.raises(RuntimeError, match="the sky"):
         run("stats", "--history", orders, "--debug")
+
+
+@pytest.mark.parametrize("url", ["s3a://bucket/h", "hdfs://node/h", "dbfs:/h"])
+def test_a_history_that_is_no_directory_is_refused(run: Run, url: str) -> None:
+    for words in (["--history", url, "stats"], ["--history", url, "verify"], ["--history", url, "repair"]):
+        ran = run(*words)
+        assert ran.status == 2
+        assert f"dochistory: {url}: " in ran.err
+        assert "object stores and HDFS cannot hold a history [DH-OPEN]" in " ".join(ran.err.split())
+
+
+def test_a_file_url_names_a_history(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a b.history"
+    with dh.open(path, create=True) as history:
+        history.begin(documents(["a"]), trigger()).complete()
+    assert run("--history", path.as_uri(), "verify").status == 0
+    assert run("--history", path.as_uri(), "backup", (tmp_path / "copy").as_uri()).status == 0
+    assert dh.open(tmp_path / "copy", read_only=True).triggers() == ["orders"]
