@@ -89,7 +89,7 @@ def test_filters_and_unions_find_the_right_rows(spark: "SparkSession", history: 
 def test_reading_writes_no_entry_and_disturbs_no_writer(spark: "SparkSession", history: Path) -> None:
     df = read(spark, history, trigger="orders")
     with dh.open(history) as opened:
-        opened.begin(rows(["later"]), orders()).complete()
+        opened.begin(rows(["later"]), orders(history_time_to_live="30 days")).complete()
         assert df.count() in (45, 46)  # It is pinned when Spark plans it.
         assert read(spark, history, trigger="orders").count() == 46
 
