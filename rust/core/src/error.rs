@@ -137,9 +137,12 @@ impl Error {
 
     pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_path_buf();
-        move |source| match is_exhausted(&source) {
-            true => Self::Descriptors { operation, path, source },
-            false => Self::Io { operation, path, source },
+        move |source| {
+            if is_exhausted(&source) {
+                Self::Descriptors { operation, path, source }
+            } else {
+                Self::Io { operation, path, source }
+            }
         }
     }
 

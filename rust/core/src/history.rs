@@ -107,10 +107,7 @@ impl History {
         let identity_file = system.identify(&file).map_err(Error::io("look at", &file))?;
         let identity = read_identity(&*system, &file)?;
         if !options.read_only && options.snapshot.is_none() {
-            match is_there {
-                true => probe(&*system, &file)?,
-                false => probe_among_processes(&*system, &file)?,
-            }
+            if is_there { probe(&*system, &file)? } else { probe_among_processes(&*system, &file)? }
         }
         let env = Environment {
             system,

@@ -180,7 +180,9 @@ fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
         let histories: Vec<History> =
             (0..WRITERS).map(|_| History::open_on(Arc::new(system.clone()), &path, &creating()).unwrap()).collect();
         // All have found the locks to be good; from now on they are not.
-        histories.iter().for_each(|history| drop(begin(history, &uuids(0..1)).unwrap()));
+        for history in &histories {
+            begin(history, &uuids(0..1)).unwrap();
+        }
         system.0.store(true, Ordering::SeqCst);
         let (ids, seen) = (uuids(1..61), Mutex::new(Seen::default()));
         std::thread::scope(|scope| {
@@ -188,9 +190,11 @@ fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
                 scope.spawn(|| {
                     for id in &ids {
                         match begin(history, std::slice::from_ref(id)) {
-                            Ok(new) => new.into_iter().for_each(|id| {
-                                *seen.lock().unwrap().new.entry(id).or_default() += 1;
-                            }),
+                            Ok(new) => {
+                                for id in new {
+                                    *seen.lock().unwrap().new.entry(id).or_default() += 1;
+                                }
+                            }
                             Err(Error::Fenced { .. }) => seen.lock().unwrap().refused += 1,
                             Err(other) => panic!("{other}"),
                         }

@@ -193,3 +193,47 @@ impl File for fs::File {
         fs::File::unlock(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_process_is_kept_out_by_a_lock_that_is_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let file = Disk.create(&path).unwrap();
+        // Where there is no program that could be asked, nobody says anything.
+        assert_ne!(Disk.excludes_processes(&path), Some(true));
+        assert!(file.try_lock().unwrap());
+        assert_ne!(Disk.excludes_processes(&path), Some(false));
+    }
+
+    #[test]
+    fn a_process_is_alive_until_it_ends_and_never_as_another() {
+        let ours = Disk.process();
+        assert_eq!(Disk.is_alive(&ours), Some(true));
+        assert_eq!(Disk.is_alive(&ProcessId { started: ours.started + 1, ..ours }), Some(false));
+        assert_eq!(Disk.is_alive(&ProcessId { place: ours.place ^ 1, ..ours }), None);
+        let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+        let known = ProcessId { number: other.id().into(), started: started(other.id()).unwrap(), ..ours };
+        assert_eq!(Disk.is_alive(&known), Some(true));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(Disk.is_alive(&known), Some(false));
+    }
+
+    #[test]
+    fn a_file_that_takes_the_place_of_another_is_known_for_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let first = Disk.create(&path).unwrap().identify().unwrap();
+        assert_eq!(Disk.identify(&path).unwrap(), Some(first));
+        Disk.link(&path, &directory.path().join("other")).unwrap();
+        assert_eq!(Disk.identify(&directory.path().join("other")).unwrap(), Some(first));
+        Disk.remove(&path).unwrap();
+        assert_eq!(Disk.identify(&path).unwrap(), None);
+        Disk.create(&path).unwrap();
+        assert_ne!(Disk.identify(&path).unwrap(), Some(first));
+    }
+}
