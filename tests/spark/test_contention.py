@@ -25,7 +25,7 @@ chance = random.Random(sys.argv[4])
 begins = 0
 with dh.open(history) as opened:
     while not (home / "over").exists():
-        first = 100 * int((home / "claim").read_text() or 0) + chance.randrange(300)
+        first = 3000 * int((home / "claim").read_text() or 0) + chance.randrange(5000)
         claim = opened.begin(rows([f"d{first + n}" for n in range(3)]), orders())
         if new := claim.new["uuid"].to_pylist():
             runs.run("\\n".join(new))
@@ -48,12 +48,15 @@ def test_every_claim_succeeds_beside_consumers_at_full_speed(
     try:
         for number in range(claims):
             progress.write_text(str(number))
-            ids = [f"d{100 * number + place}" for place in range(300)]
+            # Some are the claim's alone, however late it is.
+            ids = [f"d{3000 * number + place}" for place in range(5000)] + [
+                f"own{number}-{place}" for place in range(50)
+            ]
             frame = spark.createDataFrame(rows(ids).to_pandas())
             with dh.spark.claim(frame, history_path, orders(), parts=2) as claim:
                 new = [row.uuid for row in claim.new.collect()]
                 assert len(new) == len(claim) == claim.counts["status"].get("NEW", 0)
-                assert sum(claim.counts["rule"].values()) == claim.rows == 300
+                assert sum(claim.counts["rule"].values()) == claim.rows == 5050
                 recorder.run("\n".join(new))
                 claim.complete()
                 lost += len(claim.lost)
@@ -64,10 +67,10 @@ def test_every_claim_succeeds_beside_consumers_at_full_speed(
     assert [consumer.returncode for consumer in consumers] == [0, 0]
     # Else there was nothing to compete for.
     assert lost > 0
-    assert began > 0
+    assert began >= 50 * claims
     assert min(begins) > claims
     runs = recorder.runs()
     assert len(runs) == len(set(runs)), "a document was NEW twice"
-    assert set(runs) >= {f"d{number}" for number in range(100 * claims + 200)}, "a document was never NEW"
+    assert set(runs) >= {f"d{number}" for number in range(3000 * claims + 2000)}, "a document was never NEW"
     assert states(history_path, "processing") == set()
     assert states(history_path, "completed") == set(runs)

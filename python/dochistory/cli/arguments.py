@@ -353,7 +353,20 @@ def _mapper(commands: Any) -> None:
 
 
 def _others(commands: Any) -> None:
-    _add(commands, "doctor", doctor.doctor, "look at versions, Java, settings, permissions and the history")
+    looked = _add(
+        commands,
+        "doctor",
+        doctor.doctor,
+        "look at versions, Java, settings, permissions and the history",
+        "With --cluster Spark's workers look at it, too: whether they see the driver's directory, and whether syncs, "
+        "links and locks do there what a history rests on. For that it writes a few small files, and takes them away.",
+    )
+    looked.add_argument("--cluster", action="store_true", help="let Spark's driver and workers look at the history")
+    looked.add_argument(
+        "--master",
+        metavar="URL",
+        help="Spark's master; if absent, what spark-submit or Spark's own settings say, or else local[2]",
+    )
     run = _add(commands, "demo", demo.demo, "run the demo of the project's source")
     run.add_argument(
         "--policy", choices=["in_doubt", "rerun"], default="in_doubt", help="what a killed batch's documents are"

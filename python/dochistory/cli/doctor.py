@@ -6,14 +6,15 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import dochistory as dh
 from dochistory import metrics, suspension, sweeper
+from dochistory.checks import Check
 from dochistory.cli import show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import CommandError, Exit, explained
@@ -22,19 +23,11 @@ _OVERDUE = 24 * 3600.0
 _LEAST_FREE = 1 << 30
 
 
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    result: Literal["ok", "note", "wrong"]
-    """`note`: something that only some need is missing; `wrong`: something does not work."""
-    found: str
-
-
 def doctor(context: Context) -> Exit:
     """Look at everything that dochistory needs."""
     checks = [*_versions(), *_spark(), *_settings(context), *_store(context)]
+    if context.options.cluster:
+        checks += _cluster(context.history_path, context.options.master)
     wrong = sum(check.result == "wrong" for check in checks)
     if context.json:
         print(show.as_json({"healthy": not wrong, "checks": [asdict(check) for check in checks]}))
@@ -76,6 +69,23 @@ def _spark() -> Iterator[Check]:
         yield Check("Java", "wrong", str(error))
     else:
         yield Check("Java", "ok", f"{found.version} in {found.home}")
+
+
+def _cluster(history: Path, master: str | None) -> Iterator[Check]:
+    """What Spark's workers see of the history."""
+    if find_spec("pyspark.sql") is None:
+        yield Check("cluster", "wrong", "there is no Spark here: pip install 'dochistory[spark]'")
+        return
+    # Imported here, for it imports PySpark.
+    from dochistory.spark import check_cluster
+    from dochistory.spark.sessions import submitted
+
+    try:
+        yield from check_cluster(history, submitted("dochistory doctor", master))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the doctor was asked about
+        known = explained(error)
+        said = known.sentence if known else f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        yield Check("cluster", "wrong", said)
 
 
 def _settings(context: Context) -> Iterator[Check]:

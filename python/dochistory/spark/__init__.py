@@ -20,6 +20,7 @@ from dochistory.spark.batches import ExactlyOnce, exactly_once
 from dochistory.spark.begun import Batch, StagedBatch
 from dochistory.spark.claims import SparkClaim, claim
 from dochistory.spark.classify import classify
+from dochistory.spark.cluster import check_cluster
 from dochistory.spark.compat import UnsupportedError
 from dochistory.spark.delivery import Delivery, DeliveryBatch, delivery
 from dochistory.spark.java import JavaNotFoundError
@@ -46,6 +47,7 @@ __all__ = [
     "SuspendedError",
     "UnsupportedError",
     "audit_sink",
+    "check_cluster",
     "claim",
     "classify",
     "delivery",

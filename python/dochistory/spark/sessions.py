@@ -56,3 +56,19 @@ def _configured(builder: SparkSession.Builder, config: Mapping[str, str]) -> Spa
     for name, value in config.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def submitted(app_name: str, master: str | None = None) -> SparkSession:
+    """The session of a program that may have been started by `spark-submit`, or be on its own.
+
+    Args:
+        app_name: name of the application.
+        master: Spark's master URL; if absent, that of the session that runs, of `spark-submit` or of Spark Connect's
+            `SPARK_REMOTE`; where there is none of them, this machine.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    if master is None and any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")):
+        return SparkSession.builder.appName(app_name).getOrCreate()
+    return session(app_name, master=master or "local[2]")

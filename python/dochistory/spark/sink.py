@@ -53,7 +53,13 @@ class _Recorder:
             raise dh.ConfigError(f"[DH-CONFIG] trigger {self._trigger.name} uses no history, so there is none to write")
         # Before anything runs.
         checks.columns(self._trigger, schema, {one: at for one, at in self._columns.items() if one not in _OWN})
-        # Here and not by the tasks: each that did not see it would make one of its own.
+        self._sight: Sight | None = None
+
+    def see(self) -> None:
+        """Make the history if it is not there, and remember it.
+
+        Before the tasks run, and not by them: each that did not see it would make one of its own.
+        """
         with dh.open(self._path, create=True) as history:
             self._sight = Sight.of(history, self._trigger.name)
 
@@ -67,6 +73,8 @@ class _Recorder:
         if first is None:
             return Staged([], _streaming_query())
         batches = (self._with_status(batch) for batch in chain([first], iterator))
+        if self._sight is None:
+            raise dh.StateError("[DH-STATE] a writer of tables is to see its history before its tasks do")
         with self._sight.open() as history:
             receipt = stage(history, self._trigger, batches, self._with_status(first).schema, self._columns)
         return Staged([receipt], _streaming_query())
@@ -150,7 +158,9 @@ def writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> Wri
         raise dh.ConfigError(
             '[DH-CONFIG] a history is never overwritten: write with .mode("append"); what expired goes by a purge'
         )
-    return Writer(Options(given, writing=True), schema)
+    made = Writer(Options(given, writing=True), schema)
+    made.see()
+    return made
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType) -> StreamWriter:
@@ -165,4 +175,6 @@ def stream_writer(given: Mapping[str, str], schema: StructType) -> StreamWriter:
     options = Options(given, writing=True)
     if options.number("batch") is not None:
         raise dh.ConfigError("[DH-CONFIG] a stream numbers its batches itself: leave the option batch out")
-    return StreamWriter(options, schema)
+    made = StreamWriter(options, schema)
+    made.see()
+    return made

@@ -95,8 +95,9 @@ impl HeaderColumns<'_> {
         let mut hash = Xxh3::new();
         match self.header(row) {
             Some(Header { resend_count, prev, cur, seq }) => {
-                let numbers = [resend_count, prev, cur, u64::from(seq)];
-                numbers.iter().for_each(|number| hash.update(&number.to_le_bytes()));
+                for number in [resend_count, prev, cur, u64::from(seq)] {
+                    hash.update(&number.to_le_bytes());
+                }
             }
             None => hash.update(self.headers.damaged(row)),
         }

@@ -79,7 +79,7 @@ impl History {
         })?;
         // It is committed whether this succeeds or not; if not, upkeep takes the files away.
         drop(space.give_up(job));
-        Ok(StagedClaim::new(self.codec().clone(), space, (job, replay), is_begun, segments, lost))
+        Ok(StagedClaim::new(self.codec().clone(), space, (job, replay), is_begun, segments, &lost))
     }
 }
 

@@ -53,7 +53,7 @@ impl StagedClaim {
         (job, replay): (&Job, Option<Replay>),
         is_begun: bool,
         segments: Vec<Arc<Segment>>,
-        lost: Keys,
+        lost: &Keys,
     ) -> Self {
         let lost = lost.each().map(|(key, text)| codec.text_of(key, text)).collect();
         let (number, started_at, ends) = (job.claim(), job.plan().started_at, Ends::default());

@@ -6,7 +6,9 @@ const LOOK_UP: Replays = Replays { on_replay: OnReplay::Rerun, on_other_rows: On
 
 fn rows(ids: &[u64]) -> Option<BatchRows> {
     let mut rows = BatchRows::default();
-    ids.iter().for_each(|id| rows.push(Form::Uuid, Key { hi: id.wrapping_mul(0x9e37_79b9_7f4a_7c15), lo: *id }));
+    for id in ids {
+        rows.push(Form::Uuid, Key { hi: id.wrapping_mul(0x9e37_79b9_7f4a_7c15), lo: *id });
+    }
     Some(rows)
 }
 

@@ -193,7 +193,9 @@ impl Receipt {
         let mut to = Packed::default();
         to.number(RECEIPT);
         to.number(self.version);
-        self.rows.numbers().into_iter().for_each(|number| to.number(number));
+        for number in self.rows.numbers() {
+            to.number(number);
+        }
         to.number(self.streams.len() as u64);
         for one in &self.streams {
             one.write(&mut to);

@@ -65,7 +65,9 @@ impl Receipt {
     /// The rows of all these parts.
     pub fn rows_of(receipts: &[Self]) -> BatchRows {
         let mut rows = BatchRows::default();
-        receipts.iter().for_each(|receipt| rows.add(receipt.rows));
+        for receipt in receipts {
+            rows.add(receipt.rows);
+        }
         rows
     }
 
