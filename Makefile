@@ -15,39 +15,50 @@ PYTHON_CODE := python tests tools examples benches
 policy ?= in_doubt
 seconds ?= 60
 campaign ?=
-# `make build PROFILE=quick` builds the extension in seconds once its dependencies are there; it runs slower.
-PROFILE ?= release
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-fast test-rust test-extension test-spark test-matrix test-crash check lint types format bench wheel clean campaign fuzz sanitize audit
+.PHONY: help build release demo check lint types test test-fast test-engine test-extension test-spark test-all \
+  test-engine-all test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
+  bench bench-spark wheel clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: $(STAMP)/native ## build the extension and install the package into .venv
+build: $(STAMP)/native ## build the extension, quickly, and install the package into .venv
+
+release: $(STAMP)/release ## the same as it is shipped: slower to build, faster to run
 
 demo: $(STAMP)/native $(STAMP)/demo $(STAMP)/java ## 6,046 real mails, a kill, a restart, everything again (policy=in_doubt|rerun)
 	$(BIN)/python examples/demo --policy $(policy)
 
-test: test-fast test-rust test-extension test-spark test-crash ## all tests: the quick ones, then Spark, then crashes and long ones
+check: lint types test-fast ## before a commit: formats, lints, types, stubs and the quick tests
+
+test: test-fast test-engine test-extension test-spark ## rules, store and package, the engine's own tests, Spark
+
+test-all: test-engine-all test-engine-shipped test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
 
 test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, nothing slow
 	$(PYTEST) -m "not spark and not slow and not crash and not benchmark"
 
-test-rust: $(STAMP)/venv ## the engine's own tests
+# Tests of the engine that take seconds. `test-engine-all` runs these and all others.
+ENGINE_TESTS := --lib $(foreach name,$(QUICK_ENGINE_TESTS),--test $(name))
+test-engine: $(STAMP)/venv ## the engine's own tests, the quick ones
+	cargo test --locked --package dochistory-core --all-features $(ENGINE_TESTS)
+
+test-engine-all: $(STAMP)/venv ## all of the engine's own tests
 	cargo test --locked --package dochistory-core --all-features
+
+# Without feature `small`: segments, batches and logs get as large as they do for users.
+test-engine-shipped: $(STAMP)/venv ## the engine's own tests at the thresholds that are shipped
+	cargo test --locked --package dochistory-core --features testing --lib $(SHIPPED_ENGINE_TESTS:%=--test %)
 
 # Where the library of this Python is, if it is one that programs can be linked to: Debian has it in python3-dev.
 LIBPYTHON = $(shell $(BIN)/python -c 'import pathlib; from sysconfig import get_config_var as v; \
   p = pathlib.Path(v("LIBDIR"), v("LDLIBRARY")); print(p.parent if p.suffix == ".so" and p.exists() else "")')
 
-# Compiled as they come: they do little, and Arrow optimized takes minutes.
-test-extension: export CARGO_PROFILE_DEV_OPT_LEVEL := 0
-test-extension: export CARGO_PROFILE_TEST_OPT_LEVEL := 0
-test-extension: export CARGO_PROFILE_DEV_DEBUG := 0
 test-extension: $(STAMP)/venv ## the extension's own tests, in Rust (want Python's shared library)
-	@if test -n "$(LIBPYTHON)"; then LD_LIBRARY_PATH="$(LIBPYTHON)" cargo test --locked --package dochistory-python --lib; \
+	@if test -n "$(LIBPYTHON)"; then LD_LIBRARY_PATH="$(LIBPYTHON)" cargo test --locked --profile quick --package dochistory-python --lib; \
 	else echo "This Python has no shared library to link to (python3-dev): the extension's own tests are NOT RUN"; fi
 
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= aarch64-linux-gnu-gcc
@@ -67,10 +78,10 @@ test-matrix: $(SPARKS:%=test-matrix-%) ## what must hold on every Spark, on 3.5,
 test-matrix-%: $(STAMP)/matrix-% $(STAMP)/java
 	$(MATRIX)/$*/bin/python -m pytest tests/spark -m "matrix and not benchmark" -W ignore -p no:cacheprovider -o timeout=900
 
-test-crash: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## killed processes, the demo, anything long
+test-crash: $(STAMP)/release $(STAMP)/dev $(STAMP)/java ## killed processes, the demo, anything long
 	$(PYTEST) -m "(slow or crash) and not benchmark"
 
-campaign: $(STAMP)/native $(STAMP)/dev ## try to break every promise, and print the report (campaign="--schedules 1000000 --load-seconds 600")
+campaign: $(STAMP)/release $(STAMP)/dev ## try to break every promise, and print the report (campaign="--schedules 1000000 --load-seconds 600")
 	$(BIN)/python -m tests.campaign $(campaign)
 
 fuzz: ## every target under libFuzzer with AddressSanitizer (seconds=60 each; wants nightly Rust; installs cargo-fuzz if need be)
@@ -94,8 +105,6 @@ audit: $(STAMP)/venv ## licences, bans and known vulnerabilities of all dependen
 	@$(BIN)/pip-audit --strict --progress-spinner off || \
 	  echo "NOT CHECKED, or found wanting: vulnerabilities of Python packages (see above)"
 
-check: lint types test-fast test-rust test-extension ## before a commit: quick tests, formats, lints, types, stubs
-
 lint: $(STAMP)/dev
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
@@ -111,13 +120,13 @@ format: $(STAMP)/dev ## lay out Rust and Python sources
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(PYTHON_CODE))
 	$(BIN)/ruff format $(wildcard $(PYTHON_CODE))
 
-bench: $(STAMP)/native $(STAMP)/bench ## measure, next to the peers
+bench: $(STAMP)/release $(STAMP)/bench ## measure, next to the peers
 	$(PYTEST) benches -m benchmark -o timeout=0 --benchmark-json=out/pytest-benchmark.json
 	$(BIN)/python -m benches.amplification
 	$(BIN)/python -m benches.runner --runs 5 --budget 10 --wait 300
 	$(BIN)/python -m benches.chart
 
-bench-spark: $(STAMP)/native $(STAMP)/bench $(STAMP)/java ## measure the Spark side, next to Spark's own ways
+bench-spark: $(STAMP)/release $(STAMP)/bench $(STAMP)/java ## measure the Spark side, next to Spark's own ways
 	$(BIN)/python -m benches.spark
 	$(BIN)/python -m benches.capacity
 
@@ -159,9 +168,15 @@ $(STAMP)/matrix-%: $(STAMP)/wheel
 	  'pytest>=8.3' 'pytest-timeout>=2.3' $(if $(filter 3.5,$*),'numpy<2' 'pyarrow>=18$(,)<19' setuptools,'pyarrow>=18')
 	@touch $@
 
+# Either build serves whatever needs the extension; what is measured or killed wants the one that is shipped.
 $(STAMP)/native: $(RUST) $(STAMP)/base
-	$(MATURIN) develop --profile $(PROFILE) --quiet
+	$(MATURIN) develop --profile quick --quiet
+	@rm -f $(STAMP)/release
 	@touch $@
+
+$(STAMP)/release: $(RUST) $(STAMP)/base
+	$(MATURIN) develop --release --quiet
+	@touch $(STAMP)/native $@
 
 # Spark needs a Java: the machine's own, or else one from a package.
 $(STAMP)/java: $(STAMP)/native $(STAMP)/demo

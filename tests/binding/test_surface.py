@@ -14,7 +14,7 @@ import pytest
 import dochistory as dh
 from dochistory import _native
 
-EXPORTS = [name for name in vars(_native) if not name.startswith("__")]
+EXPORTS = [name for name in vars(_native) if not name.startswith("_")] + ["__version__"]
 CLASSES = [dh.Trigger, dh.History, dh.Claim, dh.DocumentClaim]
 
 

@@ -32,7 +32,7 @@ def doubtful(orders: Path) -> Path:
     """The history `orders` with documents 1 (0003) and 2 (no key) in its audit log, and statistics of them."""
     batch = pa.table({"uuid": ["0001", "0003", None, "0009"], "payload": [b"one", b"three", b"\xff", b"nine"]})
     with dh.open(orders) as history:
-        claim = history.begin(batch, trigger(), audit=True)
+        claim = history.begin(batch, trigger(history_time_to_live="30 days"), audit=True)
         claim.complete()
         dh.Statistics(history).add(claim.verdicts, trigger())
     return orders

@@ -88,7 +88,7 @@ def test_a_writer_that_does_not_let_go_is_named_and_nothing_is_left(run: Run, or
 
 def test_a_writer_waits_no_longer_than_the_moment_is_held(orders: Path) -> None:
     with _moment.held(orders, 5.0) as moment, dh.open(orders, lock_timeout="1 s") as history:
-        history.begin(documents(["during"]), trigger("orders")).complete()
+        history.begin(documents(["during"]), trigger("orders", history_time_to_live="30 days")).complete()
         assert [space.directory.name.startswith("orders-") for space in moment.spaces] == [True]
         # What the moment names stays, whatever happens to the history.
         history.maintain(all=True)

@@ -102,7 +102,7 @@ def test_a_locked_history_is_worth_another_try(run: Run, orders: Path) -> None:
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "held\n"
-        ran = run("purge", "--history", orders, "--lock-timeout", "100 ms", "--now", "2099-01-01T00:00:00Z")
+        ran = run("purge", "--history", orders, "--lock-timeout", "100 ms", "--now", "2099-01-01T00:00:00Z", "--force")
         process.communicate("")
     assert (ran.status, "[DH-LOCKED]" in ran.err) == (3, True)
 
@@ -133,7 +133,7 @@ def test_a_history_that_is_no_directory_is_refused(run: Run, url: str) -> None:
 def test_a_file_url_names_a_history(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a b.history"
     with dh.open(path, create=True) as history:
-        history.begin(documents(["a"]), trigger()).complete()
+        history.begin(documents(["a"]), trigger(history_time_to_live="30 days")).complete()
     assert run("--history", path.as_uri(), "verify").status == 0
     assert run("--history", path.as_uri(), "backup", (tmp_path / "copy").as_uri()).status == 0
     assert dh.open(tmp_path / "copy", read_only=True).triggers() == ["orders"]

@@ -115,7 +115,7 @@ def test_a_backup_is_a_history_of_its_own(run: Run, orders: Path, tmp_path: Path
         history.begin(documents(["later"]), trigger(history_time_to_live="30 days"))
     with dh.open(tmp_path / "copy.history") as copy:
         assert status_of(copy, ["0001", "0003", "later"]) == ["DUPLICATE", "IN_DOUBT", "NEW"]
-        copy.begin(documents(["mine"]), trigger())
+        copy.begin(documents(["mine"]), trigger(history_time_to_live="30 days"))
     with dh.open(orders) as history:
         assert status_of(history, ["mine"]) == ["NEW"]
     assert not list(tmp_path.glob(".*draft*"))

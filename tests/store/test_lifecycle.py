@@ -104,7 +104,8 @@ def test_releasing_twice_changes_nothing(history: dh.History) -> None:
 def test_what_is_completed_stays_completed_when_released(history: dh.History) -> None:
     claim = history.begin(documents(["a", "b"]), trigger())
     claim.complete()
-    claim.release()
+    with pytest.raises(dh.StateError, match="was completed"):
+        claim.release()
     history.release(["a"], trigger())
     assert status_of(history, ["a", "b"]) == ["DUPLICATE", "DUPLICATE"]
 

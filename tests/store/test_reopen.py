@@ -80,7 +80,7 @@ def test_a_reader_sees_what_a_writer_adds_later(directory: Path) -> None:
         assert status_of(reader, ["a"]) == ["IN_DOUBT"]
         claim.complete()
         assert status_of(reader, ["a"]) == ["DUPLICATE"]
-        writer.purge(now=claim.started_at.replace(year=claim.started_at.year + 1))
+        writer.purge(now=claim.started_at.replace(year=claim.started_at.year + 1), force=True)
         assert status_of(reader, ["a"]) == ["NEW"]
 
 

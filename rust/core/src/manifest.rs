@@ -233,7 +233,7 @@ impl Manifest {
         let mut from = Reader::new(checked(bytes, path)?, path);
         let version = from.preamble(MAGIC, VERSION)?;
         let kind = from.u32()?;
-        let kind = kind_of_number(kind).ok_or_else(|| from.corrupt("an unknown kind of trigger"))?;
+        let kind = kind_of_number(kind, &from)?;
         let mut manifest =
             Self { number: from.u64()?, history: from.bytes16()?, name: from.text()?, kind, ..Self::default() };
         (manifest.partition_us, manifest.time_to_live_us) = (from.i64()?, from.i64()?);
@@ -279,8 +279,10 @@ fn number_of_kind(kind: Option<Kind>) -> u32 {
     }
 }
 
-fn kind_of_number(number: u32) -> Option<Option<Kind>> {
-    [None, Some(Kind::Messaging), Some(Kind::Jms)].into_iter().find(|kind| number_of_kind(*kind) == number)
+fn kind_of_number(number: u32, from: &Reader) -> Result<Option<Kind>> {
+    let known = [None, Some(Kind::Messaging), Some(Kind::Jms)].into_iter();
+    let mut found = known.filter(|kind| number_of_kind(*kind) == number);
+    found.next().ok_or_else(|| from.corrupt("an unknown kind of trigger"))
 }
 
 pub(crate) fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {

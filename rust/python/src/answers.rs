@@ -1,7 +1,7 @@
 //! Reading what a resolver answered: an Arrow column, a table, or any sequence.
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{DataType, Field};
+use crate::arrow::array::{Array, ArrayRef, AsArray};
+use crate::arrow::datatypes::{DataType, Field};
 use dochistory_core::columns::Id;
 use dochistory_core::engine::Reply;
 use dochistory_core::rules::Answer;
@@ -145,8 +145,11 @@ pub(crate) fn import(object: &Bound<'_, PyAny>) -> Outcome<(Field, ArrayRef)> {
             let reader = stream.into_reader()?;
             let field = reader.field().as_ref().clone();
             let parts = crate::calls::outside(object.py(), || reader.collect::<Result<Vec<_>, _>>())?;
-            let array =
-                if parts.is_empty() { arrow::array::new_empty_array(field.data_type()) } else { joined(&parts)? };
+            let array = if parts.is_empty() {
+                crate::arrow::array::new_empty_array(field.data_type())
+            } else {
+                joined(&parts)?
+            };
             Ok((field, array))
         }
     }

@@ -36,6 +36,7 @@ impl History {
         trigger: TriggerOrName<'_>,
         application: &str,
     ) -> Outcome<Option<(i64, &'static str)>> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let name = trigger.name();
         let found = crate::calls::outside(py, || history.transaction(name, application))?;

@@ -102,6 +102,7 @@ impl History {
         part: (u32, u32),
         keys: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let since = since.map_or(Ok(i64::MIN), |since| clock::time_us("since", since))?;
         let before = before.map_or(Ok(i64::MAX), |before| clock::time_us("before", before))?;

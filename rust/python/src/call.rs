@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use arrow::array::RecordBatch;
+use crate::arrow::array::RecordBatch;
 use dochistory_core::engine::{Attempt, Begun, Call, Job, Resolver, Staged, StagedClaim, Verdicts};
 use dochistory_core::history::History;
 use dochistory_core::{OnOtherRows, OnReplay, Replays, Transaction};

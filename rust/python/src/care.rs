@@ -18,6 +18,7 @@ use crate::upkeep::{self, TriggerOrName};
 impl History {
     /// The names of the triggers that have entries, or had some.
     fn triggers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         Ok(crate::calls::outside(py, || history.triggers())?)
     }
@@ -69,6 +70,7 @@ impl History {
         py: Python<'py>,
         #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
     ) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let rules = &trigger.get().rules;
         let before_us = crate::calls::outside(py, || history.change(rules))?;
@@ -176,6 +178,7 @@ impl History {
     ///     `entries`, `bytes`, `segments`).
     #[pyo3(signature = (trigger = None))]
     fn stats<'py>(&self, py: Python<'py>, trigger: Option<TriggerOrName<'py>>) -> Outcome<Bound<'py, PyDict>> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let of_trigger = |name: &str| {
             let found = crate::calls::outside(py, || history.statistics(name))?;
@@ -217,6 +220,7 @@ impl History {
     ///     ReadOnlyError: the history was opened for reading.
     #[pyo3(signature = (trigger, *, lease = None))]
     fn pin(&self, py: Python<'_>, trigger: TriggerOrName<'_>, lease: Option<&Bound<'_, PyAny>>) -> Outcome<String> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let name = trigger.name();
         let lease_us = lease.map(|lease| clock::duration_us("lease", lease)).transpose()?;
@@ -231,6 +235,7 @@ impl History {
     /// Returns:
     ///     Of each a dict: `snapshot` (what `unpin` takes), `pinned_at` and `ends_at` (datetime), `process` (int), `manifest` (int).
     fn pins<'py>(&self, py: Python<'py>, trigger: TriggerOrName<'_>) -> Outcome<Vec<Bound<'py, PyDict>>> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let name = trigger.name();
         let pins = crate::calls::outside(py, || history.pins(name))?;
@@ -252,6 +257,7 @@ impl History {
     ///     trigger: the trigger, or its name.
     ///     snapshot: what `pin` answered.
     fn unpin(&self, py: Python<'_>, trigger: TriggerOrName<'_>, snapshot: &str) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let name = trigger.name();
         Ok(crate::calls::outside(py, || history.unpin(name, snapshot))?)

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::buffer::BooleanBuffer;
-use arrow::compute::filter_record_batch;
+use crate::arrow::array::{BooleanArray, RecordBatch};
+use crate::arrow::buffer::BooleanBuffer;
+use crate::arrow::compute::filter_record_batch;
 use dochistory_core::engine::{Claim as Claimed, Replay};
 use dochistory_core::rules::Outcome as Decision;
 use pyo3::prelude::*;
@@ -83,6 +83,7 @@ impl Claim {
     #[getter]
     #[pyo3(name = "new")]
     fn documents(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         let make = || {
             let mut batches = crate::calls::outside(py, || self.to_process())?;
             let new = match batches.pop() {

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{ArrayRef, Int8Array, Int16Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema};
+use crate::arrow::array::{ArrayRef, Int8Array, Int16Array, RecordBatch, StringArray};
+use crate::arrow::datatypes::{DataType, Field, Schema};
 use dochistory_core::engine::Verdicts;
 use dochistory_core::key::NO_SOURCE;
 use dochistory_core::rules::{Acknowledge, Action, Outcome as Decision, Status};

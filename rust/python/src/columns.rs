@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int8Type, Int16Type, Int32Type, Int64Type};
+use crate::arrow::array::{Array, ArrayRef, AsArray};
+use crate::arrow::compute::cast;
+use crate::arrow::datatypes::{DataType, Int8Type, Int16Type, Int32Type, Int64Type};
 use dochistory_core::columns::{CountColumn, Documents, FlagColumn};
 use dochistory_core::rules::Kind;
 

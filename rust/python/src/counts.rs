@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int8Type};
+use crate::arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, RecordBatch};
+use crate::arrow::compute::cast;
+use crate::arrow::datatypes::{DataType, Int8Type};
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, Outcome};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
+use crate::arrow::array::{
     ArrayRef, DictionaryArray, Int8Array, RecordBatch, RecordBatchReader, StringArray, TimestampMicrosecondArray,
 };
-use arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef, TimeUnit};
-use arrow::error::ArrowError;
+use crate::arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef, TimeUnit};
+use crate::arrow::error::ArrowError;
 use dochistory_core::engine::{Entries, EntryBatch, EntryStatus};
 use pyo3::PyErr;
 

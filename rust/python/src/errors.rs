@@ -160,8 +160,8 @@ impl From<pyo3_arrow::error::PyArrowError> for Failure {
     }
 }
 
-impl From<arrow::error::ArrowError> for Failure {
-    fn from(error: arrow::error::ArrowError) -> Self {
+impl From<crate::arrow::error::ArrowError> for Failure {
+    fn from(error: crate::arrow::error::ArrowError) -> Self {
         Self::schema(error.to_string())
     }
 }

@@ -9,9 +9,9 @@ use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-use arrow::array::{Array, AsArray, GenericStringArray, OffsetSizeTrait, RecordBatch, StructArray};
-use arrow::datatypes::{DataType, Int8Type};
-use arrow::ffi::FFI_ArrowArray;
+use crate::arrow::array::{Array, AsArray, GenericStringArray, OffsetSizeTrait, RecordBatch, StructArray};
+use crate::arrow::datatypes::{DataType, Int8Type};
+use crate::arrow::ffi::FFI_ArrowArray;
 
 /// As many as verdicts have.
 const COLUMNS: usize = 6;

@@ -1,6 +1,6 @@
 //! Ending documents by their keys.
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 

@@ -257,6 +257,7 @@ impl History {
 
     /// Close it; again changes nothing. What is under way in other threads comes to its end.
     fn close(&self, py: Python<'_>) {
+        let _call = crate::calls::InCall::enter(py);
         crate::calls::outside(py, || self.handle.close());
     }
 

@@ -1,9 +1,9 @@
 //! Arrow arrays of ids, lent to the engine without a copy.
 
-use arrow::array::{Array, ArrayAccessor, ArrayIter, ArrayRef, AsArray, GenericStringArray, OffsetSizeTrait};
-use arrow::buffer::Buffer;
-use arrow::compute::cast;
-use arrow::datatypes::{
+use crate::arrow::array::{Array, ArrayAccessor, ArrayIter, ArrayRef, AsArray, GenericStringArray, OffsetSizeTrait};
+use crate::arrow::buffer::Buffer;
+use crate::arrow::compute::cast;
+use crate::arrow::datatypes::{
     ArrowDictionaryKeyType, ArrowNativeType, DataType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
     UInt16Type, UInt32Type, UInt64Type,
 };

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_empty_array};
-use arrow::compute::{cast, concat, concat_batches, take_record_batch};
-use arrow::datatypes::{DataType, SchemaRef};
+use crate::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_empty_array};
+use crate::arrow::compute::{cast, concat, concat_batches, take_record_batch};
+use crate::arrow::datatypes::{DataType, SchemaRef};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;

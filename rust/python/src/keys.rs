@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, GenericStringBuilder, OffsetSizeTrait, new_null_array};
-use arrow::datatypes::DataType;
+use crate::arrow::array::{Array, ArrayRef, GenericStringBuilder, OffsetSizeTrait, new_null_array};
+use crate::arrow::datatypes::DataType;
 use dochistory_core::columns::{Id, IdColumn};
 use dochistory_core::key::{NO_SOURCE, format_uuid};
 

@@ -6,6 +6,7 @@
 mod answers;
 mod arguments;
 mod around;
+mod arrow;
 mod background;
 mod by_key;
 mod call;

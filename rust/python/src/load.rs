@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
+use crate::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use crate::arrow::compute::cast;
+use crate::arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use dochistory_core::columns::{FlagColumn, Validity};
 use dochistory_core::engine::{Attempt, Job};
 use dochistory_core::time::format_us;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{ArrayRef, OffsetSizeTrait, StringArray};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use crate::arrow::array::{ArrayRef, OffsetSizeTrait, StringArray};
+use crate::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use dochistory_core::engine::Verdicts;
 use dochistory_core::rules::Outcome as Decision;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
+use crate::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
 use dochistory_core::columns::Id;
 use dochistory_core::engine::{Begun, Claim as Claimed, Verdicts};
 use dochistory_core::rules::{Acknowledge, Action, Kind, Outcome as Decision, Status};
@@ -68,6 +68,7 @@ impl DocumentClaim {
     /// Raises:
     ///     StateError: it was released: another claim may have begun it since.
     fn complete(&self, py: Python<'_>) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let Some(claimed) = &self.claimed else { return Ok(()) };
         Ok(crate::calls::outside(py, || claimed.complete(None))?)
@@ -79,6 +80,7 @@ impl DocumentClaim {
     /// Raises:
     ///     StateError: it was completed.
     fn release(&self, py: Python<'_>) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let Some(claimed) = &self.claimed else { return Ok(()) };
         Ok(crate::calls::outside(py, || claimed.release(None))?)

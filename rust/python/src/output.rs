@@ -1,7 +1,7 @@
 //! Arrow out: batches and tables as the caller's own kind of pyarrow object.
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use crate::arrow::array::RecordBatch;
+use crate::arrow::datatypes::SchemaRef;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StructArray};
-use arrow::datatypes::{DataType, SchemaRef};
-use arrow::ffi::{FFI_ArrowArray, from_ffi_and_data_type};
+use crate::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StructArray};
+use crate::arrow::datatypes::{DataType, SchemaRef};
+use crate::arrow::ffi::{FFI_ArrowArray, from_ffi_and_data_type};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -59,8 +59,9 @@ fn schema_of(theirs: &Bound<'_, PyAny>) -> PyResult<Option<SchemaRef>> {
         return Ok(Some(ours));
     }
     let Ok(ours) = theirs.extract::<PySchema>().map(PySchema::into_inner) else { return Ok(None) };
-    let is_plain =
-        |field: &arrow::datatypes::FieldRef| is_plain(field.data_type()) && !field.metadata().contains_key(EXTENSION);
+    let is_plain = |field: &crate::arrow::datatypes::FieldRef| {
+        is_plain(field.data_type()) && !field.metadata().contains_key(EXTENSION)
+    };
     if ours.fields().iter().all(is_plain) {
         let forgotten = lock().replace((theirs.clone().unbind(), ours.clone()));
         drop(forgotten);

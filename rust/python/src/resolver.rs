@@ -4,12 +4,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow::array::{
+use crate::arrow::array::{
     Array, ArrayRef, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder,
     UInt32Array,
 };
-use arrow::compute::take_record_batch;
-use arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
+use crate::arrow::compute::take_record_batch;
+use crate::arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
 use dochistory_core::Error;
 use dochistory_core::columns::{CountColumn, Documents, Id};
 use dochistory_core::engine::{Ask, Asked, Reply, Resolver};

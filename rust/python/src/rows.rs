@@ -1,8 +1,8 @@
 //! Row numbers from Python: an Arrow array of integers, or any iterable of them.
 
-use arrow::array::{Array, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use crate::arrow::array::{Array, AsArray};
+use crate::arrow::compute::cast;
+use crate::arrow::datatypes::{DataType, Int64Type};
 use pyo3::prelude::*;
 
 use crate::answers;

@@ -80,11 +80,12 @@ impl StagedClaim {
         columns: Option<&Bound<'_, PyMapping>>,
         threads: usize,
     ) -> Outcome<Py<PyAny>> {
+        let _call = crate::calls::InCall::enter(documents.py());
         let py = documents.py();
         self.handle.check_process()?;
         let (input, started_at) = (Input::import(documents)?, self.claimed.started_at());
         let documents = Documents::new(self.trigger.get(), input, names(columns)?.as_ref(), started_at, threads)?;
-        let verdicts = py.detach(|| {
+        let verdicts = crate::calls::outside(py, || {
             let verdicts = documents.decide_lost(&self.claimed)?;
             verdict_columns(&verdicts, &documents.columns, 1)
         })?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use crate::arrow::array::RecordBatch;
 use dochistory_core::Transaction;
 use dochistory_core::engine::{Attempt, Job as Reserved, Plan, Receipt, Replay, Staged as Part};
 use dochistory_core::history::History as Engine;
@@ -101,6 +101,7 @@ impl Job {
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (receipts, *, most_lost = Some(0)))]
     fn commit(&self, py: Python<'_>, receipts: Vec<Vec<u8>>, most_lost: Option<u64>) -> Outcome<StagedClaim> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let rules = &self.trigger.get().rules;
         let claimed = crate::calls::outside(py, || {
@@ -113,6 +114,7 @@ impl Job {
 
     /// Give the job up: its files go, except those that were committed. Again changes nothing.
     fn abort(&self, py: Python<'_>) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         Ok(crate::calls::outside(py, || history.give_up(&self.job))?)
     }
@@ -192,6 +194,7 @@ impl History {
         receipts: Option<Vec<Vec<u8>>>,
         now: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<Job> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let rules = &trigger.get().rules;
         let replays = replays(on_replay, on_other_rows, trigger.get())?;
@@ -291,6 +294,7 @@ impl History {
         #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_other_rows: &str,
     ) -> Outcome<u64> {
+        let _call = crate::calls::InCall::enter(py);
         let on_other_rows = self::on_other_rows(on_other_rows)?;
         let history = self.handle.get()?;
         let rules = &trigger.get().rules;
@@ -305,6 +309,7 @@ impl History {
     /// Args:
     ///     receipts: what `stage_entries` answered.
     fn abort_entries(&self, py: Python<'_>, receipts: Vec<Vec<u8>>) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         Ok(crate::calls::outside(py, || decoded(&receipts).map(|receipts| history.abort_entries(&receipts)))?)
     }

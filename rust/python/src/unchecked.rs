@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, DictionaryArray, GenericStringArray, Int8Array, OffsetSizeTrait};
-use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::Int8Type;
+use crate::arrow::array::{Array, ArrayRef, DictionaryArray, GenericStringArray, Int8Array, OffsetSizeTrait};
+use crate::arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use crate::arrow::datatypes::Int8Type;
 
 use crate::errors::Outcome;
 use crate::ids::fits;
@@ -71,7 +71,7 @@ impl<O: OffsetSizeTrait> Texts<O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::StringArray;
+    use crate::arrow::array::StringArray;
 
     #[test]
     fn texts_are_what_arrow_would_make_of_them() {

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{ArrayRef, PrimitiveArray, RecordBatch, StringArray};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use crate::arrow::array::{ArrayRef, PrimitiveArray, RecordBatch, StringArray};
+use crate::arrow::buffer::{BooleanBuffer, NullBuffer};
+use crate::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use dochistory_core::engine::Verdicts;
 use dochistory_core::rules::{Acknowledge, Action, Outcome as Decision, Status};
 

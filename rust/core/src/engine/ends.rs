@@ -54,7 +54,7 @@ impl<D: Hash + Eq + Clone> Ends<D> {
         }
         let others = if end == End::Completed { &state.released } else { &state.completed };
         match documents.unwrap_or_default().iter().find(|document| others.contains(document)) {
-            Some(document) => Err(refused(&format!("{} of this claim", name(document)), end)),
+            Some(document) => Err(refused(format!("{} of this claim", name(document)), end)),
             None => Ok(()),
         }
     }

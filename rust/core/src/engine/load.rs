@@ -21,7 +21,7 @@ use crate::segment::run::Runs;
 use crate::{Error, Result};
 
 /// Entries of a part. (Tests meet every path with few entries.)
-pub(super) const PART: usize = if cfg!(feature = "testing") { 8 } else { 4 << 20 };
+pub(super) const PART: usize = if cfg!(feature = "small") { 8 } else { 4 << 20 };
 
 /// So often the end of a part is looked for.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);

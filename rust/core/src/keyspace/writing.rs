@@ -13,10 +13,10 @@ use crate::values::run::Run;
 use crate::{Error, Result};
 
 /// More entries than this in the log, and they are put into a segment. (Tests meet every path with small batches.)
-pub(super) const MOST_IN_LOG: usize = if cfg!(feature = "testing") { 150 } else { 768 << 10 };
+pub(super) const MOST_IN_LOG: usize = if cfg!(feature = "small") { 150 } else { 768 << 10 };
 
 /// A batch of so many new keys goes into segments at once: as a frame it would be written twice.
-pub(super) const LARGE_BATCH: usize = if cfg!(feature = "testing") { 20 } else { 128 << 10 };
+pub(super) const LARGE_BATCH: usize = if cfg!(feature = "small") { 20 } else { 128 << 10 };
 
 /// What a `begin` decided to write.
 #[derive(Debug, Default)]
@@ -61,7 +61,8 @@ impl KeySpace {
     fn write_once<T>(&self, settings: SpaceSettings, operation: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let turn = self.turn()?;
         // While others are at it, what they wrote so far can be read.
-        let guard = turn.take(&*self.env.system, self.env.lock_timeout, || drop(self.refresh()))?;
+        let taken = turn.take(&*self.env.system, self.env.lock_timeout, || drop(self.refresh()));
+        let guard = taken.map_err(|error| self.or_away(error))?;
         let result = self.prepare(settings).and_then(|()| {
             let result = operation(self)?;
             self.seal_if_full()?;
@@ -77,8 +78,13 @@ impl KeySpace {
         drop(guard);
         let result = result?;
         self.reach(&log, position, true)?;
-        self.check_in_place(&log)?;
+        self.check_in_place(&log).map_err(|error| self.or_away(error))?;
         Ok(result)
+    }
+
+    /// A history that is away as a whole, such as a file system that is not mounted, is not replaced: it cannot be asked now.
+    fn or_away(&self, error: Error) -> Error {
+        if matches!(error, Error::Fenced { .. }) { self.env.check_present().err().unwrap_or(error) } else { error }
     }
 
     /// Before something is acknowledged: what was written is part of the history that stands under its path.

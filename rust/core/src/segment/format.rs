@@ -15,7 +15,7 @@ pub(crate) const FILTER_BITS: u32 = 8;
 /// Entries a directory bucket holds on average.
 pub(crate) const BUCKET: u64 = 32;
 /// Most entries of one segment, so that writing one needs bounded memory.
-pub(crate) const MOST_ENTRIES: usize = if cfg!(feature = "testing") { 1 << 10 } else { 4 << 20 };
+pub(crate) const MOST_ENTRIES: usize = if cfg!(feature = "small") { 1 << 10 } else { 4 << 20 };
 
 /// What a stamp says of its entry, as far as this file knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 
 /// Keys that are laid out and written together: so many fill whole pages, however wide they are. (In tests segments are small, and
 /// all their keys 16 bytes wide.)
-const PIECE: usize = if cfg!(feature = "testing") { 256 } else { 1 << 16 };
+const PIECE: usize = if cfg!(feature = "small") { 256 } else { 1 << 16 };
 
 /// Where a segment goes.
 #[derive(Clone, Copy)]

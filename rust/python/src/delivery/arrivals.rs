@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::buffer::NullBuffer;
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, UInt32Type, UInt64Type};
+use crate::arrow::array::{Array, ArrayRef, AsArray};
+use crate::arrow::buffer::NullBuffer;
+use crate::arrow::compute::cast;
+use crate::arrow::datatypes::{DataType, UInt32Type, UInt64Type};
 use dochistory_core::columns::{IdColumn, Validity};
 use dochistory_core::delivery::{HeaderColumns, Headers, NO_STREAM, encode_names};
 

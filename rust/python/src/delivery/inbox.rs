@@ -107,6 +107,7 @@ impl GuaranteedDelivery {
         on_replay: &str,
         on_other_rows: &str,
     ) -> Outcome<DeliveryPoll> {
+        let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;
         if threads == 0 {
             return Err(Failure::config("threads is 0; allowed is 1 or more"));
@@ -151,6 +152,7 @@ impl GuaranteedDelivery {
     /// `confirm_received`, `receive_count`, `time_received` (timestamp[us, UTC]; null is never), `applying_upto`. A pyarrow
     /// RecordBatch.
     fn status<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;
         let batch = crate::calls::outside(py, || status::received(&self.shared.inbox.states()))?;
         Ok(output::record_batch(py, batch)?)
@@ -160,6 +162,7 @@ impl GuaranteedDelivery {
     /// `applying_upto`. Everything up to `log_received` was applied, and nothing after `applying_upto`. Their messages are
     /// held until `settle`, or until the delivery is opened with `log_received`.
     fn in_doubt<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;
         let batch = crate::calls::outside(py, || status::in_doubt(&self.shared.inbox.states()))?;
         Ok(output::record_batch(py, batch)?)
@@ -172,6 +175,7 @@ impl GuaranteedDelivery {
     ///     StateError: there is no such stream, or a poll is neither committed nor aborted.
     ///     FencedError: another receiver has moved the stream.
     fn settle(&self, py: Python<'_>, stream: &str, log_received: u64) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;
         Ok(crate::calls::outside(py, || self.shared.inbox.settle(stream, log_received))?)
     }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use arrow::compute::interleave_record_batch;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use crate::arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use crate::arrow::compute::interleave_record_batch;
+use crate::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use dochistory_core::delivery::{InOrder, Place, Poll};
 
 use super::arrivals::Arrivals;
@@ -152,7 +152,8 @@ fn rows_in_order(order: &[InOrder], arrivals: &Arrivals, released: &[&KeptRow]) 
         .or_else(|| batches.first().map(|batch| batch.schema()));
     let Some(schema) = schema else { return Ok((Arc::new(Schema::empty()), Vec::new())) };
     if indices.is_empty() {
-        let empty = schema.fields().iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect();
+        let empty =
+            schema.fields().iter().map(|field| crate::arrow::array::new_empty_array(field.data_type())).collect();
         return Ok((schema, empty));
     }
     Ok((schema, interleave_record_batch(&batches, &indices)?.columns().to_vec()))

@@ -61,6 +61,7 @@ impl History {
         held_limit: usize,
         keep_rows: bool,
     ) -> Outcome<GuaranteedDelivery> {
+        let _call = crate::calls::InCall::enter(py);
         if held_limit == 0 {
             return Err(Failure::config(
                 "held_limit is 0; allowed is 1 or more: the lowest held message shows what is missing",
@@ -98,6 +99,7 @@ impl History {
         publisher: &str,
         start: Option<u64>,
     ) -> Outcome<DeliveryOutbox> {
+        let _call = crate::calls::InCall::enter(py);
         let rows = rows::sent(&self.handle)?;
         let outbox = crate::calls::outside(py, || Outbox::open(rows, publisher, subscriber, start))?;
         Ok(DeliveryOutbox { handle: self.handle.clone(), outbox })
@@ -113,6 +115,7 @@ impl History {
     ///     timestamp[us, UTC]; null where there is no such side, or never. `confirm_received` is written with the next
     ///     change: a confirmation may be given again after a restart, and is never forgotten.
     fn delivery_status<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let batch = crate::calls::outside(py, || {
             let streams = status(&*history.received_streams(false)?, &*history.sent_streams(false)?)?;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Schema, UInt32Type, UInt64Type};
+use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use crate::arrow::compute::cast;
+use crate::arrow::datatypes::{DataType, Field, Schema, UInt32Type, UInt64Type};
 use dochistory_core::delivery::{Built, Outbox, SenderState, Transactions};
 use pyo3::prelude::*;
 
@@ -96,6 +96,7 @@ impl DeliveryOutbox {
         max_messages: Option<usize>,
         now: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         let (offsets, parts) = read_transactions(transactions)?;
         let now = clock::now_us(now)?;
@@ -113,6 +114,7 @@ impl DeliveryOutbox {
     ///     RestoredError: that was never sent: this side was restored to an older state.
     ///     FencedError: another sender has moved the stream.
     fn on_confirmation(&self, py: Python<'_>, offset: u64) -> Outcome<bool> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         Ok(crate::calls::outside(py, || self.outbox.on_confirmation(offset))?)
     }
@@ -131,12 +133,14 @@ impl DeliveryOutbox {
     ///     FencedError: another sender has moved the stream.
     #[pyo3(signature = (epoch, offset, *, log_start = None))]
     fn on_resend_request(&self, py: Python<'_>, epoch: u64, offset: u64, log_start: Option<u64>) -> Outcome<bool> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         Ok(crate::calls::outside(py, || self.outbox.on_resend_request(epoch, offset, log_start))?)
     }
 
     /// Up to here the publisher's log may be truncated: all of its subscribers have confirmed it.
     fn truncation_point(&self, py: Python<'_>) -> Outcome<u64> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         Ok(crate::calls::outside(py, || self.outbox.truncation_point())?)
     }
@@ -146,6 +150,7 @@ impl DeliveryOutbox {
     /// Raises:
     ///     FencedError: another sender has moved the stream.
     fn remove(&self, py: Python<'_>) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         Ok(crate::calls::outside(py, || self.outbox.remove())?)
     }

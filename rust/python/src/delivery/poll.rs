@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow::array::RecordBatch;
+use crate::arrow::array::RecordBatch;
 use dochistory_core::delivery::{Poll, Taken};
 use dochistory_core::engine::Replay;
 use pyo3::prelude::*;

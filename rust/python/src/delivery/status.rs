@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use crate::arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array};
+use crate::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use dochistory_core::delivery::{ReceiverState, SenderState, StreamStatus};
 
 use crate::errors::Outcome;

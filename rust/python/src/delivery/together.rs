@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt64Array};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field, Schema};
+use crate::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt64Array};
+use crate::arrow::buffer::NullBuffer;
+use crate::arrow::datatypes::{DataType, Field, Schema};
 use dochistory_core::Transaction;
 use dochistory_core::delivery::{NOT_APPLIED, Portion, Rows, decide_portion};
 use pyo3::prelude::*;
@@ -48,6 +48,7 @@ impl GuaranteedDelivery {
         on_replay: &str,
         on_other_rows: &str,
     ) -> Outcome<Bound<'py, PyBytes>> {
+        let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;
         let (now, replays) = (clock::now_us(now)?, plain_replays(on_replay, on_other_rows)?);
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
@@ -80,6 +81,7 @@ impl GuaranteedDelivery {
         on_replay: &str,
         on_other_rows: &str,
     ) -> Outcome<DeliveryPoll> {
+        let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;
         let replays = plain_replays(on_replay, on_other_rows)?;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
@@ -130,6 +132,7 @@ impl History {
         columns: Option<&Bound<'_, PyMapping>>,
         stream: Option<String>,
     ) -> Outcome<(Bound<'py, PyAny>, Bound<'py, PyBytes>)> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let input = Input::import(messages)?;
         if kept > input.rows {

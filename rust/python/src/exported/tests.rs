@@ -3,12 +3,12 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use arrow::array::{
+use crate::arrow::array::{
     ArrayRef, DictionaryArray, FixedSizeBinaryArray, Int8Array, Int32Array, LargeStringArray, StringArray,
     StringViewArray, make_array,
 };
-use arrow::datatypes::{Int32Type, Schema};
-use arrow::ffi::from_ffi_and_data_type;
+use crate::arrow::datatypes::{Int32Type, Schema};
+use crate::arrow::ffi::from_ffi_and_data_type;
 
 use super::*;
 
@@ -86,7 +86,7 @@ fn a_batch_is_the_same_on_the_other_side_whatever_part_of_its_columns_it_has() {
 
 #[test]
 fn a_batch_without_columns_has_its_rows() {
-    let rows = arrow::array::RecordBatchOptions::new().with_row_count(Some(3));
+    let rows = crate::arrow::array::RecordBatchOptions::new().with_row_count(Some(3));
     let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &rows);
     let structure = exported(batch.unwrap());
     assert_eq!((structure.len(), structure.num_children(), structure.num_buffers()), (3, 0, 1));

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
+use crate::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, GenericStringArray, Int8Array, OffsetSizeTrait,
     RecordBatch, StringArray, TimestampMicrosecondArray,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, Int8Type, Schema, TimeUnit};
+use crate::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use crate::arrow::datatypes::{DataType, Field, Int8Type, Schema, TimeUnit};
 use dochistory_core::columns::IdColumn;
 use dochistory_core::engine::mapper::{Known, RowError, Texts};
 use dochistory_core::values::FOREVER;

@@ -76,6 +76,7 @@ impl History {
 
     /// The channels whose mappers hold entries, or held some.
     fn mappers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         Ok(crate::calls::outside(py, || history.value_spaces(dochistory_core::values::Room::Mapper))?)
     }
@@ -110,6 +111,7 @@ impl MessageIdMapper {
     ///     CorruptError: a file of the history is damaged.
     #[pyo3(signature = (ids, *, now = None))]
     fn lookup<'py>(&self, ids: &Bound<'py, PyAny>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(ids.py());
         let (py, array) = (ids.py(), self::ids("ids", ids)?);
         self.handle.get()?;
         let now_us = clock::now_us(now)?;
@@ -278,6 +280,7 @@ impl MessageIdMapper {
     /// The ids whose sending was begun and never ended, as a pyarrow RecordBatchReader, in no order: `channel`, `id`, and the
     /// columns of `lookup`.
     fn pending<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         let found = crate::calls::outside(py, || self.mapper.pending())?;
         self.reader(py, found)
@@ -286,6 +289,7 @@ impl MessageIdMapper {
     /// All entries, as a pyarrow RecordBatchReader, in no order: `channel`, `id`, and the columns of `lookup`.
     #[pyo3(signature = (*, now = None))]
     fn entries<'py>(&self, py: Python<'py>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         let now_us = clock::now_us(now)?;
         let found = crate::calls::outside(py, || self.mapper.entries(now_us))?;
@@ -309,6 +313,7 @@ impl MessageIdMapper {
         include_pending: bool,
         dry_run: bool,
     ) -> Outcome<Bound<'py, PyDict>> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         let now_us = clock::now_us(now)?;
         let Purged { entries, bytes, segments } =
@@ -336,6 +341,7 @@ impl MessageIdMapper {
     /// Figures: `file_entries`, `later_entries`, `pending_entries`, `log_entries`, `files`, `file_bytes`, `log_bytes`,
     /// `manifest`, `transactions` (application -> last batch, whether it ended).
     fn stats<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         let found = crate::calls::outside(py, || self.mapper.values().statistics())?;
         Ok(value_statistics(py, found)?)

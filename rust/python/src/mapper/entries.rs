@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, DictionaryArray, Int8Array, RecordBatch, RecordBatchReader, StringArray};
-use arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef};
-use arrow::error::ArrowError;
+use crate::arrow::array::{ArrayRef, DictionaryArray, Int8Array, RecordBatch, RecordBatchReader, StringArray};
+use crate::arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef};
+use crate::arrow::error::ArrowError;
 use dochistory_core::engine::mapper::{Known, PendingBatch, PendingEntries};
 use pyo3::PyErr;
 

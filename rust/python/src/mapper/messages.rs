@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use crate::arrow::array::{Array, ArrayRef, AsArray};
+use crate::arrow::compute::cast;
+use crate::arrow::datatypes::DataType;
 use dochistory_core::engine::mapper as engine;
 use dochistory_core::mapper::Qos;
 use dochistory_core::values::Values;

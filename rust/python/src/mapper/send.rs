@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use crate::arrow::array::{ArrayRef, RecordBatch};
 use dochistory_core::engine::mapper::{Mapper, Send};
 use dochistory_core::mapper::Action;
 use pyo3::prelude::*;
@@ -38,6 +38,7 @@ impl MapperSend {
     /// WARNING, INFO or null), `retryable`. Rows that fail change those behind them, so it is made anew for each call.
     #[getter]
     fn verdicts<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         let batch = crate::calls::outside(py, || verdict_columns(&self.send.rules(), self.send.known()))?;
         output::like(py, self.messages.input.is_batch, batch)
     }
@@ -46,6 +47,7 @@ impl MapperSend {
     #[getter]
     #[pyo3(name = "new")]
     fn open<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         let batch = crate::calls::outside(py, || self.messages.input.take(&self.send.open_rows()))?;
         output::like(py, self.messages.input.is_batch, batch)
     }
@@ -59,6 +61,7 @@ impl MapperSend {
     /// The records for the audit log: `time`, `channel`, `id`, `arrived_as`, `level`, `rule`, `text`, `row`.
     #[getter]
     fn audit<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         let (send, name) = (&self.send, self.mapper.name());
         let made = || audit_columns(name, &self.messages.ids, &send.rules(), send.known(), send.started_at());
         let batch = crate::calls::outside(py, made)?;
@@ -99,6 +102,7 @@ impl MapperSend {
         persist_until: Option<&Bound<'_, PyAny>>,
         now: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let now_us = clock::now_us(now)?;
         let external_ids = external_ids.map(|given| ids("external_ids", given)).transpose()?;
@@ -123,6 +127,7 @@ impl MapperSend {
     ///     As `complete`.
     #[pyo3(signature = (rows = None, *, definite = false))]
     fn abort(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>, definite: bool) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let rows = self.chosen(rows)?;
         crate::calls::outside(py, || {
@@ -174,8 +179,8 @@ impl MapperSend {
     fn with_verdicts(&self, rows: &[u32]) -> Outcome<RecordBatch> {
         let messages = self.messages.input.take(rows)?;
         let verdicts = verdict_columns(&self.send.rules(), self.send.known())?;
-        let places = arrow::array::UInt32Array::from(rows.to_vec());
-        let verdicts = arrow::compute::take_record_batch(&verdicts, &places)?;
+        let places = crate::arrow::array::UInt32Array::from(rows.to_vec());
+        let verdicts = crate::arrow::compute::take_record_batch(&verdicts, &places)?;
         let mut fields: Vec<_> = messages.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
         let mut arrays: Vec<ArrayRef> = messages.columns().to_vec();
         let schema = verdicts.schema();

@@ -1,8 +1,8 @@
 //! Settings and times of a mapper, as Python gives them.
 
-use arrow::array::{Array, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::TimestampMicrosecondType;
+use crate::arrow::array::{Array, AsArray};
+use crate::arrow::compute::cast;
+use crate::arrow::datatypes::TimestampMicrosecondType;
 use dochistory_core::engine::mapper::{MapperSettings, Untils};
 use dochistory_core::mapper::Policy;
 use dochistory_core::values::FOREVER;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use arrow::array::ArrayRef;
+use crate::arrow::array::ArrayRef;
 use dochistory_core::engine::mapper::{Mapper, RowError, Taken, Texts, Unit, Untils};
 use dochistory_core::values::Ids;
 use pyo3::prelude::*;
@@ -175,6 +175,7 @@ impl UnitOfWork {
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (*, now = None))]
     fn commit(&self, py: Python<'_>, now: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
+        let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let now_us = clock::now_us(now)?;
         self.units.leave(&self.unit);
@@ -269,6 +270,7 @@ impl MapperTaken {
     /// `pending_since`, `reason`, `audit` (SUCCESS, ERROR or null), `retryable`. SKIP is still acknowledged to the source.
     #[getter]
     fn verdicts<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         let batch = crate::calls::outside(py, || {
             let taken = lock(&self.taken);
             verdict_columns(&taken.rules, &taken.known)
@@ -280,6 +282,7 @@ impl MapperTaken {
     #[getter]
     #[pyo3(name = "new")]
     fn open<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         let batch = crate::calls::outside(py, || {
             let rows = lock(&self.taken).open_rows();
             self.messages.input.take(&rows)
@@ -297,6 +300,7 @@ impl MapperTaken {
     /// `level`, `rule`, `text`, `row`.
     #[getter]
     fn audit<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(py);
         let batch = crate::calls::outside(py, || {
             let taken = lock(&self.taken);
             audit_columns(self.mapper.name(), &self.messages.ids, &taken.rules, &taken.known, self.taken_at)
@@ -313,6 +317,7 @@ impl MapperTaken {
     /// Raises:
     ///     StateError: a row was not to be processed, or the unit is over.
     fn fail(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
         let row = |row: i64| u32::try_from(row).map_err(|_| Failure::state(format!("row {row} is beyond the batch")));
         let rows: Vec<u32> = row_numbers(rows)?.into_iter().map(row).collect::<Outcome<_>>()?;
         crate::calls::outside(py, || {

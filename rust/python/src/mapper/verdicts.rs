@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array};
-use arrow::compute::take;
-use arrow::datatypes::Field;
+use crate::arrow::array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array};
+use crate::arrow::compute::take;
+use crate::arrow::datatypes::Field;
 use dochistory_core::engine::mapper::{Known, Texts};
 use dochistory_core::mapper::{Action, Audit, Rule, Status};
 use dochistory_core::time::format_us;

@@ -20,14 +20,14 @@ use crate::{Error, Result};
 use super::lookup::Hit;
 
 /// Most entries, and most bytes of ids and values, of one file: what writing one needs is bounded by them.
-pub(super) const MOST_ROWS: usize = if cfg!(feature = "testing") { 1 << 10 } else { 4 << 20 };
-pub(super) const MOST_BYTES: usize = if cfg!(feature = "testing") { 1 << 14 } else { 512 << 20 };
+pub(super) const MOST_ROWS: usize = if cfg!(feature = "small") { 1 << 10 } else { 4 << 20 };
+pub(super) const MOST_BYTES: usize = if cfg!(feature = "small") { 1 << 14 } else { 512 << 20 };
 /// Most bytes of one change: the frame's payload, and what of it is in memory.
 const MOST_CHANGE_BYTES: usize = 1 << 30;
 /// A change of so many bytes goes into files at once: as a frame it would be written twice.
-const LARGE_BYTES: usize = if cfg!(feature = "testing") { 1 << 12 } else { 64 << 20 };
+const LARGE_BYTES: usize = if cfg!(feature = "small") { 1 << 12 } else { 64 << 20 };
 /// So many bytes in the log, and it is put into files: entries that change often do not grow in number.
-const MOST_LOG_BYTES: u64 = if cfg!(feature = "testing") { 1 << 14 } else { 64 << 20 };
+const MOST_LOG_BYTES: u64 = if cfg!(feature = "small") { 1 << 14 } else { 64 << 20 };
 /// A run is divided into so many partitions at most.
 const MOST_PARTITIONS: usize = 16;
 
