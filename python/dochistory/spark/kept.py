@@ -45,7 +45,7 @@ class Kept:
             raise
 
     def _current(self) -> "History":
-        if not isinstance(self._given, Path):
+        if not isinstance(self._given, str):
             return self._given
         if self._opened is None or self._place() != self._as:
             self._opened = None

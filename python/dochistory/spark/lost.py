@@ -61,7 +61,7 @@ class Lost:
         self._kept, self._answer, self._words = kept, answer, words
         rows = self._rows(staged.lost, ids, list(found.values()))
         documents = pa.table({name: rows[f"c{place}"] for place, name in enumerate(found)})
-        again = staged.decide_lost(staging.identified(documents.combine_chunks().to_batches()[0])) if rows else None
+        again = staged.decide_lost(documents.combine_chunks().to_batches()[0]) if rows else None
         self._before = rows
         self._now = pa.table(
             {

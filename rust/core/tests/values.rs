@@ -216,3 +216,8 @@ fn no_operation_that_fails_loses_a_value_or_changes_one() {
     disturb_everywhere::<Rig>("Short faults of maps", |_| Fault::Short);
     disturb_everywhere::<Rig>("Flip(0) faults of maps", flip);
 }
+
+#[test]
+fn a_fixed_workload_of_values_writes_fixed_bytes() {
+    common::bytes::writes_what_it_wrote::<Rig>("/history", "value_bytes.txt");
+}

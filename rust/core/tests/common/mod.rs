@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, missing_docs, reason = "a failing helper fails its test")]
 
 #[cfg(feature = "testing")]
+pub mod bytes;
+#[cfg(feature = "testing")]
 pub mod disturbed;
 pub mod logs;
 #[cfg(feature = "testing")]
