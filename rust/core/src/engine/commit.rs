@@ -74,7 +74,7 @@ impl History {
         // It is committed whether this succeeds or not; if not, upkeep takes the files away.
         drop(space.give_up(job));
         let settings = SpaceSettings::of(trigger);
-        Ok(StagedClaim::new(self.codec().clone(), space, settings, job, is_begun, segments, lost))
+        Ok(StagedClaim::new(self.codec().clone(), space, settings, job, is_begun, segments, &lost))
     }
 }
 

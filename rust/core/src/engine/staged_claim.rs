@@ -45,6 +45,23 @@ struct State {
     released: HashSet<(Key, Option<Vec<u8>>)>,
 }
 
+impl State {
+    /// The keys that were not released one by one.
+    fn kept_keys(&self) -> Result<FrameKeys> {
+        let mut kept = FrameKeys::default();
+        for segment in &self.segments {
+            each_chunk(segment, |keys| {
+                let is_kept = |key: Key, text: Option<&[u8]>| !self.released.contains(&(key, text.map(<[u8]>::to_vec)));
+                for (key, text) in keys.each().filter(|(key, text)| self.released.is_empty() || is_kept(*key, *text)) {
+                    push(&mut kept, key, text);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(kept)
+    }
+}
+
 impl StagedClaim {
     pub(super) fn new(
         codec: Codec,
@@ -53,7 +70,7 @@ impl StagedClaim {
         job: &Job,
         is_begun: bool,
         segments: Vec<Arc<Segment>>,
-        lost: Keys,
+        lost: &Keys,
     ) -> Self {
         let lost = lost.each().map(|(key, text)| codec.text_of(key, text)).collect();
         let state = Mutex::new(State { is_begun, segments, ..State::default() });
@@ -175,7 +192,7 @@ impl StagedClaim {
             Some(keys) => space.finish_rows(number, started_at, end, keys),
             // After a purge of its partition nothing is left that a claim's outcome could speak of: name the keys.
             None if space.is_purged(started_at) || has_ended => {
-                space.finish_claim(number, started_at, end, self.kept_keys(&state)?)
+                space.finish_claim(number, started_at, end, state.kept_keys()?)
             }
             None => space.finish_claim(number, started_at, end, FrameKeys::default()),
         })?;
@@ -184,22 +201,6 @@ impl StagedClaim {
         }
         state.released.extend(released);
         Ok(())
-    }
-
-    /// The keys that were not released one by one.
-    fn kept_keys(&self, state: &State) -> Result<FrameKeys> {
-        let mut kept = FrameKeys::default();
-        for segment in &state.segments {
-            each_chunk(segment, |keys| {
-                let is_kept =
-                    |key: Key, text: Option<&[u8]>| !state.released.contains(&(key, text.map(<[u8]>::to_vec)));
-                for (key, text) in keys.each().filter(|(key, text)| state.released.is_empty() || is_kept(*key, *text)) {
-                    push(&mut kept, key, text);
-                }
-                Ok(())
-            })?;
-        }
-        Ok(kept)
     }
 
     /// The keys of documents, each of which must be claimed.
