@@ -1,8 +1,9 @@
 """What is written, read and kept for each byte of id: `python -m benches.amplification --n 1e7 --p 30`.
 
-A history comes to be in two ways: by `begin` and `complete` of batches, with upkeep every few of them, and by `load`.
-Counted is what the process hands to the system (`wchar` and `rchar` of /proc/self/io), beside 16 bytes an id. Upkeep
-reads its segments through mapped memory, which the system does not count: the entries that it went through tell that.
+A history comes to be in two ways: by `begin` and `complete` of batches, with upkeep every few of
+them, and by `load`. Counted is what the process hands to the system (`wchar` and `rchar` of
+/proc/self/io), beside 16 bytes an id. Upkeep reads its segments through mapped memory, which the
+system does not count: the entries that it went through tell that.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Build W(1e9, 30) and measure every job on it: `python -m benches.billion`. Takes long, and 60 GB of disk.
 
-Interrupted while it fills the history, it goes on from there when it is started again. What is measured is a copy of
-that history, whose large files are links, so that one that is kept can be measured again.
+Interrupted while it fills the history, it goes on from there when it is started again. What is
+measured is a copy of that history, whose large files are links, so that one that is kept can be
+measured again.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """How many shards, bytes and cores so many ids take: `python -m benches.capacity`.
 
-A shard is a history of its own that holds the ids of one part of the key space, as one would spread a very large
-history over several directories. The costs of one shard are measured, then many are opened side by side on this machine
-to see whether they add up, then the costs are multiplied.
+A shard is a history of its own that holds the ids of one part of the key space, as one would spread
+a very large history over several directories. The costs of one shard are measured, then many are
+opened side by side on this machine to see whether they add up, then the costs are multiplied.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Measure dochistory and its peers on the reference workload: `python -m benches.runner --n 1e7 --p 30`.
 
-Each peer runs in processes of its own, one at a time. Prints a table, and writes out/bench.json and out/bench.md.
+Each peer runs in processes of its own, one at a time. Prints a table, and writes out/bench.json and
+out/bench.md.
 """
 
 import argparse

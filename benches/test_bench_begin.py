@@ -43,7 +43,8 @@ def test_begin_and_complete_a_batch(measure: Measure, scratch: Writer, rows: int
 def test_one_document_beside_two_syncs(benchmark: Any, scratch: Writer, tmp_disk: Path) -> None:
     """What a document costs beyond two syncs of the same disk; in turn with them, as the disk's mood changes.
 
-    A file that grows with each write, and one whose length stays, as that of the history's log does.
+    A file that grows with each write, and one whose length stays, as that of the history's log
+    does.
     """
     ids = iter(REFERENCE.fresh(2 * IN_TURN, run=1000).ids.to_pylist())
     alone, with_room, whole = list[float](), list[float](), list[float]()

@@ -47,7 +47,8 @@ def seconds_of(job: Callable[[], object], times: int = 1) -> float:
 def repeated(job: Callable[[], object], runs: int, budget_s: float) -> Sample:
     """Measure the same job again and again, after one to warm up; fewer times if the budget does not allow it.
 
-    What takes less than `LEAST_S` is done so often in a row that a run lasts as long, for every peer alike.
+    What takes less than `LEAST_S` is done so often in a row that a run lasts as long, for every
+    peer alike.
     """
     times = 1
     while (seconds := seconds_of(job, times)) * times < LEAST_S:

@@ -1,8 +1,8 @@
 """The reference workload W(N, P): a history of N ids in P day partitions, and batches to ask about.
 
-Every id is a function of its number, so any part of the workload can be made by itself, anywhere, and 1e9 ids need no
-memory. Numbers below N are in the history; of those every thousandth is `processing` only, the others are completed.
-Numbers from `FRESH` on are new.
+Every id is a function of its number, so any part of the workload can be made by itself, anywhere,
+and 1e9 ids need no memory. Numbers below N are in the history; of those every thousandth is
+`processing` only, the others are completed. Numbers from `FRESH` on are new.
 """
 
 from collections.abc import Iterator

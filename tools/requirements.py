@@ -1,7 +1,7 @@
 """Print what the named extras of pyproject.toml need, one requirement a line.
 
-Lets the Makefile install dependencies without building the extension: `python tools/requirements.py demo dev`.
-Extras may name other extras of this package (`dochistory[spark]`); those are followed.
+Lets the Makefile install dependencies without building the extension: `python tools/requirements.py
+demo dev`. Extras may name other extras of this package (`dochistory[spark]`); those are followed.
 """
 
 import re

@@ -33,7 +33,8 @@ _WARM_UP_SECONDS, _MOST_WARM_UPS = 3, 3
 def in_turns(jobs: dict[str, Callable[[], None]], runs: int) -> Found:
     """Seconds of each job, one run of each after the other, so that a busy spell of the machine meets all of them.
 
-    Before that they run to warm up: Python's workers start, files are read for the first time, Java compiles.
+    Before that they run to warm up: Python's workers start, files are read for the first time, Java
+    compiles.
     """
     for _ in range(_MOST_WARM_UPS):
         if min(seconds_of(job) for job in jobs.values()) > _WARM_UP_SECONDS:
@@ -106,8 +107,8 @@ def _words(df: DataFrame, made: DataFrame) -> DataFrame:
 def udf(spark: SparkSession, workload: Workload, rows: int, runs: int, payload: bool = True) -> Found:
     """`how="udf"`, next to functions of the same columns that answer a constant byte.
 
-    `status` leaves out five of the six words, `byte` all. `constant, words` makes six words of the constant, as
-    `classify` does of the verdict; `constant` none.
+    `status` leaves out five of the six words, `byte` all. `constant, words` makes six words of the
+    constant, as `classify` does of the verdict; `constant` none.
     """
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
         history = scratch_copy(workload, Path(home))
@@ -172,8 +173,8 @@ def drop_duplicates(spark: SparkSession, workload: Workload, rows: int, runs: in
 def versus(spark: SparkSession, workload: Workload, rows: int, runs: int) -> Found:
     """The question that users have, put in three ways in one session, in turns: which of these documents are new?
 
-    `own` gives each row its verdict, planning and pinning included; the left join gives it the history's status; and
-    `dropDuplicates` keeps one of each id of history and documents together.
+    `own` gives each row its verdict, planning and pinning included; the left join gives it the
+    history's status; and `dropDuplicates` keeps one of each id of history and documents together.
     """
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
         history = scratch_copy(workload, Path(home))

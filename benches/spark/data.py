@@ -45,7 +45,8 @@ def history_as_parquet(workload: Workload) -> Path:
 def new_batches(workload: Workload, batches: int, rows: int, filled: bool = False) -> Path:
     """A directory with one file of new ids a batch, with the time at which each arrived.
 
-    Where it is to be `filled`, the workload's own ids come first, for those who know only what has passed them.
+    Where it is to be `filled`, the workload's own ids come first, for those who know only what has
+    passed them.
     """
     path = HOME / (f"arrivals-{batches}x{rows}" + (f"-after-{workload.n}by{FILLING_ROWS}" if filled else ""))
     if not path.exists():

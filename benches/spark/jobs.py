@@ -85,7 +85,8 @@ def _session(job: str, cores: int) -> SparkSession:
 def delta_package() -> str:
     """Delta for this Spark, as the file `out/bench-spark/delta` names it, else by its usual name.
 
-    4.4.0 is the newest that could be had. It is made for Spark 4.0 to 4.2; on 4.3 it writes tables and cannot merge.
+    4.4.0 is the newest that could be had. It is made for Spark 4.0 to 4.2; on 4.3 it writes tables
+    and cannot merge.
     """
     named = data.HOME / "delta"
     if named.exists():

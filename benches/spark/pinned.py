@@ -1,7 +1,7 @@
 """Workers that each have a core to themselves: a Spark with one task slot, bound to it with its Python.
 
-`python -m benches.spark.pinned CORE N P ROWS` starts one. It says `ready`; whenever it reads a line it classifies ROWS
-documents and says `done`; it ends with its input.
+`python -m benches.spark.pinned CORE N P ROWS` starts one. It says `ready`; whenever it reads a line
+it classifies ROWS documents and says `done`; it ends with its input.
 """
 
 import os
@@ -24,7 +24,8 @@ _WARM_UP = 4  # runs: a JVM with a single core compiles slowly
 def workers(_spark: Any, workload: Workload, rows: int, runs: int) -> dict[str, list[float]]:
     """One worker alone, and two side by side, each with as many rows as the one, in turns.
 
-    What two take is from their start until both are done, and is given by half: for as many rows as one has.
+    What two take is from their start until both are done, and is given by half: for as many rows as
+    one has.
     """
     data.documents(workload, rows)  # before both of them would make it
     store(workload)

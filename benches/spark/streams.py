@@ -1,6 +1,7 @@
 """Jobs that let each new id of a stream through once, batch by batch.
 
-`filled` says of a peer that the workload's ids have passed it before what is measured; the history holds them anyway.
+`filled` says of a peer that the workload's ids have passed it before what is measured; the history
+holds them anyway.
 """
 
 import statistics

@@ -1,7 +1,8 @@
 """The demo: 6,046 real mails through Spark, a driver killed in the middle, a restart, and everything delivered again.
 
-`python examples/demo [--policy in_doubt|rerun]` ends with a table, a picture and a check of every figure; its exit
-status is 0 only if every figure is what the rules demand. It leaves what it made under `out/demo`.
+`python examples/demo [--policy in_doubt|rerun]` ends with a table, a picture and a check of every
+figure; its exit status is 0 only if every figure is what the rules demand. It leaves what it made
+under `out/demo`.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """One moment of a whole history: what all triggers, mappers, streams and the audit log held while nobody wrote to any.
 
-Writers hold their key space's `turn` for one operation. Whoever holds all of them at once sees a state that was: of two
-operations that followed each other, in whatever spaces, the later one is never there without the earlier one. They are
-held for as long as it takes to write down which files there are and how far the logs go; files are copied afterwards.
+Writers hold their key space's `turn` for one operation. Whoever holds all of them at once sees a
+state that was: of two operations that followed each other, in whatever spaces, the later one is
+never there without the earlier one. They are held for as long as it takes to write down which files
+there are and how far the logs go; files are copied afterwards.
 """
 
 import errno

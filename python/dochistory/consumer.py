@@ -34,14 +34,17 @@ class Consumer:
     """Begins the documents of one trigger, and sees to suspension, audit log, journal and statistics.
 
     Args:
-        history: the directory of the history; made if it is not there. It is opened when it is needed, and opened anew
-            after a failure of its storage.
+        history: the directory of the history; made if it is not there. It is opened when it is
+            needed, and opened anew after a failure of its storage.
         trigger: whose documents they are.
-        suspension: how the trigger is suspended and resumed; `Suspension(history, trigger)`, if absent.
-        audit: keep documents in doubt in the history's audit log (only messaging triggers have one).
+        suspension: how the trigger is suspended and resumed; `Suspension(history, trigger)`, if
+            absent.
+        audit: keep documents in doubt in the history's audit log (only messaging triggers have
+            one).
         log: write the journal through `logging`.
         sinks: write the journal to these, too.
-        statistics: count verdicts in the history's statistics. A batch that cannot be counted is told to the log.
+        statistics: count verdicts in the history's statistics. A batch that cannot be counted is
+            told to the log.
         name: the documents' column with their names, for the statistics' list.
     """
 
@@ -100,7 +103,8 @@ class Consumer:
     ) -> dh.Claim:
         """Begin a batch: as `History.begin`, and write down what is not NEW before anybody acknowledges it.
 
-        Where the verdicts hold SUSPEND, the claim is still good for the rows before; the next `begin` raises.
+        Where the verdicts hold SUSPEND, the claim is still good for the rows before; the next
+        `begin` raises.
 
         Args:
             documents: the documents, in order of arrival.
@@ -112,8 +116,10 @@ class Consumer:
             now: as in `History.begin`.
 
         Raises:
-            SuspendedError: the trigger is suspended, or is from now on; nothing was begun, so acknowledge nothing.
-            DocHistoryError: as in `History.begin`; and what the audit log or a sink raised. Nothing is claimed then.
+            SuspendedError: the trigger is suspended, or is from now on; nothing was begun, so
+                acknowledge nothing.
+            DocHistoryError: as in `History.begin`; and what the audit log or a sink raised. Nothing
+                is claimed then.
         """
         self.suspension.check()
         table = _columns.table_of(documents)

@@ -3,14 +3,15 @@
 ```python
 from dochistory import journal
 
-claim = history.begin(documents, trigger)
-journal.write(documents, claim.verdicts, trigger)                    # through `logging`, logger "dochistory.journal"
-journal.write(documents, claim.verdicts, trigger, sinks=[journal.ParquetSink("journal/")])   # and every one to files
+claim = history.begin(documents, trigger) journal.write(documents, claim.verdicts, trigger) #
+through `logging`, logger "dochistory.journal" journal.write(documents, claim.verdicts, trigger,
+sinks=[journal.ParquetSink("journal/")])   # and every one to files
 ```
 
-There is a record for each DUPLICATE and each IN_DOUBT, never one for NEW. Sinks get all of them, as columns. `logging`
-gets at most `most` of each status a batch, spread over the batch, and always one summary for what was left out: a
-million duplicates cost what a thousand cost, and nothing is dropped silently.
+There is a record for each DUPLICATE and each IN_DOUBT, never one for NEW. Sinks get all of them, as
+columns. `logging` gets at most `most` of each status a batch, spread over the batch, and always one
+summary for what was left out: a million duplicates cost what a thousand cost, and nothing is
+dropped silently.
 """
 
 import datetime as dt
@@ -93,8 +94,8 @@ def records(
     """The journal's records of one batch, as columns.
 
     Args:
-        documents: the batch that was judged: anything with columns that Arrow can read. Only its column of counts is
-            read; None leaves `count` null.
+        documents: the batch that was judged: anything with columns that Arrow can read. Only its
+            column of counts is read; None leaves `count` null.
         verdicts: what `classify` answered, or `claim.verdicts`.
         trigger: whose documents they are.
         columns: the trigger's name of a column -> its name in `documents`, where they differ.
@@ -140,10 +141,11 @@ def write(
 ) -> Summary:
     """Put one batch into the journal.
 
-    Each log record carries its fields as a dictionary in its attribute `dochistory` (time, trigger, key, status, rule,
-    message, count, row), for handlers that write structured logs. Its level is INFO for a DUPLICATE and WARNING for an
-    IN_DOUBT. Where records were left out, one more says how many of each status and rule there were in the batch; its
-    dictionary has `trigger`, `counts` (a list of status, rule, count), `logged` and `left_out`.
+    Each log record carries its fields as a dictionary in its attribute `dochistory` (time, trigger,
+    key, status, rule, message, count, row), for handlers that write structured logs. Its level is
+    INFO for a DUPLICATE and WARNING for an IN_DOUBT. Where records were left out, one more says how
+    many of each status and rule there were in the batch; its dictionary has `trigger`, `counts` (a
+    list of status, rule, count), `logged` and `left_out`.
 
     Args:
         documents: as in `records`.
@@ -151,8 +153,8 @@ def write(
         trigger: whose documents they are.
         columns: as in `records`.
         logger: where to log; the logger `dochistory.journal`, if absent.
-        most: so many DUPLICATE and so many IN_DOUBT go to `logging` one by one; 0 leaves the summary alone, None
-            logs every one.
+        most: so many DUPLICATE and so many IN_DOUBT go to `logging` one by one; 0 leaves the
+            summary alone, None logs every one.
         sample: which: `spread` evenly over the batch, or the `first` ones.
         sinks: get every record, before anything is logged; what they raise is raised here.
         now: the time of the records; the clock's, if absent.
@@ -251,7 +253,8 @@ def _summarise(log: logging.Logger, summary: Summary) -> None:
 class ParquetSink:
     """Keeps the journal as Parquet files: one for each batch that has records, in one directory.
 
-    A file appears whole or not at all. Its name begins with the time of its records, so names sort by time.
+    A file appears whole or not at all. Its name begins with the time of its records, so names sort
+    by time.
     """
 
     directory: str | os.PathLike[str]
@@ -280,8 +283,9 @@ class ParquetSink:
 class JsonLinesSink:
     """Appends the journal to one file, a JSON object a line, times in ISO 8601.
 
-    Each batch is one write to a file opened for appending; several processes may share a file on a local disk. Nothing
-    is synced, and nothing rotated: the file is what `logrotate` and its like are for.
+    Each batch is one write to a file opened for appending; several processes may share a file on a
+    local disk. Nothing is synced, and nothing rotated: the file is what `logrotate` and its like
+    are for.
     """
 
     path: str | os.PathLike[str]

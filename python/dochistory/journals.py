@@ -65,7 +65,8 @@ def read(path: str | os.PathLike[str], wanted: Filter | None = None) -> Iterator
 
     Raises:
         StorageError: the journal is not there or cannot be read.
-        SchemaError: a file is no journal; the text names it, and of JSON lines the byte where a part begins.
+        SchemaError: a file is no journal; the text names it, and of JSON lines the byte where a
+            part begins.
     """
     reader = _Reader(Path(path).absolute(), wanted or Filter())
     return (table for table, _ in reader.new())
@@ -82,8 +83,8 @@ def follow(
 ) -> Iterator[pa.Table]:
     """As `read`, and then what is written later, as long as it is asked for.
 
-    A file that was rotated away (another stands in its place, or it is shorter) is read from its beginning. A journal
-    that is not there yet is waited for.
+    A file that was rotated away (another stands in its place, or it is shorter) is read from its
+    beginning. A journal that is not there yet is waited for.
 
     Args:
         path: as in `read`.

@@ -7,8 +7,9 @@ send = mapper.begin_send(messages)
 mapper_journal.write(send, sinks=[journal.ParquetSink("journal/")])  # and through `logging`
 ```
 
-`journals.read`, `journals.follow` and `dochistory journal` show them beside those of triggers: `trigger` is `mapper:`
-and the channel, `key` the id (of a duplicate that was taken in: the id of the message that came first).
+`journals.read`, `journals.follow` and `dochistory journal` show them beside those of triggers:
+`trigger` is `mapper:` and the channel, `key` the id (of a duplicate that was taken in: the id of
+the message that came first).
 """
 
 import json
@@ -62,9 +63,11 @@ def write(flow: _Flow, *, logger: logging.Logger | None = None, most: int = 1_00
 
     Args:
         flow: as in `records`.
-        logger: where to log, at the level of the audit record (SUCCESS as INFO); the logger `dochistory.journal`, if
-            absent. Each log record has its fields in its attribute `dochistory`.
-        most: so many go to `logging` one by one; of the others one more record says how many they are.
+        logger: where to log, at the level of the audit record (SUCCESS as INFO); the logger
+            `dochistory.journal`, if absent. Each log record has its fields in its attribute
+            `dochistory`.
+        most: so many go to `logging` one by one; of the others one more record says how many they
+            are.
         sinks: get every record, before anything is logged; what they raise is raised here.
     """
     found = records(flow)

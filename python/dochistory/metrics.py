@@ -67,8 +67,8 @@ class VerdictCounts:
     def totals(self) -> dict[str, dict[str, int]]:
         """By trigger, how many documents were `new`, `duplicate`, `in_doubt`, `suspended`, `rejected`.
 
-        And of how many the history could not be asked: `no_id` (rule R3) and `too_long` (rule R4); those have one of
-        the other verdicts as well.
+        And of how many the history could not be asked: `no_id` (rule R3) and `too_long` (rule R4);
+        those have one of the other verdicts as well.
         """
         return _totals(self.table())
 
@@ -99,18 +99,25 @@ def history_metrics(
 
     Args:
         history: the history; one that is open for reading is enough.
-        in_progress: also count what is processing, which reads through all entries: some seconds where there are
-            many millions. If not, `processing` and `oldest_processing_seconds` are None.
+        in_progress: also count what is processing, which reads through all entries: some seconds
+            where there are many millions. If not, `processing` and `oldest_processing_seconds` are
+            None.
         now: the time that counts as now; the clock's, if absent.
 
     Returns:
-        For each trigger: `entries` (in segments and log), `bytes`, `segments` and `filters` (files), `pins` (states
-        kept for others to read, with their files), `log_bytes`, `looked_up` (rows that this handle was asked
-        about) and `filter_positives` (how often a filter let one of them through to an exact look-up),
+        For each trigger: `entries` (in segments and log), `bytes`, `segments` and `filters`
+            (files), `pins` (states
+        kept for others to read, with their files), `log_bytes`, `looked_up` (rows that this handle
+            was asked
+        about) and `filter_positives` (how often a filter let one of them through to an exact
+            look-up),
         `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the oldest entry;
-        None without one), `oldest_partition_seconds` (age of the time partition it is in, from where that begins),
-        `expired_seconds` (for how long that entry has been ready for a purge, 0 if it is not), `processing`
-        (entries begun and not ended) and `oldest_processing_seconds`, `transactions` (applications with batches) and
+        None without one), `oldest_partition_seconds` (age of the time partition it is in, from
+            where that begins),
+        `expired_seconds` (for how long that entry has been ready for a purge, 0 if it is not),
+            `processing`
+        (entries begun and not ended) and `oldest_processing_seconds`, `transactions` (applications
+            with batches) and
         `unfinished_transactions`.
     """
     moment = now or dt.datetime.now(dt.UTC)
@@ -219,8 +226,9 @@ def prometheus_text(
 
     Args:
         history: the history whose figures are wanted; every metric has the label `trigger`.
-        counts: `VerdictCounts` of this process, or `Statistics` that are kept: `dochistory_documents_total`, by trigger
-            and by what the documents were, and `dochistory_verdicts_total`, by trigger, status, action and rule.
+        counts: `VerdictCounts` of this process, or `Statistics` that are kept:
+            `dochistory_documents_total`, by trigger and by what the documents were, and
+            `dochistory_verdicts_total`, by trigger, status, action and rule.
         in_progress: as in `history_metrics`.
         now: as in `history_metrics`.
     """

@@ -1,6 +1,7 @@
 """Whether a directory does what a history rests on: syncs, links that refuse a name in use, locks that exclude.
 
-One process holds a lock on a file of the probe's own while others look; they say what they see, and try.
+One process holds a lock on a file of the probe's own while others look; they say what they see, and
+try.
 """
 
 import fcntl

@@ -1,6 +1,7 @@
 """How far a long job is: one line on standard error, written anew while the job runs.
 
-`history.load(..., progress=True)` uses it, as do `maintain` and `verify`; it can be handed to them as `progress` too:
+`history.load(..., progress=True)` uses it, as do `maintain` and `verify`; it can be handed to them
+as `progress` too:
 
 ```python
 with dh.progress.Bar("loading orders", total=50_000_000) as bar:

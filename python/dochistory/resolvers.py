@@ -1,7 +1,8 @@
 """Resolvers: who is asked about the documents that the rules leave undecided.
 
-A resolver is anything that takes one pyarrow RecordBatch of undecided documents and answers NEW, DUPLICATE or IN_DOUBT
-for each (`History.classify` has the details). These are made from what there usually is:
+A resolver is anything that takes one pyarrow RecordBatch of undecided documents and answers NEW,
+DUPLICATE or IN_DOUBT for each (`History.classify` has the details). These are made from what there
+usually is:
 
 | function | answers by |
 |---|---|
@@ -52,7 +53,8 @@ def by_table(
     The table is read once, here; for outcomes that change use `by_sql`, or make the trigger anew.
 
     Args:
-        known: a table with one row a key: Arrow, Polars, pandas, or a mapping of column names to lists.
+        known: a table with one row a key: Arrow, Polars, pandas, or a mapping of column names to
+            lists.
         key: the column with the keys, text, compared byte for byte.
         status: the column with NEW, DUPLICATE or IN_DOUBT.
         message: the column with a sentence for the journal; none, if absent.
@@ -96,16 +98,17 @@ def by_lease(
 ) -> Resolver:
     """A resolver that gives up on services that began long ago: their documents are NEW, and so **run again**.
 
-    **Danger.** That a service began long ago does not show that it did nothing. It may have ended, and died before it
-    said so: then its work is done twice. It may still run, slowly: then it runs twice at once. Use this only for
-    services that may do a document twice (an upsert, a message with an id that its receiver checks), and with a lease
-    that is longer than the longest run plus the largest difference between the clocks of your machines. Anything else
-    wants a resolver that looks at the effect: `by_sql`, `by_table`.
+    **Danger.** That a service began long ago does not show that it did nothing. It may have ended,
+    and died before it said so: then its work is done twice. It may still run, slowly: then it runs
+    twice at once. Use this only for services that may do a document twice (an upsert, a message
+    with an id that its receiver checks), and with a lease that is longer than the longest run plus
+    the largest difference between the clocks of your machines. Anything else wants a resolver that
+    looks at the effect: `by_sql`, `by_table`.
 
     Args:
         longer_than: how long ago the service must have begun, a timedelta or seconds.
-        otherwise: the answer for what began later, and for documents that nobody is known to have begun (no history,
-            no key).
+        otherwise: the answer for what began later, and for documents that nobody is known to have
+            begun (no history, no key).
         now: the clock; the system's, if absent.
 
     Raises:
@@ -142,9 +145,10 @@ def by_document(function: Callable[[dict[str, Any]], Any]) -> Resolver:
     """A resolver that calls a Python function for each document. For few documents; the others are faster.
 
     Args:
-        function: called with a dictionary of the document's columns and `dh_key`, `dh_count`, `dh_reason`,
-            `dh_started_at`, `dh_trigger`; answers a status, or a status and a sentence for the journal. What it raises
-            counts for this document alone: `TransientError` as a transient failure, anything else as a failure.
+        function: called with a dictionary of the document's columns and `dh_key`, `dh_count`,
+            `dh_reason`, `dh_started_at`, `dh_trigger`; answers a status, or a status and a sentence
+            for the journal. What it raises counts for this document alone: `TransientError` as a
+            transient failure, anything else as a failure.
     """
     return _ByDocument(function)
 
@@ -198,13 +202,15 @@ def by_sql(
 
     Args:
         connect: makes a connection; called once a batch, and the connection is closed afterwards.
-        query: answers rows of key and status, and a sentence for the journal if it has a third column. In place of
-            `{keys}` go the marks for the keys' values, `?, ?, ?`; never the values.
+        query: answers rows of key and status, and a sentence for the journal if it has a third
+            column. In place of `{keys}` go the marks for the keys' values, `?, ?, ?`; never the
+            values.
         paramstyle: the marks that the driver understands: its module's `paramstyle`.
         missing: the answer for keys that the query says nothing of.
         keys_per_query: how many keys go into one query at most; databases have limits.
-        transient: errors that count as transient; the DB-API's OperationalError and InterfaceError, if absent. (Some
-            drivers, SQLite's for one, raise OperationalError for a misspelt query, too.)
+        transient: errors that count as transient; the DB-API's OperationalError and InterfaceError,
+            if absent. (Some drivers, SQLite's for one, raise OperationalError for a misspelt query,
+            too.)
 
     Raises:
         ConfigError: the query has no `{keys}`, or another argument makes no sense.
@@ -286,11 +292,12 @@ def retrying(
 ) -> Resolver:
     """A resolver that asks another one again where it fails for the moment.
 
-    A trigger asks its resolver three times by itself (`resolver_attempts`); this is for longer waits, or for a resolver
-    within another. It waits `backoff`, then twice that, and so on, each time a random share of it between a half and
-    all. If it fails for the moment in the last attempt too, that is the answer: the trigger is suspended, or the
-    documents are in doubt. Where single documents fail for the moment, only those are asked about again. `begin` waits
-    meanwhile, though without holding the trigger's lock.
+    A trigger asks its resolver three times by itself (`resolver_attempts`); this is for longer
+    waits, or for a resolver within another. It waits `backoff`, then twice that, and so on, each
+    time a random share of it between a half and all. If it fails for the moment in the last attempt
+    too, that is the answer: the trigger is suspended, or the documents are in doubt. Where single
+    documents fail for the moment, only those are asked about again. `begin` waits meanwhile, though
+    without holding the trigger's lock.
 
     Args:
         resolver: whom to ask.

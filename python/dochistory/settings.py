@@ -3,19 +3,16 @@
 ```toml
 history = "orders.history"          # optional: the history of these triggers, relative to this file
 
-[defaults]                          # optional: settings of every trigger that does not say otherwise
-suspend_and_retry_on_error = false
+[defaults]                          # optional: settings of every trigger that does not say
+otherwise suspend_and_retry_on_error = false
 
-[triggers.orders]
-kind = "messaging"
-detect_duplicates = true
-use_history = true
-history_time_to_live = "30 days"
-resolver = "shop.resolvers:orders"  # a function of an installed module; it is imported when the file is read
+[triggers.orders] kind = "messaging" detect_duplicates = true use_history = true
+history_time_to_live = "30 days" resolver = "shop.resolvers:orders"  # a function of an installed
+module; it is imported when the file is read
 ```
 
-The settings of a trigger are those of `dochistory.Trigger`, under the same names and with the same defaults. Whatever
-is wrong with a file is a `ConfigError` that begins with the file and the line.
+The settings of a trigger are those of `dochistory.Trigger`, under the same names and with the same
+defaults. Whatever is wrong with a file is a `ConfigError` that begins with the file and the line.
 """
 
 import os
@@ -90,8 +87,8 @@ def triggers_from_toml(path: str | os.PathLike[str]) -> dict[str, dh.Trigger]:
     """The triggers that a file describes, by name; the module's text shows such a file.
 
     Raises:
-        ConfigError: the file is not there or not to be read, is no TOML, or a setting of it makes no sense. The text
-            begins with the file and the line.
+        ConfigError: the file is not there or not to be read, is no TOML, or a setting of it makes
+            no sense. The text begins with the file and the line.
     """
     return dict(settings_from_toml(path).triggers)
 
@@ -122,8 +119,8 @@ def trigger_from_text(name: str, settings: Mapping[str, str]) -> dh.Trigger:
 
     Args:
         name: the trigger's name.
-        settings: its settings, under the names that they have in a file of settings: `true` and `false`, whole numbers,
-            anything else as it is.
+        settings: its settings, under the names that they have in a file of settings: `true` and
+            `false`, whole numbers, anything else as it is.
 
     Raises:
         ConfigError: a setting makes no sense. The text names it.
@@ -215,9 +212,9 @@ class _File:
     def line(self, place: _Place) -> int:
         """The number of the line where the statement begins that sets `place`.
 
-        A statement ends with the first line up to which the file is TOML that has the place; it begins behind the
-        last line before that up to which the file is TOML. That holds for every way that TOML has to write a thing,
-        and takes time only where there is an error to tell.
+        A statement ends with the first line up to which the file is TOML that has the place; it
+        begins behind the last line before that up to which the file is TOML. That holds for every
+        way that TOML has to write a thing, and takes time only where there is an error to tell.
         """
         lines = self._text.split("\n")
         begins = 1

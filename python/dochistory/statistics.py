@@ -9,9 +9,10 @@ statistics.documents(trigger, status="IN_DOUBT")     # the newest of them
 statistics.clear(trigger)                            # touches no entry of the history
 ```
 
-Counts are exact. `add` writes one line to a file before it returns, so counts survive restarts and killed processes; it
-does not sync, so a power failure may take the last seconds. The list of documents is bounded: the newest of each
-trigger, and of one batch a sample that is spread over it. Several processes may add and clear at once.
+Counts are exact. `add` writes one line to a file before it returns, so counts survive restarts and
+killed processes; it does not sync, so a power failure may take the last seconds. The list of
+documents is bounded: the newest of each trigger, and of one batch a sample that is spread over it.
+Several processes may add and clear at once.
 """
 
 import datetime as dt
@@ -209,8 +210,10 @@ class Statistics:
             now: the time that counts as now; the clock's, if absent.
 
         Returns:
-            For each trigger: `new`, `duplicate`, `suspended`, `rejected` (documents), `in_doubt` (rule -> documents),
-            `processing`, `oldest_processing_seconds`, `oldest_entry_seconds` (as `metrics.history_metrics`), and
+            For each trigger: `new`, `duplicate`, `suspended`, `rejected` (documents), `in_doubt`
+                (rule -> documents),
+            `processing`, `oldest_processing_seconds`, `oldest_entry_seconds` (as
+                `metrics.history_metrics`), and
             `next_purge` (time; None if no sweeper runs).
         """
         held = self._read(None)

@@ -8,13 +8,15 @@ while True:
     suspension.note(claim.verdicts)              # rows whose action is SUSPEND suspend the trigger
 ```
 
-The rules say when (R5, S4): rows whose action is SUSPEND are not acknowledged, so the broker keeps them. From then on
-nothing is begun. After `poll_every` (60 s) it is tried again: whether the history can be read, or, if the resolver
-failed, one batch. Each time that fails the wait grows by `backoff`, up to `longest`. What works again resumes the
-trigger by itself; `resume` does so by hand, from any process of the machine.
+The rules say when (R5, S4): rows whose action is SUSPEND are not acknowledged, so the broker keeps
+them. From then on nothing is begun. After `poll_every` (60 s) it is tried again: whether the
+history can be read, or, if the resolver failed, one batch. Each time that fails the wait grows by
+`backoff`, up to `longest`. What works again resumes the trigger by itself; `resume` does so by
+hand, from any process of the machine.
 
-The state is a file in a directory of the machine (`state_directory`), not of the history, for that may be what is away.
-It survives restarts, and is shared by the processes of the machine; consumers on other machines find out by themselves.
+The state is a file in a directory of the machine (`state_directory`), not of the history, for that
+may be what is away. It survives restarts, and is shared by the processes of the machine; consumers
+on other machines find out by themselves.
 """
 
 import datetime as dt

@@ -4,13 +4,14 @@
 with dh.Sweeper(history):                            # a thread, until the block is left
     …
 
-sweeper = dh.Sweeper("orders.history")               # in a stream: a call with each batch, which rarely does anything
-sweeper.sweep_if_due()
+sweeper = dh.Sweeper("orders.history")               # in a stream: a call with each batch, which
+rarely does anything sweeper.sweep_if_due()
 ```
 
-`dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand removes what is expired
-and nothing else, and does not move the sweeper's next run. When the sweeper runs next, and the longest run of a service
-that it saw, is kept in the file `sweeper.json` of the history.
+`dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand
+removes what is expired and nothing else, and does not move the sweeper's next run. When the sweeper
+runs next, and the longest run of a service that it saw, is kept in the file `sweeper.json` of the
+history.
 """
 
 import datetime as dt
@@ -38,10 +39,11 @@ class Sweeper:
 
     Args:
         history: the history, or its directory, which is then opened for each purge.
-        triggers: triggers as they are meant to be; one that the history keeps with another time to live is not purged,
-            and the logger is told so.
+        triggers: triggers as they are meant to be; one that the history keeps with another time to
+            live is not purged, and the logger is told so.
         every: how long from one run to the next: text, a timedelta, or seconds.
-        retry_window: for how long the broker may deliver a document again; a time to live that is shorter is warned of.
+        retry_window: for how long the broker may deliver a document again; a time to live that is
+            shorter is warned of.
         on_sweep: called with what `History.purge` answered, after each run.
         now: the clock; the system's, if absent.
 
@@ -87,7 +89,8 @@ class Sweeper:
         """Purge now, as one of the sweeper's own runs: the next is due after `every`.
 
         Returns:
-            For each trigger what `History.purge` answers: `entries`, `bytes`, `segments`. A trigger that somebody holds
+            For each trigger what `History.purge` answers: `entries`, `bytes`, `segments`. A trigger
+                that somebody holds
             locked is left for the next run.
 
         Raises:

@@ -1,7 +1,8 @@
 """Tells Spark of the data source `dochistory`.
 
-Spark imports every package whose name begins with `pyspark_`, in a process of its own, to see what data sources there
-are. So this one imports nothing but what Spark has imported already; `dochistory.spark` has the rest.
+Spark imports every package whose name begins with `pyspark_`, in a process of its own, to see what
+data sources there are. So this one imports nothing but what Spark has imported already;
+`dochistory.spark` has the rest.
 """
 
 from typing import Any

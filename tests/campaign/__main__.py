@@ -1,8 +1,8 @@
 """Run the whole campaign and print its report.
 
-`python -m tests.campaign` takes some twenty minutes, by the time of its parts;
-`--schedules 1000000 --load-seconds 600 --every-byte` is the long one. Every stage is a test that `make test` runs
-too, on a smaller scale; its figures are the lines `figure: NAME = NUMBER` that it prints.
+`python -m tests.campaign` takes some twenty minutes, by the time of its parts; `--schedules 1000000
+--load-seconds 600 --every-byte` is the long one. Every stage is a test that `make test` runs too,
+on a smaller scale; its figures are the lines `figure: NAME = NUMBER` that it prints.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def stages(options: argparse.Namespace) -> list[Stage]:
     every_byte = {"DOCHISTORY_DAMAGE": "all"} if options.every_byte else {}
     return [
         engine("crashes and power loss", "crash", DOCHISTORY_SCHEDULES=options.schedules),
-        engine("failing operations", "faults"),
+        engine("failing operations", "faults", DOCHISTORY_FAULTS="all"),
         engine("random lives beside a model", "model", DOCHISTORY_LIVES=options.lives),
         engine(
             "maps: crashes, failing operations, random lives",

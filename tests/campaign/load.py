@@ -57,7 +57,8 @@ def work(history: dh.History, worker: int, workers: int, stop: float, done: list
 def process(directory: str, first: int, threads: int, workers: int, stop: float, told: Path) -> None:
     """One of the processes: its threads share a handle. What they did goes into a file.
 
-    A pipe would not do: where output is unbuffered, Python loses the rest of a long write that a signal cuts short.
+    A pipe would not do: where output is unbuffered, Python loses the rest of a long write that a
+    signal cuts short.
     """
     done: list[dict[str, Any]] = []
     with dh.open(directory, lock_timeout="5 minutes") as history:
@@ -82,8 +83,10 @@ def run(directory: Path, seconds: float, threads: int = 8, processes: int = 4) -
         processes: processes.
 
     Returns:
-        `seconds`, `documents` (distinct ids offered), `offered` (documents in all), `claims` (documents that were new
-        to somebody), `duplicates` (documents claimed twice: must be 0), `missing` (claimed by nobody, or not completed:
+        `seconds`, `documents` (distinct ids offered), `offered` (documents in all), `claims`
+            (documents that were new
+        to somebody), `duplicates` (documents claimed twice: must be 0), `missing` (claimed by
+            nobody, or not completed:
         must be 0), `errors` (must be 0) and `offered_per_second`.
     """
     dh.open(directory, create=True).close()

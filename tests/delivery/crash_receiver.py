@@ -1,9 +1,9 @@
 """A receiver that is killed: it applies the messages of one stream to a file of its own, one line a transaction.
 
-Arguments: the history, the file, `own` if the file's length is its log_received in one transaction, else `recorded`,
-and a seed. The publisher's log is the numbers 1, 2, 3, …; each call of `receive` gets the next few messages, shuffled,
-some
-twice, split or not. Lines on standard output: `confirmed N`.
+Arguments: the history, the file, `own` if the file's length is its log_received in one transaction,
+else `recorded`, and a seed. The publisher's log is the numbers 1, 2, 3, …; each call of `receive`
+gets the next few messages, shuffled, some twice, split or not. Lines on standard output: `confirmed
+N`.
 """
 
 from __future__ import annotations

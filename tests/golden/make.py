@@ -1,8 +1,8 @@
 """Make the golden store of the present layout, once: `python -m tests.golden.make`.
 
-`v1.tar.gz` holds triggers only; `v2.tar.gz` message id mappers too; `v3.tar.gz` streams of guaranteed delivery as well;
-in `v4.tar.gz` logs have a mark, and `known/` names the spaces; in `v5.tar.gz` logs and manifests say which rows the
-last batches had.
+`v1.tar.gz` holds triggers only; `v2.tar.gz` message id mappers too; `v3.tar.gz` streams of
+guaranteed delivery as well; in `v4.tar.gz` logs have a mark, and `known/` names the spaces; in
+`v5.tar.gz` logs and manifests say which rows the last batches had.
 """
 
 import datetime as dt

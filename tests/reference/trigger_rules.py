@@ -1,7 +1,8 @@
 """The trigger rules, read one document at a time.
 
-This is the slow twin of the engine: plain Python, no columns, no cleverness. Tests compare the two. It shares nothing
-with the engine but the prose both were written from, so a rule misread on one side shows as a difference.
+This is the slow twin of the engine: plain Python, no columns, no cleverness. Tests compare the two.
+It shares nothing with the engine but the prose both were written from, so a rule misread on one
+side shows as a difference.
 """
 
 from __future__ import annotations

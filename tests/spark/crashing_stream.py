@@ -1,8 +1,9 @@
 """Streams whose drivers die at a step that is given: `python -m tests.spark.crashing_stream STEP HOW HOME`.
 
-HOW is who decides, `executors` or `driver`. Steps of both: `begun`, `served` (half of the batch, in the service),
-`ended` (the service), `completed`. Of `executors`: `reserved`, `kept`; of `driver`: `collected`. With `never` nobody
-dies, and there may be many HOW HOME. Every run of the service is recorded in HOME/runs.
+HOW is who decides, `executors` or `driver`. Steps of both: `begun`, `served` (half of the batch, in
+the service), `ended` (the service), `completed`. Of `executors`: `reserved`, `kept`; of `driver`:
+`collected`. With `never` nobody dies, and there may be many HOW HOME. Every run of the service is
+recorded in HOME/runs.
 """
 
 import os

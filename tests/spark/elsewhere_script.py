@@ -1,7 +1,7 @@
 """Workers that see another directory than the driver: `python -m tests.spark.elsewhere_script HOME`. Answers with JSON.
 
-The history's path leads through `/proc/self/cwd`, and so to another place in each process: the driver works in
-`HOME/driver`, and whatever Spark starts in `HOME/worker`.
+The history's path leads through `/proc/self/cwd`, and so to another place in each process: the
+driver works in `HOME/driver`, and whatever Spark starts in `HOME/worker`.
 """
 
 import json

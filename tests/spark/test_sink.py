@@ -321,15 +321,16 @@ def register_failing(spark: "SparkSession", marker: Path) -> None:
             from dochistory.spark import sink
 
             made = sink.stream_writer(self.options, schema)
-            committed = made.commit
+            kind: Any = type(made)
 
-            def commit(messages: Any, batch: int) -> None:
-                committed(messages, batch)
-                if os.path.exists(path):  # noqa: PTH110
-                    os.unlink(path)  # noqa: PTH108
-                    raise RuntimeError("the commit's answer was lost")
+            class Unlucky(kind):  # type: ignore[misc]
+                def commit(self, messages: Any, batch: int) -> None:
+                    kind.commit(self, messages, batch)
+                    if os.path.exists(path):  # noqa: PTH110
+                        os.unlink(path)  # noqa: PTH108
+                        raise RuntimeError("the commit's answer was lost")
 
-            made.commit = commit  # type: ignore[method-assign,assignment]
+            made.__class__ = Unlucky
             return made
 
     spark.dataSource.register(Failing)

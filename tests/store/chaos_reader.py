@@ -1,8 +1,8 @@
 """A reader beside killed writers: it classifies all the time, and holds what it sees against what was acknowledged.
 
-On standard input, one line each: `acknowledged N` (batch N is begun, durable) and `stop`. On standard output:
-`checked C`, how many classifications it made; or a line that begins with `wrong`. Once acknowledged, a batch is never
-NEW again, and it is never half there.
+On standard input, one line each: `acknowledged N` (batch N is begun, durable) and `stop`. On
+standard output: `checked C`, how many classifications it made; or a line that begins with `wrong`.
+Once acknowledged, a batch is never NEW again, and it is never half there.
 """
 
 from __future__ import annotations

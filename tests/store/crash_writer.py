@@ -1,7 +1,7 @@
 """A writer that is killed: it begins, completes and releases documents, and says each step before and after.
 
-Lines on standard output, each in one write: `offer N`, `begun N`, `completing N`, `completed N`, `releasing N`,
-`released N`, where batch N holds the ids `crash N 0` to `crash N 9`.
+Lines on standard output, each in one write: `offer N`, `begun N`, `completing N`, `completed N`,
+`releasing N`, `released N`, where batch N holds the ids `crash N 0` to `crash N 9`.
 """
 
 from __future__ import annotations

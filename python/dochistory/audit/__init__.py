@@ -15,8 +15,9 @@ What happens to a document, and what `state` says of it:
       │         │             └──► cut_off: begun, and nobody knows how far it came; decide again
       └─────────┴──────► duplicate: it was processed after all, and is never resubmitted
 
-A resubmission is a transaction of the history. How it ended is what the history says; the log only copies that. So a
-crash at any point leaves a document open (nothing was begun), cut off, or resubmitted, and never both or neither.
+A resubmission is a transaction of the history. How it ended is what the history says; the log only
+copies that. So a crash at any point leaves a document open (nothing was begun), cut off, or
+resubmitted, and never both or neither.
 """
 
 from dochistory.audit.log import APPLICATION, ENTRIES, AuditLog, Decision, State

@@ -49,8 +49,9 @@ class Directory:
 
     Args:
         directory: where its files are.
-        known: a file that bears the log's id from its first manifest on; where the log lies in its history, that is
-            outside of the log's own directory, so that a log that is deleted whole is missed too.
+        known: a file that bears the log's id from its first manifest on; where the log lies in its
+            history, that is outside of the log's own directory, so that a log that is deleted whole
+            is missed too.
     """
 
     def __init__(self, directory: Path, known: Path | None) -> None:

@@ -35,8 +35,9 @@ class AuditLog:
 
     Args:
         history: the history.
-        directory: where the documents are kept; `audit` in the history's own directory, if absent. Where they are to be
-            kept even while the history's disk is away (rule R7), name a directory on another one.
+        directory: where the documents are kept; `audit` in the history's own directory, if absent.
+            Where they are to be kept even while the history's disk is away (rule R7), name a
+            directory on another one.
         lock_timeout: how long to wait for others, in seconds.
     """
 
@@ -68,8 +69,8 @@ class AuditLog:
             verdicts: what `classify` answered, or `claim.verdicts`.
             trigger: whose documents they are.
             columns: the trigger's name of a column -> its name in `documents`, where they differ.
-            transaction: (application, number of the batch): if the batch comes again, a key of it that is kept already
-                is not kept again.
+            transaction: (application, number of the batch): if the batch comes again, a key of it
+                that is kept already is not kept again.
             now: the time of the entries; the clock's, if absent.
 
         Returns:
@@ -77,7 +78,8 @@ class AuditLog:
 
         Raises:
             ConfigError: it is a JMS trigger, whose documents in doubt go to the journal only.
-            SchemaError: documents and verdicts are not of one batch, or a column is of a type that Parquet has not.
+            SchemaError: documents and verdicts are not of one batch, or a column is of a type that
+                Parquet has not.
             StorageError: the operating system refused.
             LockedError: somebody else held the log for longer than `lock_timeout`.
         """
@@ -157,7 +159,8 @@ class AuditLog:
 
         Raises:
             StateError: there is no document of one of these numbers.
-            SchemaError: a column has types in different batches that no type covers; ask for fewer at once.
+            SchemaError: a column has types in different batches that no type covers; ask for fewer
+                at once.
         """
         return self._contents.documents(numbers)
 
@@ -172,8 +175,9 @@ class AuditLog:
     ) -> None:
         """Decide about documents. Durable on return; deciding the same again changes nothing.
 
-        `process` marks them for `resubmit`. `duplicate` says that they were processed after all: their keys are
-        completed in the history, so that they are DUPLICATE when they come again, and they can never be resubmitted.
+        `process` marks them for `resubmit`. `duplicate` says that they were processed after all:
+        their keys are completed in the history, so that they are DUPLICATE when they come again,
+        and they can never be resubmitted.
 
         Args:
             numbers: the documents.
@@ -184,8 +188,8 @@ class AuditLog:
 
         Raises:
             ConfigError: there is no such decision.
-            StateError: a document is not there, is being resubmitted now, or was resubmitted or called a duplicate
-                before.
+            StateError: a document is not there, is being resubmitted now, or was resubmitted or
+                called a duplicate before.
             ReadOnlyError: the history was opened for reading.
         """
         if decision not in ("process", "duplicate"):
@@ -237,27 +241,29 @@ class AuditLog:
     ) -> Resubmission:
         """Take documents to process them after all. Classification is bypassed: no count, no resolver; they are NEW.
 
-        What this hands out is begun in the history: `processing` is durable. Nobody else can resubmit documents of the
-        trigger until it is completed or released, or its process ends. Use it as a context manager:
+        What this hands out is begun in the history: `processing` is durable. Nobody else can
+        resubmit documents of the trigger until it is completed or released, or its process ends.
+        Use it as a context manager:
 
         ```python
         with history.audit.resubmit(trigger) as again:
             service(again.documents)
         ```
 
-        Leaving the block completes; `RolledBack` releases, and the documents are what they were before; after any other
-        exception nobody knows how far the service came: they are `cut_off`, and wait for another decision. Of documents
-        with one key only the first is handed out, and one whose key was completed meanwhile is a `duplicate`: it was
-        processed after all.
+        Leaving the block completes; `RolledBack` releases, and the documents are what they were
+        before; after any other exception nobody knows how far the service came: they are `cut_off`,
+        and wait for another decision. Of documents with one key only the first is handed out, and
+        one whose key was completed meanwhile is a `duplicate`: it was processed after all.
 
         Args:
             trigger: whose documents; under a name, with the time to live that they were kept with.
-            numbers: which; all that were resolved as `process`, if absent. Open ones need no decision before.
+            numbers: which; all that were resolved as `process`, if absent. Open ones need no
+                decision before.
             now: the time at which the service begins; the clock's, if absent.
 
         Raises:
-            StateError: a document is not there, of another trigger, cut off (decide first), or was resubmitted or
-                called a duplicate before.
+            StateError: a document is not there, of another trigger, cut off (decide first), or was
+                resubmitted or called a duplicate before.
             LockedError: others are resubmitting documents of this trigger.
             StorageError: the history cannot be reached.
             ReadOnlyError: the history was opened for reading.
@@ -287,7 +293,8 @@ class AuditLog:
             dry_run: only say how many would go.
 
         Returns:
-            How many documents went. The newest file of the log stays, for numbers are never given twice.
+            How many documents went. The newest file of the log stays, for numbers are never given
+                twice.
         """
         entries = self._contents.entries()
         is_over = pc.and_(
@@ -310,7 +317,8 @@ class AuditLog:
             The number of bytes read.
 
         Raises:
-            CorruptError: a file is damaged, gone, or of another log; the text names it, and the documents it held.
+            CorruptError: a file is damaged, gone, or of another log; the text names it, and the
+                documents it held.
         """
         checked, damages = store.steadily(lambda: damage.look(self._store))
         for first in damages:

@@ -2,8 +2,9 @@
 
     manifest-<n>.json    the newest counts: one line of JSON, and its CRC-32 in a second line
 
-Each is published whole, under a number that was not there. A writer makes its file durable first and names it then; a
-file that no manifest names yet is one of a writer that was killed in between, or of an older package, and counts.
+Each is published whole, under a number that was not there. A writer makes its file durable first
+and names it then; a file that no manifest names yet is one of a writer that was killed in between,
+or of an older package, and counts.
 """
 
 import json

@@ -48,9 +48,9 @@ def repair(
 ) -> dict[str, Any]:
     """Say what is damaged in an audit log and what a repair would drop; with `apply`, repair it.
 
-    What is lost is named by the numbers of its documents. A document whose decision or resubmission is lost is
-    `cut_off`: it is not processed before somebody decides again. Every file that goes out of use is kept in a directory
-    `repaired-<time>` beside the log.
+    What is lost is named by the numbers of its documents. A document whose decision or resubmission
+    is lost is `cut_off`: it is not processed before somebody decides again. Every file that goes
+    out of use is kept in a directory `repaired-<time>` beside the log.
 
     Args:
         history: the directory of the history; it need not open.
@@ -59,7 +59,8 @@ def repair(
         lock_timeout: how long to wait for others: text ("30 s"), a timedelta, or seconds.
 
     Returns:
-        `repaired`, `kept_in` and `findings`, as of `dochistory.repair`; a finding has `documents`, too: the first
+        `repaired`, `kept_in` and `findings`, as of `dochistory.repair`; a finding has `documents`,
+            too: the first
         and last number of each stretch of documents that it concerns.
 
     Raises:

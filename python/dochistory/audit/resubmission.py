@@ -150,7 +150,8 @@ def _bypassing(history: dh.History, trigger: dh.Trigger) -> dh.Trigger:
 
     What the history keeps of it may have changed since the documents were written down.
 
-    The history is used whatever its settings say, for it alone can tell afterwards how the resubmission ended.
+    The history is used whatever its settings say, for it alone can tell afterwards how the
+    resubmission ended.
     """
     settings: dict[str, Any] = {
         "history_time_to_live": trigger.history_time_to_live,

@@ -6,8 +6,8 @@
     event-<n>-outcome-<crc>.parquet        how that transaction ended: copied from the history, which alone decides
     manifest-<n>.json                      which files there are; see `manifest`
 
-`crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise. Whoever adds a file
-holds `lock` meanwhile.
+`crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise.
+Whoever adds a file holds `lock` meanwhile.
 """
 
 import hashlib

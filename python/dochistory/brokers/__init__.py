@@ -1,7 +1,7 @@
 """Redelivery counts of brokers, brought to the one scale that triggers read.
 
-That scale is: 0 for the first delivery, above 0 for a further one, -1 for unknown. There is a function for each kind of
-broker, and it works on columns in three ways:
+That scale is: 0 for the first delivery, above 0 for a further one, -1 for unknown. There is a
+function for each kind of broker, and it works on columns in three ways:
 
 ```python
 brokers.sqs(table["ApproximateReceiveCount"])       # Arrow, Polars, pandas or a list: an Arrow int32 column
@@ -9,13 +9,15 @@ brokers.sqs(df["attributes.ApproximateReceiveCount"])  # a Spark column: an int 
 brokers.sqs(["1", "3", None])                       # -> [0, 2, -1]
 ```
 
-The result is never null, and has as many rows as the argument. Counts may be integers, floats without a fraction, or
-text, as brokers' libraries hand them over; text that is no number, a fraction, and a number below the broker's first
-one are unknown (-1), so that a damaged header stops no stream. A column of another type is a `SchemaError`.
+The result is never null, and has as many rows as the argument. Counts may be integers, floats
+without a fraction, or text, as brokers' libraries hand them over; text that is no number, a
+fraction, and a number below the broker's first one are unknown (-1), so that a damaged header stops
+no stream. A column of another type is a `SchemaError`.
 
-**The trap that is common to all.** Brokers count in memory, at least in part, and may start anew after a crash or a
-change of leader: the count of a message that was delivered before can read "first". So with `use_history` a count never
-decides anything; without it, a trigger is no more reliable than its broker's count.
+**The trap that is common to all.** Brokers count in memory, at least in part, and may start anew
+after a crash or a change of leader: the count of a message that was delivered before can read
+"first". So with `use_history` a count never decides anything; without it, a trigger is no more
+reliable than its broker's count.
 
 This module imports no Spark until it is given a Spark column.
 """
@@ -52,8 +54,9 @@ def jms(delivery_count: Any) -> Any: ...
 def jms(delivery_count: Any) -> Any:
     """JMS: the property `JMSXDeliveryCount`, 1 at the first delivery.
 
-    Traps: a trigger of kind `jms` takes the property itself, in its column `delivery_count`; convert only for a
-    `messaging` trigger. The property is optional before JMS 2.0, and a provider may count from its last restart.
+    Traps: a trigger of kind `jms` takes the property itself, in its column `delivery_count`;
+    convert only for a `messaging` trigger. The property is optional before JMS 2.0, and a provider
+    may count from its last restart.
 
     Args:
         delivery_count: the property; null where the message has none.
@@ -71,8 +74,8 @@ def amqp(delivery_count: Any) -> Any: ...
 def amqp(delivery_count: Any) -> Any:
     """AMQP 1.0: the field `delivery-count` of the message's header, 0 at the first delivery.
 
-    Traps: the field counts *failed* deliveries. One that a receiver released, or lost with its connection, need not
-    count, so 0 does not prove that nobody has seen the message.
+    Traps: the field counts *failed* deliveries. One that a receiver released, or lost with its
+    connection, need not count, so 0 does not prove that nobody has seen the message.
 
     Args:
         delivery_count: the field; null where the message has no header.
@@ -92,18 +95,21 @@ def rabbitmq_quorum(delivery_count: Any, redelivered: Any = None, acquired_count
 def rabbitmq_quorum(delivery_count: Any, redelivered: Any = None, acquired_count: Any = None) -> Any:
     """RabbitMQ, quorum queues: the header `x-delivery-count`, absent at the first delivery.
 
-    Traps: from RabbitMQ 4.3 on `x-delivery-count` counts failures only: a message that was returned by `basic.nack`, or
-    released, comes again without it. `x-acquired-count` counts every time that a consumer got the message, so give
-    both. The flag `redelivered` of the delivery is worth giving too: it shows a further delivery that no header
-    counts. Headers are lost when a message is published anew, as dead-lettering by hand does.
+    Traps: from RabbitMQ 4.3 on `x-delivery-count` counts failures only: a message that was returned
+    by `basic.nack`, or released, comes again without it. `x-acquired-count` counts every time that
+    a consumer got the message, so give both. The flag `redelivered` of the delivery is worth giving
+    too: it shows a further delivery that no header counts. Headers are lost when a message is
+    published anew, as dead-lettering by hand does.
 
     Args:
         delivery_count: the header `x-delivery-count`; null where it is absent.
         redelivered: the delivery's flag, boolean or text; leave it out if you do not have it.
-        acquired_count: the header `x-acquired-count` (RabbitMQ 4.3 and later); null where it is absent.
+        acquired_count: the header `x-acquired-count` (RabbitMQ 4.3 and later); null where it is
+            absent.
 
     Returns:
-        The larger of both headers, 0 where they are absent, and at least 1 where `redelivered` is true; -1 where a
+        The larger of both headers, 0 where they are absent, and at least 1 where `redelivered` is
+            true; -1 where a
         header is no count, unless the flag or the other header shows more.
     """
     made = _backend(delivery_count, redelivered, acquired_count)
@@ -121,8 +127,9 @@ def rabbitmq_classic(redelivered: Any) -> Any: ...
 def rabbitmq_classic(redelivered: Any) -> Any:
     """RabbitMQ, classic queues: the flag `redelivered` of the delivery; nothing is counted.
 
-    Traps: the flag says that the message *may* have been delivered before; whether anybody saw it, it does not know.
-    It is lost when a broker without a durable copy restarts, and when a message is published anew.
+    Traps: the flag says that the message *may* have been delivered before; whether anybody saw it,
+    it does not know. It is lost when a broker without a durable copy restarts, and when a message
+    is published anew.
 
     Args:
         redelivered: the flag, boolean, 0 and 1, or text (`true`, `false`).
@@ -140,8 +147,9 @@ def kafka_consumer_group(records: Any) -> Any: ...
 def kafka_consumer_group(records: Any) -> Any:
     """Kafka, consumer groups: nothing is counted, so the count is unknown, always.
 
-    Traps: there is none to convert, but one to avoid: neither a low offset nor a committed one shows that a record was
-    not handed out before; a group that lost its commits reads everything again. Use the history.
+    Traps: there is none to convert, but one to avoid: neither a low offset nor a committed one
+    shows that a record was not handed out before; a group that lost its commits reads everything
+    again. Use the history.
 
     Args:
         records: any column of the records, the key or the offset, say; only its length counts.
@@ -159,9 +167,9 @@ def kafka_share_group(delivery_count: Any) -> Any: ...
 def kafka_share_group(delivery_count: Any) -> Any:
     """Kafka, share groups (`KafkaShareConsumer`): the record's `deliveryCount`, 1 at the first delivery.
 
-    Traps: the count belongs to the share group, so another group, or a group whose start offset was reset, counts from
-    1 again. The broker may lose the last increments when the group's coordinator fails over. Records that are read by a
-    consumer group have no count: use `kafka_consumer_group`.
+    Traps: the count belongs to the share group, so another group, or a group whose start offset was
+    reset, counts from 1 again. The broker may lose the last increments when the group's coordinator
+    fails over. Records that are read by a consumer group have no count: use `kafka_consumer_group`.
 
     Args:
         delivery_count: the record's count; null where there is none.
@@ -179,8 +187,9 @@ def sqs(approximate_receive_count: Any) -> Any: ...
 def sqs(approximate_receive_count: Any) -> Any:
     """Amazon SQS: the attribute `ApproximateReceiveCount`, 1 at the first receipt.
 
-    Traps: SQS sends the attribute only to a receiver that asks for it by name; who forgets that has -1 everywhere. It
-    is text. It is approximate, as its name says, and counts receipts: looking at a message in the console is one.
+    Traps: SQS sends the attribute only to a receiver that asks for it by name; who forgets that has
+    -1 everywhere. It is text. It is approximate, as its name says, and counts receipts: looking at
+    a message in the console is one.
 
     Args:
         approximate_receive_count: the attribute, text or number; null where it was not asked for.
@@ -198,8 +207,9 @@ def pulsar(redelivery_count: Any) -> Any: ...
 def pulsar(redelivery_count: Any) -> Any:
     """Apache Pulsar: the message's `redelivery_count`, 0 at the first delivery.
 
-    Traps: the broker keeps it in memory for shared and key-shared subscriptions only: under an exclusive or failover
-    subscription, and after a topic was unloaded or its broker restarted, it is 0 again.
+    Traps: the broker keeps it in memory for shared and key-shared subscriptions only: under an
+    exclusive or failover subscription, and after a topic was unloaded or its broker restarted, it
+    is 0 again.
 
     Args:
         redelivery_count: the message's count.
@@ -217,8 +227,9 @@ def nats_jetstream(num_delivered: Any) -> Any: ...
 def nats_jetstream(num_delivered: Any) -> Any:
     """NATS JetStream: `num_delivered` of the message's metadata, 1 at the first delivery.
 
-    Traps: it belongs to the consumer: a consumer that was made anew counts from 1. With replicas the last increments
-    may be lost with the leader. Core NATS delivers at most once and has no metadata.
+    Traps: it belongs to the consumer: a consumer that was made anew counts from 1. With replicas
+    the last increments may be lost with the leader. Core NATS delivers at most once and has no
+    metadata.
 
     Args:
         num_delivered: the metadata's count; null for messages of core NATS.
@@ -236,9 +247,10 @@ def azure_service_bus(delivery_count: Any) -> Any: ...
 def azure_service_bus(delivery_count: Any) -> Any:
     """Azure Service Bus, Python library: the message's `delivery_count`, 0 at the first delivery.
 
-    Traps: the Python library hands the AMQP header's field over as it is. The libraries for .NET and Java, and what the
-    portal shows, count from 1: convert columns that such a program wrote with `kafka_share_group` or `jms`, not with
-    this. A message that was received and deleted, or deferred, is not counted.
+    Traps: the Python library hands the AMQP header's field over as it is. The libraries for .NET
+    and Java, and what the portal shows, count from 1: convert columns that such a program wrote
+    with `kafka_share_group` or `jms`, not with this. A message that was received and deleted, or
+    deferred, is not counted.
 
     Args:
         delivery_count: the message's count; null where it has no header.
@@ -256,8 +268,9 @@ def pubsub(delivery_attempt: Any) -> Any: ...
 def pubsub(delivery_attempt: Any) -> Any:
     """Google Cloud Pub/Sub: the message's `delivery_attempt`, 1 at the first delivery.
 
-    Traps: it is counted only where the subscription has a dead-letter policy; otherwise it is absent, or 0 in libraries
-    that know no null. It is approximate, and counts expired deadlines as well as refusals.
+    Traps: it is counted only where the subscription has a dead-letter policy; otherwise it is
+    absent, or 0 in libraries that know no null. It is approximate, and counts expired deadlines as
+    well as refusals.
 
     Args:
         delivery_attempt: the message's attempt.

@@ -50,28 +50,31 @@ def import_history(
 ) -> Imported:
     """Import the rows of another history, and compare both sides' answers about a sample of ids.
 
-    An id of several rows is completed if one of them says so, as here. Importing again changes nothing, so an import
-    that broke off is simply started again.
+    An id of several rows is completed if one of them says so, as here. Importing again changes
+    nothing, so an import that broke off is simply started again.
 
     Args:
         history: where the entries go.
-        source: the rows: `migration.rows_of(table)`, `migration.dbapi(connect, query)`, or any function that answers
-            record batches from the beginning each time. Columns: `trigger` (text; not needed with one trigger),
-            `uuid` (text, at most 96 characters), `status` (completed or processing; all completed, if absent),
-            `time` (when the service began: a timestamp, UTC if it has no zone, or a number of `time_unit`; now, if
-            absent or null).
-        triggers: the only trigger, or the triggers by name, or a function that answers the trigger of a name.
+        source: the rows: `migration.rows_of(table)`, `migration.dbapi(connect, query)`, or any
+            function that answers record batches from the beginning each time. Columns: `trigger`
+            (text; not needed with one trigger), `uuid` (text, at most 96 characters), `status`
+            (completed or processing; all completed, if absent), `time` (when the service began: a
+            timestamp, UTC if it has no zone, or a number of `time_unit`; now, if absent or null).
+        triggers: the only trigger, or the triggers by name, or a function that answers the trigger
+            of a name.
         columns: other names of those columns, role -> name.
         statuses: what other values of `status` mean: `{"P": "processing", "C": "completed"}`.
         time_unit: what numbers in `time` count since 1970.
-        sample: ids of the source to compare, chosen at random; and a tenth as many that nobody ever used. 0 for none.
+        sample: ids of the source to compare, chosen at random; and a tenth as many that nobody ever
+            used. 0 for none.
         seed: makes that choice the same each time.
         now: the time that counts as now.
         progress: called with the number of rows read so far, after each batch.
 
     Raises:
         ConfigError: a row names a trigger that `triggers` lacks.
-        SchemaError: a column is missing or of the wrong type, or a status is unknown. What was loaded before stays.
+        SchemaError: a column is missing or of the wrong type, or a status is unknown. What was
+            loaded before stays.
     """
     only = triggers.name if isinstance(triggers, dh.Trigger) else None
     shape = Shape(columns or {}, statuses or {}, time_unit, only, now or dt.datetime.now(dt.UTC))

@@ -13,8 +13,8 @@ Source: TypeAlias = Callable[[], Iterable[pa.RecordBatch]]
 def rows_of(table: Any) -> Source:
     """A table, a data set of files (`pyarrow.dataset.dataset(...)`), or anything else with the Arrow C interface.
 
-    A Spark DataFrame, such as one that Spark reads over JDBC, is collected here each time; for more than fits into
-    memory there is `dochistory.spark.load`.
+    A Spark DataFrame, such as one that Spark reads over JDBC, is collected here each time; for more
+    than fits into memory there is `dochistory.spark.load`.
 
     Raises:
         TypeError: it can be read only once, as a stream can.
@@ -36,9 +36,10 @@ def dbapi(connect: Callable[[], Any], query: str, *, rows_at_once: int = 65_536)
     """The rows of a query over a connection of any DB-API 2.0 driver: psycopg, oracledb, sqlite3, JayDeBeApi.
 
     Args:
-        connect: makes a connection; called once a reading. Where the driver has cursors of the server's own, as psycopg
-            has, one is used, so that the rows need not fit into memory.
-        query: names the columns as `import_history` expects them: `select topic as trigger, id as uuid, …`.
+        connect: makes a connection; called once a reading. Where the driver has cursors of the
+            server's own, as psycopg has, one is used, so that the rows need not fit into memory.
+        query: names the columns as `import_history` expects them: `select topic as trigger, id as
+            uuid, …`.
         rows_at_once: rows that become one batch.
     """
 

@@ -32,8 +32,9 @@ def gather(
 
     Args:
         history: the history; one that is open for reading is enough.
-        journal: the journal's records: a directory of Parquet files or a file of JSON lines, as `dochistory.journal`'s
-            sinks write them, or a table. Without it, the report tells nothing of verdicts that were given.
+        journal: the journal's records: a directory of Parquet files or a file of JSON lines, as
+            `dochistory.journal`'s sinks write them, or a table. Without it, the report tells
+            nothing of verdicts that were given.
         trigger: this trigger only; all, if absent.
         doubts: how many documents in doubt are listed for each trigger, the oldest first.
         now: the time that counts as now.

@@ -2,15 +2,18 @@
 
 Entrances, which must not be mixed up:
 
-- `classify` *reads*: it adds the verdict to every row of a DataFrame and leaves the history as it was. Spark may run it
+- `classify` *reads*: it adds the verdict to every row of a DataFrame and leaves the history as it
+  was. Spark may run it
   as often as it likes.
-- `exactly_once` *commits*: it wraps the function that `foreachBatch` is given, so that the function gets every document
+- `exactly_once` *commits*: it wraps the function that `foreachBatch` is given, so that the function
+  gets every document
   once, and each batch is begun and completed under its own transaction. `send_once` does the same for messages that go
   out by a message id mapper.
 
 `delivery` commits too: it wraps the function that applies the messages of guaranteed delivery.
 
-`session` starts a local Spark, with a Java where the machine has none. Nothing here is imported by `import dochistory`.
+`session` starts a local Spark, with a Java where the machine has none. Nothing here is imported by
+`import dochistory`.
 """
 
 from dochistory.errors import SuspendedError

@@ -27,8 +27,8 @@ def keep_in_doubt(
 ) -> Callable[[Any], None]:
     """A function for `exactly_once(on_verdicts=…)` that keeps documents in doubt in the history's audit log.
 
-    It runs before the service, and before Spark notes that the batch is done, so nothing is acknowledged that is not
-    kept. A batch that comes again keeps no document of it twice.
+    It runs before the service, and before Spark notes that the batch is done, so nothing is
+    acknowledged that is not kept. A batch that comes again keeps no document of it twice.
 
     Args:
         history: the history, or its directory.
@@ -69,7 +69,8 @@ def audit_sink(
     Args:
         history: the history, or its directory.
         trigger: whose documents they are; a messaging trigger.
-        application: the name under which batch numbers are remembered; the streaming query's id, if absent.
+        application: the name under which batch numbers are remembered; the streaming query's id, if
+            absent.
         prefix: what stands before the names of the verdict's columns.
         columns: the trigger's name of a column -> its name in the stream, where they differ.
 
@@ -126,9 +127,10 @@ def suspending(
     stream.writeStream.foreachBatch(dh.spark.suspending(handle, suspension, wait="1 hour"))…
     ```
 
-    While the trigger is suspended a batch waits, polling, for `wait` at most; if it is resumed by then, the same batch
-    is handled, or handled again, and the stream never knows. Else the batch fails with a `SuspendedError` that says why
-    and when it is tried again: Spark has not noted the batch, and hands it over again when the query is started again.
+    While the trigger is suspended a batch waits, polling, for `wait` at most; if it is resumed by
+    then, the same batch is handled, or handled again, and the stream never knows. Else the batch
+    fails with a `SuspendedError` that says why and when it is tried again: Spark has not noted the
+    batch, and hands it over again when the query is started again.
 
     Args:
         handle: what `exactly_once` made, or another function that raises `SuspendedError`.

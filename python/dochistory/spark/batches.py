@@ -1,7 +1,8 @@
 """Exactly-once processing in `foreachBatch`.
 
-Spark hands a batch to `foreachBatch` again, with the same number and the same rows, whenever it did not get to note
-that the batch is done. Each batch is therefore a transaction of the history, `(application, batch number)`:
+Spark hands a batch to `foreachBatch` again, with the same number and the same rows, whenever it did
+not get to note that the batch is done. Each batch is therefore a transaction of the history,
+`(application, batch number)`:
 
     begin   the verdicts, and `processing` for what is new: durable before the service sees a document
     service gets what is new
@@ -67,8 +68,10 @@ class ExactlyOnce:
         """Handle one batch; returns when its documents are completed.
 
         Raises:
-            SuspendedError: some documents cannot be decided now; Spark must deliver the batch again.
-            TransactionError: the number of the batch goes backwards, or is known and comes with other rows.
+            SuspendedError: some documents cannot be decided now; Spark must deliver the batch
+                again.
+            TransactionError: the number of the batch goes backwards, or is known and comes with
+                other rows.
             Exception: whatever the service raised.
         """
         checks.columns(self._trigger, frame.schema, self._columns)
@@ -200,40 +203,46 @@ def exactly_once(
     stream.writeStream.foreachBatch(exactly_once("orders.history", trigger, service)).option(…).start()
     ```
 
-    A batch that Spark hands over again runs no completed document again and loses none: what was completed is
-    DUPLICATE; what was begun and not completed is settled by `on_replay`.
+    A batch that Spark hands over again runs no completed document again and loses none: what was
+    completed is DUPLICATE; what was begun and not completed is settled by `on_replay`.
 
     Args:
         history: the history, or its directory, which is created if it is not there.
         trigger: whose documents they are.
-        service: called as `service(new, batch)` with the documents to process, in order, in the columns they came in.
-            Not called when nothing is new. When it returns, the documents are completed. If it raises `RolledBack`,
-            what it has not completed itself is released, so that it is NEW the next time. After any other exception
-            nobody knows how far it got: its documents stay `processing`. Either way the batch fails and the stream
-            stops.
-        application: the name under which batch numbers are remembered; the streaming query's id, if absent. A name
-            whose numbers go backwards (a new checkpoint under an old name) is an error.
-        on_replay: what becomes of documents that this very batch began and never completed: `in_doubt` (somebody may
-            have processed them: they are logged, not run), `resolver` (ask the trigger's resolver), or `rerun` (process
-            them again: for services that are idempotent by batch number).
-        on_other_rows: what is done with a known batch number that comes with other rows (a new checkpoint under an old
-            name, two queries that share one, a filter that was changed): `error` raises before anything is recorded,
-            `look_up` takes it for a batch of its own, in which each row is what the history holds of it.
+        service: called as `service(new, batch)` with the documents to process, in order, in the
+            columns they came in. Not called when nothing is new. When it returns, the documents are
+            completed. If it raises `RolledBack`, what it has not completed itself is released, so
+            that it is NEW the next time. After any other exception nobody knows how far it got: its
+            documents stay `processing`. Either way the batch fails and the stream stops.
+        application: the name under which batch numbers are remembered; the streaming query's id, if
+            absent. A name whose numbers go backwards (a new checkpoint under an old name) is an
+            error.
+        on_replay: what becomes of documents that this very batch began and never completed:
+            `in_doubt` (somebody may have processed them: they are logged, not run), `resolver` (ask
+            the trigger's resolver), or `rerun` (process them again: for services that are
+            idempotent by batch number).
+        on_other_rows: what is done with a known batch number that comes with other rows (a new
+            checkpoint under an old name, two queries that share one, a filter that was changed):
+            `error` raises before anything is recorded, `look_up` takes it for a batch of its own,
+            in which each row is what the history holds of it.
         columns: the trigger's name of a column -> its name in the batch, where they differ.
         documents: `spark` hands the service a DataFrame, `arrow` a `pyarrow.Table`.
-        on_verdicts: called with every batch once it is begun, before the service: the place to log what is in doubt.
-            It sees a replayed batch again, with that run's verdicts.
-        decide_on: `driver` collects the rows of a batch there, which is the quickest for batches that fit (up to some
-            hundred thousand rows); the service then gets a `Batch`. `executors` leaves them to Spark's tasks, as
-            `claim` does, for batches of any size; the service then gets a `StagedBatch`. `auto` is `driver` where the
-            tasks run in the driver's own process (a local master), where the service wants the documents there
-            (`documents="arrow"`), or where the trigger uses no history; else `executors`, and always where `parts` or
-            `order_by` is given.
+        on_verdicts: called with every batch once it is begun, before the service: the place to log
+            what is in doubt. It sees a replayed batch again, with that run's verdicts.
+        decide_on: `driver` collects the rows of a batch there, which is the quickest for batches
+            that fit (up to some hundred thousand rows); the service then gets a `Batch`.
+            `executors` leaves them to Spark's tasks, as `claim` does, for batches of any size; the
+            service then gets a `StagedBatch`. `auto` is `driver` where the tasks run in the
+            driver's own process (a local master), where the service wants the documents there
+            (`documents="arrow"`), or where the trigger uses no history; else `executors`, and
+            always where `parts` or `order_by` is given.
         parts: tasks to divide the work among, where executors decide.
-        order_by: columns that say which of several copies within a batch came first, where executors decide.
+        order_by: columns that say which of several copies within a batch came first, where
+            executors decide.
 
     Raises:
-        ConfigError: an argument is none of the above, or is for executors while the driver is to decide.
+        ConfigError: an argument is none of the above, or is for executors while the driver is to
+            decide.
     """
     _checks.trigger(trigger)
     _checks.function("service", service)

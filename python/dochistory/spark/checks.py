@@ -38,7 +38,8 @@ def columns(trigger: "Trigger", schema: StructType, renamed: Mapping[str, str] |
 
     Raises:
         ConfigError: `trigger` is none.
-        SchemaError: a column is missing, is there twice, or is of a type that cannot hold what it is to hold.
+        SchemaError: a column is missing, is there twice, or is of a type that cannot hold what it
+            is to hold.
     """
     _checks.trigger(trigger)
     found = columns_of(trigger, schema.names, renamed)

@@ -1,10 +1,10 @@
 """Claim the documents of a DataFrame: decided and staged by Spark's tasks, begun by one commit of the driver.
 
-route      rows with the same key into one partition
-stage      each task decides its partition by a pinned snapshot, and writes `processing` into files of its own
-keep       the rows and their verdicts are materialised, once
-commit     one manifest names the files of the attempts whose rows were kept; from then on the claim is begun
-lost       what others were first with meanwhile is left out by the commit, and its rows are decided again
+route      rows with the same key into one partition stage      each task decides its partition by a
+pinned snapshot, and writes `processing` into files of its own keep       the rows and their
+verdicts are materialised, once commit     one manifest names the files of the attempts whose rows
+were kept; from then on the claim is begun lost       what others were first with meanwhile is left
+out by the commit, and its rows are decided again
 """
 
 import datetime as dt
@@ -50,8 +50,8 @@ class SparkClaim:
         claim.complete()
     ```
 
-    A document that is neither completed nor released when this is left stays `processing`: it is in doubt when it comes
-    again. Leaving it by `RolledBack` releases all that is not completed.
+    A document that is neither completed nor released when this is left stays `processing`: it is in
+    doubt when it comes again. Leaving it by `RolledBack` releases all that is not completed.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class SparkClaim:
     def documents(self) -> "DataFrame":
         """All rows of the batch, each with its verdict: `status`, `action`, `acknowledge`, `rule`, `key`, `message`.
 
-        They were computed once and are kept; no action on this DataFrame evaluates where they came from again. If Spark
-        loses them it says so, rather than deciding anew.
+        They were computed once and are kept; no action on this DataFrame evaluates where they came
+        from again. If Spark loses them it says so, rather than deciding anew.
         """
         return self._judged
 
@@ -112,7 +112,8 @@ class SparkClaim:
     def lost(self) -> list[str]:
         """The ids of the documents that others were first with, between this claim's snapshot and its commit.
 
-        Their verdicts say what became of them: mostly DUPLICATE or IN_DOUBT; NEW if they were released meanwhile.
+        Their verdicts say what became of them: mostly DUPLICATE or IN_DOUBT; NEW if they were
+        released meanwhile.
         """
         return self._staged.lost
 
@@ -129,11 +130,13 @@ class SparkClaim:
         """The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
 
         Args:
-            keys: the documents that ended: a DataFrame with the batch's id columns, an Arrow array, or any iterable of
-                text. All of them, if absent, which is one record however many they are.
+            keys: the documents that ended: a DataFrame with the batch's id columns, an Arrow array,
+                or any iterable of text. All of them, if absent, which is one record however many
+                they are.
 
         Raises:
-            StateError: some keys are not of this claim, or were released, by themselves or with the claim.
+            StateError: some keys are not of this claim, or were released, by themselves or with the
+                claim.
         """
         self._staged.complete(self._collected(keys))
 
@@ -144,7 +147,8 @@ class SparkClaim:
             keys: as for `complete`; without them, what was completed by itself stays so.
 
         Raises:
-            StateError: some keys are not of this claim, or were completed, by themselves or with the claim.
+            StateError: some keys are not of this claim, or were completed, by themselves or with
+                the claim.
         """
         self._staged.release(self._collected(keys))
 
@@ -202,44 +206,49 @@ def claim(
 ) -> SparkClaim:
     """Judge all rows of `df`, and begin what is to be processed: as a whole or not at all. Durable on return.
 
-    As `History.begin`, on as many machines as Spark has; only ids and counts cross to Python, and no row to the driver.
-    Of copies of an id within `df` the first is processed, and what the others are says the trigger (`in_batch`,
-    `processing_mode`); the order is that of `order_by`, and of rows that are equal by it (all, if it is absent) that in
-    which `df` has them: partition by partition, as `collect` would bring them. A trigger that a document suspends
-    is suspended for the later rows of its partition.
+    As `History.begin`, on as many machines as Spark has; only ids and counts cross to Python, and
+    no row to the driver. Of copies of an id within `df` the first is processed, and what the others
+    are says the trigger (`in_batch`, `processing_mode`); the order is that of `order_by`, and of
+    rows that are equal by it (all, if it is absent) that in which `df` has them: partition by
+    partition, as `collect` would bring them. A trigger that a document suspends is suspended for
+    the later rows of its partition.
 
-    Whoever else works with the same history goes on meanwhile. What others begin of these documents between the
-    snapshot and the commit is theirs: the commit begins the rest, and the driver decides the rows that lost again,
-    before any document is handed out. A resolver is asked about them on the driver.
+    Whoever else works with the same history goes on meanwhile. What others begin of these documents
+    between the snapshot and the commit is theirs: the commit begins the rest, and the driver
+    decides the rows that lost again, before any document is handed out. A resolver is asked about
+    them on the driver.
 
     Args:
-        df: the documents, in the columns that the trigger looks at, and any others. It is evaluated once; again only if
-            others run the same transaction meanwhile, or are first with more than a million of the documents.
-        history: the history or its directory, which all machines must see under the same path; it is created if it is
-            not there.
+        df: the documents, in the columns that the trigger looks at, and any others. It is evaluated
+            once; again only if others run the same transaction meanwhile, or are first with more
+            than a million of the documents.
+        history: the history or its directory, which all machines must see under the same path; it
+            is created if it is not there.
         trigger: whose documents they are. It must detect duplicates by its history.
         transaction: (application, number of the batch): a batch that comes again is known by it.
-        on_replay: what documents are that this very transaction began and never ended: `in_doubt` (by the rules),
-            `resolver` (the same, and the trigger must have a resolver), `rerun` (NEW again: for services that are
-            idempotent for each batch).
-        on_other_rows: what is done with a known batch number that comes with other rows (a new checkpoint under an old
-            name, two queries that share one, a filter that was changed): `error` raises before anything is recorded,
-            `look_up` takes it for a batch of its own, in which each row is what the history holds of it.
+        on_replay: what documents are that this very transaction began and never ended: `in_doubt`
+            (by the rules), `resolver` (the same, and the trigger must have a resolver), `rerun`
+            (NEW again: for services that are idempotent for each batch).
+        on_other_rows: what is done with a known batch number that comes with other rows (a new
+            checkpoint under an old name, two queries that share one, a filter that was changed):
+            `error` raises before anything is recorded, `look_up` takes it for a batch of its own,
+            in which each row is what the history holds of it.
         columns: the trigger's name of a column -> its name in `df`, where they differ.
         order_by: columns of `df` that say which of several copies came first.
-        parts: tasks to divide the work among; by default as many as Spark's shuffles have, and no more than the history
-            has shards.
-        resolver_on: whether a resolver is asked in the tasks, once for each partition with undecided rows, or on the
-            driver, once about all of them. It sees the trigger's columns.
+        parts: tasks to divide the work among; by default as many as Spark's shuffles have, and no
+            more than the history has shards.
+        resolver_on: whether a resolver is asked in the tasks, once for each partition with
+            undecided rows, or on the driver, once about all of them. It sees the trigger's columns.
         prefix: put before the names of the six verdict columns of `documents`.
         now: the time at which the services begin, with a time zone; the clock's, if absent.
 
     Raises:
-        ClusterError: a worker sees another directory than the driver under the history's path. (Where a task says so,
-            Spark hands it on as an error of its own, with this text.)
-        TransactionError: the application's numbers went backwards, a known number came with other rows, or others keep
-            running this very transaction (ConflictError).
-        SchemaError: there is no id column, `columns` names one that is missing, or a verdict's column is there already.
+        ClusterError: a worker sees another directory than the driver under the history's path.
+            (Where a task says so, Spark hands it on as an error of its own, with this text.)
+        TransactionError: the application's numbers went backwards, a known number came with other
+            rows, or others keep running this very transaction (ConflictError).
+        SchemaError: there is no id column, `columns` names one that is missing, or a verdict's
+            column is there already.
         ConfigError: an argument makes no sense, or the trigger does not use its history.
     """
     _checks.count("parts", parts, optional=True)
@@ -321,8 +330,8 @@ class Claimer:
         """Stage, keep, commit, and decide again what was lost to others.
 
         Raises:
-            ConflictError: others were first with more than `most_lost` documents, or with the transaction; nothing was
-                begun.
+            ConflictError: others were first with more than `most_lost` documents, or with the
+                transaction; nothing was begun.
         """
         kept = self._staged(history, job).localCheckpoint(eager=True)
         found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()

@@ -36,32 +36,38 @@ def classify(
 ) -> "DataFrame":
     """Every row of `df` with its verdict by the history as it is now.
 
-    The history is pinned when this is called: whatever is added to it later, the returned DataFrame's verdicts stay the
-    same, in every action, retry and branch of a plan. Nothing is recorded. Each row is judged by the history alone, so
-    copies of an id within `df` all get the first one's verdict: which row comes first is nothing that Spark keeps.
-    (`exactly_once` decides about copies, when it begins a batch.)
+    The history is pinned when this is called: whatever is added to it later, the returned
+    DataFrame's verdicts stay the same, in every action, retry and branch of a plan. Nothing is
+    recorded. Each row is judged by the history alone, so copies of an id within `df` all get the
+    first one's verdict: which row comes first is nothing that Spark keeps. (`exactly_once` decides
+    about copies, when it begins a batch.)
 
     Args:
-        df: the documents, with the columns that the trigger looks at (`uuid`, `track_id`, `event_id`,
-            `redelivery_count`, `guaranteed`; for JMS `uuid`, `jms_message_id`, `delivery_count`, `persistent`) and any
-            others. At least one id column must be there: text, or UUIDs as 16 bytes of binary.
+        df: the documents, with the columns that the trigger looks at (`uuid`, `track_id`,
+            `event_id`, `redelivery_count`, `guaranteed`; for JMS `uuid`, `jms_message_id`,
+            `delivery_count`, `persistent`) and any others. At least one id column must be there:
+            text, or UUIDs as 16 bytes of binary.
         history: the history or its directory, which every worker must see under the same path.
         trigger: whose documents they are.
-        how: `udf` sends only the trigger's columns to Python and leaves the others in the JVM; a resolver then sees
-            only those. `map` sends whole rows.
+        how: `udf` sends only the trigger's columns to Python and leaves the others in the JVM; a
+            resolver then sees only those. `map` sends whole rows.
         columns: the trigger's name of a column -> its name in `df`, where they differ.
         now: the clock by which entries expire; the time of this call, if absent.
         prefix: put before the names of the six appended columns.
-        resolve: where a resolver runs. `workers`: in the tasks, once per Arrow batch with undecided rows, whenever the
-            plan is evaluated. `driver`: here, now, once, about all undecided rows of `df`, which is evaluated for that;
-            its answers then travel with the plan. (Keys are told apart, not rows: copies get one answer.)
+        resolve: where a resolver runs. `workers`: in the tasks, once per Arrow batch with undecided
+            rows, whenever the plan is evaluated. `driver`: here, now, once, about all undecided
+            rows of `df`, which is evaluated for that; its answers then travel with the plan. (Keys
+            are told apart, not rows: copies get one answer.)
 
     Returns:
-        The rows of `df`, and appended as strings: `status` (NEW, DUPLICATE, IN_DOUBT, or null), `action` (PROCESS,
-        DISCARD, LOG, SUSPEND, REJECT), `acknowledge` (AFTER_SERVICE, NOW, NO), `rule`, `key`, `message`.
+        The rows of `df`, and appended as strings: `status` (NEW, DUPLICATE, IN_DOUBT, or null),
+            `action` (PROCESS,
+        DISCARD, LOG, SUSPEND, REJECT), `acknowledge` (AFTER_SERVICE, NOW, NO), `rule`, `key`,
+            `message`.
 
     Raises:
-        SchemaError: there is no id column, `columns` names one that is missing, or a verdict's column is there already.
+        SchemaError: there is no id column, `columns` names one that is missing, or a verdict's
+            column is there already.
         OpenError: there is no history at that path.
         ConfigError: `how` or `resolve` is none of the above.
     """

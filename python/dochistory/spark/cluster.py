@@ -28,12 +28,14 @@ def check_cluster(
 ) -> list[Check]:
     """Look at a history's directory from the driver and from the workers, while the driver holds a lock there.
 
-    Writes a few small files into a directory of its own beside the history's, which it takes away again.
+    Writes a few small files into a directory of its own beside the history's, which it takes away
+    again.
 
     Args:
         history: the history's directory. The history must be there.
         spark: the session; the running one, if absent.
-        tasks: tasks that look; by default twice as many as run side by side, so that every executor gets some.
+        tasks: tasks that look; by default twice as many as run side by side, so that every executor
+            gets some.
 
     Returns:
         What was looked at. `wrong` is what a history cannot rest on.

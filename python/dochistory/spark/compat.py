@@ -90,7 +90,8 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
 def columnar_udf(function: ArrowFunction, takes: Sequence[pa.DataType | None], returns: DataType) -> Any:
     """Make `function` a scalar function of Spark.
 
-    Where Spark has `arrow_udf` (4.1 and later) the columns go to and fro as Arrow; else through pandas.
+    Where Spark has `arrow_udf` (4.1 and later) the columns go to and fro as Arrow; else through
+    pandas.
 
     Args:
         function: what runs in the workers.
@@ -196,8 +197,9 @@ PartitionFunction = Callable[[Iterator[Sequence[pa.Array]]], Iterator[pa.StructA
 def partition_udf(function: PartitionFunction, takes: StructType, returns: StructType) -> Callable[..., Column]:
     """Make `function` a function of Spark over argument columns of these types, called once for each partition.
 
-    It may read all batches before it answers: Spark keeps the other columns of the rows meanwhile, on disk if they are
-    many. What it answers is not a function of the row alone, so Spark never moves it or evaluates it twice in one plan.
+    It may read all batches before it answers: Spark keeps the other columns of the rows meanwhile,
+    on disk if they are many. What it answers is not a function of the row alone, so Spark never
+    moves it or evaluates it twice in one plan.
     """
     made: Any
     function = Shipped(function)

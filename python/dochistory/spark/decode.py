@@ -17,7 +17,8 @@ def verdict_words(code: "Column", ids: "Sequence[Column]") -> "list[Column]":
 
     Args:
         code: what `History.classify_codes` answered.
-        ids: the id columns that it was given, in the order of the key chain; text, or UUIDs as 16 bytes.
+        ids: the id columns that it was given, in the order of the key chain; text, or UUIDs as 16
+            bytes.
     """
     # A negative number is the complement of the code of a row without a key; of a byte, the upper half says so too.
     row = code.bitwiseAND(255) if len(ids) == 1 else F.when(code < 0, -1 - code).otherwise(code.bitwiseAND(127))
@@ -52,8 +53,8 @@ _BETWEEN = "\x1f"
 def _words(name: str) -> tuple[str, bool]:
     """The words of all codes, in which elements n and 255 - n are the word of code n; and whether some are null.
 
-    As text it is one expression for Spark to analyse; as an array of literals it is 256, and a third of the time that
-    it takes to plan a small DataFrame.
+    As text it is one expression for Spark to analyse; as an array of literals it is 256, and a
+    third of the time that it takes to plan a small DataFrame.
     """
     known = dh.verdict_words().column(name).to_pylist()
     half = known + [None] * (128 - len(known))

@@ -128,8 +128,10 @@ class Delivery:
         """Handle one batch; returns when it is committed.
 
         Raises:
-            TransactionError: the number of the batch goes backwards, or is known and comes with other messages.
-            Exception: whatever the function raised. What it was given is then in doubt, unless it raised `RolledBack`.
+            TransactionError: the number of the batch goes backwards, or is known and comes with
+                other messages.
+            Exception: whatever the function raised. What it was given is then in doubt, unless it
+                raised `RolledBack`.
         """
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
@@ -287,44 +289,52 @@ def delivery(
     stream.writeStream.foreachBatch(delivery("feed.history", apply, first_contact=True)).option(…).start()
     ```
 
-    Each stream's messages go to one task, which decides them by the stream's row in the history; only the columns of
-    the header cross to Python, and no message to the driver. What the tasks found counts once the driver has committed
-    it, all streams at once: a task that is tried again, or ends when everybody has forgotten it, changes nothing, and a
-    batch that Spark hands over again after its commit applies nothing. Rows of a stream count in the order in which
-    `collect` would bring them.
+    Each stream's messages go to one task, which decides them by the stream's row in the history;
+    only the columns of the header cross to Python, and no message to the driver. What the tasks
+    found counts once the driver has committed it, all streams at once: a task that is tried again,
+    or ends when everybody has forgotten it, changes nothing, and a batch that Spark hands over
+    again after its commit applies nothing. Rows of a stream count in the order in which `collect`
+    would bring them.
 
-    Messages that wait for others stay where Spark keeps them, and come to their stream's task with each batch until
-    they are applied. A restart loses them, as it does in one process, and what is missing then is requested again.
+    Messages that wait for others stay where Spark keeps them, and come to their stream's task with
+    each batch until they are applied. A restart loses them, as it does in one process, and what is
+    missing then is requested again.
 
     Args:
-        history: the history, or its directory, which is created if it is not there. All machines must see it under the
-            same path, unless the driver decides.
-        apply: called as `apply(messages, batch)` when there is something to apply; the columns are the batch's and
-            `dh_stream`, `dh_transaction`, `dh_commit`, `dh_apply_rank` (offsets as decimal(20, 0) in Spark). When it
-            returns, the batch is committed. If it raises `RolledBack`, nothing of it was applied, and the batch comes
-            again. After any other exception what it was given is in doubt.
-        application: the name under which batch numbers are remembered; the streaming query's id, if absent.
-        on_replay: what becomes of messages that this very batch was about to apply when the driver died: `in_doubt`, or
-            `rerun` (handed out again where the batch ends as it did: for work that is idempotent by batch number).
-        on_other_rows: what is done with a known batch number that comes with other messages (a new checkpoint under an
-            old name, two queries that share one): `error` raises before anything is recorded, `look_up` lets each
-            stream decide by its own row.
-        messages: `spark` hands a DataFrame, each stream in one partition and in order; `arrow` a `pyarrow.Table`; with
-            `stream` `apply(stream, table)` runs on the workers, once for each stream. Spark may run a task again, so it
-            must keep the stream's `dh_commit` in one transaction with its data, and pass over what is not above it.
-        columns: name of a column of messages (`stream`, `header`, `resend_count`, `prev`, `cur`, `seq`) -> its name in
-            the batch, where they differ.
-        decide: `tasks`; or `driver`, which collects each batch: quicker for batches of a few thousand messages, and for
-            histories on a disk that only the driver sees.
+        history: the history, or its directory, which is created if it is not there. All machines
+            must see it under the same path, unless the driver decides.
+        apply: called as `apply(messages, batch)` when there is something to apply; the columns are
+            the batch's and `dh_stream`, `dh_transaction`, `dh_commit`, `dh_apply_rank` (offsets as
+            decimal(20, 0) in Spark). When it returns, the batch is committed. If it raises
+            `RolledBack`, nothing of it was applied, and the batch comes again. After any other
+            exception what it was given is in doubt.
+        application: the name under which batch numbers are remembered; the streaming query's id, if
+            absent.
+        on_replay: what becomes of messages that this very batch was about to apply when the driver
+            died: `in_doubt`, or `rerun` (handed out again where the batch ends as it did: for work
+            that is idempotent by batch number).
+        on_other_rows: what is done with a known batch number that comes with other messages (a new
+            checkpoint under an old name, two queries that share one): `error` raises before
+            anything is recorded, `look_up` lets each stream decide by its own row.
+        messages: `spark` hands a DataFrame, each stream in one partition and in order; `arrow` a
+            `pyarrow.Table`; with `stream` `apply(stream, table)` runs on the workers, once for each
+            stream. Spark may run a task again, so it must keep the stream's `dh_commit` in one
+            transaction with its data, and pass over what is not above it.
+        columns: name of a column of messages (`stream`, `header`, `resend_count`, `prev`, `cur`,
+            `seq`) -> its name in the batch, where they differ.
+        decide: `tasks`; or `driver`, which collects each batch: quicker for batches of a few
+            thousand messages, and for histories on a disk that only the driver sees.
         parts: tasks to divide a batch among; by default as many as run side by side.
         threads: threads that decide, where the driver does.
-        applied: called as `applied(stream, log_received, applying_upto)` for each stream that a crash left in doubt,
-            when the delivery is opened: answers how far the caller's own data go. Without it such a stream waits until
-            somebody settles it; the others go on.
-        on_poll: called with every batch before `apply`: the place to log what is corrupt or in doubt.
-        on_answers: called with every batch after its commit: the place to send `batch.poll.confirmations` and
-            `batch.poll.resend_requests`.
-        options: as those of `History.delivery`: `start`, `patience`, `batch_mode`, `first_contact`, `held_limit`, …
+        applied: called as `applied(stream, log_received, applying_upto)` for each stream that a
+            crash left in doubt, when the delivery is opened: answers how far the caller's own data
+            go. Without it such a stream waits until somebody settles it; the others go on.
+        on_poll: called with every batch before `apply`: the place to log what is corrupt or in
+            doubt.
+        on_answers: called with every batch after its commit: the place to send
+            `batch.poll.confirmations` and `batch.poll.resend_requests`.
+        options: as those of `History.delivery`: `start`, `patience`, `batch_mode`, `first_contact`,
+            `held_limit`, …
 
     Raises:
         ConfigError: an argument makes no sense.

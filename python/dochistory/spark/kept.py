@@ -1,7 +1,7 @@
 """A history that stays open from one batch of a stream to the next.
 
-Opening it anew for each batch would end its upkeep with each: closing waits a quarter of a second for a merge, and then
-breaks it off, so that one that takes longer might never come to its end.
+Opening it anew for each batch would end its upkeep with each: closing waits a quarter of a second
+for a merge, and then breaks it off, so that one that takes longer might never come to its end.
 """
 
 import os

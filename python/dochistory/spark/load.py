@@ -45,24 +45,29 @@ def load(
 ) -> int:
     """Record documents that were processed elsewhere, or before there was this history.
 
-    Workers write the segments, this process publishes them. Files of Parquet are published step by step, and each step
-    is a transaction: a load that breaks off and is started again goes on after the last step that was published.
+    Workers write the segments, this process publishes them. Files of Parquet are published step by
+    step, and each step is a transaction: a load that breaks off and is started again goes on after
+    the last step that was published.
 
     Args:
-        documents: a DataFrame, or the path of Parquet files. With the trigger's id columns, and optionally `started_at`
-            (timestamp: when the service began; now, if absent or null) and `status` (`completed` or `processing`;
-            completed, if absent or null).
-        history: the history or its directory, which every worker must see under the same path; it is created if it is
-            not there.
+        documents: a DataFrame, or the path of Parquet files. With the trigger's id columns, and
+            optionally `started_at` (timestamp: when the service began; now, if absent or null) and
+            `status` (`completed` or `processing`; completed, if absent or null).
+        history: the history or its directory, which every worker must see under the same path; it
+            is created if it is not there.
         trigger: whose documents they are.
-        columns: the trigger's name of a column, or `started_at` or `status` -> its name in `documents`.
-        application: the name under which steps are remembered. For files it is made of their names, unless given; for a
-            DataFrame there is none unless given, and then it is one step: loaded once under that name, and not again.
-        on_other_rows: what is done with a step that was published before under this application with other rows:
-            `error` raises before anything is recorded, `look_up` records its rows as well. The last step that was
-            published is compared; those before it are passed over unread.
+        columns: the trigger's name of a column, or `started_at` or `status` -> its name in
+            `documents`.
+        application: the name under which steps are remembered. For files it is made of their names,
+            unless given; for a DataFrame there is none unless given, and then it is one step:
+            loaded once under that name, and not again.
+        on_other_rows: what is done with a step that was published before under this application
+            with other rows: `error` raises before anything is recorded, `look_up` records its rows
+            as well. The last step that was published is compared; those before it are passed over
+            unread.
         files_a_step: files that are published together.
-        progress: called after every step with the entries published so far, the steps done, and the steps in all.
+        progress: called after every step with the entries published so far, the steps done, and the
+            steps in all.
         maintain: put small segments together at the end.
         spark: the session; the running one, if absent.
 
@@ -72,8 +77,8 @@ def load(
     Raises:
         SchemaError: there is no id column, or a row has no id or one of more than 96 characters.
         ConfigError: `files_a_step` is below 1, or `on_other_rows` is none of the above.
-        TransactionError: the steps are fewer than those that were loaded before under this application, or its last one
-            had other rows.
+        TransactionError: the steps are fewer than those that were loaded before under this
+            application, or its last one had other rows.
     """
     _checks.trigger(trigger)
     _checks.count("files_a_step", files_a_step)

@@ -1,7 +1,8 @@
 """Documents that others were first with between a claim's snapshot and its commit.
 
-The commit leaves them out, so nobody here has begun them, whatever their tasks had decided. The driver decides their
-rows again, by what the history holds now, and their verdicts take the place of the old ones.
+The commit leaves them out, so nobody here has begun them, whatever their tasks had decided. The
+driver decides their rows again, by what the history holds now, and their verdicts take the place of
+the old ones.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """What the options of the data source `dochistory` say.
 
-Options are text under names that Spark hands over in lower case. A trigger's settings are options of the same names as
-in `dochistory.toml`, and are checked in the same way.
+Options are text under names that Spark hands over in lower case. A trigger's settings are options
+of the same names as in `dochistory.toml`, and are checked in the same way.
 """
 
 import datetime as dt

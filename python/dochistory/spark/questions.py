@@ -1,7 +1,7 @@
 """A resolver on the driver: the undecided rows come to it, and its answers travel to the tasks.
 
-The tasks decide by the same snapshot twice. The first time they only tell which rows a resolver would be asked about;
-the second time they have its answers.
+The tasks decide by the same snapshot twice. The first time they only tell which rows a resolver
+would be asked about; the second time they have its answers.
 """
 
 from collections import Counter

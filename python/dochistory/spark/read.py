@@ -41,9 +41,11 @@ def read(
         history: the history or its directory, which every worker must see under the same path.
         trigger: the trigger, or its name; all, if absent.
         table: `entries` (`trigger`, `key`, `status`, `started_at`), `transactions` or `statistics`.
-        keys: only the entries of these keys. They are looked up when Spark plans the read, however many others there
-            are; up to some hundred thousand. For more, `classify` a DataFrame of them.
-        status: only entries in this state. What is in progress is looked for only in files that hold some of it.
+        keys: only the entries of these keys. They are looked up when Spark plans the read, however
+            many others there are; up to some hundred thousand. For more, `classify` a DataFrame of
+            them.
+        status: only entries in this state. What is in progress is looked for only in files that
+            hold some of it.
         started_from: only entries whose service began then or later, a datetime with a time zone.
         started_to: only entries whose service began earlier than that.
         partitions: tasks for each trigger; one a million entries, if absent. Of no use with `keys`.

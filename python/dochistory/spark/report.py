@@ -21,8 +21,8 @@ def observed(df: "DataFrame", name: "str | Observation" = "dochistory", *, prefi
     dh.spark.report(query.lastProgress)   # {'documents': 100, 'new': 90, 'duplicate': 8, 'in_doubt': 2, …}
     ```
 
-    Rows are counted as they pass: with a `limit` behind it only those that were needed, and none twice for a task that
-    was tried again.
+    Rows are counted as they pass: with a `limit` behind it only those that were needed, and none
+    twice for a task that was tried again.
 
     Args:
         df: what `classify` answered.
@@ -50,15 +50,16 @@ def _count(condition: "Column") -> "Column":
 def report(progress: Any, name: str = "dochistory") -> dict[str, int] | None:
     """The counts of one batch of a stream.
 
-    For `query.lastProgress`, an element of `query.recentProgress`, or, within a `StreamingQueryListener`,
-    `event.progress`.
+    For `query.lastProgress`, an element of `query.recentProgress`, or, within a
+    `StreamingQueryListener`, `event.progress`.
 
     Args:
         progress: what Spark says of the batch.
         name: the name that `observed` was given.
 
     Returns:
-        `documents`, `new`, `duplicate`, `in_doubt`, `suspended`, `rejected`, `no_id` and `too_long`, each a number of
+        `documents`, `new`, `duplicate`, `in_doubt`, `suspended`, `rejected`, `no_id` and
+            `too_long`, each a number of
         rows; None if the batch has no such counts, as before its first batch.
     """
     if progress is None:

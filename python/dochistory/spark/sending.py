@@ -76,8 +76,10 @@ class SendOnce:
         """Handle one batch; returns when all of its messages are sent, now or before.
 
         Raises:
-            TransactionError: the number of the batch goes backwards, or is known and comes with other rows.
-            PendingMessageError: of some it is unclear whether they were sent before, or what became of them now.
+            TransactionError: the number of the batch goes backwards, or is known and comes with
+                other rows.
+            PendingMessageError: of some it is unclear whether they were sent before, or what became
+                of them now.
             Exception: whatever the service raised.
         """
         application = self._application or compat.query_id(frame.sparkSession)
@@ -135,23 +137,29 @@ def send_once(
     stream.writeStream.foreachBatch(send_once("orders.history", "jms-receiver", service)).option(…).start()
     ```
 
-    A batch that Spark hands over again sends no message again that was sent, and loses none: what was completed is
-    DUPLICATE; what was begun and not completed is settled by `on_replay`. The rows are collected on the driver.
+    A batch that Spark hands over again sends no message again that was sent, and loses none: what
+    was completed is DUPLICATE; what was begun and not completed is settled by `on_replay`. The rows
+    are collected on the driver.
 
     Args:
         history: the history, or its directory, which is created if it is not there.
         channel: the channel whose mapper it is.
-        service: called as `service(new, batch)` with the messages to send, in order, in the columns they came in.
-            What it answers are the external ids, one a message, or None. Not called when nothing is new. If it raises
-            `RolledBack`, nothing was delivered for certain: the messages are NEW the next time. After any other
-            exception nobody knows: they stay pending. Either way the batch fails and the stream stops.
-        application: the name under which batch numbers are remembered; the streaming query's id, if absent.
-        on_replay: what becomes of messages that this very batch began to send and never completed: `in_doubt` (the
-            mapper's policy for what is pending), or `rerun` (send them again: for receivers that are idempotent).
-        on_other_rows: what is done with a known batch number that comes with other rows (a new checkpoint under an old
-            name, two queries that share one, a filter that was changed): `error` raises before anything is recorded,
-            `look_up` takes it for a batch of its own, in which each row is what the mapper holds of it.
-        columns: the mapper's name of a column (`id`, `qos`, `queue`) -> its name in the batch, where they differ.
+        service: called as `service(new, batch)` with the messages to send, in order, in the columns
+            they came in. What it answers are the external ids, one a message, or None. Not called
+            when nothing is new. If it raises `RolledBack`, nothing was delivered for certain: the
+            messages are NEW the next time. After any other exception nobody knows: they stay
+            pending. Either way the batch fails and the stream stops.
+        application: the name under which batch numbers are remembered; the streaming query's id, if
+            absent.
+        on_replay: what becomes of messages that this very batch began to send and never completed:
+            `in_doubt` (the mapper's policy for what is pending), or `rerun` (send them again: for
+            receivers that are idempotent).
+        on_other_rows: what is done with a known batch number that comes with other rows (a new
+            checkpoint under an old name, two queries that share one, a filter that was changed):
+            `error` raises before anything is recorded, `look_up` takes it for a batch of its own,
+            in which each row is what the mapper holds of it.
+        columns: the mapper's name of a column (`id`, `qos`, `queue`) -> its name in the batch,
+            where they differ.
         messages: `spark` hands the service a DataFrame, `arrow` a `pyarrow.Table`.
         on_verdicts: called with every batch once it is begun, before the service.
         settings: those of `History.mapper`: `pending`, `mirror`, `expiry`, `persist`.

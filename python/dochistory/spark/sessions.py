@@ -28,13 +28,14 @@ def session(
 ) -> SparkSession:
     """A Spark session on this machine: the one that runs already, or a new one.
 
-    Finds a Java, or brings the one of the extra `jre`, and makes Spark's Python workers run this very interpreter
-    (Spark would take the first `python3` on `PATH`, which need not know this package).
+    Finds a Java, or brings the one of the extra `jre`, and makes Spark's Python workers run this
+    very interpreter (Spark would take the first `python3` on `PATH`, which need not know this
+    package).
 
     Args:
         app_name: name of the application.
-        master: Spark's master URL; `local[2]` has two tasks at a time. One that begins with `sc://` is a server of
-            Spark Connect, which needs no Java here, but the extra `connect`.
+        master: Spark's master URL; `local[2]` has two tasks at a time. One that begins with `sc://`
+            is a server of Spark Connect, which needs no Java here, but the extra `connect`.
         config: settings that win over the defaults.
 
     Raises:
@@ -63,8 +64,8 @@ def submitted(app_name: str, master: str | None = None) -> SparkSession:
 
     Args:
         app_name: name of the application.
-        master: Spark's master URL; if absent, that of the session that runs, of `spark-submit` or of Spark Connect's
-            `SPARK_REMOTE`; where there is none of them, this machine.
+        master: Spark's master URL; if absent, that of the session that runs, of `spark-submit` or
+            of Spark Connect's `SPARK_REMOTE`; where there is none of them, this machine.
     """
     running = SparkSession.getActiveSession()
     if running is not None:

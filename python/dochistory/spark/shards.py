@@ -28,8 +28,9 @@ def key_of(df: "DataFrame", ids: list[str]) -> "Column":
 def by_shard(df: "DataFrame", ids: list[str], parts: int, order_by: "list[Column]") -> "DataFrame":
     """The rows of `df`, those of part p in partition p: by `pmod(xxhash64(key), parts)`, which the engine checks.
 
-    Within a partition they stand in the order of `order_by`, and rows that are equal by it (all, if it is empty) in the
-    order in which `df` has them: partition by partition, as `collect` would bring them.
+    Within a partition they stand in the order of `order_by`, and rows that are equal by it (all, if
+    it is empty) in the order in which `df` has them: partition by partition, as `collect` would
+    bring them.
     """
     known = F.pmod(F.xxhash64(key_of(df, ids)), F.lit(parts))
     # Rows without a key have no copies; they are spread.

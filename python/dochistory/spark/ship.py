@@ -19,13 +19,15 @@ _PACKAGES = ("dochistory", "pyspark_dochistory")
 def ship(spark: "SparkSession", *, directory: str | os.PathLike[str] | None = None) -> list[Path]:
     """Let every executor of this session have the package that is installed here.
 
-    Executors unpack it among the files of their application, where their Python workers look for modules. They need
-    the same kind of machine as this one, and Python 3.11 or later with what Spark needs for itself (pyarrow, pandas).
-    Where the package is installed, the installed one is used. Call it once, before anything else.
+    Executors unpack it among the files of their application, where their Python workers look for
+    modules. They need the same kind of machine as this one, and Python 3.11 or later with what
+    Spark needs for itself (pyarrow, pandas). Where the package is installed, the installed one is
+    used. Call it once, before anything else.
 
     Args:
         spark: the session.
-        directory: where the archives are put for Spark to take them from; a temporary directory, if absent.
+        directory: where the archives are put for Spark to take them from; a temporary directory, if
+            absent.
 
     Returns:
         The archives.

@@ -1,7 +1,7 @@
 """Work for Spark's Python workers that says what is missing where they lack this package.
 
-What a worker is sent names functions and classes of this package, which it imports before anything of ours runs. So it
-is sent as bytes, with a function that needs nothing and opens them.
+What a worker is sent names functions and classes of this package, which it imports before anything
+of ours runs. So it is sent as bytes, with a function that needs nothing and opens them.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """Whether a worker sees the directory that the driver works with, and not another one under the same path.
 
-What travels to the workers carries the history's identity and what the driver did there last: the state that it pinned,
-or the number of the newest manifest that it saw. A worker that does not find them says what it finds instead.
+What travels to the workers carries the history's identity and what the driver did there last: the
+state that it pinned, or the number of the newest manifest that it saw. A worker that does not find
+them says what it finds instead.
 """
 
 import socket

@@ -1,9 +1,10 @@
 """Recording documents from Spark: what `df.write.format("dochistory")` and `writeStream.format("dochistory")` do.
 
-Tasks write staged segments; the driver publishes those of the attempts that won, in one commit. Staged files that no
-commit names are swept up later. A stream's batch is a transaction under its query's id and its number: what Spark
-commits again changes nothing, and what it aborts after a commit stays committed. Other rows under a known number are
-refused, or recorded as well (`on_other_rows`).
+Tasks write staged segments; the driver publishes those of the attempts that won, in one commit.
+Staged files that no commit names are swept up later. A stream's batch is a transaction under its
+query's id and its number: what Spark commits again changes nothing, and what it aborts after a
+commit stays committed. Other rows under a known number are refused, or recorded as well
+(`on_other_rows`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,7 +152,8 @@ def writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> Wri
     """The writer of a DataFrame.
 
     Raises:
-        ConfigError: an option makes no sense, or the mode is `overwrite`: a history forgets by purging alone.
+        ConfigError: an option makes no sense, or the mode is `overwrite`: a history forgets by
+            purging alone.
         SchemaError: there is no id column.
     """
     if overwrite:

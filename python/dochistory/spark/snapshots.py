@@ -1,7 +1,8 @@
 """Read-only histories in Spark's Python workers, opened once per worker and snapshot.
 
-A worker lives through many tasks and jobs and is never told that it ends, so what it keeps must hold no lock. A pinned
-snapshot is immutable, so a handle that was opened for it once is right for as long as the worker lives.
+A worker lives through many tasks and jobs and is never told that it ends, so what it keeps must
+hold no lock. A pinned snapshot is immutable, so a handle that was opened for it once is right for
+as long as the worker lives.
 """
 
 import atexit
@@ -48,8 +49,8 @@ class Snapshot:
         Args:
             history: the history or its directory.
             trigger: the trigger, or its name.
-            lease: how long the state is needed at most, for a process that will be gone before; else as long as this
-                process lives, and a week at most.
+            lease: how long the state is needed at most, for a process that will be gone before;
+                else as long as this process lives, and a week at most.
         """
         if isinstance(history, str | os.PathLike):
             # Not read-only: pinning seals the log, so that workers read files that no longer change.

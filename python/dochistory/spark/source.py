@@ -1,7 +1,7 @@
 """A history as tables of Spark: what `spark.read.format("dochistory")` reads.
 
-Entries are read in parts of the key range, each from the same pinned snapshot. What is not wanted is said by options
-and not read at all.
+Entries are read in parts of the key range, each from the same pinned snapshot. What is not wanted
+is said by options and not read at all.
 """
 
 import datetime as dt

@@ -1,7 +1,7 @@
 """What a task of a claim does: decide all rows of its partition, and stage `processing` for what is to be processed.
 
-Nothing here is part of the history until the driver commits it. A task may be tried again, run twice, or end long after
-everybody has forgotten it: each attempt writes files of its own.
+Nothing here is part of the history until the driver commits it. A task may be tried again, run
+twice, or end long after everybody has forgotten it: each attempt writes files of its own.
 """
 
 from collections.abc import Iterator, Sequence

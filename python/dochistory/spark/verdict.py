@@ -38,21 +38,25 @@ def verdict(
     judged.where("verdict.status = 'NEW'")
     ```
 
-    As `classify`, but for `how="udf"` and as a single column; the history is pinned when this is called.
+    As `classify`, but for `how="udf"` and as a single column; the history is pinned when this is
+    called.
 
     Args:
         history: the history or its directory, which every worker must see under the same path.
-        trigger: whose documents they are. A resolver runs in the workers and sees the trigger's columns; Spark may ask
-            it more than once about a row, where the plan uses the verdict in several places.
-        columns: the trigger's name of a column -> the column, or its name. These are what is looked at, no others. If
-            absent, `uuid` and the count (`redelivery_count`; `delivery_count` for JMS), which must both be there.
+        trigger: whose documents they are. A resolver runs in the workers and sees the trigger's
+            columns; Spark may ask it more than once about a row, where the plan uses the verdict in
+            several places.
+        columns: the trigger's name of a column -> the column, or its name. These are what is looked
+            at, no others. If absent, `uuid` and the count (`redelivery_count`; `delivery_count` for
+            JMS), which must both be there.
         now: the clock by which entries expire; the time of this call, if absent.
 
     Returns:
         A struct of six strings: `status`, `action`, `acknowledge`, `rule`, `key`, `message`.
 
     Raises:
-        SchemaError: `columns` names none of the trigger's ids, or something that the trigger does not look at.
+        SchemaError: `columns` names none of the trigger's ids, or something that the trigger does
+            not look at.
         OpenError: there is no history at that path.
     """
     _checks.trigger(trigger)

@@ -28,7 +28,8 @@ fn shuffled(count: u64) -> Vec<u64> {
     all
 }
 
-/// Message number `order[row]` of the whole, dealt to `streams` streams in turn; each stream's chain starts at `first`.
+/// Message number `order[row]` of the whole, dealt to `streams` streams in turn; each stream's
+/// chain starts at `first`.
 fn poll(order: &[u64], streams: u64, first: u64) -> Poll {
     let mut poll = Poll {
         names: (0..streams).map(|n| format!("publisher-{n:05}")).collect(),

@@ -1,4 +1,5 @@
-//! What the store's parts cost, an entry, on one core: exact look-ups in a segment, sorting, merging, frames of the log.
+//! What the store's parts cost, an entry, on one core: exact look-ups in a segment, sorting,
+//! merging, frames of the log.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dochistory_core::key::{Codec, Key};

@@ -136,7 +136,8 @@ impl<'a> Reader<'a> {
         self.raw(self.at.next_multiple_of(alignment) - self.at).map(drop)
     }
 
-    /// Make sure that `count` items of `size` bytes are there, so that a damaged count cannot ask for memory.
+    /// Make sure that `count` items of `size` bytes are there, so that a damaged count cannot ask
+    /// for memory.
     pub(crate) fn expect(&self, count: usize, size: usize) -> Result<()> {
         if count.saturating_mul(size) > self.bytes.len() - self.at {
             return Err(self.corrupt(format!("a list of {count} is longer than the file")));
@@ -144,7 +145,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A count that the remaining bytes can hold at `size` bytes each, so that a damaged one cannot ask for memory.
+    /// A count that the remaining bytes can hold at `size` bytes each, so that a damaged one cannot
+    /// ask for memory.
     pub(crate) fn count(&mut self, size: usize) -> Result<usize> {
         let count = self.u32()? as usize;
         self.expect(count, size)?;

@@ -164,7 +164,8 @@ fn view_bytes<'a>(view: &'a u128, buffers: &[&'a [u8]]) -> &'a [u8] {
 
 /// The bytes that follow the length in a view's own 16 bytes.
 fn in_place(view: &u128, length: usize) -> &[u8] {
-    // SAFETY: a `u128` is 16 initialised bytes; the slice covers them and lives as long as the view.
+    // SAFETY: a `u128` is 16 initialised bytes; the slice covers them and lives as long as the
+    // view.
     #[expect(unsafe_code, reason = "Arrow keeps short strings inside the view; borrowing them avoids a copy")]
     let bytes = unsafe { &*std::ptr::from_ref(view).cast::<[u8; 16]>() };
     &bytes[4..4 + length]

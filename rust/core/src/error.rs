@@ -1,5 +1,5 @@
-//! The one error type of the engine. Each kind has a stable code that stands in its text, because Spark hands on the
-//! text only.
+//! The one error type of the engine. Each kind has a stable code that stands in its text, because
+//! Spark hands on the text only.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,8 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// What this handle holds is not what stands under its path, or another writer is in its turn: nothing is acknowledged.
+    /// What this handle holds is not what stands under its path, or another writer is in its turn:
+    /// nothing is acknowledged.
     #[error("[DH-FENCED] {}: {reason}", path.display())]
     Fenced {
         /// The file that shows it.

@@ -18,10 +18,12 @@ const MAGIC: [u8; 8] = *b"DHISTORY";
 const VERSION: u32 = 1;
 /// The identity file's name.
 pub(crate) const IDENTITY: &str = "HISTORY";
-/// A second copy of it, for repairs: without the secret in it no id could be compared with what is stored.
+/// A second copy of it, for repairs: without the secret in it no id could be compared with what is
+/// stored.
 pub(crate) const SPARE: &str = "HISTORY.copy";
 pub(crate) const TRIGGERS: &str = "triggers";
-/// What the Python package keeps beside the triggers: documents in doubt, counts, when the sweeper runs next.
+/// What the Python package keeps beside the triggers: documents in doubt, counts, when the sweeper
+/// runs next.
 const BESIDE: [&str; 3] = ["audit", "statistics", "sweeper.json"];
 /// Key ranges that Spark may split a history's work into, unless told otherwise.
 pub const DEFAULT_SHARDS: u32 = 64;
@@ -101,7 +103,8 @@ impl History {
             create(&*system, path, options)?;
         }
         if !options.read_only && options.snapshot.is_none() {
-            // Whoever made the identity may have died before its name was durable, and nothing may rest on it until then.
+            // Whoever made the identity may have died before its name was durable, and nothing may
+            // rest on it until then.
             system.sync_directory(path).map_err(Error::io("sync", path))?;
         }
         let identity_file = system.identify(&file).map_err(Error::io("look at", &file))?;
@@ -154,7 +157,8 @@ impl History {
         self.env.read_only
     }
 
-    /// Give many texts one key, so that tests meet collisions. All handles of a history must do the same.
+    /// Give many texts one key, so that tests meet collisions. All handles of a history must do the
+    /// same.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn with_colliding_keys(mut self) -> Self {
@@ -188,7 +192,8 @@ impl History {
         self.snapshot.as_deref() == Some(name)
     }
 
-    /// The pin of a trigger in a snapshot. What a snapshot does not speak of must not pass for empty.
+    /// The pin of a trigger in a snapshot. What a snapshot does not speak of must not pass for
+    /// empty.
     pub(crate) fn pin_in<'a>(&self, snapshot: &'a str, trigger: &str) -> Result<&'a str> {
         pin_of(snapshot, trigger).map_err(|error| match error {
             Error::Config(reason) => Error::Open { path: self.path.clone(), reason },
@@ -318,8 +323,8 @@ pub(crate) fn read_identity(system: &dyn FileSystem, file: &Path) -> Result<Iden
     Ok(identity)
 }
 
-/// A directory's name for a trigger: what of its name is harmless, for people, and a hash of all of it. No name leaves the
-/// directory, whatever it holds; the manifest holds the name itself.
+/// A directory's name for a trigger: what of its name is harmless, for people, and a hash of all of
+/// it. No name leaves the directory, whatever it holds; the manifest holds the name itself.
 pub(crate) fn directory_name(trigger: &str) -> String {
     let harmless = |letter: char| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' };
     let readable: String = trigger.chars().take(40).map(harmless).collect();

@@ -1,4 +1,5 @@
-//! Waits that hear the keyboard: whoever calls the engine may lend it an ear, which every wait asks now and then.
+//! Waits that hear the keyboard: whoever calls the engine may lend it an ear, which every wait asks
+//! now and then.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

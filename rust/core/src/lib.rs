@@ -1,4 +1,5 @@
-//! The engine of dochistory: the rules, the document history store, and the columnar path that joins both.
+//! The engine of dochistory: the rules, the document history store, and the columnar path that
+//! joins both.
 #![deny(unsafe_code)]
 
 pub mod batch;

@@ -8,8 +8,8 @@ use crate::rules::Kind;
 use crate::transaction::{BatchRows, Last, NumberedBatch, Transaction};
 
 const MAGIC: [u8; 8] = *b"DHMANIFS";
-/// Version 3 says which rows the last batches had; version 2 lists files of values. A manifest is written in the lowest version
-/// that can hold it.
+/// Version 3 says which rows the last batches had; version 2 lists files of values. A manifest is
+/// written in the lowest version that can hold it.
 const VERSION: u32 = 3;
 const WITHOUT_ROWS: u32 = 2;
 const WITHOUT_VALUES: u32 = 1;
@@ -82,7 +82,8 @@ pub(crate) struct ValueEntry {
     pub(crate) bytes: u64,
     pub(crate) min_until: i64,
     pub(crate) max_until: i64,
-    /// Its entries that are kept until then or less are gone; pending ones have a mark of their own.
+    /// Its entries that are kept until then or less are gone; pending ones have a mark of their
+    /// own.
     pub(crate) purged_upto: i64,
     pub(crate) pending_purged_upto: i64,
 }

@@ -1,6 +1,8 @@
-//! A checked file: 4 KiB pages whose checksums stand at the file's end, each verified when it is first touched.
+//! A checked file: 4 KiB pages whose checksums stand at the file's end, each verified when it is
+//! first touched.
 //!
-//! Opening costs the header and the checksum table only; a flipped bit anywhere is an error, never another answer.
+//! Opening costs the header and the checksum table only; a flipped bit anywhere is an error, never
+//! another answer.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,8 +27,8 @@ pub(crate) struct Pages {
     verified: Box<[AtomicU64]>,
 }
 
-/// The page checksums of a file's content, as they stand behind it. The first page holds the checksum of this table,
-/// so it vouches for itself (its last four bytes) and its entry is zero.
+/// The page checksums of a file's content, as they stand behind it. The first page holds the
+/// checksum of this table, so it vouches for itself (its last four bytes) and its entry is zero.
 pub(crate) fn page_sums(content: &[u8]) -> Vec<u8> {
     let rest = content.chunks(PAGE).skip(1).map(crc32c::crc32c);
     std::iter::once(0).chain(rest).flat_map(u32::to_le_bytes).collect()
@@ -46,7 +48,8 @@ pub(crate) fn header_sum(page: &[u8]) -> u32 {
 }
 
 impl Pages {
-    /// Take a file of `pages` whole pages followed by their checksums, whose own checksum is `sums_crc`.
+    /// Take a file of `pages` whole pages followed by their checksums, whose own checksum is
+    /// `sums_crc`.
     pub(crate) fn open(path: &Path, file: Arc<dyn File>, pages: u64, sums_crc: u32) -> Result<Self> {
         let content = pages.checked_mul(PAGE as u64);
         let expected = content.and_then(|content| content.checked_add(pages * 4));
@@ -70,7 +73,8 @@ impl Pages {
         Ok(opened)
     }
 
-    /// Take a file whose checksum table is not what it was: a page counts if it matches what is left of the table.
+    /// Take a file whose checksum table is not what it was: a page counts if it matches what is
+    /// left of the table.
     pub(crate) fn open_damaged(path: &Path, file: Arc<dyn File>, pages: u64) -> Result<Self> {
         let length = file.len().map_err(Error::io("look at", path))?;
         let content = pages.checked_mul(PAGE as u64).filter(|content| *content <= length);

@@ -15,7 +15,8 @@ pub(crate) fn item<T>(items: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program sees and cannot fault; SSE is part of every x86-64.
+        // SAFETY: a prefetch reads nothing that the program sees and cannot fault; SSE is part of
+        // every x86-64.
         #[expect(unsafe_code, reason = "the hint has no safe spelling")]
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(item).cast());

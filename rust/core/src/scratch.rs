@@ -1,5 +1,5 @@
-//! Memory that a thread keeps from one call to the next. A small batch takes less time to judge than the system's allocator
-//! takes to find and clear pieces of more than a kilobyte for it.
+//! Memory that a thread keeps from one call to the next. A small batch takes less time to judge
+//! than the system's allocator takes to find and clear pieces of more than a kilobyte for it.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
@@ -10,7 +10,8 @@ const MOST_BYTES: usize = 64 << 10;
 /// Where a thread keeps its piece, declared by `thread_local!`.
 pub(crate) type Kept<T> = LocalKey<Cell<Vec<T>>>;
 
-/// At least so many elements, with whatever the last user left in them. Who needs them again meanwhile gets others.
+/// At least so many elements, with whatever the last user left in them. Who needs them again
+/// meanwhile gets others.
 pub(crate) fn taken<T: Clone>(kept: &'static Kept<T>, length: usize, empty: T) -> Vec<T> {
     let mut piece = kept.try_with(Cell::take).unwrap_or_default();
     if piece.len() < length {

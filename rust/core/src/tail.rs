@@ -1,4 +1,5 @@
-//! The entries of the log's frames, in memory: what was appended since the last segment was written.
+//! The entries of the log's frames, in memory: what was appended since the last segment was
+//! written.
 
 mod index;
 mod slots;
@@ -79,7 +80,8 @@ impl Tail {
         }
     }
 
-    /// Take over the memory of a tail that is over: fresh memory costs more than what is done with it.
+    /// Take over the memory of a tail that is over: fresh memory costs more than what is done with
+    /// it.
     pub(crate) fn reuse(&mut self, mut old: Self) {
         if self.entries.capacity() < old.entries.capacity() {
             old.entries.clear();
@@ -148,7 +150,8 @@ impl Tail {
         }
     }
 
-    /// Remember a transaction, unless a later one of its application is known: a manifest can be ahead of the log's frames.
+    /// Remember a transaction, unless a later one of its application is known: a manifest can be
+    /// ahead of the log's frames.
     fn know(&mut self, entry: TransactionEntry) {
         let known = self.transactions.get(&entry.transaction.application);
         if known.is_none_or(|known| known.claim < entry.claim) {
@@ -342,13 +345,15 @@ impl Tail {
         self.entries.iter().filter_map(move |entry| {
             let mut stamp = self.stamp(entry);
             stamp.mark = folded(stamp.mark, outcomes[entry.claim as usize]);
-            // A release of what began here leaves nothing; one of a sealed entry has to be remembered.
+            // A release of what began here leaves nothing; one of a sealed entry has to be
+            // remembered.
             let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim as usize].began_here;
             (!is_gone).then(|| (entry.key, text_of(entry, &self.texts, &self.heap), stamp))
         })
     }
 
-    /// The entries as runs, one for each time partition of `width`, without those that began at or before `expired`.
+    /// The entries as runs, one for each time partition of `width`, without those that began at or
+    /// before `expired`.
     pub(crate) fn runs(&self, width: i64, expired: i64) -> Vec<Run> {
         let mut runs = Runs::new(width);
         for (key, text, stamp) in self.entries().filter(|(_, _, stamp)| stamp.started_at > expired) {

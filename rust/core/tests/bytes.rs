@@ -1,4 +1,5 @@
-//! A fixed workload writes fixed bytes (`common/bytes.rs`); `values.rs` has the same test for entries with values.
+//! A fixed workload writes fixed bytes (`common/bytes.rs`); `values.rs` has the same test for
+//! entries with values.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,8 +1,10 @@
-//! Nothing acknowledged is ever lost: a workload that touches every feature, crashed at every change it makes to the file
-//! system, and again at every change while it recovers. After each crash the verdicts must be those of a plain model in
-//! which the one unacknowledged operation happened whole or not at all, and the work goes on from there.
+//! Nothing acknowledged is ever lost: a workload that touches every feature, crashed at every
+//! change it makes to the file system, and again at every change while it recovers. After each
+//! crash the verdicts must be those of a plain model in which the one unacknowledged operation
+//! happened whole or not at all, and the work goes on from there.
 //!
-//! `DOCHISTORY_SCHEDULES` says how many crashes to try. A failure names its schedule, which plays again exactly.
+//! `DOCHISTORY_SCHEDULES` says how many crashes to try. A failure names its schedule, which plays
+//! again exactly.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -10,7 +12,8 @@ mod common;
 use common::disturbed::{Schedule, crash_everywhere};
 use common::rig::Rig;
 
-/// Schedules that once failed: seed, victim, change, whether power was lost, and the change of the second crash or `-`.
+/// Schedules that once failed: seed, victim, change, whether power was lost, and the change of the
+/// second crash or `-`.
 const REGRESSIONS: &str = include_str!("regressions/crash.txt");
 
 fn regression(line: &str) -> Schedule {

@@ -1,5 +1,6 @@
-//! A closed store on a real disk, damaged in every way one file can be: flipped bytes, every shorter length, missing, taken for
-//! another of its kind. Reopening and classifying gives a typed error or the same verdicts; never another verdict, never a panic.
+//! A closed store on a real disk, damaged in every way one file can be: flipped bytes, every
+//! shorter length, missing, taken for another of its kind. Reopening and classifying gives a typed
+//! error or the same verdicts; never another verdict, never a panic.
 //!
 //! Long files are probed in steps; `DOCHISTORY_DAMAGE=all` tries each of their bytes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -15,7 +16,8 @@ use dochistory_core::engine::{Call, OnReplay};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::{Purge, Result};
 
-/// The places of a file to try: all of a short one, the header and a step through the rest of a long one.
+/// The places of a file to try: all of a short one, the header and a step through the rest of a
+/// long one.
 fn places(length: usize) -> Vec<usize> {
     let all = length <= 1024 || std::env::var("DOCHISTORY_DAMAGE").is_ok_and(|what| what == "all");
     let is_probed = |at: &usize| all || *at < 256 || at.is_multiple_of(29) || at % 4096 < 4 || at % 4096 >= 4092;

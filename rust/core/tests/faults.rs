@@ -1,6 +1,7 @@
-//! Storage that fails without a crash: every operation of a workload fails once, in every way. The call succeeds or gives a
-//! typed error; after a failed write the handle refuses to write; after reopening nothing acknowledged is lost and nothing
-//! unacknowledged is half there, even if the power goes in the end.
+//! Storage that fails without a crash: every operation of a workload fails once, in every way. The
+//! call succeeds or gives a typed error; after a failed write the handle refuses to write; after
+//! reopening nothing acknowledged is lost and nothing unacknowledged is half there, even if the
+//! power goes in the end.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,8 +1,9 @@
-//! Fuzzing without a fuzzer: the kept corpora, and mutations of them that follow from a seed, are put through the targets that
-//! `cargo fuzz` drives (rust/fuzz). So it happens on every machine, whatever is installed there.
+//! Fuzzing without a fuzzer: the kept corpora, and mutations of them that follow from a seed, are
+//! put through the targets that `cargo fuzz` drives (rust/fuzz). So it happens on every machine,
+//! whatever is installed there.
 //!
-//! `DOCHISTORY_FUZZ_RUNS` says how many mutations a target gets, `DOCHISTORY_FUZZ_SEED` where they start from, and
-//! `DOCHISTORY_FUZZ_WRITE=1` writes the seeds of the corpora anew.
+//! `DOCHISTORY_FUZZ_RUNS` says how many mutations a target gets, `DOCHISTORY_FUZZ_SEED` where they
+//! start from, and `DOCHISTORY_FUZZ_WRITE=1` writes the seeds of the corpora anew.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Bulk loads: nothing twice, and nothing written again, however often a load is broken off. Parts are small here.
+//! Bulk loads: nothing twice, and nothing written again, however often a load is broken off. Parts
+//! are small here.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

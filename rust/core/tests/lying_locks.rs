@@ -1,4 +1,5 @@
-//! File systems whose locks are given to whoever asks: nothing is acknowledged twice, and nothing that was acknowledged goes.
+//! File systems whose locks are given to whoever asks: nothing is acknowledged twice, and nothing
+//! that was acknowledged goes.
 #![cfg(feature = "testing")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 

@@ -1,7 +1,9 @@
-//! Long random lives of a history beside a naive model: after every step both handles give the model's verdicts, and so do
-//! two read-only ones that were opened before and are kept. Now and then a process is killed at some change, or the power goes.
+//! Long random lives of a history beside a naive model: after every step both handles give the
+//! model's verdicts, and so do two read-only ones that were opened before and are kept. Now and
+//! then a process is killed at some change, or the power goes.
 //!
-//! `DOCHISTORY_LIVES` says how many lives; each follows from its number. `DOCHISTORY_LIFE` tells one of them step by step.
+//! `DOCHISTORY_LIVES` says how many lives; each follows from its number. `DOCHISTORY_LIFE` tells
+//! one of them step by step.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -112,7 +114,8 @@ fn live(seed: u64) {
     let mut rig = Rig::new("/history", systems, (0..IDS).map(id).collect());
     rig.collides = seed % 2 == 1;
     let mut journal = Vec::new();
-    // Two that only read, in processes of their own, each kept over many steps and asked after every one.
+    // Two that only read, in processes of their own, each kept over many steps and asked after
+    // every one.
     let mut readers: [Option<(Simulated, History)>; 2] = [None, None];
     for number in 0..STEPS {
         let step = life.step();

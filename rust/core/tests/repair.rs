@@ -1,5 +1,6 @@
-//! Repairing a store that was damaged in every way one file can be: afterwards it opens, all of it is whole, and its verdicts are
-//! what they were, but for as many ids as the repair said it drops. Nothing happens without being asked for, and no file goes.
+//! Repairing a store that was damaged in every way one file can be: afterwards it opens, all of it
+//! is whole, and its verdicts are what they were, but for as many ids as the repair said it drops.
+//! Nothing happens without being asked for, and no file goes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

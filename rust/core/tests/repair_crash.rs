@@ -1,5 +1,6 @@
-//! A repair that is interrupted at any change it makes, by a kill or by power loss, has done nothing or all: repaired again, the
-//! store gives the same verdicts as after a repair that nothing disturbed.
+//! A repair that is interrupted at any change it makes, by a kill or by power loss, has done
+//! nothing or all: repaired again, the store gives the same verdicts as after a repair that nothing
+//! disturbed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -124,7 +125,8 @@ fn rules(system: &Simulated) -> Vec<&'static str> {
     verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect()
 }
 
-/// Interrupt the repair of a damaged machine at every change it makes, and repair again; answers how often that was.
+/// Interrupt the repair of a damaged machine at every change it makes, and repair again; answers
+/// how often that was.
 fn interrupt<T: PartialEq + Debug>(
     what: &str,
     damaged: impl Fn() -> Simulated,

@@ -1,4 +1,5 @@
-//! A log that was cut, as a disk does that lost its tail: what a repair says of the loss is never less than what is lost.
+//! A log that was cut, as a disk does that lost its tail: what a repair says of the loss is never
+//! less than what is lost.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -131,7 +132,8 @@ fn file(directory: &Path, kind: &str) -> PathBuf {
     files.into_keys().filter(|path| Store::kind(path) == kind).max().unwrap()
 }
 
-/// Batches that end in every way there is, and some whose entries stand in a segment while their ends stand in the log.
+/// Batches that end in every way there is, and some whose entries stand in a segment while their
+/// ends stand in the log.
 fn fill(root: &Path, ids: &[String], written: &mut dyn FnMut(&Path)) -> Vec<u8> {
     let history = open(root);
     let mut early = Vec::new();
@@ -192,7 +194,8 @@ fn of_a_cut_log_no_less_is_named_than_is_lost() {
         assert!(dropped.is_none_or(|most| forgotten <= most), "{damage:?}: {forgotten} forgotten\n{report:#?}");
         assert!(reopened.is_none_or(|most| in_doubt <= most), "{damage:?}: {in_doubt} in doubt\n{report:#?}");
         assert!(dropped.is_none(), "{damage:?}: nothing tells what stood behind\n{report:#?}");
-        // What stood in a frame may have been released later, so what is lost is an entry, and not always an id.
+        // What stood in a frame may have been released later, so what is lost is an entry, and not
+        // always an id.
         assert!(least(&report) <= BATCH as u64, "{damage:?}: {report:#?}");
         seen += 1;
     });

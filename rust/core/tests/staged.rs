@@ -169,7 +169,8 @@ fn a_document_that_others_began_meanwhile_is_a_conflict_wherever_it_stands() {
     }));
 }
 
-/// What is left out of a claim on these ids when `between` comes first, and what the lost are decided to be.
+/// What is left out of a claim on these ids when `between` comes first, and what the lost are
+/// decided to be.
 fn left_out<'a>(
     ids: &[&'a str],
     between: impl FnOnce(&History),
@@ -334,7 +335,8 @@ fn a_replay_of_a_claim_that_lost_documents_gives_the_same() {
     let receipt = stage(directory.path(), &job, 0, "a0", &["a", "b", "c"]);
     let others = begin(&history, &trigger(), &["b"], START).claim.unwrap();
     assert_eq!(history.commit_rest(&trigger(), &job, &[receipt], 9).unwrap().lost(), ["b"]);
-    // The driver dies, and the batch comes again: by the rules all is in doubt; run again, what was lost stays so.
+    // The driver dies, and the batch comes again: by the rules all is in doubt; run again, what was
+    // lost stays so.
     let job = reserve(&history, of(true));
     let receipt = stage(directory.path(), &job, 0, "a0", &["a", "b", "c"]);
     let claim = history.commit_rest(&trigger(), &job, &[receipt], 9).unwrap();

@@ -1,5 +1,6 @@
-//! A closed store with values on a real disk, damaged in every way one file can be: flipped bytes, every shorter length,
-//! missing, taken for another of its kind, forged. Looking up gives a typed error or the same values; never a panic.
+//! A closed store with values on a real disk, damaged in every way one file can be: flipped bytes,
+//! every shorter length, missing, taken for another of its kind, forged. Looking up gives a typed
+//! error or the same values; never a panic.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -102,7 +103,8 @@ fn a_shortened_missing_or_swapped_file_of_a_space_is_noticed() {
     }
 }
 
-/// Change bytes of a file of values and make every checksum fit again, as somebody who means harm would.
+/// Change bytes of a file of values and make every checksum fit again, as somebody who means harm
+/// would.
 fn forge(store: &Store, path: &Path, at: usize, value: &[u8]) {
     let old = &store.files[path];
     let mut bytes = old.clone();

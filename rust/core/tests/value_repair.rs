@@ -1,5 +1,6 @@
-//! Repairing maps of values that were damaged in every way one file can be: afterwards all of it is whole, and every id holds what
-//! it held, or is named; nothing goes back to an earlier state that was not said to.
+//! Repairing maps of values that were damaged in every way one file can be: afterwards all of it is
+//! whole, and every id holds what it held, or is named; nothing goes back to an earlier state that
+//! was not said to.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -200,7 +201,8 @@ fn received(root: &Path, wanted: &str) -> PathBuf {
     files.into_keys().filter(|path| kind(path) == wanted).max().unwrap()
 }
 
-/// Two streams: what of one lies in a file, and its newest state in another place, which is damaged.
+/// Two streams: what of one lies in a file, and its newest state in another place, which is
+/// damaged.
 fn two_streams(in_file: bool) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("h");

@@ -1,7 +1,9 @@
-//! Value spaces: long random lives beside a naive model, with processes that are killed at any change and power that goes; and
-//! a workload that touches every feature, crashed and disturbed at every operation.
+//! Value spaces: long random lives beside a naive model, with processes that are killed at any
+//! change and power that goes; and a workload that touches every feature, crashed and disturbed at
+//! every operation.
 //!
-//! `DOCHISTORY_LIVES` says how many lives; each follows from its number. `DOCHISTORY_SCHEDULES` says how many crashes.
+//! `DOCHISTORY_LIVES` says how many lives; each follows from its number. `DOCHISTORY_SCHEDULES`
+//! says how many crashes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

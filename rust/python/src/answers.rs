@@ -90,7 +90,8 @@ fn push(
     Ok(())
 }
 
-/// `{"status": …, "message": …}`, of any sequences: unlike a column of Arrow's, a list may hold errors.
+/// `{"status": …, "message": …}`, of any sequences: unlike a column of Arrow's, a list may hold
+/// errors.
 fn from_mapping(columns: &Bound<'_, PyMapping>, rows: usize) -> PyResult<Reply> {
     if !columns.contains("status")? {
         return Ok(unfit(rows, "the resolver gave a mapping without \"status\""));

@@ -1,4 +1,5 @@
-//! What stands around the decision, as far as the engine has a part in it: the audit log, and how far a transaction came.
+//! What stands around the decision, as far as the engine has a part in it: the audit log, and how
+//! far a transaction came.
 
 use dochistory_core::engine::{Claim as Claimed, Progressed};
 use pyo3::intern;
@@ -12,21 +13,23 @@ use crate::upkeep::TriggerOrName;
 
 #[pymethods]
 impl History {
-    /// The history's audit log: documents in doubt, whole, to be looked at and resubmitted; see `dochistory.audit`.
+    /// The history's audit log: documents in doubt, whole, to be looked at and resubmitted; see
+    /// `dochistory.audit`.
     #[getter]
     fn audit<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         this.py().import("dochistory.audit")?.getattr("AuditLog")?.call1((this,))
     }
 
-    /// How far the last transaction of an application came. What this tells is durable, unless the history was opened for
-    /// reading.
+    /// How far the last transaction of an application came. What this tells is durable, unless the
+    /// history was opened for reading.
     ///
     /// Args:
     ///     trigger: the trigger, or its name.
     ///     application: the first half of the transaction.
     ///
     /// Returns:
-    ///     (number of the batch, `begun` | `completed` | `released`); None if the application never began a batch.
+    ///     (number of the batch, `begun` | `completed` | `released`); None if the application never
+    ///     began a batch.
     ///
     /// Raises:
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
@@ -57,7 +60,8 @@ pub(crate) struct Keeper<'py> {
 }
 
 impl<'py> Keeper<'py> {
-    /// What `audit=` says: nothing, True for the history's own audit log, or an object that keeps documents.
+    /// What `audit=` says: nothing, True for the history's own audit log, or an object that keeps
+    /// documents.
     pub(crate) fn of(history: &Bound<'py, History>, audit: Option<&Bound<'py, PyAny>>) -> Outcome<Option<Self>> {
         let Some(audit) = audit.filter(|audit| !audit.is_none()) else { return Ok(None) };
         let keeper = match audit.cast::<PyBool>() {
@@ -71,7 +75,8 @@ impl<'py> Keeper<'py> {
         Err(Failure::config(format!("audit is {}; allowed is True, an audit log, or None", audit.repr()?)))
     }
 
-    /// Keep what is in doubt, before anybody acknowledges it. If that fails, nothing was handed out yet: the claim is undone.
+    /// Keep what is in doubt, before anybody acknowledges it. If that fails, nothing was handed out
+    /// yet: the claim is undone.
     pub(crate) fn keep(
         &self,
         claim: &Bound<'py, crate::claim::Claim>,

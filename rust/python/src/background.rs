@@ -1,5 +1,6 @@
-//! Upkeep that nobody waits for: a thread of its own, at most one a handle, that `begin` starts when it is due. It is stopped when the
-//! history is closed, which does no harm: what it had done is done, and the rest comes next time.
+//! Upkeep that nobody waits for: a thread of its own, at most one a handle, that `begin` starts
+//! when it is due. It is stopped when the history is closed, which does no harm: what it had done
+//! is done, and the rest comes next time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,8 +31,8 @@ impl Upkeep {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// See to the upkeep of a trigger if it is due; waits a little only when it is overdue. Answers how the upkeep before
-    /// failed, if it did.
+    /// See to the upkeep of a trigger if it is due; waits a little only when it is overdue. Answers
+    /// how the upkeep before failed, if it did.
     pub(crate) fn see_to(&self, history: &Arc<History>, name: &str) -> Option<Failed> {
         let failed = self.collect();
         if history.is_upkeep_due(name) {

@@ -1,8 +1,10 @@
-//! Calls under way: work outside Python that hears the keyboard, and threads that Python leaves behind when it ends.
+//! Calls under way: work outside Python that hears the keyboard, and threads that Python leaves
+//! behind when it ends.
 //!
-//! When the interpreter is finalised it ends every daemon thread that wants back in, by unwinding it; through Rust that is an
-//! abort. So whoever is about to be inside Python with Rust below counts itself, and the hook at exit (`atexit`) waits until
-//! nobody is: who comes later is parked, outside Python, for as long as the process lasts.
+//! When the interpreter is finalised it ends every daemon thread that wants back in, by unwinding
+//! it; through Rust that is an abort. So whoever is about to be inside Python with Rust below
+//! counts itself, and the hook at exit (`atexit`) waits until nobody is: who comes later is parked,
+//! outside Python, for as long as the process lasts.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
@@ -37,7 +39,8 @@ thread_local! {
     static ENDS: Cell<bool> = const { Cell::new(false) };
     /// Whether this thread is counted among those inside.
     static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
-    /// Python that is called by Rust on this thread: the hook at exit waits for it, so it must not be parked.
+    /// Python that is called by Rust on this thread: the hook at exit waits for it, so it must not
+    /// be parked.
     static CALLBACKS: Cell<u32> = const { Cell::new(0) };
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
@@ -73,8 +76,8 @@ impl Drop for InCall {
     }
 }
 
-/// Count this thread as one inside Python; answers whether it may be. To be asked before Python is entered, so that the hook
-/// at exit sees either the count or nobody.
+/// Count this thread as one inside Python; answers whether it may be. To be asked before Python is
+/// entered, so that the hook at exit sees either the count or nobody.
 fn come_in() -> bool {
     INSIDE.fetch_add(1, Ordering::SeqCst);
     let may = match PHASE.load(Ordering::SeqCst) {
@@ -101,7 +104,8 @@ fn come_in_or_park() {
     }
 }
 
-/// Do `work` without holding Python. What it waits for ends when an interrupt from the keyboard raises an exception.
+/// Do `work` without holding Python. What it waits for ends when an interrupt from the keyboard
+/// raises an exception.
 pub(crate) fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let was_counted = IS_COUNTED.replace(false);
     let done = py.detach(|| {

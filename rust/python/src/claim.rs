@@ -19,10 +19,12 @@ use crate::rows::row_numbers;
 
 /// Documents that were begun together, and their verdicts. `History.begin` makes it.
 ///
-/// What is to be processed is `new`; when the service has ended, in success or failure, say `complete()`; when its work was
-/// undone for certain, say `release()`. Both are durable on return, and change nothing when said again. A document that has
-/// ended refuses the other end: what was released may be another claim's by now. A document that is neither completed nor released stays `processing`, and is in doubt when it comes again. A claim may be ended after its
-/// history was closed.
+/// What is to be processed is `new`; when the service has ended, in success or failure, say
+/// `complete()`; when its work was undone for certain, say `release()`. Both are durable on return,
+/// and change nothing when said again. A document that has ended refuses the other end: what was
+/// released may be another claim's by now. A document that is neither completed nor released stays
+/// `processing`, and is in doubt when it comes again. A claim may be ended after its history was
+/// closed.
 #[pyclass(module = "dochistory", name = "Claim", frozen)]
 pub(crate) struct Claim {
     pub(crate) handle: Arc<Handle>,
@@ -45,7 +47,8 @@ enum End {
 
 #[pymethods]
 impl Claim {
-    /// Number of the claim, unique within its trigger; None if the history keeps track of none of its documents.
+    /// Number of the claim, unique within its trigger; None if the history keeps track of none of
+    /// its documents.
     #[getter]
     fn id(&self) -> Option<u64> {
         self.claimed.as_ref().map(Claimed::number)
@@ -57,7 +60,8 @@ impl Claim {
         clock::datetime(py, self.started_at_us)
     }
 
-    /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`; else None.
+    /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`;
+    /// else None.
     #[getter]
     fn replay(&self) -> Option<&'static str> {
         self.replay.map(replay_word)
@@ -71,15 +75,16 @@ impl Claim {
         rows
     }
 
-    /// The verdict of every row: `status`, `action`, `acknowledge`, `rule`, `key`, `message`; see `History.classify`.
+    /// The verdict of every row: `status`, `action`, `acknowledge`, `rule`, `key`, `message`; see
+    /// `History.classify`.
     #[getter]
     fn verdicts(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
         let make = || Ok(output::like(py, self.input.is_batch, self.verdict_columns.clone())?.unbind());
         self.verdicts.get_or_try_init(py, make).map(|verdicts| verdicts.clone_ref(py))
     }
 
-    /// The documents to process: the rows whose action is PROCESS, in the columns they came in. A pyarrow RecordBatch where
-    /// one came in, else a Table.
+    /// The documents to process: the rows whose action is PROCESS, in the columns they came in. A
+    /// pyarrow RecordBatch where one came in, else a Table.
     #[getter]
     #[pyo3(name = "new")]
     fn documents(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
@@ -98,15 +103,16 @@ impl Claim {
         self.new.get_or_try_init(py, make).map(|new| new.clone_ref(py))
     }
 
-    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
+    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable
+    /// on return.
     ///
     /// Args:
-    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but those that were released by
-    ///         themselves, if absent.
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but
+    ///         those that were released by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: a row is not one of those to process, or was released, by itself or with the claim.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     StateError: a row is not one of those to process, or was released, by itself or with the
+    ///     claim. LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (rows = None))]
     fn complete(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
@@ -116,12 +122,12 @@ impl Claim {
     /// The services' work was undone for certain: the documents are NEW when they come again.
     ///
     /// Args:
-    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but those that were completed by
-    ///         themselves, if absent.
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but
+    ///         those that were completed by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: a row is not one of those to process, or was completed, by itself or with the claim.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     StateError: a row is not one of those to process, or was completed, by itself or with
+    ///     the claim. LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (rows = None))]
     fn release(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
@@ -166,7 +172,8 @@ impl Claim {
         })?)
     }
 
-    /// Of the rows named, each of which must be one to process, those that the history keeps track of.
+    /// Of the rows named, each of which must be one to process, those that the history keeps track
+    /// of.
     fn recorded(&self, rows: &Bound<'_, PyAny>) -> Outcome<Vec<u32>> {
         let mut recorded = Vec::new();
         for row in row_numbers(rows)? {

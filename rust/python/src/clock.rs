@@ -13,8 +13,8 @@ use crate::errors::{Failure, Outcome};
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_SECONDS: i64 = 86_400;
-/// The times that may be written down, from the year 1000 to 8999: what is worked out from them (partitions, ages, times to
-/// live) must fit Python's `datetime`, in every time zone.
+/// The times that may be written down, from the year 1000 to 8999: what is worked out from them
+/// (partitions, ages, times to live) must fit Python's `datetime`, in every time zone.
 pub(crate) const KEPT_US: Range<i64> = -30_610_224_000 * SECOND_US..221_845_392_000 * SECOND_US;
 pub(crate) const KEPT: &str = "allowed is a time from the year 1000 to the year 8999";
 

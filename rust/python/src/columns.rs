@@ -1,4 +1,5 @@
-//! The columns that a trigger looks at: found by name, checked by type, lent to the engine without a copy.
+//! The columns that a trigger looks at: found by name, checked by type, lent to the engine without
+//! a copy.
 
 use std::collections::HashMap;
 
@@ -45,7 +46,8 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Find them in `input`; `renamed` says under which names, where they differ from the trigger's own.
+    /// Find them in `input`; `renamed` says under which names, where they differ from the trigger's
+    /// own.
     pub(crate) fn find(input: &Input, kind: Kind, renamed: Option<&HashMap<String, String>>) -> Outcome<Self> {
         let roles = Roles::of(kind);
         if let Some(unknown) = renamed.and_then(|names| names.keys().find(|role| !roles.names().any(|r| r == *role))) {

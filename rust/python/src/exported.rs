@@ -1,9 +1,10 @@
-//! Batches of ours as Arrow's C structures, all in one place. Arrow's own way takes some eighty pieces of memory for the six
-//! columns of verdicts, and to make and free those takes longer than a small batch takes to judge. Whoever takes a
-//! structure calls it from outside, so this is done without the compiler's protection.
+//! Batches of ours as Arrow's C structures, all in one place. Arrow's own way takes some eighty
+//! pieces of memory for the six columns of verdicts, and to make and free those takes longer than a
+//! small batch takes to judge. Whoever takes a structure calls it from outside, so this is done
+//! without the compiler's protection.
 //!
-//! A structure is in use until it is released. Its taker may move any of them elsewhere and release it whenever it likes, so
-//! each has a share of the block, which goes with the last of them.
+//! A structure is in use until it is released. Its taker may move any of them elsewhere and release
+//! it whenever it likes, so each has a share of the block, which goes with the last of them.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -90,8 +91,8 @@ impl Block {
     }
 }
 
-/// Make a column's structure, and that of its dictionary if it has one. Says how many that are; none, and nothing is made, if the
-/// column is of another kind than those of verdicts.
+/// Make a column's structure, and that of its dictionary if it has one. Says how many that are;
+/// none, and nothing is made, if the column is of another kind than those of verdicts.
 fn fill(array: &dyn Array, column: &mut Part, dictionary: &mut Part, block: *mut c_void) -> Option<usize> {
     if !starts_at_a_byte(array) {
         return None;
@@ -112,7 +113,8 @@ fn fill(array: &dyn Array, column: &mut Part, dictionary: &mut Part, block: *mut
     Some(1)
 }
 
-/// Whether the first null is where its buffer starts. A structure has one offset for all of its buffers; Arrow copies such nulls.
+/// Whether the first null is where its buffer starts. A structure has one offset for all of its
+/// buffers; Arrow copies such nulls.
 fn starts_at_a_byte(array: &dyn Array) -> bool {
     array.nulls().is_none_or(|nulls| nulls.offset() == 0)
 }
@@ -141,17 +143,20 @@ impl Part {
     }
 }
 
-/// Release a structure, those that belong to it and were not moved elsewhere, and with the last of all the block.
+/// Release a structure, those that belong to it and were not moved elsewhere, and with the last of
+/// all the block.
 ///
 /// # Safety
 ///
 /// `array` must be a structure that was filled here and not released before, wherever it was moved.
 #[expect(unsafe_code, reason = "that is how Arrow's C interface has its callbacks")]
 unsafe extern "C" fn release(array: *mut FFI_ArrowArray) {
-    // SAFETY: whoever calls this has a structure of ours for itself, by the rules of the C interface.
+    // SAFETY: whoever calls this has a structure of ours for itself, by the rules of the C
+    // interface.
     let array = unsafe { &mut *array };
     for at in 0..array.n_children as usize {
-        // SAFETY: there are so many pointers to structures in the block, which is there as long as this one has its share.
+        // SAFETY: there are so many pointers to structures in the block, which is there as long as
+        // this one has its share.
         unsafe { release_part(*array.children.add(at)) };
     }
     if !array.dictionary.is_null() {

@@ -1,4 +1,5 @@
-//! An open history, as the objects of Python share it: closed once for all, and never used in a forked process.
+//! An open history, as the objects of Python share it: closed once for all, and never used in a
+//! forked process.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -34,7 +35,8 @@ impl Handle {
 
     /// What is under way in other threads comes to its end first.
     pub(crate) fn close(&self) {
-        // In a forked process another thread may have held the lock when it was forked, and the files are the parent's.
+        // In a forked process another thread may have held the lock when it was forked, and the
+        // files are the parent's.
         if self.check_process().is_ok() {
             self.upkeep.close();
             self.history.write().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,4 +1,5 @@
-//! The column `key` of the verdicts: the id column itself where all keys come from it, else gathered.
+//! The column `key` of the verdicts: the id column itself where all keys come from it, else
+//! gathered.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ pub(crate) fn key_column(columns: &Columns, sources: &[u8]) -> ArrayRef {
 
 /// Whether `array` holds every row's key, and null where there is none.
 fn is_key_column(array: &ArrayRef, source: u8, sources: &[u8]) -> bool {
-    // Rows that are null here have no source, if all others have this one: equal numbers are equal rows.
+    // Rows that are null here have no source, if all others have this one: equal numbers are equal
+    // rows.
     let (mut here, mut absent) = (0, 0);
     for chunk in sources.chunks(128) {
         here += usize::from(chunk.iter().map(|one| u8::from(*one == source)).sum::<u8>());

@@ -1,4 +1,5 @@
-//! The extension module `dochistory._native`: Arrow in, Arrow out, errors, the GIL. No rule lives here.
+//! The extension module `dochistory._native`: Arrow in, Arrow out, errors, the GIL. No rule lives
+//! here.
 #![deny(unsafe_code)]
 #![expect(clippy::doc_markdown, reason = "what stands over Python's classes and methods is read in Python")]
 #![expect(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]

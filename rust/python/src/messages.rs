@@ -29,7 +29,8 @@ pub(crate) fn message_column(verdicts: &Verdicts) -> ArrayRef {
         .unwrap_or_else(|| nothing(outcomes.len()))
 }
 
-/// A column that says nothing. Where it is short it is a part of one that all share, as most batches of new ids need it.
+/// A column that says nothing. Where it is short it is a part of one that all share, as most
+/// batches of new ids need it.
 fn nothing(rows: usize) -> ArrayRef {
     static SHARED: LazyLock<StringArray> = LazyLock::new(|| StringArray::new_null(SHARED_ROWS));
     if rows <= SHARED_ROWS { Arc::new(SHARED.slice(0, rows)) } else { Arc::new(StringArray::new_null(rows)) }
@@ -37,7 +38,8 @@ fn nothing(rows: usize) -> ArrayRef {
 
 /// Which of the rows say something, a bit each: all but those whose service runs.
 fn speaking(rows: &[Decision]) -> u64 {
-    // In half of all cases none does, which takes no more than a few comparisons of many rows each to see.
+    // In half of all cases none does, which takes no more than a few comparisons of many rows each
+    // to see.
     if rows.iter().fold(true, |all, row| all & row.is_process()) {
         return 0;
     }
@@ -72,7 +74,8 @@ impl Sentences {
         }
     }
 
-    /// How long all messages are together: text that grows as it is written is copied again and again.
+    /// How long all messages are together: text that grows as it is written is copied again and
+    /// again.
     fn length(&self, outcomes: &[Decision], speaking: &[u64]) -> usize {
         let of_rows = |(rows, speaking): (&[Decision], &u64)| -> usize {
             places(*speaking).map(|place| self.get(rows[place]).len()).sum()

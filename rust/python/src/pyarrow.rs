@@ -1,5 +1,6 @@
-//! Batches from and to pyarrow by Arrow's C structures. Arrow's capsules describe the types anew with each batch, which takes
-//! longer than judging a small one; here both sides remember what was said of them.
+//! Batches from and to pyarrow by Arrow's C structures. Arrow's capsules describe the types anew
+//! with each batch, which takes longer than judging a small one; here both sides remember what was
+//! said of them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +25,8 @@ const EXTENSION: &str = "ARROW:extension:name";
 
 static BATCH: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// The rows of a `pyarrow.RecordBatch`, without a copy; none of anything else, and none if its types are unknown here.
+/// The rows of a `pyarrow.RecordBatch`, without a copy; none of anything else, and none if its
+/// types are unknown here.
 pub(crate) fn from_pyarrow(documents: &Bound<'_, PyAny>) -> Outcome<Option<RecordBatch>> {
     let py = documents.py();
     // Not of a subclass, which could tell one schema and hand over another.
@@ -35,7 +37,8 @@ pub(crate) fn from_pyarrow(documents: &Bound<'_, PyAny>) -> Outcome<Option<Recor
     let mut array = FFI_ArrowArray::empty();
     documents.call_method1(intern!(py, "_export_to_c"), ((&raw mut array).expose_provenance(),))?;
     let kind = DataType::Struct(schema.fields().clone());
-    // SAFETY: pyarrow's own class has filled `array` by the rules of the C interface, and `kind` is what it says of its types.
+    // SAFETY: pyarrow's own class has filled `array` by the rules of the C interface, and `kind` is
+    // what it says of its types.
     #[expect(unsafe_code, reason = "pyarrow is trusted to hand over what it says, as it is where it comes by capsules")]
     let data = unsafe { from_ffi_and_data_type(array, kind) };
     let batch = data.and_then(|data| {
@@ -45,11 +48,13 @@ pub(crate) fn from_pyarrow(documents: &Bound<'_, PyAny>) -> Outcome<Option<Recor
     batch.map(Some).map_err(|error| Failure::schema(format!("the documents cannot be read: {error}")))
 }
 
-/// What we call the types of a `pyarrow.Schema`; none if we know no name. The last one is remembered.
+/// What we call the types of a `pyarrow.Schema`; none if we know no name. The last one is
+/// remembered.
 fn schema_of(theirs: &Bound<'_, PyAny>) -> PyResult<Option<SchemaRef>> {
     static LAST: Mutex<Option<(Py<PyAny>, SchemaRef)>> = Mutex::new(None);
     let py = theirs.py();
-    // Nothing of Python's is done while this is locked, so that no thread waits for it that holds Python, and no fork meets it.
+    // Nothing of Python's is done while this is locked, so that no thread waits for it that holds
+    // Python, and no fork meets it.
     let lock = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let last = lock().as_ref().map(|(known, ours)| (known.clone_ref(py), ours.clone()));
     if let Some((known, ours)) = last

@@ -111,8 +111,8 @@ impl Asker<'_> {
         })
     }
 
-    /// Wait before asking again: twice as long each time, and a random share of that between a half and all. An interrupt
-    /// from the keyboard ends the call.
+    /// Wait before asking again: twice as long each time, and a random share of that between a half
+    /// and all. An interrupt from the keyboard ends the call.
     fn wait(&mut self, attempt: u32) -> dochistory_core::Result<()> {
         let longest = self.retries.backoff.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_WAIT);
         let share = f64::from(RandomState::new().hash_one(attempt) as u32) / f64::from(u32::MAX);

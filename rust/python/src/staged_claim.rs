@@ -20,10 +20,10 @@ use crate::verdicts::verdict_columns;
 
 /// Documents that the tasks of a job began together. `Job.commit` makes it.
 ///
-/// `complete()` when the services have ended, in success or failure; `release()` when their work was undone for certain. Both
-/// are durable on return, and change nothing when said again. A document that has ended refuses the other end: what was
-/// released may be another claim's by now. What is neither stays `processing`, and is in doubt when it
-/// comes again.
+/// `complete()` when the services have ended, in success or failure; `release()` when their work
+/// was undone for certain. Both are durable on return, and change nothing when said again. A
+/// document that has ended refuses the other end: what was released may be another claim's by now.
+/// What is neither stays `processing`, and is in doubt when it comes again.
 #[pyclass(module = "dochistory", name = "StagedClaim", frozen)]
 pub(crate) struct StagedClaim {
     pub(crate) handle: Arc<Handle>,
@@ -45,33 +45,36 @@ impl StagedClaim {
         clock::datetime(py, self.claimed.started_at())
     }
 
-    /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`; else None.
+    /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`;
+    /// else None.
     #[getter]
     fn replay(&self) -> Option<&'static str> {
         self.claimed.replay().map(replay_word)
     }
 
-    /// The ids of the documents that others were first with, and that this claim therefore leaves out (`most_lost`).
+    /// The ids of the documents that others were first with, and that this claim therefore leaves
+    /// out (`most_lost`).
     #[getter]
     fn lost(&self) -> Vec<&str> {
         self.claimed.lost().iter().map(String::as_str).collect()
     }
 
-    /// Decide documents that the claim leaves out again, by what the history holds now, and begin under this claim what is NEW
-    /// after all: others released it meanwhile, or the resolver says so. Durable on return.
+    /// Decide documents that the claim leaves out again, by what the history holds now, and begin
+    /// under this claim what is NEW after all: others released it meanwhile, or the resolver says
+    /// so. Durable on return.
     ///
     /// Args:
-    ///     documents: the rows of lost documents, in order of arrival; all rows of an id belong together.
-    ///     columns: the trigger's name of a column -> its name in `documents`, where they differ.
-    ///     threads: threads to use for many documents.
+    ///     documents: the rows of lost documents, in order of arrival; all rows of an id belong
+    ///     together. columns: the trigger's name of a column -> its name in `documents`, where they
+    ///     differ. threads: threads to use for many documents.
     ///
     /// Returns:
     ///     The verdict of every row, as `History.classify` gives it.
     ///
     /// Raises:
-    ///     StateError: the claim has ended as a whole, or its time was purged, and a document would have to be begun.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     StorageError: the operating system refused a file operation.
+    ///     StateError: the claim has ended as a whole, or its time was purged, and a document would
+    ///     have to be begun. LockedError: another writer held the trigger for longer than
+    ///     `lock_timeout`. StorageError: the operating system refused a file operation.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (documents, *, columns = None, threads = 1))]
     fn decide_lost(
@@ -97,15 +100,16 @@ impl StagedClaim {
         self.claimed.len() as usize
     }
 
-    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
+    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable
+    /// on return.
     ///
     /// Args:
-    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all but those that were released
-    ///         by themselves, if absent.
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all
+    ///         but those that were released by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: some keys are not of this claim, or were released, by themselves or with the claim.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     StateError: some keys are not of this claim, or were released, by themselves or with the
+    ///     claim. LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (keys = None))]
     fn complete(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
@@ -115,11 +119,12 @@ impl StagedClaim {
     /// The services' work was undone for certain: the documents are NEW when they come again.
     ///
     /// Args:
-    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all but those that were completed
-    ///         by themselves, if absent.
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all
+    ///         but those that were completed by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: some keys are not of this claim, or were completed, by themselves or with the claim.
+    ///     StateError: some keys are not of this claim, or were completed, by themselves or with
+    ///     the claim.
     #[pyo3(signature = (keys = None))]
     fn release(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, keys, Claimed::release)

@@ -1,5 +1,5 @@
-//! Columns made without the compiler's protection: Arrow looks at each key of a dictionary and each offset of a
-//! text by itself, which takes as long as making them.
+//! Columns made without the compiler's protection: Arrow looks at each key of a dictionary and each
+//! offset of a text by itself, which takes as long as making them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ pub(crate) fn dictionary(keys: Int8Array, words: ArrayRef) -> Outcome<ArrayRef> 
     if least < 0 || usize::try_from(most).map_or(true, |most| most >= words.len()) {
         return Ok(Arc::new(DictionaryArray::<Int8Type>::try_new(keys, words)?));
     }
-    // SAFETY: every key is the index of a word, as was just seen; that is all that `try_new` asks for.
+    // SAFETY: every key is the index of a word, as was just seen; that is all that `try_new` asks
+    // for.
     #[expect(unsafe_code, reason = "the check above takes many keys at once, that of `try_new` one")]
     let column = unsafe { DictionaryArray::<Int8Type>::new_unchecked(keys, words) };
     Ok(Arc::new(column))
@@ -56,12 +57,13 @@ impl<O: OffsetSizeTrait> Texts<O> {
         if nulls.len() + 1 != self.offsets.len() {
             return None;
         }
-        // SAFETY: offsets were only ever added for the length that the text had then, which fits them and never shrinks.
+        // SAFETY: offsets were only ever added for the length that the text had then, which fits
+        // them and never shrinks.
         #[expect(unsafe_code, reason = "the check would look at each offset")]
         let offsets = unsafe { OffsetBuffer::new_unchecked(ScalarBuffer::from(self.offsets)) };
         let text = Buffer::from_vec(self.text.into_bytes());
-        // SAFETY: the text is made of whole `str`s, so that each offset is where one begins or ends; the last is its length, and
-        // there are as many nulls as values.
+        // SAFETY: the text is made of whole `str`s, so that each offset is where one begins or
+        // ends; the last is its length, and there are as many nulls as values.
         #[expect(unsafe_code, reason = "the check would look at the byte behind each offset")]
         let column = unsafe { GenericStringArray::<O>::new_unchecked(offsets, text, Some(nulls)) };
         Some(Arc::new(column))

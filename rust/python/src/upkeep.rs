@@ -105,7 +105,8 @@ pub(crate) fn maintain<'py>(
     Ok(maintained)
 }
 
-/// [`maintain`] of the mappers and of guaranteed delivery; each is under its name with what it is for before it.
+/// [`maintain`] of the mappers and of guaranteed delivery; each is under its name with what it is
+/// for before it.
 pub(crate) fn maintain_values(
     py: Python<'_>,
     history: &History,
@@ -176,8 +177,8 @@ pub(crate) fn verify_values(py: Python<'_>, history: &History, progress: Option<
     Ok(bytes)
 }
 
-/// Run a long job without holding Python. Every step is told to `progress`, if there is one; an error that it raises, or an
-/// interrupt from the keyboard, stops the job.
+/// Run a long job without holding Python. Every step is told to `progress`, if there is one; an
+/// error that it raises, or an interrupt from the keyboard, stops the job.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,

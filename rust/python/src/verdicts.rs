@@ -1,4 +1,5 @@
-//! Arrow out: the verdicts of a batch as columns. Each outcome is one byte, so each column is one look-up a row.
+//! Arrow out: the verdicts of a batch as columns. Each outcome is one byte, so each column is one
+//! look-up a row.
 
 use std::sync::{Arc, LazyLock};
 
@@ -71,8 +72,8 @@ impl Words {
     }
 }
 
-/// Each row's place in each of the columns of words. Most rows of a batch have one outcome, so a few are compared at once, and
-/// only what differs from the first row is written again.
+/// Each row's place in each of the columns of words. Most rows of a batch have one outcome, so a
+/// few are compared at once, and only what differs from the first row is written again.
 fn places(columns: [&Words; 4], outcomes: &[Decision]) -> [Vec<i8>; 4] {
     let Some(usual) = outcomes.first().map(|outcome| outcome.as_u8()) else { return [(); 4].map(|()| Vec::new()) };
     let place = |words: &Words, outcome: u8| words.places[usize::from(outcome)];

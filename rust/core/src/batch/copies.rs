@@ -1,8 +1,9 @@
 //! Documents whose id stands earlier in the same batch.
 //!
-//! Nearly every id of a batch is new to it, so the rows that cannot be copies are sorted out by bits first, from a few bytes
-//! a row: a row whose bits are all set already *may* be a copy. The bits of those few rows make a second, smaller bitmap;
-//! whoever meets it (a copy, the first of its key, or a chance hit) is compared exactly.
+//! Nearly every id of a batch is new to it, so the rows that cannot be copies are sorted out by
+//! bits first, from a few bytes a row: a row whose bits are all set already *may* be a copy. The
+//! bits of those few rows make a second, smaller bitmap; whoever meets it (a copy, the first of its
+//! key, or a chance hit) is compared exactly.
 
 use std::cell::Cell;
 
@@ -35,7 +36,8 @@ const BITS_PER_ROW: usize = 16;
 /// Bits of the second bitmap for each key that may repeat.
 const BITS_PER_SUSPECT: usize = 64;
 
-/// So few suspects are compared with one by one, which for each of them takes a fraction of what asking the bitmap takes.
+/// So few suspects are compared with one by one, which for each of them takes a fraction of what
+/// asking the bitmap takes.
 const FEW_SUSPECTS: usize = 8;
 
 /// Rows that are compared with a suspect at once.
@@ -56,8 +58,9 @@ pub fn write_tags(keys: &[Key], forms: &[Form], tags: &mut [Tag]) {
     }
 }
 
-/// All copies in a batch, sorted by row. UUIDs are equal when their keys are, texts when `same_text` says so as well, and a
-/// UUID never equals a text. Rows without a usable key are no copies.
+/// All copies in a batch, sorted by row. UUIDs are equal when their keys are, texts when
+/// `same_text` says so as well, and a UUID never equals a text. Rows without a usable key are no
+/// copies.
 pub fn copies(keys: &[Key], forms: &[Form], same_text: SameText<'_>) -> Vec<Copy> {
     let mut tags = vec![NO_TAG; keys.len()];
     write_tags(keys, forms, &mut tags);
@@ -68,8 +71,9 @@ pub fn copies(keys: &[Key], forms: &[Form], same_text: SameText<'_>) -> Vec<Copy
     copies_among(&Candidates { rows: &candidates, keys: &keys, forms: &forms }, same_text)
 }
 
-/// The first pass, over some rows of a batch, which threads do side by side: what they hold, and which of them may repeat one of
-/// the same rows. All but the first row of each key are among the suspects of its own rows or [`Seen::again`] from others.
+/// The first pass, over some rows of a batch, which threads do side by side: what they hold, and
+/// which of them may repeat one of the same rows. All but the first row of each key are among the
+/// suspects of its own rows or [`Seen::again`] from others.
 #[derive(Debug)]
 pub struct Seen {
     tags: Bitmap,
@@ -86,7 +90,8 @@ impl Seen {
         Self { tags: seen, suspects }
     }
 
-    /// The later rows whose key may stand in one of these rows. `tags` are those of the rows from `first_row` on.
+    /// The later rows whose key may stand in one of these rows. `tags` are those of the rows from
+    /// `first_row` on.
     pub fn again(&self, tags: &[Tag], first_row: u32) -> Vec<u32> {
         let mut rows = Vec::new();
         rows_where(tags, first_row, |tag| self.tags.holds(tag), &mut rows);
@@ -120,7 +125,8 @@ impl Suspected {
         Self(Tags::Many(bitmap))
     }
 
-    /// The second pass: the rows that have to be compared, in order. `tags` are those of the rows from `first_row` on.
+    /// The second pass: the rows that have to be compared, in order. `tags` are those of the rows
+    /// from `first_row` on.
     pub fn rows(&self, tags: &[Tag], first_row: u32) -> Vec<u32> {
         let mut rows = Vec::new();
         match &self.0 {
@@ -131,7 +137,8 @@ impl Suspected {
     }
 }
 
-/// The rows whose tag is one of a few, in order: hardly any, so that many rows are compared at once. None of the few is [`NO_TAG`].
+/// The rows whose tag is one of a few, in order: hardly any, so that many rows are compared at
+/// once. None of the few is [`NO_TAG`].
 fn rows_among(tags: &[Tag], first_row: u32, few: &[Tag], rows: &mut Vec<u32>) {
     for (chunk, first) in tags.chunks(AT_ONCE).zip((first_row..).step_by(AT_ONCE)) {
         let is_among = few.iter().any(|one| chunk.iter().fold(0, |found, tag| found | u32::from(tag == one)) != 0);
@@ -141,8 +148,9 @@ fn rows_among(tags: &[Tag], first_row: u32, few: &[Tag], rows: &mut Vec<u32>) {
     }
 }
 
-/// The rows that have to be compared, without those whose tag none of the others has. Where they are few, reading their ids
-/// again, each from another place, takes longer than comparing all of their tags; else they stay as they are.
+/// The rows that have to be compared, without those whose tag none of the others has. Where they
+/// are few, reading their ids again, each from another place, takes longer than comparing all of
+/// their tags; else they stay as they are.
 pub fn alike(tags: &[Tag], rows: Vec<u32>) -> Vec<u32> {
     if rows.len() > tags.len() / FEW {
         return rows;
@@ -213,7 +221,8 @@ thread_local! {
     static WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
-/// A set of tags, three bits of one word each, that is sometimes wrong about what it holds and never about what it does not.
+/// A set of tags, three bits of one word each, that is sometimes wrong about what it holds and
+/// never about what it does not.
 #[derive(Debug)]
 struct Bitmap {
     words: Vec<u64>,

@@ -1,8 +1,10 @@
-//! Held messages of one stream while a poll runs: the runs of earlier polls and what this poll adds.
+//! Held messages of one stream while a poll runs: the runs of earlier polls and what this poll
+//! adds.
 //!
-//! The poll's own messages are sorted once, when the first of them must be held. After that each place in the stream
-//! (prev, seq) is a slot number, so looking whether a place is taken is one array access, and what can be released next is
-//! found by a cursor that only moves forward: no tree, no hash, nothing quadratic however the messages are shuffled.
+//! The poll's own messages are sorted once, when the first of them must be held. After that each
+//! place in the stream (prev, seq) is a slot number, so looking whether a place is taken is one
+//! array access, and what can be released next is found by a cursor that only moves forward: no
+//! tree, no hash, nothing quadratic however the messages are shuffled.
 
 use super::group::Arrival;
 use super::held::{Message, Runs};
@@ -23,7 +25,8 @@ pub(super) enum Front {
     Passed(Message, Source),
 }
 
-/// See the module. One shelf serves all streams of a poll, one after the other, and keeps its memory.
+/// See the module. One shelf serves all streams of a poll, one after the other, and keeps its
+/// memory.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     pub(super) runs: Runs,
@@ -35,10 +38,12 @@ pub(super) struct Shelf {
     packed: Packed,
     /// Slot of each arrival from `first_place` on.
     slot_of: Vec<u32>,
-    /// Whether an arrival from `first_place` on is the only one of its slot, so that nothing of this poll is held there when
-    /// it comes. Nearly all are, and each is spared a look at a place of memory that is far from the last one.
+    /// Whether an arrival from `first_place` on is the only one of its slot, so that nothing of
+    /// this poll is held there when it comes. Nearly all are, and each is spared a look at a place
+    /// of memory that is far from the last one.
     is_alone: Vec<bool>,
-    /// What is held in each slot: all that its release needs, so that it need not be looked for among the arrivals.
+    /// What is held in each slot: all that its release needs, so that it need not be looked for
+    /// among the arrivals.
     holder: Vec<Holder>,
     /// Slots that were filled since the shelf was last emptied.
     filled: Vec<u32>,
@@ -115,8 +120,8 @@ impl Shelf {
         self.live += 1;
     }
 
-    /// Gives a slot to every arrival from `place` on that could still be held: offsets only grow, so none before
-    /// `log_received` can.
+    /// Gives a slot to every arrival from `place` on that could still be held: offsets only grow,
+    /// so none before `log_received` can.
     fn lay_out(&mut self, place: usize, arrivals: &[Arrival], log_received: u64) {
         self.first_place = place;
         self.sort_keys(place, arrivals, log_received);
@@ -138,7 +143,8 @@ impl Shelf {
         self.holder.resize(slots, Holder::NOBODY);
     }
 
-    /// Fills `keys` with the places of all arrivals from `place` on, in order, the arrival's number in the lowest 32 bits.
+    /// Fills `keys` with the places of all arrivals from `place` on, in order, the arrival's number
+    /// in the lowest 32 bits.
     fn sort_keys(&mut self, place: usize, arrivals: &[Arrival], log_received: u64) {
         let wanted = || (place..arrivals.len()).filter(|&at| arrivals[at].prev >= log_received);
         let (mut highest, mut parts) = (log_received, 0);
@@ -167,7 +173,8 @@ impl Shelf {
         }));
     }
 
-    /// Takes out the front message, if it is expected at (`log_received`, `next`) or lies before that.
+    /// Takes out the front message, if it is expected at (`log_received`, `next`) or lies before
+    /// that.
     #[inline]
     pub(super) fn take(&mut self, log_received: u64, next: u64) -> Option<Front> {
         if self.is_empty() {
@@ -190,8 +197,8 @@ impl Shelf {
         Some(front(first, EARLIER, expected))
     }
 
-    /// Empties the shelf, and tells of every message that was on it. The next expected message may lie before the ones
-    /// seen so far, but not before `log_received`.
+    /// Empties the shelf, and tells of every message that was on it. The next expected message may
+    /// lie before the ones seen so far, but not before `log_received`.
     pub(super) fn clear(&mut self, log_received: u64, mut dropped: impl FnMut(Message, Source)) {
         for slot in self.filled.drain(..) {
             let held = std::mem::replace(&mut self.holder[slot as usize], Holder::NOBODY);
@@ -205,7 +212,8 @@ impl Shelf {
         self.cursor = self.keys.partition_point(|&slot| slot < key(log_received, 0));
     }
 
-    /// Hands over what is held at the end of the poll, at most `limit` messages; the highest go first and are told of.
+    /// Hands over what is held at the end of the poll, at most `limit` messages; the highest go
+    /// first and are told of.
     pub(super) fn finish(&mut self, limit: usize, mut dropped: impl FnMut(Message, Source)) -> Runs {
         let mut runs = std::mem::take(&mut self.runs);
         let mut earlier = runs.len();

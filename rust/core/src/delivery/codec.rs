@@ -12,11 +12,11 @@
 //! | 40-47 | `time_received`, signed | `resend_count` |
 //! | 48-55 | `applying_upto` | `time_sent`, signed |
 //!
-//! The last batch of an application has kind 3: its number (signed); 0 begun, 1 committed, 2 rolled back; the count of its
-//! messages and the two sums over them; 1 if these three are known.
+//! The last batch of an application has kind 3: its number (signed); 0 begun, 1 committed, 2 rolled
+//! back; the count of its messages and the two sums over them; 1 if these three are known.
 //!
-//! Numbers are little-endian. There is no checksum: the store's frames have one. A state that breaks its own
-//! invariants is refused all the same.
+//! Numbers are little-endian. There is no checksum: the store's frames have one. A state that
+//! breaks its own invariants is refused all the same.
 
 use super::send::SenderState;
 use super::state::ReceiverState;

@@ -264,7 +264,8 @@ pub(super) enum Match {
     Apply,
 }
 
-/// Rows 1 to 8; row 0 is how the header came to be. `held` finds the end (`cur`) of what is held in the same place.
+/// Rows 1 to 8; row 0 is how the header came to be. `held` finds the end (`cur`) of what is held in
+/// the same place.
 #[inline]
 pub(super) fn decide(header: &Header, at: &Position, held: impl FnOnce() -> Option<u64>) -> Match {
     let Header { resend_count, prev, cur, seq } = *header;

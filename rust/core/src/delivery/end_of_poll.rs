@@ -1,4 +1,5 @@
-//! The end of a poll for one stream, rules 9 to 12: whether to wait on, to go back, or to ask once more.
+//! The end of a poll for one stream, rules 9 to 12: whether to wait on, to go back, or to ask once
+//! more.
 
 use super::decision::Reason;
 use super::stream::{Pass, forget};

@@ -4,8 +4,9 @@ use std::fmt;
 
 /// Where a message stands in its stream.
 ///
-/// `prev < cur` and `seq = 0` is a whole message; `prev = cur` is part `seq` of one transaction, not its last;
-/// `prev < cur` and `seq > 0` is the last part. All parts share `prev`. Identity is (`resend_count`, `prev`, `seq`).
+/// `prev < cur` and `seq = 0` is a whole message; `prev = cur` is part `seq` of one transaction,
+/// not its last; `prev < cur` and `seq > 0` is the last part. All parts share `prev`. Identity is
+/// (`resend_count`, `prev`, `seq`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// How often the receiver had lost messages when this one was sent: the epoch.
@@ -38,8 +39,8 @@ pub enum BadHeader {
     Backwards,
 }
 
-/// The highest epoch of a header: each stands for a request to resend, so that a higher one is damage. A stream that joined it
-/// could never go back again.
+/// The highest epoch of a header: each stands for a request to resend, so that a higher one is
+/// damage. A stream that joined it could never go back again.
 pub const MAX_EPOCH: u64 = i32::MAX as u64;
 /// An unsigned 64-bit number has at most this many digits.
 const MAX_DIGITS: usize = 20;

@@ -1,18 +1,23 @@
-//! Guaranteed message delivery: every operation applied in the right order, none missed, none applied twice.
+//! Guaranteed message delivery: every operation applied in the right order, none missed, none
+//! applied twice.
 //!
-//! It is go-back-N with an epoch over transaction log offsets, so a stream (a publisher-subscriber pair) keeps
-//! watermarks and no list of ids. Everything here is a pure function: columns of headers and the streams' states go
-//! in, decisions and new states come out. A [`Poll`] is pending: nothing counts until [`StreamTable::commit`].
+//! It is go-back-N with an epoch over transaction log offsets, so a stream (a publisher-subscriber
+//! pair) keeps watermarks and no list of ids. Everything here is a pure function: columns of
+//! headers and the streams' states go in, decisions and new states come out. A [`Poll`] is pending:
+//! nothing counts until [`StreamTable::commit`].
 //!
 //! The order of one poll, for a caller that applies the messages to a store of its own:
 //! 1. [`receive`] decides;
-//! 2. make [`Change::applying`] of every change durable (not needed when step 3 and 4 are one transaction);
-//! 3. apply the messages that have an apply rank, whole transactions, in the order of rank, released ones included;
+//! 2. make [`Change::applying`] of every change durable (not needed when step 3 and 4 are one
+//!    transaction);
+//! 3. apply the messages that have an apply rank, whole transactions, in the order of rank,
+//!    released ones included;
 //! 4. make [`Change::after`] of every change durable;
-//! 5. [`StreamTable::commit`], and only then send the confirmations and resend requests of [`Poll::streams`].
+//! 5. [`StreamTable::commit`], and only then send the confirmations and resend requests of
+//!    [`Poll::streams`].
 //!
-//! A header's digits carry no checksum. Whoever reads messages from a medium that can damage them checks the message
-//! first and hands in a null header for a damaged one.
+//! A header's digits carry no checksum. Whoever reads messages from a medium that can damage them
+//! checks the message first and hands in a null header for a damaged one.
 
 mod arrivals;
 mod codec;

@@ -7,8 +7,9 @@ use super::columns::NO_STREAM;
 use crate::columns::{Id, IdColumn};
 use crate::error::{Error, Result};
 
-/// Index of each row's name, or [`NO_STREAM`] where it is null; and the names in the order in which they first stand there.
-/// A dictionary's values are taken as they are, so a name may stand there twice.
+/// Index of each row's name, or [`NO_STREAM`] where it is null; and the names in the order in which
+/// they first stand there. A dictionary's values are taken as they are, so a name may stand there
+/// twice.
 pub fn encode_names<'a>(column: &IdColumn<'a>) -> Result<(Vec<u32>, Vec<&'a str>)> {
     if let IdColumn::Dictionary { indices, values, validity } = column {
         let (of_value, names) = encode_names(values)?;

@@ -9,9 +9,11 @@ pub struct Options {
     pub batch_mode: bool,
     /// A new message of the stream starts the wait again, even if it is not the missing one.
     pub reset_patience: bool,
-    /// A stream that nobody gave a `log_received` for starts at the lowest `prev` that arrives with sequence number 0.
+    /// A stream that nobody gave a `log_received` for starts at the lowest `prev` that arrives with
+    /// sequence number 0.
     pub first_contact: bool,
-    /// Most messages of one stream that are held after a poll, at least 1; the highest `prev` goes first.
+    /// Most messages of one stream that are held after a poll, at least 1; the highest `prev` goes
+    /// first.
     pub held_limit: usize,
 }
 

@@ -30,8 +30,8 @@ pub struct InOrder {
 }
 
 impl Poll {
-    /// All messages that are applied, stream by stream in the order of [`Poll::streams`], each in the order of application.
-    /// `columns` are those that the poll was decided from.
+    /// All messages that are applied, stream by stream in the order of [`Poll::streams`], each in
+    /// the order of application. `columns` are those that the poll was decided from.
     pub fn in_order(&self, columns: &HeaderColumns<'_>) -> Vec<InOrder> {
         let of_name = self.streams_of(columns.names);
         let applied = |row: usize| self.rows.apply_ranks[row] != NOT_APPLIED;

@@ -1,4 +1,5 @@
-//! Numbers whose high bits are to be sorted, and whose low bits rise already: a radix sort, from the lowest digit that counts.
+//! Numbers whose high bits are to be sorted, and whose low bits rise already: a radix sort, from
+//! the lowest digit that counts.
 
 /// Digits of 11 bits: their counts fit the nearest cache.
 const DIGIT_BITS: u32 = 11;
@@ -14,7 +15,8 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Takes the numbers over, and sorts them. Each is below `1 << bits`, and they rise in their lowest `sorted_bits`.
+    /// Takes the numbers over, and sorts them. Each is below `1 << bits`, and they rise in their
+    /// lowest `sorted_bits`.
     pub(super) fn sort(&mut self, numbers: impl Iterator<Item = u64>, sorted_bits: u32, bits: u32) {
         self.numbers.clear();
         self.numbers.extend(numbers);

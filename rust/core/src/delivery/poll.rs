@@ -16,7 +16,8 @@ pub struct Rows {
     pub reasons: Vec<Reason>,
     /// `prev`, which groups the parts of a transaction; 0 where the header cannot be used.
     pub transactions: Vec<u64>,
-    /// The place in the order of application within the stream, released messages counted in, or [`NOT_APPLIED`].
+    /// The place in the order of application within the stream, released messages counted in, or
+    /// [`NOT_APPLIED`].
     pub apply_ranks: Vec<u32>,
 }
 
@@ -74,7 +75,8 @@ pub struct StreamOutcome {
     pub rereceive_count: u64,
     /// Send this confirmation after the commit.
     pub confirm: Option<u64>,
-    /// Send this request after the commit: the epoch to resend under, and the offset to resend from.
+    /// Send this request after the commit: the epoch to resend under, and the offset to resend
+    /// from.
     pub resend: Option<(u64, u64)>,
     /// Polls left before a resend is requested; none when nothing is missing.
     pub patience: Option<u32>,
@@ -99,7 +101,8 @@ pub struct Released {
     pub apply_rank: u32,
 }
 
-/// A message of an earlier poll, held or buffered until now, that is kept no longer and not applied.
+/// A message of an earlier poll, held or buffered until now, that is kept no longer and not
+/// applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// Index into [`Poll::streams`].
@@ -117,8 +120,9 @@ pub struct Change {
     pub stream: u32,
     /// To be made durable before any message is applied: the old state, with `applying_upto` ahead.
     pub applying: ReceiverState,
-    /// To be made durable once the messages are applied. Its `confirm_received` is still the old one: a crash between
-    /// this write and the confirmation makes the next poll send the confirmation.
+    /// To be made durable once the messages are applied. Its `confirm_received` is still the old
+    /// one: a crash between this write and the confirmation makes the next poll send the
+    /// confirmation.
     pub after: ReceiverState,
 }
 

@@ -14,8 +14,9 @@ use super::stream::{Given, Outputs, Workspace};
 use super::table::StreamTable;
 use crate::error::{Error, Result};
 
-/// Decides one poll: every message of `columns` in the order of arrival, each stream on its own, then the end of the
-/// poll for each stream that had messages or waits for some. `now` is in microseconds since 1970 UTC.
+/// Decides one poll: every message of `columns` in the order of arrival, each stream on its own,
+/// then the end of the poll for each stream that had messages or waits for some. `now` is in
+/// microseconds since 1970 UTC.
 ///
 /// Nothing changes before [`StreamTable::commit`].
 pub fn receive(table: &StreamTable, columns: &HeaderColumns<'_>, options: &Options, now: i64) -> Result<Poll> {

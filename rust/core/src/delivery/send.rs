@@ -1,8 +1,10 @@
-//! The sending side of a stream: what it keeps, and what a message, a confirmation and a resend request do to it.
+//! The sending side of a stream: what it keeps, and what a message, a confirmation and a resend
+//! request do to it.
 //!
-//! Every function returns the new state. It must be durable before the message leaves: a message that leaves first can be
-//! confirmed before its sender remembers it, and that is an alarm. The split of a transaction into parts must depend on
-//! the transaction only, because parts that were sent before a crash carry the same identity as the same parts after it.
+//! Every function returns the new state. It must be durable before the message leaves: a message
+//! that leaves first can be confirmed before its sender remembers it, and that is an alarm. The
+//! split of a transaction into parts must depend on the transaction only, because parts that were
+//! sent before a crash carry the same identity as the same parts after it.
 
 use super::header::{Header, MAX_EPOCH};
 use crate::Error;
@@ -100,7 +102,8 @@ impl SenderState {
         self.log_send > self.log_sent
     }
 
-    /// The message that ends with the commit at `cur`: a whole one with `seq` 0, else the last part.
+    /// The message that ends with the commit at `cur`: a whole one with `seq` 0, else the last
+    /// part.
     pub fn message(self, cur: u64, seq: u32, now: i64) -> Result<(Header, Self), SendError> {
         if cur <= self.log_sent || cur > self.log_send {
             return Err(SendError::NothingToSend { cur, log_sent: self.log_sent, log_send: self.log_send });
@@ -109,7 +112,8 @@ impl SenderState {
         Ok((header, Self { log_sent: cur, send_count: self.send_count + 1, time_sent: now, ..self }))
     }
 
-    /// Part `seq`, not the last, of the transaction after `log_sent`, which only the last part moves.
+    /// Part `seq`, not the last, of the transaction after `log_sent`, which only the last part
+    /// moves.
     pub fn part(self, seq: u32, now: i64) -> Result<(Header, Self), SendError> {
         if !self.has_to_send() {
             return Err(SendError::NothingToSend {
@@ -133,7 +137,8 @@ impl SenderState {
         Ok(Confirmation::Advanced(Self { confirm_sent: offset, ..self }))
     }
 
-    /// The receiver asks for everything after `from` under `epoch`; `log_start` is the oldest offset of the log.
+    /// The receiver asks for everything after `from` under `epoch`; `log_start` is the oldest
+    /// offset of the log.
     pub fn resend(self, epoch: u64, from: u64, log_start: u64) -> Result<Resend, SendError> {
         if epoch <= self.resend_count {
             return Ok(Resend::Ignored);

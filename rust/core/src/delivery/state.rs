@@ -25,7 +25,8 @@ impl ReceiverState {
         Self { log_received, confirm_received: log_received, applying_upto: log_received, ..Self::default() }
     }
 
-    /// The offsets (after the first, up to the second) that may or may not have been applied before a crash.
+    /// The offsets (after the first, up to the second) that may or may not have been applied before
+    /// a crash.
     pub fn in_doubt(&self) -> Option<(u64, u64)> {
         (self.applying_upto > self.log_received).then_some((self.log_received, self.applying_upto))
     }
@@ -51,8 +52,9 @@ pub(super) struct Volatile {
 }
 
 impl Volatile {
-    /// After a start nobody knows whether the request for the present epoch was heard; assuming that it was not costs
-    /// at most one repeated request, and the sender ignores those. Epoch 0 is never requested.
+    /// After a start nobody knows whether the request for the present epoch was heard; assuming
+    /// that it was not costs at most one repeated request, and the sender ignores those. Epoch 0 is
+    /// never requested.
     pub(super) fn after_start(durable: &ReceiverState) -> Self {
         Self { outstanding: durable.rereceive_count > 0, ..Self::default() }
     }

@@ -117,7 +117,8 @@ impl Pass<'_> {
             self.seen.stale = true;
         } else {
             self.seen.current = true;
-            // A joined epoch still wants a second witness: if it was a damaged number, repeating the request heals it.
+            // A joined epoch still wants a second witness: if it was a damaged number, repeating
+            // the request heals it.
             self.volatile.outstanding &= found == Match::Future || adopted;
             self.seen.news |= matches!(found, Match::Future | Match::Hold | Match::Part | Match::Apply);
         }

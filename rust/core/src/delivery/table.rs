@@ -63,8 +63,9 @@ impl StreamTable {
         self.streams.iter().map(|stream| (&*stream.name, &stream.durable))
     }
 
-    /// Says what was applied before a crash: everything up to `log_received`, which lies in the range in doubt. Returns
-    /// the state to make durable. A caller that keeps L in one transaction with its own data passes it here on open.
+    /// Says what was applied before a crash: everything up to `log_received`, which lies in the
+    /// range in doubt. Returns the state to make durable. A caller that keeps L in one transaction
+    /// with its own data passes it here on open.
     pub fn settle(&mut self, name: &str, log_received: u64) -> Result<ReceiverState> {
         let settled = self.settled(name, log_received)?;
         if let Some(id) = self.find(name) {
@@ -117,7 +118,8 @@ impl StreamTable {
         Err(Error::State("the streams have changed since this poll was decided; decide it again".into()))
     }
 
-    /// Makes the outcome of a poll the state of the table, once it is durable. Confirmations count as given from here.
+    /// Makes the outcome of a poll the state of the table, once it is durable. Confirmations count
+    /// as given from here.
     #[expect(clippy::needless_pass_by_value, reason = "a poll is used up by its commit")]
     pub fn commit(&mut self, poll: Poll) -> Result<()> {
         self.accept(&poll)

@@ -60,7 +60,8 @@ impl Batch {
     }
 }
 
-/// The keys of these rows must be text, as columns of text promise. Nothing is to be done where all are UUIDs.
+/// The keys of these rows must be text, as columns of text promise. Nothing is to be done where all
+/// are UUIDs.
 pub(super) fn check_text(documents: &Documents, first: usize, forms: &[Form], sources: &[u8]) -> Result<()> {
     if forms.iter().all(|form| *form == Form::Uuid) {
         return Ok(());

@@ -22,7 +22,8 @@ use crate::rules::{Answer, Decided, Outcome, Settings, Trigger};
 use crate::transaction::{BatchRows, Meaning, NumberedBatch, Replay, Replays, Transaction};
 use crate::{Error, Result};
 
-/// So often the resolver is asked again about rows that others changed meanwhile; then they stay in doubt.
+/// So often the resolver is asked again about rows that others changed meanwhile; then they stay in
+/// doubt.
 pub(super) const ROUNDS: usize = 4;
 
 /// A batch that was begun.
@@ -49,12 +50,13 @@ pub(super) type Judged = std::result::Result<(Decided, Vec<Asked>), Vec<Asked>>;
 pub(super) type Answers = HashMap<u32, (Asked, Answer, Option<String>)>;
 
 impl History {
-    /// Classify a batch and write `processing` for what is to be processed, as one atomic step: of two concurrent arrivals
-    /// of an id exactly one is NEW. Durable on return.
+    /// Classify a batch and write `processing` for what is to be processed, as one atomic step: of
+    /// two concurrent arrivals of an id exactly one is NEW. Durable on return.
     ///
     /// # Errors
-    /// As [`History::classify`], and `Locked` when another writer takes too long, `Transaction` when batch numbers go
-    /// backwards or a known number comes with other rows, `Failed` after a failed write.
+    /// As [`History::classify`], and `Locked` when another writer takes too long, `Transaction`
+    /// when batch numbers go backwards or a known number comes with other rows, `Failed` after a
+    /// failed write.
     pub fn begin(
         &self,
         trigger: &Trigger,
@@ -223,7 +225,8 @@ impl<'a, 'd> Work<'a, 'd> {
         self.transaction.map(|transaction| Known::of(space, transaction, self.rows, self.replays)).transpose()
     }
 
-    /// A replayed batch sees its own entries: ended, it must not run again; begun only, the policy says.
+    /// A replayed batch sees its own entries: ended, it must not run again; begun only, the policy
+    /// says.
     pub(super) fn see_replay(&self, looked: &mut Looked, known: Option<&Known>) {
         let Some(known) = known else { return };
         let states = &mut looked.found.states;
@@ -256,7 +259,8 @@ impl<'a, 'd> Work<'a, 'd> {
         if keys.len() == 0 && !known.is_some_and(|known| known.is_written(self.replays)) {
             return Ok(None);
         }
-        // The new claim takes the place of the old one, in one frame: a crash leaves either the one or the other.
+        // The new claim takes the place of the old one, in one frame: a crash leaves either the one
+        // or the other.
         let replaces = known.and_then(|known| known.replaced(self.replays));
         let numbered = |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: self.rows };
         let transaction = self.transaction.map(numbered);

@@ -52,17 +52,19 @@ impl Claim {
         self.keys.len() == 0
     }
 
-    /// The service ended, in success or failure: write `completed` for all rows, or for `rows` of the batch. Durable on return;
-    /// doing it again changes nothing. Of all rows, those stay released that were released by themselves.
+    /// The service ended, in success or failure: write `completed` for all rows, or for `rows` of
+    /// the batch. Durable on return; doing it again changes nothing. Of all rows, those stay
+    /// released that were released by themselves.
     ///
     /// # Errors
-    /// `State` when a row is none of the claim's, or was released: another claim may have begun it since.
+    /// `State` when a row is none of the claim's, or was released: another claim may have begun it
+    /// since.
     pub fn complete(&self, rows: Option<&[u32]>) -> Result<()> {
         self.finish(End::Completed, rows)
     }
 
-    /// The service was certainly rolled back: take `processing` away, so that a redelivery is NEW. Of all rows, those stay
-    /// completed that were completed by themselves.
+    /// The service was certainly rolled back: take `processing` away, so that a redelivery is NEW.
+    /// Of all rows, those stay completed that were completed by themselves.
     ///
     /// # Errors
     /// `State` when a row is none of the claim's, or was completed.
@@ -79,7 +81,8 @@ impl Claim {
             self.ends.check(end, rows, |row| format!("row {row}"))?;
             match keys {
                 Some(keys) => space.finish_rows(self.number, self.started_at, end, keys)?,
-                // After a purge of its partition nothing is left that a claim's outcome could speak of: name the keys.
+                // After a purge of its partition nothing is left that a claim's outcome could speak
+                // of: name the keys.
                 None if space.is_purged(self.started_at) => {
                     space.finish_claim(self.number, self.started_at, end, self.keys_of(&self.kept_rows())?)?;
                 }

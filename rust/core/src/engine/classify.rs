@@ -38,8 +38,8 @@ impl History {
     /// Source of the rules: exactly-once processing of publish-subscribe and JMS triggers.
     ///
     /// # Errors
-    /// `Config` for bad settings, `Schema` for columns of unequal length, `Corrupt` for damaged files. A history that cannot
-    /// be read is no error but a verdict (R5, R6, R7).
+    /// `Config` for bad settings, `Schema` for columns of unequal length, `Corrupt` for damaged
+    /// files. A history that cannot be read is no error but a verdict (R5, R6, R7).
     pub fn classify(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
         trigger.validate()?;
         let settings = trigger.settings(call.resolver.is_some());

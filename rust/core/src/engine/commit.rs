@@ -1,5 +1,5 @@
-//! Committing what tasks staged: all of it is begun, or nothing; or all but what others were first with (docs/format.md,
-//! "Staged segments").
+//! Committing what tasks staged: all of it is begun, or nothing; or all but what others were first
+//! with (docs/format.md, "Staged segments").
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,24 +19,25 @@ use crate::transaction::{BatchRows, NumberedBatch};
 use crate::{Error, Result};
 
 impl History {
-    /// Publish what a job's tasks staged, with its transaction, in one manifest: all of it is begun, or nothing. Durable on
-    /// return.
+    /// Publish what a job's tasks staged, with its transaction, in one manifest: all of it is
+    /// begun, or nothing. Durable on return.
     ///
     /// # Errors
-    /// `Conflict` when others were first with any of these documents, or when its rows are not those that the tasks took them for:
-    /// decide again, from a new job that knows these receipts' rows. `State` when the job is over. `Transaction` when batch numbers
-    /// went backwards meanwhile, or a known number came with other rows.
+    /// `Conflict` when others were first with any of these documents, or when its rows are not
+    /// those that the tasks took them for: decide again, from a new job that knows these receipts'
+    /// rows. `State` when the job is over. `Transaction` when batch numbers went backwards
+    /// meanwhile, or a known number came with other rows.
     pub fn commit(&self, trigger: &Trigger, job: &Job, receipts: &[Receipt]) -> Result<StagedClaim> {
         self.commit_rest(trigger, job, receipts, 0)
     }
 
-    /// [`History::commit`], which leaves out the documents that others were first with, `most_lost` of them at most: those
-    /// are begun by nobody here, whatever their verdicts said. [`StagedClaim::lost`] names them, and
-    /// [`StagedClaim::decide_lost`] decides them again.
+    /// [`History::commit`], which leaves out the documents that others were first with, `most_lost`
+    /// of them at most: those are begun by nobody here, whatever their verdicts said.
+    /// [`StagedClaim::lost`] names them, and [`StagedClaim::decide_lost`] decides them again.
     ///
     /// # Errors
-    /// As [`History::commit`]; `Conflict` only when others were first with more than `most_lost`, or when the transaction was
-    /// run by others meanwhile, or its time was purged.
+    /// As [`History::commit`]; `Conflict` only when others were first with more than `most_lost`,
+    /// or when the transaction was run by others meanwhile, or its time was purged.
     pub fn commit_rest(
         &self,
         trigger: &Trigger,
@@ -145,7 +146,8 @@ pub(super) fn known_of(space: &KeySpace, plan: &Plan, rows: Option<BatchRows>) -
     plan.transaction.as_ref().map(of).transpose()
 }
 
-/// What a commit publishes; nothing where there is nothing to remember. (The same rule as for a batch of one process.)
+/// What a commit publishes; nothing where there is nothing to remember. (The same rule as for a
+/// batch of one process.)
 fn publication(
     job: &Job,
     known: Option<&Known>,

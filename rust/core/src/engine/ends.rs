@@ -1,5 +1,5 @@
-//! How the documents of a claim ended. What was released may be another claim's by now, and what was completed is over: a
-//! claim that has ended refuses the other end.
+//! How the documents of a claim ended. What was released may be another claim's by now, and what
+//! was completed is over: a claim that has ended refuses the other end.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -45,8 +45,8 @@ impl<D: Hash + Eq + Clone> Ends<D> {
         self.lock().whole.is_some()
     }
 
-    /// An error if these documents, or all, ended the other way before. To be asked in the turn, so that of two ends at the
-    /// same time one is refused.
+    /// An error if these documents, or all, ended the other way before. To be asked in the turn, so
+    /// that of two ends at the same time one is refused.
     pub(super) fn check(&self, end: End, documents: Option<&[D]>, name: impl Fn(&D) -> String) -> Result<()> {
         let state = self.lock();
         if state.whole.is_some_and(|before| before != end) {

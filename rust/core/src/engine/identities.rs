@@ -1,4 +1,5 @@
-//! What is kept of a batch's ids: a few bytes a row. Keys are derived again for the few rows that need them later.
+//! What is kept of a batch's ids: a few bytes a row. Keys are derived again for the few rows that
+//! need them later.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -49,7 +50,8 @@ pub(super) struct Part<'a> {
 }
 
 impl Identities {
-    /// Room for the ids of a batch whose columns must be of one length, and whose rows can all be read.
+    /// Room for the ids of a batch whose columns must be of one length, and whose rows can all be
+    /// read.
     pub(super) fn new(documents: &Documents) -> Result<Self> {
         check_lengths(documents)?;
         documents.check()?;

@@ -46,7 +46,8 @@ pub struct Selection {
     pub status: Option<EntryStatus>,
     /// Those whose service began in this range, in microseconds since 1970.
     pub started_at: Range<i64>,
-    /// This one of so many equal parts of the keys. The parts of one state of a history hold each entry once.
+    /// This one of so many equal parts of the keys. The parts of one state of a history hold each
+    /// entry once.
     pub part: (u32, u32),
 }
 
@@ -139,7 +140,8 @@ impl History {
         Ok(Entries { codec: self.codec().clone(), wanted, source: Source::Listing(Box::new(cursor)) })
     }
 
-    /// The entries of these keys that are wanted, in the order of the keys: looked up, however many others there are.
+    /// The entries of these keys that are wanted, in the order of the keys: looked up, however many
+    /// others there are.
     ///
     /// # Errors
     /// `Config` for a part that there is not; `Schema` for columns that are no keys.
@@ -164,7 +166,8 @@ impl History {
         self.space(trigger)?.statistics()
     }
 
-    /// The last batch of an application among a trigger's transactions, and how it ended; none if it never began one.
+    /// The last batch of an application among a trigger's transactions, and how it ended; none if
+    /// it never began one.
     pub fn transaction(&self, trigger: &str, application: &str) -> Result<Option<(i64, Progressed)>> {
         let found = self.space(trigger)?.transaction(application)?;
         let progressed = |entry: &TransactionEntry| match entry.outcome {
@@ -178,7 +181,8 @@ impl History {
     /// Drop what began a time to live before now, in whole files.
     ///
     /// # Errors
-    /// `Config` when the trigger's settings are not those that are stored, or the clock is doubtful.
+    /// `Config` when the trigger's settings are not those that are stored, or the clock is
+    /// doubtful.
     pub fn purge(&self, trigger: &Trigger, purge: Purge) -> Result<Purged> {
         self.space(&trigger.name)?.purge(SpaceSettings::of(trigger), purge)
     }
@@ -188,8 +192,9 @@ impl History {
         self.space(trigger)?.purge(SpaceSettings::STORED, purge)
     }
 
-    /// Store another time to live for a trigger that is there; answers the one before, in microseconds. Its next purge goes by
-    /// the new one, and whoever opens it with the old one is told.
+    /// Store another time to live for a trigger that is there; answers the one before, in
+    /// microseconds. Its next purge goes by the new one, and whoever opens it with the old one is
+    /// told.
     ///
     /// # Errors
     /// `Config` when the trigger is not there, or of another kind.
@@ -213,7 +218,8 @@ impl History {
         self.space(trigger).is_ok_and(|space| space.is_upkeep_overdue())
     }
 
-    /// Check every byte of a trigger's files; answers how many were checked. `progress` hears bytes done and in all.
+    /// Check every byte of a trigger's files; answers how many were checked. `progress` hears bytes
+    /// done and in all.
     pub fn verify(&self, trigger: &str, progress: Progress) -> Result<u64> {
         self.space(trigger)?.verify(progress)
     }

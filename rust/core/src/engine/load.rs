@@ -1,9 +1,10 @@
 //! Bulk loading: entries that happened elsewhere, straight into segments.
 //!
-//! A load goes in parts of a fixed number of entries. The manifest that publishes a part also keeps its fingerprint, until
-//! the load comes to its end: whoever runs an interrupted load again with the same entries in the same order finds the
-//! parts that are there by their fingerprints, and does not write them again. Reading and writing overlap: while one
-//! part is sorted and written, the next is gathered.
+//! A load goes in parts of a fixed number of entries. The manifest that publishes a part also keeps
+//! its fingerprint, until the load comes to its end: whoever runs an interrupted load again with
+//! the same entries in the same order finds the parts that are there by their fingerprints, and
+//! does not write them again. Reading and writing overlap: while one part is sorted and written,
+//! the next is gathered.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -31,11 +32,13 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 pub struct Loaded {
     /// Entries read.
     pub entries: u64,
-    /// Of those, entries that an earlier, interrupted run of the same load had published: they were not written again.
+    /// Of those, entries that an earlier, interrupted run of the same load had published: they were
+    /// not written again.
     pub resumed: u64,
 }
 
-/// A load in progress. What was published stays, whatever becomes of the rest: an entry may be loaded twice without harm.
+/// A load in progress. What was published stays, whatever becomes of the rest: an entry may be
+/// loaded twice without harm.
 pub struct Load<'a> {
     history: &'a History,
     space: Arc<KeySpace>,
@@ -69,11 +72,13 @@ impl History {
 }
 
 impl Load<'_> {
-    /// Add entries: a key, when its service began (microseconds since 1970), and whether it ended (absent and null mean yes).
-    /// `now_us` is the time that stands for "not known when"; it may differ when the load is run again.
+    /// Add entries: a key, when its service began (microseconds since 1970), and whether it ended
+    /// (absent and null mean yes). `now_us` is the time that stands for "not known when"; it may
+    /// differ when the load is run again.
     ///
     /// # Errors
-    /// `Schema` for a row without a key, or with one of more than 96 characters: it could never be found.
+    /// `Schema` for a row without a key, or with one of more than 96 characters: it could never be
+    /// found.
     pub fn push(
         &mut self,
         documents: &Documents,
@@ -115,7 +120,8 @@ impl Load<'_> {
         Ok(self.done)
     }
 
-    /// Break it off without waiting for the part that is being written: it is published all the same, if the process lasts.
+    /// Break it off without waiting for the part that is being written: it is published all the
+    /// same, if the process lasts.
     pub fn leave(mut self) {
         drop(self.writing.take());
     }
@@ -161,7 +167,8 @@ impl Load<'_> {
 
 impl Drop for Load<'_> {
     fn drop(&mut self) {
-        // A load that is broken off still publishes the part that is being written, so that nobody has to write it again.
+        // A load that is broken off still publishes the part that is being written, so that nobody
+        // has to write it again.
         drop(self.wait());
     }
 }

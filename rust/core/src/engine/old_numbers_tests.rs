@@ -1,4 +1,5 @@
-//! Stores of earlier versions, which did not write down which rows a batch had: each row is what the history holds of it.
+//! Stores of earlier versions, which did not write down which rows a batch had: each row is what
+//! the history holds of it.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -5,13 +5,15 @@ use crate::history::{History, snapshot_of};
 use crate::keyspace::Pin;
 
 impl History {
-    /// Pin the present state of a trigger's history, so that any process that opens the history with the snapshot's name gives
-    /// the same verdicts until it is unpinned. The snapshot speaks of no other trigger.
+    /// Pin the present state of a trigger's history, so that any process that opens the history
+    /// with the snapshot's name gives the same verdicts until it is unpinned. The snapshot speaks
+    /// of no other trigger.
     pub fn pin(&self, trigger: &str) -> Result<String> {
         self.pin_for(trigger, None)
     }
 
-    /// [`History::pin`] for so many microseconds at most: whoever may forget to let it go gives a lease. Never more than a week.
+    /// [`History::pin`] for so many microseconds at most: whoever may forget to let it go gives a
+    /// lease. Never more than a week.
     pub fn pin_for(&self, trigger: &str, lease_us: Option<i64>) -> Result<String> {
         Ok(snapshot_of(trigger, &self.space(trigger)?.pin(lease_us)?))
     }

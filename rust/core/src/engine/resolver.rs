@@ -1,4 +1,5 @@
-//! Asking the resolver: once a batch, about the undecided rows only, and never while a lock is held.
+//! Asking the resolver: once a batch, about the undecided rows only, and never while a lock is
+//! held.
 
 use crate::Result;
 use crate::rules::{Answer, Reason};
@@ -32,9 +33,11 @@ pub struct Reply {
 
 /// Someone who knows more of a document than the history does.
 pub trait Resolver {
-    /// Answer for each of the rows asked about. A failure is an answer too: [`Answer::Transient`] or [`Answer::Failed`].
+    /// Answer for each of the rows asked about. A failure is an answer too: [`Answer::Transient`]
+    /// or [`Answer::Failed`].
     ///
     /// # Errors
-    /// Not for failures, but to give the whole call up (a person interrupted it): nothing is then written.
+    /// Not for failures, but to give the whole call up (a person interrupted it): nothing is then
+    /// written.
     fn resolve(&mut self, ask: Ask<'_>) -> Result<Reply>;
 }

@@ -1,4 +1,5 @@
-//! Beginning on many machines: tasks decide and stage, one process commits (docs/format.md, "Staged segments").
+//! Beginning on many machines: tasks decide and stage, one process commits (docs/format.md, "Staged
+//! segments").
 
 use super::Call;
 use super::begin::{Answers, Work};
@@ -40,10 +41,12 @@ pub struct Attempt<'a> {
 }
 
 impl History {
-    /// Reserve numbers for a job and pin what its tasks read. Nothing of it shows in the history until it is committed.
+    /// Reserve numbers for a job and pin what its tasks read. Nothing of it shows in the history
+    /// until it is committed.
     ///
     /// # Errors
-    /// `Transaction` when batch numbers go backwards, or a known number comes with other rows; `Config` for a trigger that uses no history, or no parts.
+    /// `Transaction` when batch numbers go backwards, or a known number comes with other rows;
+    /// `Config` for a trigger that uses no history, or no parts.
     pub fn reserve(&self, trigger: &Trigger, plan: Plan) -> Result<(Job, Option<Replay>)> {
         trigger.validate()?;
         if plan.reads && !trigger.settings(false).needs_history() {
@@ -74,12 +77,13 @@ impl History {
         job.plan().reads.then(|| snapshot_of(job.trigger(), &job.pin))
     }
 
-    /// Decide all rows of one part of a job by its snapshot, and stage `processing` for what is to be processed. The same
-    /// rows in the same order get the same verdicts, however often they are staged. Durable on return.
+    /// Decide all rows of one part of a job by its snapshot, and stage `processing` for what is to
+    /// be processed. The same rows in the same order get the same verdicts, however often they are
+    /// staged. Durable on return.
     ///
     /// # Errors
-    /// As [`History::classify`]; storage that does not answer is an error here, so that the task can be tried elsewhere.
-    /// `Schema` for a row that belongs to another part.
+    /// As [`History::classify`]; storage that does not answer is an error here, so that the task
+    /// can be tried elsewhere. `Schema` for a row that belongs to another part.
     pub fn stage(
         &self,
         trigger: &Trigger,

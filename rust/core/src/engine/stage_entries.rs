@@ -1,4 +1,5 @@
-//! Loading on many machines: entries that happened elsewhere, staged by tasks and published by one process.
+//! Loading on many machines: entries that happened elsewhere, staged by tasks and published by one
+//! process.
 
 use super::begin::Known;
 use super::commit::{StagedFile, staged_files};
@@ -28,7 +29,8 @@ pub struct StageEntries<'a> {
 }
 
 impl History {
-    /// Start staging entries of one part of a job. Any handle will do, also one that was opened for reading.
+    /// Start staging entries of one part of a job. Any handle will do, also one that was opened for
+    /// reading.
     pub fn stage_entries<'a>(&'a self, job: &Job, attempt: Attempt<'a>) -> Result<StageEntries<'a>> {
         job.check(attempt.part, attempt.name)?;
         if job.plan().reads {
@@ -38,12 +40,13 @@ impl History {
         Ok(StageEntries { history: self, job, attempt, runs, gathered: 0, rows: BatchRows::default(), files })
     }
 
-    /// Publish entries that were staged, of one job or of several, in one manifest. A transaction that was committed before with
-    /// the same rows publishes nothing again. Answers how many entries were published; they are durable on return.
+    /// Publish entries that were staged, of one job or of several, in one manifest. A transaction
+    /// that was committed before with the same rows publishes nothing again. Answers how many
+    /// entries were published; they are durable on return.
     ///
     /// # Errors
-    /// `State` when a job is over; `Transaction` when batch numbers go backwards, or a known number comes with other rows unless
-    /// `on_other_rows` has them published, too.
+    /// `State` when a job is over; `Transaction` when batch numbers go backwards, or a known number
+    /// comes with other rows unless `on_other_rows` has them published, too.
     pub fn commit_entries(
         &self,
         trigger: &Trigger,
@@ -58,7 +61,8 @@ impl History {
         space.write(SpaceSettings::of(trigger), |locked| {
             let how = Replays { on_other_rows, ..Replays::default() };
             let known = transaction.map(|one| Known::of(locked, one, Some(rows), how)).transpose()?;
-            // Of a batch whose rows an earlier version did not write down they are published again, which harms nobody.
+            // Of a batch whose rows an earlier version did not write down they are published again,
+            // which harms nobody.
             if matches!(known, Some(Known { meaning: Meaning::Same { .. }, .. })) {
                 return Ok(());
             }
@@ -78,8 +82,8 @@ impl History {
         Ok(published)
     }
 
-    /// Let the jobs of these receipts go: their files are taken away, except those that were published. What cannot be taken
-    /// away now, upkeep takes away later.
+    /// Let the jobs of these receipts go: their files are taken away, except those that were
+    /// published. What cannot be taken away now, upkeep takes away later.
     pub fn abort_entries(&self, receipts: &[Receipt]) {
         let mut jobs: Vec<&Job> = receipts.iter().map(Receipt::job).collect();
         jobs.dedup_by(|a, b| a.id() == b.id());
@@ -90,10 +94,12 @@ impl History {
 }
 
 impl StageEntries<'_> {
-    /// Add entries: a key, when its service began (microseconds since 1970), and whether it ended (absent and null mean yes).
+    /// Add entries: a key, when its service began (microseconds since 1970), and whether it ended
+    /// (absent and null mean yes).
     ///
     /// # Errors
-    /// `Schema` for a row without a key, or with one of more than 96 characters: it could never be found.
+    /// `Schema` for a row without a key, or with one of more than 96 characters: it could never be
+    /// found.
     pub fn push(&mut self, documents: &Documents, started_at: &[i64], completed: FlagColumn) -> Result<()> {
         let batch = identified(self.history, documents, started_at)?;
         let claim = self.job.claim();

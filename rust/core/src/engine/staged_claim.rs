@@ -91,16 +91,18 @@ impl StagedClaim {
         self.len() == 0
     }
 
-    /// The services ended, in success or failure: of all documents, or of these. Durable on return; doing it again changes
-    /// nothing.
+    /// The services ended, in success or failure: of all documents, or of these. Durable on return;
+    /// doing it again changes nothing.
     ///
     /// # Errors
-    /// `State` when some of these are not documents of the claim, or were released: another claim may have begun them since.
+    /// `State` when some of these are not documents of the claim, or were released: another claim
+    /// may have begun them since.
     pub fn complete(&self, documents: Option<&Documents>) -> Result<()> {
         self.finish(End::Completed, documents)
     }
 
-    /// The services were certainly rolled back: take `processing` away, so that a redelivery is NEW.
+    /// The services were certainly rolled back: take `processing` away, so that a redelivery is
+    /// NEW.
     ///
     /// # Errors
     /// `State` when some of these are not documents of the claim, or were completed.
@@ -108,11 +110,13 @@ impl StagedClaim {
         self.finish(End::Released, documents)
     }
 
-    /// Decide documents that the claim leaves out by what the history holds now, and begin under this claim what is NEW after
-    /// all: somebody released it meanwhile, or the resolver says so. Durable on return. All rows of such a key belong together.
+    /// Decide documents that the claim leaves out by what the history holds now, and begin under
+    /// this claim what is NEW after all: somebody released it meanwhile, or the resolver says so.
+    /// Durable on return. All rows of such a key belong together.
     ///
     /// # Errors
-    /// `State` when the claim has ended as a whole, or a purge has passed its start. Storage that does not answer is an error.
+    /// `State` when the claim has ended as a whole, or a purge has passed its start. Storage that
+    /// does not answer is an error.
     pub fn decide_lost(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
         let mut work = Work {
             codec: &self.codec,
@@ -138,7 +142,8 @@ impl StagedClaim {
         Err(Error::State("undecided documents without a resolver".into()))
     }
 
-    /// One attempt to decide lost documents: their verdicts, or rows that the resolver has to be asked about first.
+    /// One attempt to decide lost documents: their verdicts, or rows that the resolver has to be
+    /// asked about first.
     fn attempt(&self, work: &mut Work, is_last: bool) -> Result<std::result::Result<Verdicts, Vec<Asked>>> {
         let mut begun = self.begun();
         self.space.write(SpaceSettings::STORED, |locked| {
@@ -176,7 +181,8 @@ impl StagedClaim {
             self.ends.check(end, ended.as_deref(), |document| format!("document {}", self.shown(document)))?;
             match keys {
                 Some(keys) => space.finish_rows(number, started_at, end, keys)?,
-                // After a purge of its partition nothing is left that a claim's outcome could speak of: name the keys.
+                // After a purge of its partition nothing is left that a claim's outcome could speak
+                // of: name the keys.
                 None if space.is_purged(started_at) => {
                     space.finish_claim(number, started_at, end, self.kept_keys(&begun)?)?;
                 }

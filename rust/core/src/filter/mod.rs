@@ -1,7 +1,8 @@
 //! A split-block Bloom filter: whether a key can be in a segment at all, for one cache line.
 //!
-//! A filter is blocks of 32 bytes, each eight little-endian lanes of 32 bits. A key sets one bit in every lane of one
-//! block. The block follows the order of the keys, so that sorted keys fill a filter from front to back.
+//! A filter is blocks of 32 bytes, each eight little-endian lanes of 32 bits. A key sets one bit in
+//! every lane of one block. The block follows the order of the keys, so that sorted keys fill a
+//! filter from front to back.
 
 mod probe;
 mod simd;
@@ -22,7 +23,8 @@ pub const PAGE_BYTES: u64 = 4096;
 
 const BLOCK_BITS: u64 = 8 * BLOCK_BYTES as u64;
 
-/// One odd multiplier a lane; the top five bits of the product choose the lane's bit. Part of the format.
+/// One odd multiplier a lane; the top five bits of the product choose the lane's bit. Part of the
+/// format.
 pub(crate) const SALTS: [u32; 8] =
     [0x9e37_79b1, 0x6c8e_9cf5, 0xd1b5_4a33, 0x3c79_ac4b, 0xb492_b66f, 0x5851_f42d, 0xe703_7ed1, 0x2545_f491];
 

@@ -1,15 +1,18 @@
-//! Many keys against one filter. The waits for memory overlap: a group's blocks are asked for while the one before is tested.
+//! Many keys against one filter. The waits for memory overlap: a group's blocks are asked for while
+//! the one before is tested.
 
 use super::{BLOCK_BYTES, PAGE_BYTES, block_of, blocks_in, simd};
 use crate::Result;
 use crate::key::{Form, Key};
 
-/// Rows that are fetched together. Enough to keep every line buffer of a core busy; all state stays in the first cache.
+/// Rows that are fetched together. Enough to keep every line buffer of a core busy; all state stays
+/// in the first cache.
 const GROUP: usize = 64;
 
 /// Which pages of a filter are known to be what was written.
 pub trait Pages {
-    /// Whether a page (its offset in the filter divided by [`PAGE_BYTES`]) was verified. Called for every key.
+    /// Whether a page (its offset in the filter divided by [`PAGE_BYTES`]) was verified. Called for
+    /// every key.
     fn is_verified(&self, page: u64) -> bool;
 
     /// Whether all pages are known to be verified, so that nobody needs to ask about one.
@@ -19,8 +22,9 @@ pub trait Pages {
     fn verify(&self, page: u64) -> Result<()>;
 }
 
-/// Appends to `survivors` the rows whose key can be in the filter: row `i` of `keys` and `forms` counts as `first_row + i`.
-/// Rows without a usable key do not survive, and cause no page to be verified.
+/// Appends to `survivors` the rows whose key can be in the filter: row `i` of `keys` and `forms`
+/// counts as `first_row + i`. Rows without a usable key do not survive, and cause no page to be
+/// verified.
 pub fn probe(
     data: &[u8],
     keys: &[Key],
@@ -154,7 +158,8 @@ impl<P: Pages> Probe<'_, P> {
         Ok(())
     }
 
-    /// The block of a key, whose line is asked for. Notes whether its page has to be verified before it is used.
+    /// The block of a key, whose line is asked for. Notes whether its page has to be verified
+    /// before it is used.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, as part of its loop")]
     fn ask<const KNOWN: bool>(

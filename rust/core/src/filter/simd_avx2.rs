@@ -25,7 +25,8 @@ pub(super) fn insert_all(data: &mut [u8], keys: impl Iterator<Item = Key>) {
 #[inline]
 fn fetch(block: &[u8; BLOCK_BYTES]) {
     #[expect(unsafe_code, reason = "there is no safe way to ask for a line")]
-    // SAFETY: a prefetch reads nothing that the program sees and cannot fault; SSE is part of every x86-64.
+    // SAFETY: a prefetch reads nothing that the program sees and cannot fault; SSE is part of every
+    // x86-64.
     unsafe {
         _mm_prefetch::<_MM_HINT_T0>(block.as_ptr().cast());
     }

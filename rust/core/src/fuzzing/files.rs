@@ -94,7 +94,8 @@ fn with_heads(frames: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// A file of pages whose table and header checksums are right; `pages_at` and `sum_at` say where its header holds both.
+/// A file of pages whose table and header checksums are right; `pages_at` and `sum_at` say where
+/// its header holds both.
 fn paged(bytes: &[u8], pages_at: usize, sum_at: usize) -> Vec<u8> {
     let mut content = bytes.to_vec();
     content.truncate(16 * PAGE);
@@ -146,7 +147,8 @@ pub fn segment(bytes: &[u8]) {
 /// A rolled-up filter.
 pub fn filter(bytes: &[u8]) {
     let Some(system) = machine(&paged(bytes, 64, 72)) else { return };
-    // A view asks a filter only if it covers as many segments as the manifest lists, which has a line for each.
+    // A view asks a filter only if it covers as many segments as the manifest lists, which has a
+    // line for each.
     let opened = Rollup::open(&system, Path::new(FILE), HISTORY);
     if let Some(rollup) = opened.ok().filter(|rollup| rollup.slots() < 1 << 12) {
         wanted(|wanted| {

@@ -1,5 +1,6 @@
-//! What fuzzers drive: every decoder of what stands on disk, with checksums made right so that the bytes behind them are reached,
-//! and the columns that come from outside. Bytes of any kind may give an error; never a panic, and no wrong read.
+//! What fuzzers drive: every decoder of what stands on disk, with checksums made right so that the
+//! bytes behind them are reached, and the columns that come from outside. Bytes of any kind may
+//! give an error; never a panic, and no wrong read.
 
 #![expect(clippy::missing_panics_doc, reason = "a panic is how a fuzzer hears of a failure")]
 

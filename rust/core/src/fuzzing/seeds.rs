@@ -1,4 +1,5 @@
-//! What fuzzers start from: whole files, so that mutations of them reach what random bytes never do.
+//! What fuzzers start from: whole files, so that mutations of them reach what random bytes never
+//! do.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
-//! Open files are few: whoever holds some between two calls says so here, and those that were idle longest give theirs back
-//! first.
+//! Open files are few: whoever holds some between two calls says so here, and those that were idle
+//! longest give theirs back first.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// So many holders keep files open where the system does not tell its limit.
 const MOST: usize = 128;
-/// A holder has two files. Together they use a quarter of what the process may open, at most: the rest is the caller's.
+/// A holder has two files. Together they use a quarter of what the process may open, at most: the
+/// rest is the caller's.
 const OF_LIMIT: usize = 8;
 /// Never fewer than that, and never more than the other.
 const BOUNDS: (usize, usize) = (8, 1024);
@@ -14,7 +15,8 @@ const BOUNDS: (usize, usize) = (8, 1024);
 pub(crate) trait Holder: std::fmt::Debug + Send + Sync {
     /// When it was last used, by a clock that all holders share.
     fn last_used(&self) -> u64;
-    /// Close the files, unless they are in use; answers whether none is held now. They are opened again with the next use.
+    /// Close the files, unless they are in use; answers whether none is held now. They are opened
+    /// again with the next use.
     fn close_if_idle(&self) -> bool;
 }
 

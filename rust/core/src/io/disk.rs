@@ -10,7 +10,8 @@ use std::time::UNIX_EPOCH;
 
 use super::{File, FileId, FileSystem, Mapping, ProcessId, descriptors};
 
-/// What the owner and the group may do with a private file, and others may not; the process's mask takes from it.
+/// What the owner and the group may do with a private file, and others may not; the process's mask
+/// takes from it.
 const PRIVATE: u32 = 0o640;
 /// What `flock` ends with where the lock is held by another: a number that nothing else ends with.
 const HELD: i32 = 75;
@@ -112,7 +113,8 @@ fn id_of(metadata: &fs::Metadata) -> FileId {
     FileId { device: metadata.dev(), number: metadata.ino(), born_ns: born.map_or(0, |born| born.as_nanos()) }
 }
 
-/// Where process numbers are ours: this boot of this machine, and this namespace on it. 0 where the system does not tell.
+/// Where process numbers are ours: this boot of this machine, and this namespace on it. 0 where the
+/// system does not tell.
 fn place() -> u64 {
     static PLACE: OnceLock<u64> = OnceLock::new();
     *PLACE.get_or_init(|| {
@@ -123,7 +125,8 @@ fn place() -> u64 {
     })
 }
 
-/// When a process started, in ticks since the system did; none if it is not there, or waits only to be buried.
+/// When a process started, in ticks since the system did; none if it is not there, or waits only to
+/// be buried.
 fn started(process: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The program's name, in brackets, may hold anything.

@@ -19,8 +19,9 @@ impl Mapping {
             return Ok(Self::Copied(Arc::new([])));
         }
         let length = usize::try_from(length).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
-        // SAFETY: published files are never truncated or overwritten by the store (docs/format.md), and their length was
-        // checked against the header before mapping; another program that shortens them breaks the store's contract.
+        // SAFETY: published files are never truncated or overwritten by the store (docs/format.md),
+        // and their length was checked against the header before mapping; another program that
+        // shortens them breaks the store's contract.
         #[expect(unsafe_code, reason = "mapping a file is unsafe because other programs could change it")]
         let map = unsafe { memmap2::MmapOptions::new().len(length).map(file)? };
         Ok(Self::Mapped(Arc::new(map)))

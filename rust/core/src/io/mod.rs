@@ -13,8 +13,9 @@ use std::sync::Arc;
 pub use disk::Disk;
 pub use map::Mapping;
 
-/// Which file this is, whatever its name: no two files that exist at a time have the same, and a file that takes a number over
-/// from one that is gone was born at another time, where the system tells that.
+/// Which file this is, whatever its name: no two files that exist at a time have the same, and a
+/// file that takes a number over from one that is gone was born at another time, where the system
+/// tells that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     /// The device.
@@ -28,7 +29,8 @@ pub struct FileId {
 /// A process, so that others can ask whether it is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessId {
-    /// Where its number means something: a boot of a machine, and a namespace of numbers there; 0 where the system does not tell.
+    /// Where its number means something: a boot of a machine, and a namespace of numbers there; 0
+    /// where the system does not tell.
     pub place: u64,
     /// Its number.
     pub number: u64,
@@ -36,8 +38,8 @@ pub struct ProcessId {
     pub started: u64,
 }
 
-/// A file system as the store needs it. Every name is whole; every change of a directory is durable only after
-/// [`FileSystem::sync_directory`].
+/// A file system as the store needs it. Every name is whole; every change of a directory is durable
+/// only after [`FileSystem::sync_directory`].
 pub trait FileSystem: Send + Sync + std::fmt::Debug {
     /// Make a file that must not exist yet, for reading and writing.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>>;
@@ -57,7 +59,8 @@ pub trait FileSystem: Send + Sync + std::fmt::Debug {
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// Which file has this name; none if the name is free.
     fn identify(&self, path: &Path) -> io::Result<Option<FileId>>;
-    /// Make a file like [`FileSystem::create`], which others than its owner and its group cannot read.
+    /// Make a file like [`FileSystem::create`], which others than its owner and its group cannot
+    /// read.
     fn create_private(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         self.create(path)
     }
@@ -65,11 +68,13 @@ pub trait FileSystem: Send + Sync + std::fmt::Debug {
     fn process(&self) -> ProcessId;
     /// Whether a process is there; none if that cannot be told from here.
     fn is_alive(&self, process: &ProcessId) -> Option<bool>;
-    /// Whether a lock that we hold on `path` keeps a second process out; none if that cannot be tried.
+    /// Whether a lock that we hold on `path` keeps a second process out; none if that cannot be
+    /// tried.
     fn excludes_processes(&self, _path: &Path) -> Option<bool> {
         None
     }
-    /// Bytes that nobody can guess. (Names of temporary files need none: process, clock and a counter set them apart.)
+    /// Bytes that nobody can guess. (Names of temporary files need none: process, clock and a
+    /// counter set them apart.)
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
         getrandom::fill(bytes).map_err(|error| io::Error::other(error.to_string()))
     }
@@ -178,8 +183,8 @@ fn fill(file: Arc<dyn File>, path: &Path, parts: &[&[u8]]) -> crate::Result<Arc<
     Ok(file)
 }
 
-/// Publish `bytes` under `path` if that name is free: temporary file, sync, hard link, sync of the directory.
-/// Answers false when the name was taken.
+/// Publish `bytes` under `path` if that name is free: temporary file, sync, hard link, sync of the
+/// directory. Answers false when the name was taken.
 pub(crate) fn publish(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> crate::Result<bool> {
     let temporary = temporary_name(path);
     write_new(system, &temporary, &[bytes])?;

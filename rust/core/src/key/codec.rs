@@ -6,7 +6,8 @@ use xxhash_rust::xxh3::{xxh3_128_with_secret, xxh3_128_with_seed};
 const ROUNDS: usize = 4;
 const TEXT_SECRET_BYTES: usize = 192;
 
-/// Turns ids into keys. Two codecs of one secret agree; without the secret nobody can aim ids at one block or bucket.
+/// Turns ids into keys. Two codecs of one secret agree; without the secret nobody can aim ids at
+/// one block or bucket.
 #[derive(Clone)]
 pub struct Codec {
     rounds: [Round; ROUNDS],
@@ -35,7 +36,8 @@ impl Round {
 impl Codec {
     /// The codec of a history's secret.
     pub fn new(secret: &[u8; 32]) -> Self {
-        // Seeds number the pieces: the first few make round keys, those from 256 on the secret for texts.
+        // Seeds number the pieces: the first few make round keys, those from 256 on the secret for
+        // texts.
         let piece = |number: u64| xxh3_128_with_seed(secret, number);
         let rounds = std::array::from_fn(|round| {
             let piece = piece(round as u64);
@@ -103,7 +105,8 @@ impl Codec {
         (u128::from(right) << 64 | u128::from(left)).to_le_bytes()
     }
 
-    /// What tells the id of a row apart from others, also where it has no key: of a UUID its key, of any text a hash of it.
+    /// What tells the id of a row apart from others, also where it has no key: of a UUID its key,
+    /// of any text a hash of it.
     pub(crate) fn digest(&self, form: Form, key: Key, text: &[u8]) -> Key {
         match form {
             Form::Absent | Form::Uuid => key,

@@ -12,9 +12,10 @@ pub const NO_SOURCE: u8 = u8::MAX;
 
 /// Identifies `rows` of a batch by the id columns, in the order of the key chain.
 ///
-/// Null and "" are absent, blanks are a value; the first column that holds a value decides, even if the value is too long.
-/// Row `rows.start + i` leaves its key in `keys[i]` (zero unless its form is usable), what it is in `forms[i]` and which
-/// column it came from in `sources[i]` ([`NO_SOURCE`] if absent). All three are as long as `rows`.
+/// Null and "" are absent, blanks are a value; the first column that holds a value decides, even if
+/// the value is too long. Row `rows.start + i` leaves its key in `keys[i]` (zero unless its form is
+/// usable), what it is in `forms[i]` and which column it came from in `sources[i]` ([`NO_SOURCE`]
+/// if absent). All three are as long as `rows`.
 pub fn identify(
     codec: &Codec,
     ids: &[IdColumn<'_>],
@@ -59,7 +60,8 @@ pub(super) trait Values {
     /// The values of `rows`, in order.
     fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = Id<'_>>;
 
-    /// The values of the first of these rows, as long as they lie side by side and each is as long as a UUID.
+    /// The values of the first of these rows, as long as they lie side by side and each is as long
+    /// as a UUID.
     #[cfg(target_arch = "x86_64")]
     fn side_by_side(&self, rows: Range<usize>) -> &[UuidText];
 }
@@ -142,15 +144,16 @@ impl Pass<'_> {
         }
     }
 
-    /// The loop over the rows, for one way to parse UUIDs. Rows that an earlier column settled stay as they are.
+    /// The loop over the rows, for one way to parse UUIDs. Rows that an earlier column settled stay
+    /// as they are.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, together with its parse")]
     pub(super) fn run<V: Values>(&self, values: &V, out: &mut Out<'_>, parse: impl Fn(&UuidText) -> Option<[u64; 2]>) {
         self.part(0..out.keys.len(), values, out, &parse);
     }
 
-    /// The same for processors that read many UUIDs at once. `keys_of` writes the keys of the first texts, as long as they are
-    /// UUIDs and there are [`TOGETHER`] more, and tells how many.
+    /// The same for processors that read many UUIDs at once. `keys_of` writes the keys of the first
+    /// texts, as long as they are UUIDs and there are [`TOGETHER`] more, and tells how many.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, together with its parse")]

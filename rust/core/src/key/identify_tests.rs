@@ -162,7 +162,8 @@ fn a_too_long_id_does_not_fall_back_to_the_next_column() {
 #[test]
 fn runs_of_uuids_are_identified_as_rows_by_themselves() {
     let codec = Codec::new(&SECRET);
-    // Runs of all lengths about sixteen, with something else between: another length, another case, nothing.
+    // Runs of all lengths about sixteen, with something else between: another length, another case,
+    // nothing.
     let mut values: Owned = Vec::new();
     let others = [b"urn:1".to_vec(), format_uuid([0xab; 16]).to_ascii_uppercase(), Vec::new(), vec![b'x'; 36]];
     for length in 0..70_u8 {

@@ -1,7 +1,8 @@
 //! Keys: every id of a document as 16 uniformly distributed bytes.
 //!
-//! A canonical UUID is its own identity: its 16 bytes go through a keyed bijection, and nothing is lost. Every other text
-//! is a keyed 128-bit hash, and whoever meets an equal hash compares the texts.
+//! A canonical UUID is its own identity: its 16 bytes go through a keyed bijection, and nothing is
+//! lost. Every other text is a keyed 128-bit hash, and whoever meets an equal hash compares the
+//! texts.
 
 mod codec;
 mod identify;

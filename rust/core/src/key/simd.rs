@@ -80,8 +80,8 @@ mod tests {
         }
     }
 
-    /// How many of the first texts are UUIDs, in sixteens, and their keys; one after the other if `plain` or if the processor
-    /// cannot do it otherwise.
+    /// How many of the first texts are UUIDs, in sixteens, and their keys; one after the other if
+    /// `plain` or if the processor cannot do it otherwise.
     #[cfg(target_arch = "x86_64")]
     fn keys_of(codec: &Codec, texts: &[UuidText], plain: bool) -> Vec<Key> {
         use crate::key::simd_avx512;

@@ -72,7 +72,8 @@ fn digits(front: __m256i, back: __m256i) -> __m256i {
 #[inline]
 fn digit_values(digits: __m256i) -> (__m256i, __m256i) {
     let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(digits), _mm256_set1_epi8(15));
-    // A digit is 3 above 0 to 9 (bit 0) or 6 above 1 to 6 (bit 1). Bytes from 0x80 on find nothing in `by_lower`.
+    // A digit is 3 above 0 to 9 (bit 0) or 6 above 1 to 6 (bit 1). Bytes from 0x80 on find nothing
+    // in `by_lower`.
     let by_upper = table([0, 0, 0, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let by_lower = table([1, 3, 3, 3, 3, 3, 3, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
     let known = _mm256_and_si256(_mm256_shuffle_epi8(by_upper, upper), _mm256_shuffle_epi8(by_lower, digits));

@@ -58,7 +58,8 @@ const fn worth() -> [[u8; 64]; 2] {
     worth
 }
 
-/// Eight halves for each of two groups of rows, which are mixed side by side: a product has to wait for the round before.
+/// Eight halves for each of two groups of rows, which are mixed side by side: a product has to wait
+/// for the round before.
 type Both = [__m512i; 2];
 
 /// Whether this processor can do it.
@@ -81,8 +82,9 @@ pub(super) fn run<V: Values>(pass: &Pass<'_>, values: &V, out: &mut Out<'_>) {
     );
 }
 
-/// Writes the keys of UUIDs, which are what [`super::uuid::halves`] and [`Codec::mix`] give, sixteen at a time; up to the
-/// first sixteen with a text among them that is no UUID. How many it wrote.
+/// Writes the keys of UUIDs, which are what [`super::uuid::halves`] and [`Codec::mix`] give,
+/// sixteen at a time; up to the first sixteen with a text among them that is no UUID. How many it
+/// wrote.
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vbmi")]
 pub(super) fn keys_of(codec: &Codec, texts: &[UuidText], keys: &mut [Key]) -> usize {
     let mut done = 0;
@@ -102,7 +104,8 @@ pub(super) fn keys_of(codec: &Codec, texts: &[UuidText], keys: &mut [Key]) -> us
     done
 }
 
-/// The first and the last eight bytes of each UUID, in the order of the texts; and a number that is zero if all are UUIDs.
+/// The first and the last eight bytes of each UUID, in the order of the texts; and a number that is
+/// zero if all are UUIDs.
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vbmi")]
 #[inline]
 fn halves(texts: &[UuidText; EIGHT]) -> ([__m512i; 2], u64) {
@@ -121,7 +124,8 @@ fn halves(texts: &[UuidText; EIGHT]) -> ([__m512i; 2], u64) {
         *pair = _mm512_maddubs_epi16(worth, _mm512_set1_epi16(0x0110));
     }
     let wrong = _mm512_mask_test_epi8_mask(DASH_BITS, no_dash, no_dash) | _mm512_movepi8_mask(no_digit);
-    // Each holds four UUIDs, in eights of bytes: firsts of the 1st and 3rd, lasts of these, then the same of the 2nd and 4th.
+    // Each holds four UUIDs, in eights of bytes: firsts of the 1st and 3rd, lasts of these, then
+    // the same of the 2nd and 4th.
     let four = _mm512_packus_epi16(pairs[0], pairs[1]);
     let others = _mm512_packus_epi16(pairs[2], pairs[3]);
     let firsts = _mm512_setr_epi64(0, 4, 1, 5, 8, 12, 9, 13);
@@ -183,7 +187,8 @@ fn write(keys: &mut [Key], lo: __m512i, hi: __m512i) {
         (of(_mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11)), of(_mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15)));
     let (four, others) = keys.split_at_mut(EIGHT / 2);
     #[expect(unsafe_code, reason = "writes four keys from one register, twice")]
-    // SAFETY: a key is 16 bytes, `hi` before `lo` (`repr(C)`), so four of them are 64; the writes need no alignment.
+    // SAFETY: a key is 16 bytes, `hi` before `lo` (`repr(C)`), so four of them are 64; the writes
+    // need no alignment.
     unsafe {
         _mm512_storeu_si512(four.as_mut_ptr().cast(), front);
         _mm512_storeu_si512(others.as_mut_ptr().cast(), back);

@@ -20,7 +20,8 @@ pub(super) fn halves(text: &UuidText) -> Option<[u64; 2]> {
     let dashes = DASHES.iter().fold(0, |wrong, &at| wrong | (text[at] ^ b'-'));
     let [first, middle, last] = sixteens(text, [0, 16, 20]);
     let all = uint8x16x3_t(first, middle, last);
-    // Byte 32 of the text and those after it are the end of `last`, which is 44 and after in all three.
+    // Byte 32 of the text and those after it are the end of `last`, which is 44 and after in all
+    // three.
     let first = bytes([0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 14, 15, 16, 17]);
     let last = bytes([19, 20, 21, 22, 24, 25, 26, 27, 28, 29, 30, 31, 44, 45, 46, 47]);
     let (first, known_first) = digit_values(vqtbl3q_u8(all, first));

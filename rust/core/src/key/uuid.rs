@@ -9,7 +9,8 @@ pub(super) type UuidText = [u8; UUID_TEXT_BYTES];
 /// Where a UUID's text has its dashes.
 pub(super) const DASHES: [usize; 4] = [8, 13, 18, 23];
 
-/// The 16 bytes of a canonical UUID text: 36 bytes, lower case, dashes at 8, 13, 18 and 23. Anything else is none.
+/// The 16 bytes of a canonical UUID text: 36 bytes, lower case, dashes at 8, 13, 18 and 23.
+/// Anything else is none.
 pub fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
     let [first, last] = halves(text.try_into().ok()?)?;
     Some((u128::from(last) << 64 | u128::from(first)).to_le_bytes())
@@ -49,14 +50,16 @@ fn eight(text: &UuidText, first: usize, second: usize) -> u64 {
     u64::from(four(second)) << 32 | u64::from(four(first))
 }
 
-/// The four bytes that eight hexadecimal digits stand for, and a number that is zero if they are digits.
+/// The four bytes that eight hexadecimal digits stand for, and a number that is zero if they are
+/// digits.
 #[inline]
 fn eight_digits(text: u64) -> (u32, u64) {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let plain = text & (0x7f * ONES);
     // '0' to '9' end in their value; 'a' to 'f' end in their value less nine, and have bit 6.
     let values = (plain & (0x0f * ONES)) + ((plain >> 6) & ONES) * 9;
-    // Writing the values again finds everything that is not a digit, except what reads as 16 or more.
+    // Writing the values again finds everything that is not a digit, except what reads as 16 or
+    // more.
     let above_nine = ((values + 6 * ONES) >> 4) & ONES;
     let written = values + 0x30 * ONES + above_nine * 0x27;
     let wrong = (written ^ text) | (values & (0xf0 * ONES));

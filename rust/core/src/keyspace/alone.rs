@@ -1,10 +1,11 @@
 //! Proof that nobody else is in the turn, should the file system's locks only say yes.
 //!
-//! Two registers stand in the turn's file. Whoever takes the turn writes its name into `LATEST`, then looks whether `WITHIN` is
-//! free, then writes its name there, and before it changes anything reads `LATEST` again. Of two who are at it at once each
-//! either sees the other's name in `WITHIN`, or the other sees that `LATEST` is no longer its own: at most one changes anything
-//! (Lamport's fast mutual exclusion, of which this is the part that notices). Where locks exclude, both registers are always
-//! as they should be, but for a writer that died in its turn.
+//! Two registers stand in the turn's file. Whoever takes the turn writes its name into `LATEST`,
+//! then looks whether `WITHIN` is free, then writes its name there, and before it changes anything
+//! reads `LATEST` again. Of two who are at it at once each either sees the other's name in
+//! `WITHIN`, or the other sees that `LATEST` is no longer its own: at most one changes anything
+//! (Lamport's fast mutual exclusion, of which this is the part that notices). Where locks exclude,
+//! both registers are always as they should be, but for a writer that died in its turn.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,8 @@ use std::time::Duration;
 use crate::io::{File, FileId, FileSystem, ProcessId};
 use crate::{Error, Result};
 
-/// Where the registers stand in the turn's file: behind the holder's text, so that one write serves for both.
+/// Where the registers stand in the turn's file: behind the holder's text, so that one write serves
+/// for both.
 pub(super) const WITHIN_AT: u64 = 256;
 const LATEST_AT: u64 = 320;
 /// Bytes of `WITHIN`.
@@ -94,7 +96,8 @@ impl Alone {
         bytes
     }
 
-    /// We hold the lock: say that we come, and make sure that nobody is within who can still be alive.
+    /// We hold the lock: say that we come, and make sure that nobody is within who can still be
+    /// alive.
     pub(super) fn arrive(&self, system: &dyn FileSystem, file: &dyn File, path: &Path) -> Result<()> {
         self.is_sure.store(false, Ordering::Relaxed);
         let mut seen = Registers::read(file, path)?;
@@ -152,7 +155,8 @@ impl Alone {
     }
 }
 
-/// Whether a file's lock keeps a second open file out. Cheap: it is asked of every trigger that is opened for writing.
+/// Whether a file's lock keeps a second open file out. Cheap: it is asked of every trigger that is
+/// opened for writing.
 pub(crate) fn probe(system: &dyn FileSystem, path: &Path) -> Result<()> {
     let is_exclusive = || -> std::io::Result<bool> {
         let open = || system.open(path, true).or_else(|_| system.open(path, false));
@@ -165,7 +169,8 @@ pub(crate) fn probe(system: &dyn FileSystem, path: &Path) -> Result<()> {
         drop((first.unlock(), second.unlock()));
         Ok(excludes)
     };
-    // Where a file cannot be locked at all (for lack of a right, say), whoever writes will hear of it.
+    // Where a file cannot be locked at all (for lack of a right, say), whoever writes will hear of
+    // it.
     if is_exclusive().unwrap_or(true) { Ok(()) } else { Err(lies(path)) }
 }
 

@@ -42,8 +42,9 @@ pub(crate) struct EntryCursor {
 }
 
 impl KeySpace {
-    /// Start a listing of the present state; later changes do not show in it. Only keys whose upper half is in `keys`, and
-    /// no segment that holds nothing of `started_at`, or, where what `is_open` is wanted, nothing that is.
+    /// Start a listing of the present state; later changes do not show in it. Only keys whose upper
+    /// half is in `keys`, and no segment that holds nothing of `started_at`, or, where what
+    /// `is_open` is wanted, nothing that is.
     pub(crate) fn entry_cursor(
         &self,
         keys: RangeInclusive<u64>,
@@ -62,7 +63,8 @@ impl KeySpace {
 }
 
 impl KeySpace {
-    /// Of these keys the entries that count, each with its row: what a listing tells of them, found as a look-up finds it.
+    /// Of these keys the entries that count, each with its row: what a listing tells of them, found
+    /// as a look-up finds it.
     pub(crate) fn entries_of(&self, wanted: &Wanted) -> Result<Vec<(u32, Stamp)>> {
         self.look_durably(|view| {
             let Some(view) = view else { return Ok((Vec::new(), false)) };
@@ -79,7 +81,8 @@ impl KeySpace {
     }
 }
 
-/// Of each key that is completed the entry that a listing tells: the first that says so, the log before the segments.
+/// Of each key that is completed the entry that a listing tells: the first that says so, the log
+/// before the segments.
 fn completions(view: &View, wanted: &Wanted, states: &[HistoryState]) -> Result<Vec<(u32, Stamp)>> {
     let mut found: Vec<Option<Stamp>> = vec![None; states.len()];
     let mut keep = |row: u32, stamp: Stamp| {
@@ -165,7 +168,8 @@ fn read_chunk(
     Ok(chunk)
 }
 
-/// Of a chunk of `source` the entries that say what their key is, and that no earlier source says already.
+/// Of a chunk of `source` the entries that say what their key is, and that no earlier source says
+/// already.
 fn counting(view: &View, source: usize, chunk: &[Entry]) -> Result<Vec<Entry>> {
     let keys: Vec<Key> = chunk.iter().map(|entry| entry.key).collect();
     let forms: Vec<Form> =

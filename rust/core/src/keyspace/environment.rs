@@ -19,7 +19,8 @@ pub(crate) struct Environment {
     pub(crate) lock_timeout: std::time::Duration,
     /// The history's identity file: while it is there, a key space without files is an empty one.
     pub(crate) identity: PathBuf,
-    /// Which file that was when this history was opened; none for repairs, which may have to make it.
+    /// Which file that was when this history was opened; none for repairs, which may have to make
+    /// it.
     pub(crate) identity_file: Option<FileId>,
 }
 
@@ -32,8 +33,8 @@ impl Environment {
         }
     }
 
-    /// A key space without a manifest is a new one, or all its manifests are gone: then other files tell. Nothing but an empty
-    /// first log is made before the first manifest is durable.
+    /// A key space without a manifest is a new one, or all its manifests are gone: then other files
+    /// tell. Nothing but an empty first log is made before the first manifest is durable.
     pub(crate) fn check_new(&self, directory: &Path) -> Result<()> {
         self.check_present()?;
         // Asked before the directory is: a space that is named by then had its manifest before.
@@ -76,7 +77,8 @@ impl Environment {
         }
     }
 
-    /// The history itself must be there: a directory that went away is no empty history, and another one is not ours.
+    /// The history itself must be there: a directory that went away is no empty history, and
+    /// another one is not ours.
     pub(crate) fn check_present(&self) -> Result<()> {
         match self.system.identify(&self.identity) {
             Ok(Some(file)) if self.identity_file.is_some_and(|ours| ours != file) => {

@@ -21,7 +21,8 @@ pub struct Finished {
 }
 
 impl KeySpace {
-    /// In our turn: end a whole claim, unless it ended the same way before; and with it some of its keys by themselves.
+    /// In our turn: end a whole claim, unless it ended the same way before; and with it some of its
+    /// keys by themselves.
     pub(crate) fn finish_claim(&self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
         let kind = match outcome {
             Outcome::Completed => Kind::CompleteClaim,
@@ -36,7 +37,8 @@ impl KeySpace {
 
     /// In our turn: end some keys of one claim.
     pub(crate) fn finish_rows(&self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
-        // What ended stays ended: a release that comes after the completion of its claim changes nothing.
+        // What ended stays ended: a release that comes after the completion of its claim changes
+        // nothing.
         let is_completed =
             || self.present().as_ref().and_then(|view| view.tail.outcome(claim)) == Some(Outcome::Completed);
         if keys.len() == 0 || outcome == Outcome::Released && is_completed() {
@@ -46,8 +48,9 @@ impl KeySpace {
         self.end(kind, claim, started_at, keys)
     }
 
-    /// In our turn: end keys whatever claim began them. A key that is not known is recorded as completed now; there is
-    /// nothing to release of it. A completion that began at or before `expired` counts no more, so it is said anew.
+    /// In our turn: end keys whatever claim began them. A key that is not known is recorded as
+    /// completed now; there is nothing to release of it. A completion that began at or before
+    /// `expired` counts no more, so it is said anew.
     pub(crate) fn finish_keys(&self, wanted: &Wanted, outcome: Outcome, now_us: i64, expired: i64) -> Result<Finished> {
         let mut found = self.look_in_turn(|view| match view {
             Some(view) => view.lookup(wanted, i64::MIN),
@@ -79,7 +82,8 @@ impl KeySpace {
         Ok(finished)
     }
 
-    /// In our turn: what is completed by nothing but an expired entry is what it would be without that entry.
+    /// In our turn: what is completed by nothing but an expired entry is what it would be without
+    /// that entry.
     fn forget_expired(&self, wanted: &Wanted, expired: i64, found: &mut LookedUp) -> Result<()> {
         let counting = self.look_in_turn(|view| match view {
             Some(view) => view.lookup(wanted, expired),

@@ -1,5 +1,5 @@
-//! What a key space keeps open between two calls: its log and its turn's file. They are closed while nobody is at work here, if
-//! others need the room, and opened again with the next use.
+//! What a key space keeps open between two calls: its log and its turn's file. They are closed
+//! while nobody is at work here, if others need the room, and opened again with the next use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};

@@ -54,7 +54,8 @@ pub struct SpaceStatistics {
     pub filter_positives: u64,
     /// Application, last batch, and whether it ended.
     pub transactions: Vec<(String, i64, bool)>,
-    /// The longest run of a service that this handle saw, from `begin` to the end of the claim, in microseconds.
+    /// The longest run of a service that this handle saw, from `begin` to the end of the claim, in
+    /// microseconds.
     pub longest_run_us: Option<i64>,
     /// What lies in segments, by time partition, oldest first.
     pub partitions: Vec<PartitionStatistics>,
@@ -92,8 +93,8 @@ impl KeySpace {
         Ok(found)
     }
 
-    /// The last batch of an application, and how it ended; none if it never began one. What this tells is durable, unless
-    /// the history is open for reading only.
+    /// The last batch of an application, and how it ended; none if it never began one. What this
+    /// tells is durable, unless the history is open for reading only.
     pub(crate) fn transaction(&self, application: &str) -> Result<Option<TransactionEntry>> {
         let known = |view: &View| view.tail.transaction(application).cloned();
         if self.env.read_only || self.is_pinned {
@@ -105,7 +106,8 @@ impl KeySpace {
         self.write(SpaceSettings::STORED, |space| Ok(space.present().as_ref().and_then(known)))
     }
 
-    /// Check every byte: pages of segments and filters, frames of the log, the manifest. Answers the bytes checked.
+    /// Check every byte: pages of segments and filters, frames of the log, the manifest. Answers
+    /// the bytes checked.
     pub(crate) fn verify(&self, progress: Progress) -> Result<u64> {
         let Some(view) = self.pinned_view()? else { return Ok(0) };
         let pages: u64 = view.segments.iter().map(|segment| segment.pages()).sum::<u64>()

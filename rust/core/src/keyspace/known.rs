@@ -1,8 +1,9 @@
-//! Which key spaces were ever used, named apart from their own files: whoever takes all of a trigger's files away makes damage
-//! of it, and no trigger that was never used.
+//! Which key spaces were ever used, named apart from their own files: whoever takes all of a
+//! trigger's files away makes damage of it, and no trigger that was never used.
 //!
-//! A name is made once the first manifest is durable and before anything of the space is acknowledged. So what is named here
-//! had a manifest; a space without a name here is one of an older build, and gets its name with the next change.
+//! A name is made once the first manifest is durable and before anything of the space is
+//! acknowledged. So what is named here had a manifest; a space without a name here is one of an
+//! older build, and gets its name with the next change.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,8 @@ pub(crate) const DIRECTORY: &str = "known";
 /// No name is longer than this many bytes.
 const MOST_NAME: u64 = 1 << 20;
 
-/// The file that names a key space: it bears the room's name and the space's directory's, and holds the space's full name.
+/// The file that names a key space: it bears the room's name and the space's directory's, and holds
+/// the space's full name.
 pub(crate) fn path_of(env: &Environment, directory: &Path) -> PathBuf {
     let name = |path: Option<&Path>| {
         path.and_then(Path::file_name).map_or_else(String::new, |name| name.to_string_lossy().into_owned())
@@ -43,8 +45,8 @@ pub(crate) fn directories_in(env: &Environment, room: &Path) -> Result<Vec<Strin
     Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect())
 }
 
-/// The full name of a key space, if it is named and can be read. Whether it is the right one, its hash in the directory's name
-/// tells.
+/// The full name of a key space, if it is named and can be read. Whether it is the right one, its
+/// hash in the directory's name tells.
 pub(crate) fn name_of(env: &Environment, directory: &Path) -> Option<String> {
     let file = env.system.open(&path_of(env, directory), false).ok()?;
     let mut bytes = vec![0; file.len().ok()?.min(MOST_NAME) as usize];

@@ -1,4 +1,5 @@
-//! Bulk loads: segments straight from their entries, and which parts of an unfinished load are there.
+//! Bulk loads: segments straight from their entries, and which parts of an unfinished load are
+//! there.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use crate::segment::writer;
 use crate::transaction::Transaction;
 use crate::{Error, Result};
 
-/// Applications of this kind are no applications: each is a part of an unfinished load. No name from outside begins so.
+/// Applications of this kind are no applications: each is a part of an unfinished load. No name
+/// from outside begins so.
 const PREFIX: &str = "\0load ";
 /// The file whose lock is held by whoever writes a part.
 const LOCK: &str = "load";
@@ -71,8 +73,9 @@ impl KeySpace {
         self.read(|view| Ok(view.is_some_and(|view| view.manifest.transactions.iter().any(is_it))))
     }
 
-    /// Publish entries as segments of their own, and that this part of a load is there. Sorting and writing happen outside the
-    /// turn, under names that no manifest knows; whoever dies leaves such files, and the next load or upkeep takes them away.
+    /// Publish entries as segments of their own, and that this part of a load is there. Sorting and
+    /// writing happen outside the turn, under names that no manifest knows; whoever dies leaves
+    /// such files, and the next load or upkeep takes them away.
     pub(crate) fn add(&self, runs: Vec<Run>, part: &LoadedPart) -> Result<()> {
         let mut settled = Vec::new();
         for mut run in runs {
@@ -91,7 +94,8 @@ impl KeySpace {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
             let application = part.application();
             if manifest.transactions.iter().any(|entry| entry.transaction.application == application) {
-                // A load that was left has published it meanwhile; these files go with the next load or upkeep.
+                // A load that was left has published it meanwhile; these files go with the next
+                // load or upkeep.
                 return Ok(());
             }
             for entry in written {
@@ -105,7 +109,8 @@ impl KeySpace {
         })
     }
 
-    /// Reserve file numbers, so that no other writer uses them, and a claim for entries that have not ended.
+    /// Reserve file numbers, so that no other writer uses them, and a claim for entries that have
+    /// not ended.
     fn reserve_for_load(&self, count: u64) -> Result<(u64, u64)> {
         self.write(SpaceSettings::STORED, |space| {
             let Some((mut manifest, claim)) =
@@ -115,7 +120,8 @@ impl KeySpace {
             };
             let first = manifest.next_file;
             manifest.next_file += count;
-            // Above the log's numbers too: sequence numbers of the log go on from what its frames say.
+            // Above the log's numbers too: sequence numbers of the log go on from what its frames
+            // say.
             manifest.next_sequence = manifest.next_sequence.max(claim + 1);
             space.publish(&manifest)?;
             Ok((first, claim))

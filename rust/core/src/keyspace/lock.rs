@@ -1,4 +1,5 @@
-//! A lock among processes that dies with its holder, and hands over in the order in which they came.
+//! A lock among processes that dies with its holder, and hands over in the order in which they
+//! came.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -9,7 +10,8 @@ use crate::interrupt::{self, SLICE};
 use crate::io::{File, FileSystem};
 use crate::{Error, Result};
 
-/// So long a lock is tried again and again, letting others run, before a thread waits for it: turns are short.
+/// So long a lock is tried again and again, letting others run, before a thread waits for it: turns
+/// are short.
 const TRIED: Duration = Duration::from_micros(100);
 
 /// So long nothing else is done than waiting.
@@ -98,27 +100,30 @@ impl Lock {
         &*self.file
     }
 
-    /// Take the lock, waiting for `limit` at most; none if another process held it all that time. While there is something to
-    /// wait for, `meanwhile` is done now and then.
+    /// Take the lock, waiting for `limit` at most; none if another process held it all that time.
+    /// While there is something to wait for, `meanwhile` is done now and then.
     pub(super) fn take(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<Option<Guard<'_>>> {
         let place = self.queue.take()?;
         let is_taken = self.acquire(limit, meanwhile)?;
         Ok(is_taken.then_some(Guard { lock: self, _place: place }))
     }
 
-    /// [`Lock::take`] for whoever gives it back by [`Lock::release`], and lets no other thread use this lock meanwhile.
+    /// [`Lock::take`] for whoever gives it back by [`Lock::release`], and lets no other thread use
+    /// this lock meanwhile.
     pub(super) fn acquire(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<bool> {
         Ok(self.try_lock()? || self.wait(limit, meanwhile)?)
     }
 
     /// Give it back.
     pub(super) fn release(&self) {
-        // If this fails the lock stays until the file is closed: others wait and are told who holds it.
+        // If this fails the lock stays until the file is closed: others wait and are told who holds
+        // it.
         drop(self.file.unlock());
     }
 
     fn try_lock(&self) -> Result<bool> {
-        // A waiter that was given up may still get the lock for this process, and would then give it away again.
+        // A waiter that was given up may still get the lock for this process, and would then give
+        // it away again.
         if self.waiter.get().and_then(Option::as_ref).is_some_and(Waiter::is_waiting) {
             return Ok(false);
         }

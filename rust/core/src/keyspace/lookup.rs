@@ -1,4 +1,5 @@
-//! Looking a batch up in a view: filters first, then exactly, then what all entries of a key together mean.
+//! Looking a batch up in a view: filters first, then exactly, then what all entries of a key
+//! together mean.
 
 use super::view::View;
 use crate::Result;
@@ -8,10 +9,12 @@ use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::sort;
 
-/// So many rows that filters let through are looked up together: enough that neighbours in the order of keys share pages.
+/// So many rows that filters let through are looked up together: enough that neighbours in the
+/// order of keys share pages.
 const TOGETHER: usize = 1 << 19;
 
-/// So many of them at a time, in that order: few enough that they stay in the cache from the index to the segments.
+/// So many of them at a time, in that order: few enough that they stay in the cache from the index
+/// to the segments.
 const BLOCK: usize = 1 << 13;
 
 /// A key that a claim has begun and not ended, and which claim, since when.
@@ -30,7 +33,8 @@ pub struct InProgress {
 pub(crate) struct LookedUp {
     /// One state a row.
     pub(crate) states: Vec<HistoryState>,
-    /// The open claims, sorted by row, then by claim; also those of a row that another claim completed.
+    /// The open claims, sorted by row, then by claim; also those of a row that another claim
+    /// completed.
     pub(crate) processing: Vec<InProgress>,
     /// Whether an answer rests on the log rather than on a segment alone.
     pub(crate) rests_on_log: bool,
@@ -137,8 +141,8 @@ pub(crate) struct LookUp<'a> {
 }
 
 impl View {
-    /// Before the first chunk of a batch of as many rows as there are `states`, all of them absent. Entries that began at or
-    /// before `expired` do not count.
+    /// Before the first chunk of a batch of as many rows as there are `states`, all of them absent.
+    /// Entries that began at or before `expired` do not count.
     pub(crate) fn look_up<'a>(&'a self, states: &'a mut [HistoryState], expired: i64) -> LookUp<'a> {
         let none = |count: usize| std::iter::repeat_with(Vec::new).take(count).collect();
         let findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log: false };
@@ -157,8 +161,8 @@ impl View {
 }
 
 impl LookUp<'_> {
-    /// See a chunk whose first row is `first_row` of the batch: ask the log, and the filters. Nearly all rows end here, at one
-    /// cache line each.
+    /// See a chunk whose first row is `first_row` of the batch: ask the log, and the filters.
+    /// Nearly all rows end here, at one cache line each.
     pub(crate) fn see(&mut self, chunk: &Wanted, first_row: u32) -> Result<()> {
         let Self { findings, of_covered, of_uncovered, passed, .. } = self;
         let view = findings.view;
@@ -221,12 +225,13 @@ impl LookUp<'_> {
 }
 
 impl Findings<'_> {
-    /// A key is completed if any of its claims is; else processing if any claim is neither completed nor released.
+    /// A key is completed if any of its claims is; else processing if any claim is neither
+    /// completed nor released.
     fn finish(mut self) -> LookedUp {
         let key_first = |(row, stamp): &(u32, Stamp)| (*row, stamp.claim, std::cmp::Reverse(stamp.mark));
         self.others.sort_unstable_by_key(key_first);
-        // Of each claim only the strongest mark of this key counts, which now stands first: what was said of the key itself
-        // outweighs what became of its claim as a whole.
+        // Of each claim only the strongest mark of this key counts, which now stands first: what
+        // was said of the key itself outweighs what became of its claim as a whole.
         self.others.dedup_by_key(|(row, stamp)| (*row, stamp.claim));
         for (row, stamp) in &mut self.others {
             let written = stamp.mark;

@@ -1,7 +1,8 @@
 //! Upkeep: purging by dropping files, putting small segments together, and rolling filters up.
 //!
-//! Merging and rolling up happen outside the turn, under names that no manifest knows (`new-…`); only publishing needs the
-//! turn. Interrupted at any moment, upkeep leaves such files behind and nothing else; the next upkeep takes them away.
+//! Merging and rolling up happen outside the turn, under names that no manifest knows (`new-…`);
+//! only publishing needs the turn. Interrupted at any moment, upkeep leaves such files behind and
+//! nothing else; the next upkeep takes them away.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -39,7 +40,8 @@ pub struct Maintained {
     pub rolled_up: u64,
 }
 
-/// Hears of progress: entries done, entries in all. An error from it stops the work, which does no harm.
+/// Hears of progress: entries done, entries in all. An error from it stops the work, which does no
+/// harm.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 impl KeySpace {
@@ -54,7 +56,8 @@ impl KeySpace {
         self.present().as_ref().is_some_and(|view| view.uncovered.len() > TOO_MANY_UNCOVERED)
     }
 
-    /// Put small segments together and roll filters up, as far as it pays; with `all`, as far as it goes.
+    /// Put small segments together and roll filters up, as far as it pays; with `all`, as far as it
+    /// goes.
     pub(crate) fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
         let mut done = Maintained::default();
         if self.env.read_only {
@@ -137,7 +140,8 @@ impl KeySpace {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
             let is_there = |id: &u64| manifest.segments.iter().any(|entry| entry.id == *id);
             if !gone.iter().all(is_there) {
-                // A purge came in between. The work was for nothing; its files go with the next upkeep.
+                // A purge came in between. The work was for nothing; its files go with the next
+                // upkeep.
                 return Ok(());
             }
             for (entry, path) in &written {
@@ -223,15 +227,17 @@ impl View {
         manifest
     }
 
-    /// As [`View::same_log_successor`], with numbers of claims above those of the log's frames, for a manifest that begins one.
+    /// As [`View::same_log_successor`], with numbers of claims above those of the log's frames, for
+    /// a manifest that begins one.
     pub(super) fn next_of_same_log(&self) -> Manifest {
         let mut manifest = self.same_log_successor();
         manifest.next_sequence = manifest.next_sequence.max(self.tail.next_sequence);
         manifest
     }
 
-    /// The outcomes that may be folded into entries: only those of the manifest, as those of the log may not be durable yet;
-    /// and none of a claim of which single keys were released, as what says so may stand elsewhere.
+    /// The outcomes that may be folded into entries: only those of the manifest, as those of the
+    /// log may not be durable yet; and none of a claim of which single keys were released, as what
+    /// says so may stand elsewhere.
     fn foldable(&self) -> Result<HashMap<u64, Outcome>> {
         let mut outcomes: HashMap<u64, Outcome> =
             self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect();
@@ -268,8 +274,9 @@ impl View {
         partitions.into_iter().filter(is_worth).map(|(_, group)| group).collect()
     }
 
-    /// The segments that the next rolled-up filter should cover, and their entries: those that have none, and with them
-    /// filters that are smaller than what comes together, so that there are never more than a few.
+    /// The segments that the next rolled-up filter should cover, and their entries: those that have
+    /// none, and with them filters that are smaller than what comes together, so that there are
+    /// never more than a few.
     pub(super) fn rollup_group(&self, all: bool) -> (Vec<Arc<Segment>>, u64) {
         let entries_of =
             |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.header().entries()).sum::<u64>();

@@ -1,4 +1,5 @@
-//! One trigger's part of a history: its log, segments and manifests, read without a lock and written by turns.
+//! One trigger's part of a history: its log, segments and manifests, read without a lock and
+//! written by turns.
 
 pub(crate) mod alone;
 mod entries;
@@ -59,7 +60,8 @@ pub(crate) struct KeySpace {
     sync: GroupSync,
     /// Whether this handle stays with one snapshot.
     is_pinned: bool,
-    /// The longest time between `begin` and the end of its claim that this handle saw, in microseconds; 0 before the first.
+    /// The longest time between `begin` and the end of its claim that this handle saw, in
+    /// microseconds; 0 before the first.
     longest_run_us: AtomicU64,
     /// Whether the directory above is made with its first space.
     makes_room: bool,
@@ -150,7 +152,8 @@ impl KeySpace {
             if now.is_none() {
                 self.env.check_new(&self.directory)?;
             } else if now != known {
-                // Whoever published this may have died before its name was durable, and nothing may rest on it until then.
+                // Whoever published this may have died before its name was durable, and nothing may
+                // rest on it until then.
                 let synced = self.env.system.sync_directory(&self.directory);
                 synced.map_err(Error::io("sync", &self.directory)).inspect_err(|_| *slot = None)?;
             }
@@ -173,7 +176,8 @@ impl KeySpace {
         change(&mut self.files.view.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Look something up in the present state. An answer that rests on frames of the log is given only once they are durable.
+    /// Look something up in the present state. An answer that rests on frames of the log is given
+    /// only once they are durable.
     pub(crate) fn look(
         &self,
         settings: SpaceSettings,
@@ -212,18 +216,21 @@ impl KeySpace {
         }
     }
 
-    /// Make the log durable up to `end`, together with whoever else waits for it: threads of this process and other ones. Of
-    /// what we wrote in a turn that has just ended (`is_new`) no other process has had the time to sync anything.
+    /// Make the log durable up to `end`, together with whoever else waits for it: threads of this
+    /// process and other ones. Of what we wrote in a turn that has just ended (`is_new`) no other
+    /// process has had the time to sync anything.
     fn reach(&self, log: &Log, end: u64, is_new: bool) -> Result<()> {
         self.sync.reach(log, end, |wanted, has_waited| self.sync_for_all(log, wanted, is_new && !has_waited))
     }
 
-    /// Make the log durable up to `wanted` at least; answers how far. What another process has synced is not synced again, and
-    /// ours serves all frames that we know of. (Syncs of several processes at a time share the disk's flush in the system.)
+    /// Make the log durable up to `wanted` at least; answers how far. What another process has
+    /// synced is not synced again, and ours serves all frames that we know of. (Syncs of several
+    /// processes at a time share the disk's flush in the system.)
     fn sync_for_all(&self, log: &Log, wanted: u64, is_new: bool) -> Result<u64> {
         let turn = self.files.turn();
         let known = self.sync.durable(log.id);
-        // A look at the record costs as much as any call of the system, and one too few costs no more than a sync.
+        // A look at the record costs as much as any call of the system, and one too few costs no
+        // more than a sync.
         let is_shown = !is_new || known < log.inherited;
         let shown = turn.as_ref().filter(|_| is_shown).map_or(0, |turn| turn.watermark(log.id));
         if shown >= wanted {

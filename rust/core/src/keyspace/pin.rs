@@ -1,4 +1,5 @@
-//! Pinned snapshots: a manifest kept under a second name, so that other processes read the same state however often they ask.
+//! Pinned snapshots: a manifest kept under a second name, so that other processes read the same
+//! state however often they ask.
 
 use std::path::Path;
 
@@ -31,7 +32,8 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// What a file's name says; none if it is no pin's. (`pin-<microseconds>-<process>-<manifest>`, and `-<seconds>` of its lease.)
+    /// What a file's name says; none if it is no pin's. (`pin-<microseconds>-<process>-<manifest>`,
+    /// and `-<seconds>` of its lease.)
     fn of(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(PREFIX)?.split('-');
         let pinned_at: i64 = parts.next()?.parse().ok()?;
@@ -46,8 +48,9 @@ impl Pin {
 }
 
 impl KeySpace {
-    /// Pin the present state: the log is sealed first, so that only immutable files are read, and the files of this state
-    /// stay until [`KeySpace::unpin`], or until the lease is over. Answers the pin's name.
+    /// Pin the present state: the log is sealed first, so that only immutable files are read, and
+    /// the files of this state stay until [`KeySpace::unpin`], or until the lease is over. Answers
+    /// the pin's name.
     pub(crate) fn pin(&self, lease_us: Option<i64>) -> Result<String> {
         if !self.exists()? {
             return Ok(EMPTY.into());

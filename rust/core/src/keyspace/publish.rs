@@ -1,4 +1,5 @@
-//! Publishing: data durable first, then the manifest that names it, then the old files' names taken away.
+//! Publishing: data durable first, then the manifest that names it, then the old files' names taken
+//! away.
 
 use std::path::PathBuf;
 
@@ -22,7 +23,8 @@ use crate::{Error, Result};
 const MINUTE: i64 = 60_000_000;
 const HOUR: i64 = 60 * MINUTE;
 
-/// The width of a time partition: the greatest of these that gives a time to live at least 24 partitions.
+/// The width of a time partition: the greatest of these that gives a time to live at least 24
+/// partitions.
 const WIDTHS: [i64; 7] = [24 * HOUR, 6 * HOUR, HOUR, 15 * MINUTE, 5 * MINUTE, MINUTE, 1_000_000];
 
 /// For the shortest times to live.
@@ -67,8 +69,8 @@ impl KeySpace {
         self.seal_with(i64::MIN, |_| {})
     }
 
-    /// In our turn: put the log's entries into segments, without those that began at or before `expired`, start a new log, and
-    /// publish this together with another `change`.
+    /// In our turn: put the log's entries into segments, without those that began at or before
+    /// `expired`, start a new log, and publish this together with another `change`.
     pub(super) fn seal_with(&self, expired: i64, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         self.seal_all(expired, None, change)
     }
@@ -83,8 +85,9 @@ impl KeySpace {
         self.seal_as(false, expired, values, change)
     }
 
-    /// In our turn: put the log's entries into segments and start a log whose frames may say which rows a batch had. Earlier
-    /// versions refuse such a log by its version, instead of taking its frames for damage.
+    /// In our turn: put the log's entries into segments and start a log whose frames may say which
+    /// rows a batch had. Earlier versions refuse such a log by its version, instead of taking its
+    /// frames for damage.
     pub(super) fn seal_for_rows(&self) -> Result<()> {
         self.seal_as(true, i64::MIN, None, |_| {})
     }
@@ -116,7 +119,8 @@ impl KeySpace {
         self.publish(&manifest)
     }
 
-    /// In our turn: write `processing` for a large batch as segments of its own, which one manifest makes part of the history.
+    /// In our turn: write `processing` for a large batch as segments of its own, which one manifest
+    /// makes part of the history.
     pub(super) fn begin_in_segments(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
         let Beginning { keys, transaction, started_at, threads, .. } = beginning;
         let (mut manifest, claim) = {
@@ -216,7 +220,8 @@ impl KeySpace {
         Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name), knows_rows)
     }
 
-    /// Take away the files that this manifest does not name: manifests oldest first, so that readers notice.
+    /// Take away the files that this manifest does not name: manifests oldest first, so that
+    /// readers notice.
     fn take_away(&self, manifest: &Manifest) -> Result<()> {
         let mut names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
         names.sort();
@@ -250,7 +255,8 @@ impl KeySpace {
     }
 }
 
-/// Whether a file was made before `next_file` and is named no more. Files with later numbers are in the making.
+/// Whether a file was made before `next_file` and is named no more. Files with later numbers are in
+/// the making.
 fn is_unnamed(id: &str, next_file: u64, is_named: impl Fn(u64) -> bool) -> bool {
     u64::from_str_radix(id, 16).is_ok_and(|id| id < next_file && !is_named(id))
 }

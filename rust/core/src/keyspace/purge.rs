@@ -38,8 +38,8 @@ impl Purge {
         Self { now_us, dry_run: false, clock_us: None }
     }
 
-    /// A slip of the pen (2099 for 2026) must not empty a history. Where now is the machine's own time, or where entries stay,
-    /// there is nothing to doubt.
+    /// A slip of the pen (2099 for 2026) must not empty a history. Where now is the machine's own
+    /// time, or where entries stay, there is nothing to doubt.
     fn check_clock(self, view: &View, expired: &Purged) -> Result<()> {
         let Some(clock_us) = self.clock_us.filter(|_| !self.dry_run) else { return Ok(()) };
         let ahead_us = self.now_us.saturating_sub(clock_us);
@@ -61,7 +61,8 @@ impl Purge {
 }
 
 impl KeySpace {
-    /// Drop everything that began a time to live before now, or earlier: whole segments, and single entries of the log.
+    /// Drop everything that began a time to live before now, or earlier: whole segments, and single
+    /// entries of the log.
     pub(crate) fn purge(&self, settings: SpaceSettings, purge: Purge) -> Result<Purged> {
         let planned = |view: Option<&View>| {
             settings.check(view)?;

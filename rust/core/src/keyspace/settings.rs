@@ -1,4 +1,5 @@
-//! The settings of a trigger that its key space keeps: they are its own, and change on purpose only.
+//! The settings of a trigger that its key space keeps: they are its own, and change on purpose
+//! only.
 
 use super::KeySpace;
 use super::view::View;
@@ -22,7 +23,8 @@ impl SpaceSettings {
         Self { time_to_live_us: trigger.history_time_to_live_us, kind: Some(trigger.kind) }
     }
 
-    /// Those on which the answer to a reader rests. Who does not ask what has expired needs no time to live.
+    /// Those on which the answer to a reader rests. Who does not ask what has expired needs no time
+    /// to live.
     pub(crate) fn to_read(trigger: &Trigger) -> Self {
         match trigger.expiry {
             Expiry::Exact => Self::of(trigger),
@@ -68,8 +70,8 @@ impl SpaceSettings {
 }
 
 impl KeySpace {
-    /// In our turn: keep the settings that are not known here yet: those of stores that older versions wrote, and of repaired
-    /// ones.
+    /// In our turn: keep the settings that are not known here yet: those of stores that older
+    /// versions wrote, and of repaired ones.
     pub(super) fn learn(&self, settings: SpaceSettings) -> Result<()> {
         let taught = self.present().as_ref().and_then(|view| settings.taught(&view.manifest));
         let Some((time_to_live_us, kind)) = taught else { return Ok(()) };

@@ -56,8 +56,9 @@ impl GroupSync {
         self.lock().failed.as_ref().map_or(Ok(()), |reason| Err(Error::Failed(reason.clone())))
     }
 
-    /// Return once the log is durable up to `end`. One of the waiting threads does `sync` for all: it makes the log durable at
-    /// least as far as it is told, and answers how far it did. It is also told whether it had to wait before.
+    /// Return once the log is durable up to `end`. One of the waiting threads does `sync` for all:
+    /// it makes the log durable at least as far as it is told, and answers how far it did. It is
+    /// also told whether it had to wait before.
     pub(crate) fn reach(&self, log: &Log, end: u64, sync: impl FnOnce(u64, bool) -> Result<u64>) -> Result<()> {
         let mut state = self.lock();
         let mut has_waited = false;

@@ -40,7 +40,8 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// A lock that outlasts a call. Its file is open for it alone, so that it excludes the threads of its own process too.
+/// A lock that outlasts a call. Its file is open for it alone, so that it excludes the threads of
+/// its own process too.
 #[derive(Debug)]
 pub(crate) struct Held {
     turn: Turn,
@@ -85,7 +86,8 @@ impl Turn {
         Error::Locked { path, waited_ms, holder: self.holder() }
     }
 
-    /// Wait for the turn, for `limit` at most; `meanwhile` is done now and then while there is something to wait for.
+    /// Wait for the turn, for `limit` at most; `meanwhile` is done now and then while there is
+    /// something to wait for.
     pub(crate) fn take(&self, system: &dyn FileSystem, limit: Duration, meanwhile: impl FnMut()) -> Result<Taken<'_>> {
         let Some(guard) = self.lock.take(limit, meanwhile)? else {
             return Err(self.locked(limit));
@@ -137,8 +139,8 @@ impl Turn {
         }
     }
 
-    /// Remember that log `log` is durable up to `durable`. Not synced, so after a power loss it may say less than the truth,
-    /// never more.
+    /// Remember that log `log` is durable up to `durable`. Not synced, so after a power loss it may
+    /// say less than the truth, never more.
     pub(crate) fn set_watermark(&self, log: u64, durable: u64) -> Result<()> {
         self.record(0, log, durable)
     }
@@ -150,7 +152,8 @@ impl Turn {
         read.ok().and_then(|()| decoded(bytes, log)).unwrap_or(0)
     }
 
-    /// Remember that a sync of log `log` failed: readers, who cannot mend it, must not rely on what is beyond the watermark.
+    /// Remember that a sync of log `log` failed: readers, who cannot mend it, must not rely on what
+    /// is beyond the watermark.
     pub(crate) fn set_failed(&self, log: u64) -> Result<()> {
         self.record(FAILED_AT, log, 0)
     }
@@ -166,7 +169,8 @@ impl Turn {
     }
 }
 
-/// How far log `log` is known to be durable, by the turn file in `directory`; 0 when it does not say.
+/// How far log `log` is known to be durable, by the turn file in `directory`; 0 when it does not
+/// say.
 pub(crate) fn watermark(system: &dyn FileSystem, directory: &Path, log: u64) -> u64 {
     recorded(system, directory, 0, log).unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! What a process sees of a key space: a manifest, its segments and filters, and the log up to a position.
+//! What a process sees of a key space: a manifest, its segments and filters, and the log up to a
+//! position.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +40,8 @@ pub(crate) struct View {
     /// Where the manifest is, and where the next one will be: they are looked for again and again.
     own: PathBuf,
     next: PathBuf,
-    /// Which files the manifest and the writers' turn were: others under their names are none of ours.
+    /// Which files the manifest and the writers' turn were: others under their names are none of
+    /// ours.
     own_file: Option<FileId>,
     pub(crate) turn_file: Option<FileId>,
     /// Newest first.
@@ -108,7 +110,8 @@ impl View {
         Ok(view)
     }
 
-    /// Whether a manifest can have come after ours: an older history that was put in the place of ours shows.
+    /// Whether a manifest can have come after ours: an older history that was put in the place of
+    /// ours shows.
     fn check_successor(&self, manifest: &Manifest, path: &Path) -> Result<()> {
         let ours = &self.manifest;
         // A log that is over has left all its operations in the manifest.
@@ -229,7 +232,8 @@ impl View {
         Ok(())
     }
 
-    /// Whether nobody published or appended since, and all of it still stands under its names. Four cheap calls of the system.
+    /// Whether nobody published or appended since, and all of it still stands under its names. Four
+    /// cheap calls of the system.
     pub(crate) fn is_current(&self, env: &Environment) -> Result<bool> {
         let Some(last) = self.last.filter(|_| !self.log.is_closed) else { return Ok(false) };
         // What is torn may be a frame that was in the making, and whole by now.
@@ -241,7 +245,8 @@ impl View {
 
     fn is_newest(&self, env: &Environment) -> Result<bool> {
         let Self { own, next, .. } = self;
-        // Old manifests are taken away oldest first: if ours is still there, so is the next, if there is one.
+        // Old manifests are taken away oldest first: if ours is still there, so is the next, if
+        // there is one.
         let superseded = env.system.exists(next).map_err(Error::io("look for", next))?;
         if superseded {
             return Ok(false);
@@ -253,8 +258,8 @@ impl View {
         }
     }
 
-    /// Make sure that the log's file stands under its name, holds what was read of it, and is open. Answers whether it is so, or a
-    /// newer manifest has come, which may have ended this log.
+    /// Make sure that the log's file stands under its name, holds what was read of it, and is open.
+    /// Answers whether it is so, or a newer manifest has come, which may have ended this log.
     fn hold_log(&mut self, env: &Environment) -> Result<bool> {
         if !self.log.is_in_place(&*env.system)? {
             return if self.is_newest(env)? { Err(Error::replaced(&self.log.path)) } else { Ok(false) };
@@ -342,15 +347,17 @@ impl View {
             Ok(())
         };
         let Err(damage) = damage else { return Ok(()) };
-        // Where it ended, or looked torn, may have been a frame in the making, that is whole by now.
+        // Where it ended, or looked torn, may have been a frame in the making, that is whole by
+        // now.
         match Frames::new(&self.log, self.tail.position, self.log.len()?).next()? {
             Next::Frame(..) => self.read_log(env),
             Next::End | Next::Torn => Err(damage),
         }
     }
 
-    /// Whether frames stood in the log when this process opened it that nothing shows to be durable. Whoever wrote them may
-    /// be at it just now: who would have to write them anew waits a little.
+    /// Whether frames stood in the log when this process opened it that nothing shows to be
+    /// durable. Whoever wrote them may be at it just now: who would have to write them anew waits a
+    /// little.
     pub(crate) fn is_doubtful(&self, env: &Environment) -> bool {
         let end = self.log.inherited.min(self.tail.position);
         if end <= self.tail.durable {

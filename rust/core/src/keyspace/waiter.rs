@@ -1,6 +1,6 @@
-//! Waiting for a file's lock with a limit of time: a thread stands in the system's queue, so that the lock is handed over in
-//! order and at once, without polling. The system knows no limit; whoever gives up leaves the thread there, and what it gets
-//! is given back.
+//! Waiting for a file's lock with a limit of time: a thread stands in the system's queue, so that
+//! the lock is handed over in order and at once, without polling. The system knows no limit;
+//! whoever gives up leaves the thread there, and what it gets is given back.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -83,7 +83,8 @@ impl Waiter {
         matches!(*self.0.lock(), State::Wanted | State::Unwanted)
     }
 
-    /// Wait for the lock, for so long; answers whether it was taken. If not, it is still waited for, until it is given up.
+    /// Wait for the lock, for so long; answers whether it was taken. If not, it is still waited
+    /// for, until it is given up.
     pub(super) fn wait(&self, limit: Duration) -> io::Result<bool> {
         let mut state = self.0.lock();
         if !matches!(*state, State::Held | State::Failed(_)) {

@@ -12,7 +12,8 @@ use crate::transaction::NumberedBatch;
 use crate::values::run::Run;
 use crate::{Error, Result};
 
-/// More entries than this in the log, and they are put into a segment. (Tests meet every path with small batches.)
+/// More entries than this in the log, and they are put into a segment. (Tests meet every path with
+/// small batches.)
 pub(super) const MOST_IN_LOG: usize = if cfg!(feature = "small") { 150 } else { 768 << 10 };
 
 /// A batch of so many new keys goes into segments at once: as a frame it would be written twice.
@@ -82,12 +83,14 @@ impl KeySpace {
         Ok(result)
     }
 
-    /// A history that is away as a whole, such as a file system that is not mounted, is not replaced: it cannot be asked now.
+    /// A history that is away as a whole, such as a file system that is not mounted, is not
+    /// replaced: it cannot be asked now.
     fn or_away(&self, error: Error) -> Error {
         if matches!(error, Error::Fenced { .. }) { self.env.check_present().err().unwrap_or(error) } else { error }
     }
 
-    /// Before something is acknowledged: what was written is part of the history that stands under its path.
+    /// Before something is acknowledged: what was written is part of the history that stands under
+    /// its path.
     fn check_in_place(&self, log: &Log) -> Result<()> {
         if log.is_in_place(&*self.env.system)? {
             return Ok(());
@@ -113,8 +116,9 @@ impl KeySpace {
         Ok(self.files.keep_turn(turn))
     }
 
-    /// In our turn: see the present state, found the key space if it is not there, and end a log that a dead writer left torn or
-    /// that holds frames of others that nothing shows to be durable: what can be read of it is written anew.
+    /// In our turn: see the present state, found the key space if it is not there, and end a log
+    /// that a dead writer left torn or that holds frames of others that nothing shows to be
+    /// durable: what can be read of it is written anew.
     fn prepare(&self, settings: SpaceSettings) -> Result<()> {
         self.refresh()?;
         settings.check(self.present().as_ref())?;

@@ -59,7 +59,8 @@ pub(crate) struct FrameKeys {
     pub(crate) texts: Vec<Key>,
     pub(crate) lengths: Vec<u16>,
     pub(crate) heap: Vec<u8>,
-    /// Claim and start time of each key, first of the UUIDs, then of the texts, where they differ from the frame's.
+    /// Claim and start time of each key, first of the UUIDs, then of the texts, where they differ
+    /// from the frame's.
     pub(crate) claims: Option<Vec<(u64, i64)>>,
 }
 

@@ -17,8 +17,8 @@ use crate::io::{Closed, File, FileId, FileSystem, write_new};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DHISTLOG";
-/// Version 3 may hold frames that say which rows a batch had. Version 2 has a mark that its frames repeat; logs of version 1 have
-/// none, and are written on as they are.
+/// Version 3 may hold frames that say which rows a batch had. Version 2 has a mark that its frames
+/// repeat; logs of version 1 have none, and are written on as they are.
 const VERSION: u32 = 3;
 const WITHOUT_ROWS: u32 = 2;
 const WITHOUT_MARK: u32 = 1;
@@ -26,8 +26,9 @@ const WITHOUT_MARK: u32 = 1;
 pub(crate) const START: u64 = 64;
 /// How much is read at a time.
 const CHUNK: usize = 1 << 20;
-/// So much room, as zeros, is made behind a frame that does not fit in what there is: the sync of a frame that leaves the
-/// file's length as it was writes one block less, and takes two thirds of the time.
+/// So much room, as zeros, is made behind a frame that does not fit in what there is: the sync of a
+/// frame that leaves the file's length as it was writes one block less, and takes two thirds of the
+/// time.
 const ROOM: u64 = 16 << 10;
 const BLOCK: u64 = 4096;
 
@@ -37,11 +38,13 @@ pub(crate) struct Log {
     pub(crate) id: u64,
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn File>,
-    /// What it held when this process opened it. Our syncs vouch for what is written later; of what stood there before, an
-    /// earlier sync may have failed, and the system tells only those who had the file open then.
+    /// What it held when this process opened it. Our syncs vouch for what is written later; of what
+    /// stood there before, an earlier sync may have failed, and the system tells only those who had
+    /// the file open then.
     pub(crate) inherited: u64,
-    /// What every frame of this log repeats, drawn by chance when the log was made: ids within a frame cannot pass for frames
-    /// themselves, as nobody who sends ids can know it. 0 in logs of version 1.
+    /// What every frame of this log repeats, drawn by chance when the log was made: ids within a
+    /// frame cannot pass for frames themselves, as nobody who sends ids can know it. 0 in logs of
+    /// version 1.
     pub(crate) mark: u64,
     /// Whether its frames may say which rows a batch had.
     pub(crate) knows_rows: bool,
@@ -138,7 +141,8 @@ impl Log {
         Ok(Self { id, path, file, inherited: length, mark, knows_rows, identity, is_closed, room })
     }
 
-    /// Give the file back until it is needed again; nobody may be at it, and what this process wrote must be durable.
+    /// Give the file back until it is needed again; nobody may be at it, and what this process
+    /// wrote must be durable.
     pub(crate) fn close(&mut self) {
         (self.file, self.is_closed) = (Arc::new(Closed), true);
     }
@@ -153,10 +157,12 @@ impl Log {
         self.file.len().map_err(Error::io("look at", &self.path))
     }
 
-    /// Whether nothing was appended at `position`, where the frames ended with bytes `last` when we read them. One cheap call of
-    /// the system, or two where the file has no room behind its frames.
+    /// Whether nothing was appended at `position`, where the frames ended with bytes `last` when we
+    /// read them. One cheap call of the system, or two where the file has no room behind its
+    /// frames.
     pub(crate) fn ends_at(&self, position: u64, last: [u8; 8]) -> Result<bool> {
-        // The last bytes of what we read and the first ones of what may follow: the file may have become shorter, too.
+        // The last bytes of what we read and the first ones of what may follow: the file may have
+        // become shorter, too.
         let mut bytes = [0; 16];
         let there = self.file.read_up_to(&mut bytes, position - 8).map_err(Error::io("read", &self.path))?;
         Ok((there == 8 || there == 16 && bytes[8..] == [0; 8]) && bytes[..8] == last)
@@ -174,7 +180,8 @@ impl Log {
         let end = position + bytes.len() as u64;
         if end > self.room.load(Ordering::Relaxed) {
             let length = (end + ROOM).next_multiple_of(BLOCK);
-            // Without room the file grows with the frame; if nothing can be written at all, that is what tells.
+            // Without room the file grows with the frame; if nothing can be written at all, that is
+            // what tells.
             if self.file.extend(length).is_ok() {
                 self.room.store(length, Ordering::Relaxed);
             }
@@ -187,8 +194,8 @@ impl Log {
         Place { log: self.id, mark: self.mark, position }
     }
 
-    /// Tell a torn tail, which a crash leaves, from damage: a tail cannot be torn where the log is known to have been
-    /// durable, be it by `proven` or by a later frame that says so.
+    /// Tell a torn tail, which a crash leaves, from damage: a tail cannot be torn where the log is
+    /// known to have been durable, be it by `proven` or by a later frame that says so.
     pub(crate) fn check_torn(&self, position: u64, proven: u64) -> Result<()> {
         let damaged = |witness: &str| {
             let reason = format!("no whole frame here, although {witness} shows that this place was durable");
@@ -264,7 +271,8 @@ impl<'a> Frames<'a> {
         Ok(Next::Frame(Box::new(frame), self.position))
     }
 
-    /// Whether nothing but zeros follows: what a crash left of several frames may have lost the first one.
+    /// Whether nothing but zeros follows: what a crash left of several frames may have lost the
+    /// first one.
     fn is_rest_free(&mut self) -> Result<bool> {
         let (mut at, start) = (self.buffer_at + self.buffer.len() as u64, self.position - self.buffer_at);
         if !is_free(&self.buffer[start as usize..]) {

@@ -14,7 +14,8 @@ pub(crate) enum Keys {
     Exactly(u64),
     /// So many at most: the stretch ends at a whole frame, and this is what fits in it.
     AtMost(u64),
-    /// So many, and nothing tells what stood behind them: how long a log was is written nowhere but in the log.
+    /// So many, and nothing tells what stood behind them: how long a log was is written nowhere but
+    /// in the log.
     AtLeast(u64),
 }
 
@@ -36,7 +37,8 @@ impl Gap {
         Self { start, end, keys, is_begin: false, started_at: None }
     }
 
-    /// No whole frame follows: the log may have gone on behind it, however far it is known to have been durable.
+    /// No whole frame follows: the log may have gone on behind it, however far it is known to have
+    /// been durable.
     fn open_ended(self) -> Self {
         let least = if let Keys::Exactly(keys) = self.keys { keys } else { 0 };
         Self { keys: Keys::AtLeast(least), is_begin: false, started_at: None, ..self }
@@ -49,8 +51,8 @@ impl Gap {
 }
 
 impl Log {
-    /// Hand every whole frame to `take`, in order, and step over damage. `proven` is how far the log is known to have been
-    /// durable: only behind that may it end in a torn frame.
+    /// Hand every whole frame to `take`, in order, and step over damage. `proven` is how far the
+    /// log is known to have been durable: only behind that may it end in a torn frame.
     pub(crate) fn salvage(&self, proven: u64, take: &mut dyn FnMut(&Frame, u64)) -> Result<Vec<Gap>> {
         let length = self.len()?;
         let mut gaps = Vec::new();
@@ -90,7 +92,8 @@ impl Log {
         let mut head = vec![0; (length - position).min(HEADER as u64) as usize];
         self.file.read_at(&mut head, position).map_err(Error::io("read", &self.path))?;
         if let Some(header) = FrameHeader::decode(&head, self.place(position)) {
-            // Its head says where it ends: what stands in between is not searched, for it holds other people's ids.
+            // Its head says where it ends: what stands in between is not searched, for it holds
+            // other people's ids.
             let (keys, started_at) = header.keys_and_start();
             let end = (position + HEADER as u64).saturating_add(header.payload).min(length.max(proven));
             let is_begin = header.is_begin();
@@ -105,8 +108,8 @@ impl Log {
         Ok(Gap::unknown(position, end))
     }
 
-    /// The next place that a whole frame starts at, which comes after operation `sequence` and is followed by the end of the
-    /// log or by another frame.
+    /// The next place that a whole frame starts at, which comes after operation `sequence` and is
+    /// followed by the end of the log or by another frame.
     fn next_frame(&self, from: u64, length: u64, sequence: u64) -> Result<Option<u64>> {
         let mut at = from;
         let mut buffer = vec![0; CHUNK + HEADER];

@@ -1,4 +1,5 @@
-//! Ids that were made to look like frames, which stand in other frames' payloads where a crash tore these; and room behind frames.
+//! Ids that were made to look like frames, which stand in other frames' payloads where a crash tore
+//! these; and room behind frames.
 
 use std::path::Path;
 
@@ -37,7 +38,8 @@ fn frame(sequence: u64, durable: u64, text: &[u8]) -> Frame {
     }
 }
 
-/// What somebody who knows everything but the mark sends as an id: a frame's header for the place where the id will stand.
+/// What somebody who knows everything but the mark sends as an id: a frame's header for the place
+/// where the id will stand.
 fn forged(at: u64) -> Vec<u8> {
     let mut bytes = frame(99, at, b"").encode(Place { log: LOG, mark: 0, position: at });
     bytes.truncate(HEADER);

@@ -18,7 +18,8 @@ pub enum Qos {
     InOrder,
 }
 
-/// What a channel does with an id that is pending: somebody began to send it, and nobody knows whether it arrived.
+/// What a channel does with an id that is pending: somebody began to send it, and nobody knows
+/// whether it arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Policy {
@@ -68,9 +69,11 @@ pub enum Attempt {
 pub struct Batch<'a> {
     /// Quality of service.
     pub qos: &'a [Qos],
-    /// The first row of the batch with the same id, which is the row itself where it is the first; [`NO_ID`] without one.
+    /// The first row of the batch with the same id, which is the row itself where it is the first;
+    /// [`NO_ID`] without one.
     pub first_copies: &'a [u32],
-    /// The queue of each [`Qos::InOrder`] row, as a number below `queue_count`; other rows' values are not looked at.
+    /// The queue of each [`Qos::InOrder`] row, as a number below `queue_count`; other rows' values
+    /// are not looked at.
     pub queues: &'a [u32],
     /// Number of queues.
     pub queue_count: usize,
@@ -107,8 +110,9 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Decides row by row; `after` says what an attempt makes of a rule. A row that was not to be processed before the first
-    /// attempt does not take the place of one that failed or waits: its caller was told otherwise. It is `held`.
+    /// Decides row by row; `after` says what an attempt makes of a rule. A row that was not to be
+    /// processed before the first attempt does not take the place of one that failed or waits: its
+    /// caller was told otherwise. It is `held`.
     pub(super) fn decide(
         &self,
         held: Rule,

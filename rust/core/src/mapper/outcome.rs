@@ -92,11 +92,13 @@ pub enum Change {
     None,
     /// Write the pending entry, durable before anything is sent.
     WritePending,
-    /// Write the pending entry anew, durable before anything is sent: what is pending is this attempt's from now on.
+    /// Write the pending entry anew, durable before anything is sent: what is pending is this
+    /// attempt's from now on.
     TakePending,
     /// Remove the pending entry, in a unit of work of its own.
     RemovePending,
-    /// Write the mapping, durable, then remove the pending entry, each in a unit of work of its own.
+    /// Write the mapping, durable, then remove the pending entry, each in a unit of work of its
+    /// own.
     WriteMappingRemovePending,
     /// Write the mapping within the caller's unit of work.
     MapInUnit,
@@ -157,7 +159,8 @@ impl Rule {
         use Status::{Duplicate, Failed, InDoubt, New, NewUnchecked, Undecided};
         const NO: Change = Change::None;
         match self {
-            //                         status        action   change now                 on success                 audit
+            //                         status        action   change now                 on success
+            //                         audit
             Self::M1         => outcome(New,          Process, WritePending,              WriteMappingRemovePending, Audit::None),
             Self::M2         => outcome(Duplicate,    Skip,    NO,                        NO,                        Audit::None),
             Self::M2LeftOver => outcome(Duplicate,    Skip,    RemovePending,             NO,                        Audit::None),

@@ -1,4 +1,5 @@
-//! Receiver direction: messages go out to an external system, with a pending entry before and a mapping after.
+//! Receiver direction: messages go out to an external system, with a pending entry before and a
+//! mapping after.
 
 use super::facts::{Attempt, Batch, NO_ID, Policies, Policy, Qos, Standing};
 use super::outcome::Rule;

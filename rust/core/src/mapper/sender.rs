@@ -1,4 +1,5 @@
-//! Sender direction: messages come in, and the check, the message and the mapping are one unit of work.
+//! Sender direction: messages come in, and the check, the message and the mapping are one unit of
+//! work.
 
 use super::facts::{Attempt, Batch, NO_ID, Qos, Standing};
 use super::outcome::Rule;
@@ -7,7 +8,8 @@ use crate::error::Result;
 /// Facts of messages that come in, as of the beginning of the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderFacts<'a> {
-    /// What both directions have. An unknown attempt counts as failed: what was committed shows at the next arrival.
+    /// What both directions have. An unknown attempt counts as failed: what was committed shows at
+    /// the next arrival.
     pub batch: Batch<'a>,
     /// The external id is mapped. Not looked at without an id.
     pub mapped: &'a [bool],

@@ -1,4 +1,5 @@
-//! The identity file: without its secret no id can be compared with what is stored, so it has a copy.
+//! The identity file: without its secret no id can be compared with what is stored, so it has a
+//! copy.
 
 use std::path::Path;
 
@@ -8,7 +9,8 @@ use crate::io::{FileSystem, publish_private};
 use crate::keyspace::repair::damage;
 use crate::{Error, Result};
 
-/// The history's identity; none where it cannot be known. With `aside`, a damaged identity file is replaced by its copy and kept there.
+/// The history's identity; none where it cannot be known. With `aside`, a damaged identity file is
+/// replaced by its copy and kept there.
 pub(super) fn look(
     system: &dyn FileSystem,
     path: &Path,
@@ -52,7 +54,8 @@ pub(super) fn look(
     }
 }
 
-/// Make a copy that is missing or damaged anew, now that the files were found to be of this identity.
+/// Make a copy that is missing or damaged anew, now that the files were found to be of this
+/// identity.
 pub(super) fn copy(system: &dyn FileSystem, path: &Path, aside: &Path) -> Result<()> {
     let (file, spare) = (path.join(IDENTITY), path.join(SPARE));
     if read_identity(system, &spare).is_ok() { Ok(()) } else { replace(system, &spare, &file, aside) }

@@ -1,5 +1,5 @@
-//! Repairing a damaged history: what can be read stays, what cannot is dropped by name, and every file that goes out of use is
-//! kept in a directory `repaired-<time>` within the history.
+//! Repairing a damaged history: what can be read stays, what cannot is dropped by name, and every
+//! file that goes out of use is kept in a directory `repaired-<time>` within the history.
 
 mod identity;
 
@@ -20,7 +20,8 @@ pub use space::{Count, Finding, MOST_NAMED, Remedy};
 /// What to repair, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This trigger only; all, if none. Its name may be needed where it is lost with the damaged file.
+    /// This trigger only; all, if none. Its name may be needed where it is lost with the damaged
+    /// file.
     pub trigger: Option<String>,
     /// Do it; otherwise only say what would be done, and write nothing.
     pub apply: bool,
@@ -45,12 +46,12 @@ pub struct Report {
     pub aside: Option<PathBuf>,
 }
 
-/// Look for damage in the history at `path` and, with `apply`, repair it. `progress` hears files looked at, and all of a trigger;
-/// an error from it stops the work.
+/// Look for damage in the history at `path` and, with `apply`, repair it. `progress` hears files
+/// looked at, and all of a trigger; an error from it stops the work.
 ///
 /// # Errors
-/// `Open` if there is no history or a file is of a newer format, `Io` where the operating system refuses, `Locked` if a
-/// writer does not let go of a trigger. Damage is no error here.
+/// `Open` if there is no history or a file is of a newer format, `Io` where the operating system
+/// refuses, `Locked` if a writer does not let go of a trigger. Damage is no error here.
 pub fn repair(path: &Path, options: &Options, progress: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<Report> {
     let path = std::path::absolute(path).map_err(Error::io("find", path))?;
     repair_on(Arc::new(Disk), &path, options, progress)

@@ -1,5 +1,5 @@
-//! Building a rolled-up filter by sequential passes over sorted keys, a window at a time: the memory needed does not depend
-//! on its size.
+//! Building a rolled-up filter by sequential passes over sorted keys, a window at a time: the
+//! memory needed does not depend on its size.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ const WINDOW_BLOCKS: u64 = (8 << 20) / filter::BLOCK_BYTES as u64;
 /// Entries of the index that are gathered at a time, about.
 const WINDOW_ENTRIES: u64 = 1 << 20;
 
-/// Write the filter over `segments` as file `id`. Its bytes are durable on return, its name is not. Answers the checksum of
-/// its header.
+/// Write the filter over `segments` as file `id`. Its bytes are durable on return, its name is not.
+/// Answers the checksum of its header.
 pub(crate) fn build(
     system: &dyn FileSystem,
     path: &Path,

@@ -1,6 +1,6 @@
-//! A rolled-up filter: one split-block Bloom filter over many segments, so that a miss costs one cache line however many
-//! time partitions there are; and behind it an index that tells a survivor which segment to ask. Both are derivable from
-//! the segments and never trusted for a positive.
+//! A rolled-up filter: one split-block Bloom filter over many segments, so that a miss costs one
+//! cache line however many time partitions there are; and behind it an index that tells a survivor
+//! which segment to ask. Both are derivable from the segments and never trusted for a positive.
 
 mod build;
 
@@ -25,7 +25,8 @@ const VERSION: u32 = 1;
 const BITS: u32 = 12;
 /// Entries of the index are 16 bits: the number of the segment, and above it a tag of the key.
 const ENTRY_BYTES: u64 = 2;
-/// More segments than this leave too few bits for a tag: then there is no index, and each segment is asked.
+/// More segments than this leave too few bits for a tag: then there is no index, and each segment
+/// is asked.
 const MOST_SLOTS: usize = 1 << 12;
 /// Bytes of a cache line.
 const LINE: usize = 64;

@@ -38,7 +38,8 @@ pub struct Undecided {
 /// What the rules say of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// One outcome a row. An undecided row holds its step S7 (in doubt) until the resolver's answer is applied.
+    /// One outcome a row. An undecided row holds its step S7 (in doubt) until the resolver's answer
+    /// is applied.
     pub outcomes: Vec<Outcome>,
     /// The rows to ask the resolver about, in rising order.
     pub undecided: Vec<Undecided>,
@@ -47,18 +48,20 @@ pub struct Decided {
 /// Rows that are taken through all passes together, so that their facts stay in the nearest cache.
 const CHUNK_ROWS: usize = 1024;
 
-/// Rows that are looked through together for undecided or suspended ones: few, because one in a thousand is usual.
+/// Rows that are looked through together for undecided or suspended ones: few, because one in a
+/// thousand is usual.
 pub(super) const SEARCH_ROWS: usize = 128;
 
-/// Judges a batch: every row by itself, then the copies of a key, then the suspension of the trigger.
+/// Judges a batch: every row by itself, then the copies of a key, then the suspension of the
+/// trigger.
 pub fn decide(settings: &Settings, facts: &Facts<'_>) -> Decided {
     let mut outcomes = vec![Outcome::R0; facts.rows];
     DecisionTable::new(settings).write(facts, 0, &mut outcomes);
     settle(settings, outcomes, facts.copies)
 }
 
-/// The part of [`decide`] that needs to see all rows: for callers that had [`DecisionTable::write`] fill `outcomes` in
-/// parts.
+/// The part of [`decide`] that needs to see all rows: for callers that had [`DecisionTable::write`]
+/// fill `outcomes` in parts.
 pub fn settle(settings: &Settings, mut outcomes: Vec<Outcome>, copies: &[Copy]) -> Decided {
     settle_copies(settings, &mut outcomes, copies);
     suspend_later_rows(&mut outcomes);
@@ -80,9 +83,9 @@ fn undecided(outcomes: &[Outcome]) -> Vec<Undecided> {
 }
 
 impl DecisionTable {
-    /// Judges the rows from `first_row` on, each as if it were alone, as many as `outcomes` has places. Undecided rows
-    /// get the outcome of step S7. Parts of one batch may be written in any order and by several threads; [`settle`]
-    /// then does the rest.
+    /// Judges the rows from `first_row` on, each as if it were alone, as many as `outcomes` has
+    /// places. Undecided rows get the outcome of step S7. Parts of one batch may be written in any
+    /// order and by several threads; [`settle`] then does the rest.
     pub fn write(&self, facts: &Facts<'_>, first_row: usize, outcomes: &mut [Outcome]) {
         if !self.settings.detect_duplicates {
             outcomes.fill(Outcome::R0);
@@ -95,7 +98,8 @@ impl DecisionTable {
         }
     }
 
-    /// Gathers the facts of a few rows as bits, one pass a column that matters, and looks their outcomes up.
+    /// Gathers the facts of a few rows as bits, one pass a column that matters, and looks their
+    /// outcomes up.
     fn write_chunk(&self, facts: &Facts<'_>, start: usize, outcomes: &mut [Outcome]) {
         let mut buffer = [0; CHUNK_ROWS];
         let bits = &mut buffer[..outcomes.len()];
@@ -142,7 +146,8 @@ where
     T: std::marker::Copy + Into<i64>,
 {
     let values = &values[start..start + bits.len()];
-    // The kind is a constant inside each loop, and without nulls there is no branch on the row: both can be vectorised.
+    // The kind is a constant inside each loop, and without nulls there is no branch on the row:
+    // both can be vectorised.
     match (settings.kind, nulls.is_all()) {
         (Kind::Messaging, true) => {
             for (bits, &count) in bits.iter_mut().zip(values) {

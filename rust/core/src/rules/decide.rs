@@ -115,9 +115,11 @@ pub struct DecisionTable {
 impl DecisionTable {
     /// Asks [`decide_row`] about every combination.
     pub fn new(settings: &Settings) -> Self {
-        // Some bit patterns are no combination; should one ever be looked up, it may neither run nor drop a document.
+        // Some bit patterns are no combination; should one ever be looked up, it may neither run
+        // nor drop a document.
         let mut by_bits = [Outcome::R11; COMBINATIONS];
-        // `for_each` rather than `for`, which asks nested iterators for each next one: every small batch pays for this.
+        // `for_each` rather than `for`, which asks nested iterators for each next one: every small
+        // batch pays for this.
         RowFacts::all().for_each(|facts| {
             by_bits[usize::from(facts.bits())] = match decide_row(settings, facts) {
                 Decision::Decided(outcome) => outcome,

@@ -21,8 +21,8 @@ impl CountClass {
     pub const ALL: [Self; 4] = [Self::Undefined, Self::First, Self::Again, Self::OverMax];
 }
 
-/// The class of one count. Messaging counts redeliveries from 0, JMS counts deliveries from 1; a null count and one
-/// below the first are undefined. Only JMS knows a maximum.
+/// The class of one count. Messaging counts redeliveries from 0, JMS counts deliveries from 1; a
+/// null count and one below the first are undefined. Only JMS knows a maximum.
 #[inline]
 pub fn count_class(kind: Kind, max_delivery_count: i64, count: Option<i64>) -> CountClass {
     let first = match kind {

@@ -1,4 +1,5 @@
-//! What is decided about a document: one byte that stands for its status, action, acknowledgement, rule and message.
+//! What is decided about a document: one byte that stands for its status, action, acknowledgement,
+//! rule and message.
 
 use super::reason::{Reason, Step};
 use super::trigger::InBatch;
@@ -90,9 +91,9 @@ impl Acknowledge {
 
 /// The outcome of one row, as a code.
 ///
-/// The codes lie in groups so that a pass over a column can tell them apart by comparing bytes: first all that PROCESS,
-/// then the rest, then all that SUSPEND, last the unanswered ones (step S7). They may change from one version to the
-/// next and are never stored.
+/// The codes lie in groups so that a pass over a column can tell them apart by comparing bytes:
+/// first all that PROCESS, then the rest, then all that SUSPEND, last the unanswered ones (step
+/// S7). They may change from one version to the next and are never stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Outcome(u8);
@@ -151,8 +152,9 @@ impl Outcome {
         }
     }
 
-    /// A later copy of a key for which the resolver said NEW, as it had done for an earlier row; none where `reason`
-    /// has no key to share, or where the resolver was asked about the copy as such.
+    /// A later copy of a key for which the resolver said NEW, as it had done for an earlier row;
+    /// none where `reason` has no key to share, or where the resolver was asked about the copy as
+    /// such.
     pub const fn copy_of_resolved(reason: Reason, policy: InBatch) -> Option<Self> {
         match (reason, policy) {
             (Reason::R6, InBatch::Duplicate) => Some(Self::R6_S1_BATCH_DUPLICATE),
@@ -212,8 +214,8 @@ impl Outcome {
         self.0 < END_OF_PROCESS
     }
 
-    /// Whether the service runs and the history was asked and could hold the key: then, and only then, it is written as
-    /// processing before the service begins.
+    /// Whether the service runs and the history was asked and could hold the key: then, and only
+    /// then, it is written as processing before the service begins.
     #[inline]
     pub const fn writes_processing(self) -> bool {
         matches!(self, Self::R8 | Self::R8_BATCH_NEW | Self::R10_S1_BATCH_NEW)
@@ -227,8 +229,8 @@ impl Outcome {
         self.0 >= START_OF_SUSPEND && self.0 < START_OF_UNANSWERED
     }
 
-    /// What an undecided row holds until the resolver answers, and keeps if it never does: in doubt, so a lost answer
-    /// can neither run a service nor drop a document.
+    /// What an undecided row holds until the resolver answers, and keeps if it never does: in
+    /// doubt, so a lost answer can neither run a service nor drop a document.
     pub(super) const fn unanswered(reason: Reason) -> Self {
         Self::resolved(reason, Step::S7)
     }

@@ -1,4 +1,5 @@
-//! What one row of a batch means for another, and what the resolver's answers mean for the undecided ones.
+//! What one row of a batch means for another, and what the resolver's answers mean for the
+//! undecided ones.
 
 use super::columns::{Copy, Decided, SEARCH_ROWS};
 use super::outcome::Outcome;
@@ -7,7 +8,8 @@ use super::trigger::{InBatch, ProcessingMode, Settings};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
 
-/// What the resolver says of one undecided row. When it fails for the whole batch, every row has that failure.
+/// What the resolver says of one undecided row. When it fails for the whole batch, every row has
+/// that failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Process it.
@@ -50,11 +52,13 @@ impl Answer {
 }
 
 impl Decided {
-    /// Applies the resolver's answers, one for each undecided row and in their order; `copies` are those of the facts.
-    /// `undecided` stays as it is, so that the resolver's messages still find their rows.
+    /// Applies the resolver's answers, one for each undecided row and in their order; `copies` are
+    /// those of the facts. `undecided` stays as it is, so that the resolver's messages still find
+    /// their rows.
     ///
     /// # Errors
-    /// [`Error::Schema`] when there are not as many answers as undecided rows; the outcomes are then unchanged.
+    /// [`Error::Schema`] when there are not as many answers as undecided rows; the outcomes are
+    /// then unchanged.
     pub fn resolve(&mut self, settings: &Settings, copies: &[Copy], answers: &[Answer]) -> Result<()> {
         if answers.len() != self.undecided.len() {
             return Err(Error::Schema(format!(
@@ -81,7 +85,8 @@ fn first_of_key(copies: &[Copy], row: u32) -> u32 {
     copies.binary_search_by_key(&row, |copy| copy.row).map_or(row, |at| copies[at].first)
 }
 
-/// What becomes of the later of several rows of one key for which the resolver said NEW. It is not asked twice.
+/// What becomes of the later of several rows of one key for which the resolver said NEW. It is not
+/// asked twice.
 fn asked_copies(settings: &Settings) -> InBatch {
     settings.in_batch.unwrap_or(match settings.processing_mode {
         ProcessingMode::Serial => InBatch::Duplicate,
@@ -110,7 +115,8 @@ pub(super) fn settle_copies(settings: &Settings, outcomes: &mut [Outcome], copie
     }
 }
 
-/// Nothing after a suspension is processed or acknowledged: all later rows share the outcome of the first that suspends.
+/// Nothing after a suspension is processed or acknowledged: all later rows share the outcome of the
+/// first that suspends.
 pub(super) fn suspend_later_rows(outcomes: &mut [Outcome]) {
     let first = outcomes.chunks(SEARCH_ROWS).enumerate().filter(|(_, rows)| Outcome::any_needs_look(rows)).find_map(
         |(number, rows)| {

@@ -216,7 +216,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether any outcome depends on the history, and so on the class of the keys and on their copies.
+    /// Whether any outcome depends on the history, and so on the class of the keys and on their
+    /// copies.
     pub fn needs_history(&self) -> bool {
         self.detect_duplicates && self.use_history
     }
@@ -226,7 +227,8 @@ impl Settings {
         self.detect_duplicates && (self.use_history || self.resolver)
     }
 
-    /// Whether any outcome depends on the counts. With the history only JMS looks at them, for its maximum.
+    /// Whether any outcome depends on the counts. With the history only JMS looks at them, for its
+    /// maximum.
     pub fn needs_counts(&self) -> bool {
         self.detect_duplicates && (self.kind == Kind::Jms || !self.use_history)
     }

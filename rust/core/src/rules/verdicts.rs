@@ -1,4 +1,5 @@
-//! The two tables of verdicts, by the code of the outcome: what each rule and each step of the resolver means.
+//! The two tables of verdicts, by the code of the outcome: what each rule and each step of the
+//! resolver means.
 
 use super::outcome::{Acknowledge, Action, Outcome, Status};
 use super::reason::{Reason, Step};
@@ -61,7 +62,8 @@ macro_rules! after_resolver {
         put(&mut $table, Step::S2, Reason::$reason, duplicate(concat!($rule, ">S2"), says_duplicate));
         let says_in_doubt = concat!($why, "; the resolver says that it is in doubt.");
         put(&mut $table, Step::S3, Reason::$reason, in_doubt(concat!($rule, ">S3"), says_in_doubt));
-        // A suspension passes its verdict on to all later rows, so its message must not speak of this row's reason.
+        // A suspension passes its verdict on to all later rows, so its message must not speak of
+        // this row's reason.
         let suspends = "The trigger is suspended because its resolver failed transiently; \
                         the document is rolled back and not acknowledged.";
         put(&mut $table, Step::S4, Reason::$reason, suspend(concat!($rule, ">S4"), suspends));

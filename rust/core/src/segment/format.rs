@@ -1,4 +1,5 @@
-//! The layout of a segment file (docs/format.md, "Segment"): a header page, sections, page checksums.
+//! The layout of a segment file (docs/format.md, "Segment"): a header page, sections, page
+//! checksums.
 
 use std::path::Path;
 
@@ -215,7 +216,8 @@ pub(crate) fn bucket_of(hi: u64, bits: u8) -> usize {
     if bits == 0 { 0 } else { (hi >> (64 - bits)) as usize }
 }
 
-/// The whole key that a section keeps the last bytes of: what it leaves out are the upper bytes of its bucket's number.
+/// The whole key that a section keeps the last bytes of: what it leaves out are the upper bytes of
+/// its bucket's number.
 #[inline]
 pub(crate) fn whole_key(stored: &[u8], bucket: usize, bits: u8) -> Key {
     let width = stored.len().min(16);

@@ -150,7 +150,8 @@ impl<'a> Merge<'a> {
         self.slices
     }
 
-    /// The next part, unsettled; none after the last. `stamp` translates each stamp, or drops its entry.
+    /// The next part, unsettled; none after the last. `stamp` translates each stamp, or drops its
+    /// entry.
     pub(crate) fn next(&mut self, mut stamp: impl FnMut(Stamp) -> Option<Stamp>) -> Result<Option<Run>> {
         if self.next == self.slices {
             return Ok(None);

@@ -164,7 +164,8 @@ impl Segment {
         probe(&self.pages, &self.filter, wanted, first_row, survivors)
     }
 
-    /// Look `rows` up exactly; `hit` hears each entry found. The lines of a group of rows are fetched before the first is read.
+    /// Look `rows` up exactly; `hit` hears each entry found. The lines of a group of rows are
+    /// fetched before the first is read.
     pub(crate) fn find(&self, wanted: &Wanted, rows: &[u32], hit: &mut dyn FnMut(u32, Stamp)) -> Result<()> {
         let mut scratch = Vec::new();
         for group in rows.chunks(GROUP) {
@@ -183,7 +184,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Fetch the lines that looking up these rows will read: of the directory, then of the keys and their stamps.
+    /// Fetch the lines that looking up these rows will read: of the directory, then of the keys and
+    /// their stamps.
     fn fetch(&self, wanted: &Wanted, rows: &[u32]) {
         let Some(content) = self.pages.mapped() else { return };
         let parts = |row: u32| match wanted.forms[row as usize] {
@@ -202,7 +204,8 @@ impl Segment {
             let start = u32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]) as usize;
             let end = u32::from_le_bytes([pair[4], pair[5], pair[6], pair[7]]) as usize;
             let guess = start + guess_within(wanted.keys[*row as usize], bits, end.saturating_sub(start));
-            // The guess is off by a few entries: the line before or the one behind may be read too, and neither may be its own.
+            // The guess is off by a few entries: the line before or the one behind may be read too,
+            // and neither may be its own.
             let at = place(keys, guess.saturating_mul(key_bytes(bits)));
             prefetch::line(content, at.saturating_sub(40));
             prefetch::line(content, at);
@@ -231,7 +234,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Where `key` stands: from the directory to its bucket, by interpolation into it, then along equal keys.
+    /// Where `key` stands: from the directory to its bucket, by interpolation into it, then along
+    /// equal keys.
     fn places(&self, parts: [Part; 2], bits: u8, count: u64, key: Key, scratch: &mut Vec<u8>) -> Result<Range<u64>> {
         let Range { start, end } = self.bucket(parts[1], count, bucket_of(key.hi, bits), scratch)?;
         let width = key_bytes(bits);
@@ -316,8 +320,8 @@ fn guess_within(key: Key, bits: u8, count: usize) -> usize {
     ((u128::from(within) * count as u128) >> 64) as usize
 }
 
-/// The range of entries equal to `key` in a bucket's sorted keys. The first guess lands within a cache line or two; the
-/// search from there is exact whatever the keys are.
+/// The range of entries equal to `key` in a bucket's sorted keys. The first guess lands within a
+/// cache line or two; the search from there is exact whatever the keys are.
 fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
     let width = key_bytes(bits);
     let count = keys.len() / width;
@@ -337,8 +341,9 @@ fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
     (from, to)
 }
 
-/// The first and the last eight bytes of a stored key, which are 12 to 16 bytes: together they are the whole of it, and in
-/// its order, as the bytes that both hold are equal whenever the first ones are.
+/// The first and the last eight bytes of a stored key, which are 12 to 16 bytes: together they are
+/// the whole of it, and in its order, as the bytes that both hold are equal whenever the first ones
+/// are.
 #[inline]
 fn ends(key: &[u8]) -> (u64, u64) {
     let first = key.first_chunk().map_or(0, |first| u64::from_be_bytes(*first));

@@ -79,7 +79,8 @@ pub(crate) struct Runs {
     width: i64,
     list: Vec<(i64, Run)>,
     places: HashMap<i64, usize, std::hash::RandomState>,
-    /// The run that was asked for last, and the times that belong to it: most entries follow their like.
+    /// The run that was asked for last, and the times that belong to it: most entries follow their
+    /// like.
     last: (std::ops::Range<i64>, usize),
 }
 
@@ -124,7 +125,8 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// The number of `stamp`; a completed entry no longer needs its claim, so that many share one stamp.
+    /// The number of `stamp`; a completed entry no longer needs its claim, so that many share one
+    /// stamp.
     pub(crate) fn index(&mut self, mut stamp: Stamp) -> u32 {
         if stamp.mark == Mark::Completed {
             stamp.claim = 0;

@@ -18,8 +18,8 @@ pub(crate) struct Salvaged {
 }
 
 impl Segment {
-    /// The entries of a damaged segment of which key, text and stamp stand on pages that match their checksums. Its header has
-    /// to be whole, without which nothing can be found.
+    /// The entries of a damaged segment of which key, text and stamp stand on pages that match
+    /// their checksums. Its header has to be whole, without which nothing can be found.
     pub(crate) fn salvage(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Salvaged> {
         let segment = Self::open_damaged(system, path, history)?;
         let mut run = Run::default();

@@ -8,7 +8,8 @@ use super::sort;
 const MOST_STAMPS: usize = 1 << 16;
 
 impl Run {
-    /// Sort and fold entries that say the same of the same key: a completed one outweighs all others.
+    /// Sort and fold entries that say the same of the same key: a completed one outweighs all
+    /// others.
     pub(crate) fn settle(&mut self) {
         coarsen(self);
         let Run { uuids, texts, heap, stamps } = self;
@@ -37,8 +38,8 @@ fn says_nothing_new(kept: Stamp, later: Stamp) -> bool {
     kept.mark == Mark::Completed || (kept.claim == later.claim && kept.mark >= later.mark)
 }
 
-/// Bound the number of distinct stamps by rounding the start times of completed entries up, never down: an entry may
-/// live a little longer, but is not forgotten early.
+/// Bound the number of distinct stamps by rounding the start times of completed entries up, never
+/// down: an entry may live a little longer, but is not forgotten early.
 fn coarsen(run: &mut Run) {
     if run.stamps.list().len() <= MOST_STAMPS {
         return;

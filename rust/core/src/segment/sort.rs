@@ -11,7 +11,8 @@ const MOST_BITS: u32 = 10;
 const MOST_BUCKETS: usize = 1 << MOST_BITS;
 /// Fewer are sorted by comparing them.
 const FEW: usize = 64;
-/// So many times its share in a bucket, and keys are not as they should be: then they are sorted by comparing them.
+/// So many times its share in a bucket, and keys are not as they should be: then they are sorted by
+/// comparing them.
 const CROWDED: usize = 8;
 
 /// Sort by key, and equal keys by `tie`.
@@ -71,7 +72,8 @@ pub(crate) fn roughly_by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn
     *items = sorted;
 }
 
-/// Sort what stands in buckets made of the first `bits` bits: a second pass puts nearly all in their places.
+/// Sort what stands in buckets made of the first `bits` bits: a second pass puts nearly all in
+/// their places.
 fn sort_buckets<T: Copy + Default>(
     items: &mut [T],
     starts: &[u32],
@@ -96,7 +98,8 @@ fn sort_buckets<T: Copy + Default>(
 
 /// For what is nearly sorted.
 fn insertion_sort<T: Copy>(items: &mut [T], order: &impl Fn(&T, &T) -> Ordering) {
-    // Keys that agree in all the bits that were looked at would make this slow; there may be few of them.
+    // Keys that agree in all the bits that were looked at would make this slow; there may be few of
+    // them.
     let mut moves = items.len() * CROWDED;
     for at in 1..items.len() {
         let item = items[at];
@@ -136,7 +139,8 @@ fn starts_of<T>(from: &[T], bits: u32, skipped: u32, upper: &impl Fn(&T) -> u64)
     starts
 }
 
-/// Put items into buckets by `bits` bits of their keys, behind the first `skipped`; answers where each bucket starts.
+/// Put items into buckets by `bits` bits of their keys, behind the first `skipped`; answers where
+/// each bucket starts.
 fn spread<T: Copy>(from: &[T], to: &mut [T], bits: u32, skipped: u32, upper: &impl Fn(&T) -> u64) -> Vec<u32> {
     let starts = starts_of(from, bits, skipped, upper);
     let mut next = [0u32; MOST_BUCKETS + 1];

@@ -14,8 +14,8 @@ use crate::key::Key;
 use crate::pages::{PAGE, header_sum};
 use crate::{Error, Result};
 
-/// Keys that are laid out and written together: so many fill whole pages, however wide they are. (In tests segments are small, and
-/// all their keys 16 bytes wide.)
+/// Keys that are laid out and written together: so many fill whole pages, however wide they are.
+/// (In tests segments are small, and all their keys 16 bytes wide.)
 const PIECE: usize = if cfg!(feature = "small") { 256 } else { 1 << 16 };
 
 /// Where a segment goes.
@@ -58,12 +58,14 @@ impl Entry for Key {
     }
 }
 
-/// Write a settled run; its bytes are durable on return, its name is not. Answers the header, its checksum, and the file's size.
+/// Write a settled run; its bytes are durable on return, its name is not. Answers the header, its
+/// checksum, and the file's size.
 pub(crate) fn write(target: Target, run: &Run) -> Result<(Header, u32, u64)> {
     write_entries(target, &run.uuids, run, 1)
 }
 
-/// [`write`] for keys of one stamp, sorted and each there once. With more than one thread they are laid out while they are written.
+/// [`write`] for keys of one stamp, sorted and each there once. With more than one thread they are
+/// laid out while they are written.
 pub(crate) fn write_keys(target: Target, keys: &[Key], stamp: Stamp, threads: usize) -> Result<(Header, u32, u64)> {
     let mut rest = Run::default();
     rest.stamps.index(stamp);
@@ -119,8 +121,9 @@ fn header_of<E: Entry>(id: u64, history: [u8; 16], uuids: &[E], run: &Run) -> He
     header
 }
 
-/// The UUID keys stand behind the header, and are most of the file: as many as fill whole pieces are written piece by piece,
-/// so that no more than that is in memory twice. Answers where the rest of the file begins.
+/// The UUID keys stand behind the header, and are most of the file: as many as fill whole pieces
+/// are written piece by piece, so that no more than that is in memory twice. Answers where the rest
+/// of the file begins.
 fn write_uuid_keys<E: Entry>(sink: &mut Sink, header: &Header, uuids: &[E], threads: usize) -> Result<usize> {
     let width = key_bytes(header.uuid_directory_bits);
     let pieces = uuids.chunks_exact(PIECE);

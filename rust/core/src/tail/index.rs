@@ -1,7 +1,9 @@
-//! The newest entry of each key: an open-addressed table of 8-byte slots, whose lines can be asked for ahead.
+//! The newest entry of each key: an open-addressed table of 8-byte slots, whose lines can be asked
+//! for ahead.
 //!
-//! A slot repeats the upper half of its key's `lo`, which keys spread evenly. It alone says where a slot belongs, so growing
-//! reads and writes the table in order and touches no entry; and it rules out nearly all strangers before an entry is read.
+//! A slot repeats the upper half of its key's `lo`, which keys spread evenly. It alone says where a
+//! slot belongs, so growing reads and writes the table in order and touches no entry; and it rules
+//! out nearly all strangers before an entry is read.
 
 use super::slots::Slots;
 use crate::prefetch;
@@ -12,8 +14,8 @@ const LARGE: usize = 1 << 18;
 /// From keys to numbers of entries.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// None, or a power of two. A slot is zero while it is free; else above stands the upper half of `lo`, and below one more
-    /// than the entry's number.
+    /// None, or a power of two. A slot is zero while it is free; else above stands the upper half
+    /// of `lo`, and below one more than the entry's number.
     slots: Slots,
     used: usize,
 }
@@ -109,7 +111,8 @@ mod tests {
 
     #[test]
     fn a_key_leads_to_its_newest_entry_however_many_share_a_slot() {
-        // Keys that differ only below what a slot keeps share their tag; a fifth of them comes twice.
+        // Keys that differ only below what a slot keeps share their tag; a fifth of them comes
+        // twice.
         let lo = |number: u64| ((number / 7 % 300) << 57) | (number % 1000);
         let keys: Vec<u64> = (0..5000).map(lo).collect();
         let mut index = Index::default();

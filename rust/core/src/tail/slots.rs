@@ -1,5 +1,5 @@
-//! Memory for a large table that is read and written all over: in large pages where the system has them, as with small ones
-//! nearly every access would first have to look its page up.
+//! Memory for a large table that is read and written all over: in large pages where the system has
+//! them, as with small ones nearly every access would first have to look its page up.
 
 use std::ops::{Deref, DerefMut};
 

@@ -1,8 +1,8 @@
 //! Batches that have a number, and what it means when a number comes again.
 //!
-//! A number alone never decides. The store keeps of the last batch of each application its number, a fingerprint of its rows
-//! and how it ended; only the same number with the same rows is the same batch. Triggers, mappers, deliveries and loads all
-//! ask here.
+//! A number alone never decides. The store keeps of the last batch of each application its number,
+//! a fingerprint of its rows and how it ended; only the same number with the same rows is the same
+//! batch. Triggers, mappers, deliveries and loads all ask here.
 
 mod rows;
 
@@ -92,22 +92,24 @@ pub(crate) enum Meaning {
         /// Whether it ended.
         is_finished: bool,
     },
-    /// The number is known; which rows the batch had, an earlier version did not write down. Each row is what the store knows
-    /// of it.
+    /// The number is known; which rows the batch had, an earlier version did not write down. Each
+    /// row is what the store knows of it.
     Unknown {
         /// Whether it ended.
         is_finished: bool,
     },
-    /// The number is known, the rows are others, and the caller wants each to be what the store knows of it.
+    /// The number is known, the rows are others, and the caller wants each to be what the store
+    /// knows of it.
     OtherRows,
 }
 
 impl Transaction {
-    /// What this number means after `last`. `rows` are those of the batch; whoever does not know them yet gets what it means if
-    /// they are the same.
+    /// What this number means after `last`. `rows` are those of the batch; whoever does not know
+    /// them yet gets what it means if they are the same.
     ///
     /// # Errors
-    /// `Transaction` when numbers go backwards, and for other rows under a known number unless they are to be looked up.
+    /// `Transaction` when numbers go backwards, and for other rows under a known number unless they
+    /// are to be looked up.
     pub(crate) fn after(&self, last: Option<Last>, rows: Option<BatchRows>, how: Replays) -> Result<Meaning> {
         let Some(last) = last else { return Ok(Meaning::First) };
         if last.batch > self.batch {
@@ -176,7 +178,8 @@ impl Meaning {
         is_open && how.on_replay == OnReplay::Rerun
     }
 
-    /// Whether a rerun may end all that its earlier run began: rows that do not come again would be forgotten.
+    /// Whether a rerun may end all that its earlier run began: rows that do not come again would be
+    /// forgotten.
     pub(crate) fn replaces(self, how: Replays) -> bool {
         self.reruns(how) && self == Self::Same { is_finished: false }
     }

@@ -7,8 +7,8 @@ use crate::key::{Codec, Form, Key};
 /// What the sums begin with for each form of an id, so that a row without an id counts, too.
 const FORMS: [u64; 4] = [0x9fb2_1c65_1e98_df25, 0xc2b2_ae3d_27d4_eb4f, 0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
 
-/// The ids of all rows of a batch, as a multiset: how many rows there are, and two sums over their keys. What tasks find of
-/// their parts adds up to what one process finds of the whole.
+/// The ids of all rows of a batch, as a multiset: how many rows there are, and two sums over their
+/// keys. What tasks find of their parts adds up to what one process finds of the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchRows {
     count: u64,
@@ -29,7 +29,8 @@ impl BatchRows {
         }
     }
 
-    /// Take in one row. Keys are spread by a secret, so that nobody aims at these sums from outside.
+    /// Take in one row. Keys are spread by a secret, so that nobody aims at these sums from
+    /// outside.
     #[inline]
     pub(crate) fn push(&mut self, form: Form, key: Key) {
         let fold = |a: u64, b: u64| {

@@ -49,7 +49,8 @@ pub struct Ids<'a> {
 }
 
 impl<'a> Ids<'a> {
-    /// Identify a column. There is no limit of 96 code points here: an id may have up to [`MOST_ID_BYTES`].
+    /// Identify a column. There is no limit of 96 code points here: an id may have up to
+    /// [`MOST_ID_BYTES`].
     pub(crate) fn new(codec: &Codec, column: &'a IdColumn<'a>) -> Self {
         let rows = column.len();
         let (mut keys, mut forms) = (vec![Key::default(); rows], vec![Form::Absent; rows]);

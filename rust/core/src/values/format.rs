@@ -1,4 +1,5 @@
-//! The layout of a file of values (docs/format.md, "Values"): a header page, sections, page checksums.
+//! The layout of a file of values (docs/format.md, "Values"): a header page, sections, page
+//! checksums.
 
 use std::path::Path;
 
@@ -43,7 +44,8 @@ pub(crate) struct Header {
     /// Bytes of all values.
     pub(crate) values: u64,
     pub(crate) directory_bits: u8,
-    /// Whether its ids stood in older files when it was written; none in files of builds that did not say so.
+    /// Whether its ids stood in older files when it was written; none in files of builds that did
+    /// not say so.
     pub(crate) is_later: Option<bool>,
     pub(crate) filter_blocks: u64,
     pub(crate) sections: [Section; PARTS],

@@ -1,4 +1,5 @@
-//! Entries of a value space in memory, in any order: what a frame carries, what the log holds, what a segment is made of.
+//! Entries of a value space in memory, in any order: what a frame carries, what the log holds, what
+//! a segment is made of.
 
 use crate::Result;
 use crate::bytes::{Reader, Writer};
@@ -94,7 +95,8 @@ impl Run {
         &self.heap[start..start + row.value as usize]
     }
 
-    /// Into the order of keys; of equal keys a UUID, which has no text, comes first, then the texts in their order.
+    /// Into the order of keys; of equal keys a UUID, which has no text, comes first, then the texts
+    /// in their order.
     pub(crate) fn sort(&mut self) {
         let Self { rows, heap } = self;
         let text = |row: &Row| &heap[row.start as usize..row.start as usize + usize::from(row.text)];

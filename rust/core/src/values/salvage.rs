@@ -34,7 +34,8 @@ pub(crate) struct Salvaged {
 }
 
 impl Segment {
-    /// What is left of a damaged file; its header has to be whole, without which nothing can be found.
+    /// What is left of a damaged file; its header has to be whole, without which nothing can be
+    /// found.
     pub(crate) fn salvage(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Salvaged> {
         let file = Self::open_damaged(system, path, history)?;
         let (mut run, mut lost, mut unknown) = (Run::default(), Vec::new(), 0);
@@ -64,7 +65,8 @@ impl Segment {
         Ok(())
     }
 
-    /// What a manifest says of this file, as far as the file itself tells; nothing of it counts as purged.
+    /// What a manifest says of this file, as far as the file itself tells; nothing of it counts as
+    /// purged.
     pub(crate) fn describe(&self, is_later: bool) -> Result<ValueEntry> {
         let mut entry = ValueEntry {
             id: self.header().id,

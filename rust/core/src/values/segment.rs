@@ -124,7 +124,8 @@ impl Segment {
         probe(&self.pages, &self.filter, wanted, first_row, survivors)
     }
 
-    /// Look `rows` up exactly; `hit` hears the place of each that is here. The lines of a group are fetched before the first is read.
+    /// Look `rows` up exactly; `hit` hears the place of each that is here. The lines of a group are
+    /// fetched before the first is read.
     pub(crate) fn find(&self, wanted: &Wanted, rows: &[u32], hit: &mut dyn FnMut(u32, u32)) -> Result<()> {
         let mut scratch = Vec::new();
         for group in rows.chunks(GROUP) {

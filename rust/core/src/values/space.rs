@@ -144,8 +144,9 @@ impl Work<'_> {
         self.space.transaction_in_turn(application).as_ref().map(LastTransaction::of)
     }
 
-    /// Write these changes as the beginning of a transaction, in the place of an open claim of the same transaction if one is
-    /// given. `rows` are those of its batch. The claim's number is [`Work::claim`].
+    /// Write these changes as the beginning of a transaction, in the place of an open claim of the
+    /// same transaction if one is given. `rows` are those of its batch. The claim's number is
+    /// [`Work::claim`].
     pub fn begin(&mut self, transaction: Transaction, rows: Option<BatchRows>, replaces: Option<u64>) {
         self.transaction = Some(NumberedBatch { transaction, rows });
         self.replaces = replaces;
@@ -226,11 +227,13 @@ impl Values {
         ids.wanted(|wanted| self.space.look_values(wanted))
     }
 
-    /// Look ids up and change the space in one step: nobody else changes it in between. What `work` puts and removes is written
-    /// as one frame after it returned, there whole or not at all, and durable when this returns; if it fails nothing is.
+    /// Look ids up and change the space in one step: nobody else changes it in between. What `work`
+    /// puts and removes is written as one frame after it returned, there whole or not at all, and
+    /// durable when this returns; if it fails nothing is.
     ///
     /// # Errors
-    /// Those of `work`; `Locked` when another writer takes too long, `ReadOnly`, `Failed` after a failed write.
+    /// Those of `work`; `Locked` when another writer takes too long, `ReadOnly`, `Failed` after a
+    /// failed write.
     pub fn change<T>(&self, ids: &Ids, work: impl FnOnce(&mut Work) -> Result<T>) -> Result<T> {
         let turn = |space: &KeySpace| {
             let found = ids.wanted(|wanted| space.values_in_turn(wanted))?;
@@ -255,7 +258,8 @@ impl Values {
         self.space.random_number()
     }
 
-    /// Wait for a lock of this space by its name. It keeps nobody from writing, only those who want the same lock.
+    /// Wait for a lock of this space by its name. It keeps nobody from writing, only those who want
+    /// the same lock.
     pub(crate) fn hold(&self, name: &str) -> Result<crate::keyspace::values::Held> {
         self.space.hold(name)
     }
@@ -270,8 +274,9 @@ impl Values {
         self.space.value_snapshot()
     }
 
-    /// Take away what is kept until `now_us` or less, and with `include_pending` also what is pending; with `dry_run` only say
-    /// what that would be. What is gone is gone at once; files go when all in them is gone.
+    /// Take away what is kept until `now_us` or less, and with `include_pending` also what is
+    /// pending; with `dry_run` only say what that would be. What is gone is gone at once; files go
+    /// when all in them is gone.
     pub fn purge(&self, now_us: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
         self.space.purge_values(now_us, include_pending, dry_run)
     }
@@ -296,7 +301,8 @@ impl Values {
         self.space.verify(progress)
     }
 
-    /// Pin the present state, so that any process that opens the history with the answered snapshot reads it until it is unpinned.
+    /// Pin the present state, so that any process that opens the history with the answered snapshot
+    /// reads it until it is unpinned.
     pub fn pin(&self) -> Result<String> {
         Ok(crate::history::snapshot_of(self.space.name(), &self.space.pin(None)?))
     }

@@ -1,7 +1,8 @@
-//! A fixed workload writes fixed bytes: a change of the format shows here first, and no change of the code's shape may.
+//! A fixed workload writes fixed bytes: a change of the format shows here first, and no change of
+//! the code's shape may.
 //!
-//! Files in `tests/regressions` hold the hash of all files after each step. `DOCHISTORY_RECORD=1` writes them again, for a
-//! change of the format that is meant.
+//! Files in `tests/regressions` hold the hash of all files after each step. `DOCHISTORY_RECORD=1`
+//! writes them again, for a change of the format that is meant.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

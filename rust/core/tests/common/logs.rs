@@ -19,7 +19,8 @@ fn starts_and_end(log: &[u8]) -> Vec<usize> {
     starts
 }
 
-/// How many bytes of a file say something: of a log those up to the end of its frames, of any other all.
+/// How many bytes of a file say something: of a log those up to the end of its frames, of any other
+/// all.
 pub fn used(path: &Path, bytes: &[u8]) -> usize {
     let is_log = path.file_name().unwrap().to_string_lossy().starts_with("log-");
     if is_log { starts_and_end(bytes).pop().unwrap() } else { bytes.len() }

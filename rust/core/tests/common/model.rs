@@ -65,8 +65,8 @@ impl Model {
         self.transactions.iter().map(|(name, (batch, claim, _))| (name.clone(), *batch, ended(claim))).collect()
     }
 
-    /// Begin distinct ids; the rules that answer for them, or none where the batch number goes backwards, or comes again with
-    /// other rows and is refused.
+    /// Begin distinct ids; the rules that answer for them, or none where the batch number goes
+    /// backwards, or comes again with other rows and is refused.
     pub fn begin(
         &mut self,
         slot: usize,
@@ -180,7 +180,8 @@ impl Model {
         }
     }
 
-    /// End ids whatever claim began them: all of their open claims, also where another claim has completed.
+    /// End ids whatever claim began them: all of their open claims, also where another claim has
+    /// completed.
     pub fn finish_keys(&mut self, ids: &[String], completed: bool, now: i64) {
         for id in ids {
             let rule = self.rule(id);

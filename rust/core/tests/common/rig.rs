@@ -40,7 +40,8 @@ pub enum Op {
         batch: Option<i64>,
         replays: Replays,
     },
-    /// Its second half, after others were at work: what they were first with is left out and decided again.
+    /// Its second half, after others were at work: what they were first with is left out and
+    /// decided again.
     Commit {
         slot: usize,
         ids: Vec<String>,
@@ -99,7 +100,8 @@ impl Held {
         Self { claim, whole: None, ended: Vec::new() }
     }
 
-    /// End it as [`Held::finish`]; answers whether that was refused, as it must be after the other end.
+    /// End it as [`Held::finish`]; answers whether that was refused, as it must be after the other
+    /// end.
     fn end(&mut self, batch: &[String], ids: Option<&[String]>, completed: bool) -> Result<bool, Error> {
         let ended_otherwise = |id: &String| self.ended.iter().any(|(other, how)| other == id && *how != completed);
         let is_refused = self.whole.is_some_and(|before| before != completed)
@@ -241,7 +243,8 @@ impl Rig {
         self.models.dedup();
     }
 
-    /// Do a step. When it fails, the models become those in which it happened and those in which it did not.
+    /// Do a step. When it fails, the models become those in which it happened and those in which it
+    /// did not.
     pub fn step(&mut self, step: &Step) -> Result<(), Error> {
         let before = self.models.clone();
         let result = self.perform(step);
@@ -302,7 +305,8 @@ impl Rig {
             }
             Op::Commit { slot, ids, day, batch, replays } => {
                 if !self.staged.contains_key(slot) {
-                    // An attempt before this one broke off: its job is over or nobody knows it, so all is done again.
+                    // An attempt before this one broke off: its job is over or nobody knows it, so
+                    // all is done again.
                     self.stage(step.by, *slot, ids, (*day, *batch, *replays), None)?;
                 }
                 return self.commit(step, *slot, ids, (*day, *batch, *replays));
@@ -405,7 +409,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Reserve a job and stage its documents by two tasks; nothing stays staged where its batch number is refused.
+    /// Reserve a job and stage its documents by two tasks; nothing stays staged where its batch
+    /// number is refused.
     fn stage(
         &mut self,
         by: usize,
@@ -442,8 +447,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Commit what was staged. What others were first with is left out, and decided again; a batch that has other rows than its
-    /// tasks took it for is staged once more.
+    /// Commit what was staged. What others were first with is left out, and decided again; a batch
+    /// that has other rows than its tasks took it for is staged once more.
     fn commit(&mut self, step: &Step, slot: usize, ids: &[String], how: How) -> Result<(), Error> {
         let mut is_known = false;
         loop {

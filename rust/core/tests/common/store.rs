@@ -25,7 +25,8 @@ pub fn ids() -> Vec<String> {
     uuids(0..60).into_iter().chain(texts).collect()
 }
 
-/// A store with segments, a rolled-up filter, outcomes, a transaction, and a log, for each of two triggers.
+/// A store with segments, a rolled-up filter, outcomes, a transaction, and a log, for each of two
+/// triggers.
 pub fn build(path: &Path) -> Files {
     let history = open(path);
     let ids = ids();

@@ -146,7 +146,8 @@ impl Rig {
         self.histories[by].as_ref().unwrap().values(Room::Mapper, SPACE)
     }
 
-    /// Compare everything with the models, by look-up and by listing, and drop the models that are refuted.
+    /// Compare everything with the models, by look-up and by listing, and drop the models that are
+    /// refuted.
     pub fn check(&mut self, by: usize) -> Result<(), Error> {
         let values = self.values(by)?;
         let ids = Ids::new(&self.ids);
@@ -175,7 +176,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Do a step. When it fails, the models become those in which it happened and those in which it did not.
+    /// Do a step. When it fails, the models become those in which it happened and those in which it
+    /// did not.
     pub fn step(&mut self, step: &Step) -> Result<(), Error> {
         let result = self.perform(step);
         let after = self.models.iter().cloned().map(|mut model| {

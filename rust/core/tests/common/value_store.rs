@@ -10,7 +10,8 @@ use dochistory_core::{Error, Result};
 use super::store::{Files, collect, ids};
 use super::{DAY, Ids, START, open};
 
-/// A space of values of each room, with plain and later files, what is removed and pending, and a log.
+/// A space of values of each room, with plain and later files, what is removed and pending, and a
+/// log.
 pub fn build(root: &Path) {
     let (history, ids) = (open(root), ids());
     for (room, value) in [(Room::Mapper, "external"), (Room::Delivery, "state")] {

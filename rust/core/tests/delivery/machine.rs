@@ -1,4 +1,5 @@
-//! A machine with a history on it, whose process dies now and then, and sometimes the power with it.
+//! A machine with a history on it, whose process dies now and then, and sometimes the power with
+//! it.
 
 use std::path::Path;
 use std::sync::Arc;

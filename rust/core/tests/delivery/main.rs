@@ -1,9 +1,11 @@
-//! Publishers and a subscriber, each with a history on a machine of its own, over a channel that loses, repeats, reorders,
-//! delays and damages messages. Either machine's process dies, or its power goes, at any change that it makes to its file
-//! system, also while it recovers. All streams must always end with the operations of their logs, in order, none missed,
-//! none twice; no transaction is ever applied in part; what was confirmed is durable.
+//! Publishers and a subscriber, each with a history on a machine of its own, over a channel that
+//! loses, repeats, reorders, delays and damages messages. Either machine's process dies, or its
+//! power goes, at any change that it makes to its file system, also while it recovers. All streams
+//! must always end with the operations of their logs, in order, none missed, none twice; no
+//! transaction is ever applied in part; what was confirmed is durable.
 //!
-//! `DELIVERY_SEED=17 cargo test --all-features --test delivery` plays one run again; `DELIVERY_RUNS` says how many to play.
+//! `DELIVERY_SEED=17 cargo test --all-features --test delivery` plays one run again;
+//! `DELIVERY_RUNS` says how many to play.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, missing_docs, reason = "parts of one test")]
 
@@ -31,7 +33,8 @@ pub struct Transaction {
     pub parts: u32,
 }
 
-/// What goes there: the stream's number, the header, and what the message carries (the part, if it is one of several).
+/// What goes there: the stream's number, the header, and what the message carries (the part, if it
+/// is one of several).
 #[derive(Clone, Debug)]
 pub struct Message {
     pub stream: usize,
@@ -120,8 +123,8 @@ impl World {
         }
     }
 
-    /// The channel becomes good and nobody crashes. A message that nothing follows can be lost without a trace, so the
-    /// sender goes on to write now and then, with quiet polls between.
+    /// The channel becomes good and nobody crashes. A message that nothing follows can be lost
+    /// without a trace, so the sender goes on to write now and then, with quiet polls between.
     fn calm_down(&mut self, seed: u64) {
         let goals: Vec<usize> = self.sender.logs.iter().map(Vec::len).collect();
         self.there.become_good();

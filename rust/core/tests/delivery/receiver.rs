@@ -99,7 +99,8 @@ impl Receiver {
         }
     }
 
-    /// Applies what the poll hands out, all or a part, and ends it; whether it was committed. An error is a crash.
+    /// Applies what the poll hands out, all or a part, and ends it; whether it was committed. An
+    /// error is a crash.
     fn apply_and_end(
         &mut self,
         taken: &mut Taken,

@@ -1,4 +1,5 @@
-//! Both directions of the mapper on a machine that crashes at every change it makes: what the next arrival gets.
+//! Both directions of the mapper on a machine that crashes at every change it makes: what the next
+//! arrival gets.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, missing_docs, reason = "parts of one test")]
 #![allow(clippy::option_option, reason = "an id may be mapped to nothing")]

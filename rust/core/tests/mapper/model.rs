@@ -1,4 +1,5 @@
-//! What a mapper holds, naively: each pending id has an owner, and an end touches what its sender owns.
+//! What a mapper holds, naively: each pending id has an owner, and an end touches what its sender
+//! owns.
 
 use dochistory_core::mapper::Policy;
 
@@ -23,7 +24,8 @@ impl Row {
 pub struct Id {
     pub mapped: Option<Option<String>>,
     pub pending: Option<(usize, Option<Policy>)>,
-    /// Attempts that were handed out, since the last decision, and of which nobody knows for certain that they failed.
+    /// Attempts that were handed out, since the last decision, and of which nobody knows for
+    /// certain that they failed.
     perhaps_sent: Vec<usize>,
 }
 

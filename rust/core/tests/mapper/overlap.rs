@@ -1,8 +1,9 @@
-//! Senders of two processes that overlap on few ids, with copies in their batches and decisions by hand in between; either
-//! process dies, or the power goes, at any change. The map is always what a naive model says, and nobody gets an id as new that
-//! may have been sent.
+//! Senders of two processes that overlap on few ids, with copies in their batches and decisions by
+//! hand in between; either process dies, or the power goes, at any change. The map is always what a
+//! naive model says, and nobody gets an id as new that may have been sent.
 //!
-//! `MAPPER_SEED=17 cargo test --all-features --test mapper overlap` plays one run again; `MAPPER_RUNS` says how many to play.
+//! `MAPPER_SEED=17 cargo test --all-features --test mapper overlap` plays one run again;
+//! `MAPPER_RUNS` says how many to play.
 
 use dochistory_core::Error;
 use dochistory_core::engine::mapper::{Mapper, Messages, Send, Texts};
@@ -172,7 +173,8 @@ impl World {
         model
     }
 
-    /// What a process finds of every id. Each send began at a time of its own, which tells whose a pending entry is.
+    /// What a process finds of every id. Each send began at a time of its own, which tells whose a
+    /// pending entry is.
     fn found(&self, by: usize) -> Result<Vec<Found>, Error> {
         let ids = Ids::new(&(0..IDS).map(id).collect::<Vec<_>>());
         let mapper: Mapper = mapper(&self.processes[by], Policy::Error)?;
@@ -187,7 +189,8 @@ impl World {
         model.ids.iter().zip(found).all(|(said, found)| (&said.mapped, &said.pending) == (&found.0, &found.1))
     }
 
-    /// After a crash: who was on that machine is gone; what was under way is done whole, or not at all.
+    /// After a crash: who was on that machine is gone; what was under way is done whole, or not at
+    /// all.
     fn recover(&mut self, by: usize, step: Option<&Step>) {
         self.met.push("crash");
         let power = self.random.below(2) == 0;

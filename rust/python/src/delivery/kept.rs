@@ -1,4 +1,5 @@
-//! The rows of messages that are held or buffered, so that they can be handed out when they are applied. In memory only.
+//! The rows of messages that are held or buffered, so that they can be handed out when they are
+//! applied. In memory only.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,7 +27,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The rows of what a poll releases; an absent one is a fault of this program, or of `keep_rows`.
+    /// The rows of what a poll releases; an absent one is a fault of this program, or of
+    /// `keep_rows`.
     pub(super) fn released(&self, poll: &Poll) -> Vec<Option<KeptRow>> {
         let find = |stream: &str, place| self.streams.get(stream).and_then(|rows| rows.get(&place)).cloned();
         let all = poll.released.iter();
@@ -86,8 +88,8 @@ impl Kept {
     }
 }
 
-/// The messages that a poll applies, in order: their columns as they came in, and `dh_stream`, `dh_transaction`,
-/// `dh_commit`, `dh_apply_rank`.
+/// The messages that a poll applies, in order: their columns as they came in, and `dh_stream`,
+/// `dh_transaction`, `dh_commit`, `dh_apply_rank`.
 pub(super) fn messages(poll: &Poll, arrivals: &Arrivals, released: &[Option<KeptRow>]) -> Outcome<RecordBatch> {
     let order = arrivals.with(|columns| poll.in_order(columns));
     let released: Vec<&KeptRow> = released

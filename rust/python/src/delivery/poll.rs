@@ -19,8 +19,8 @@ use crate::output;
 
 /// What `GuaranteedDelivery.receive` decided about one poll.
 ///
-/// Apply `messages` in order, each transaction whole; then `commit()`; only then send `confirmations` and
-/// `resend_requests`. Nothing of a poll counts before it is committed.
+/// Apply `messages` in order, each transaction whole; then `commit()`; only then send
+/// `confirmations` and `resend_requests`. Nothing of a poll counts before it is committed.
 #[pyclass(module = "dochistory", name = "DeliveryPoll", frozen)]
 pub(crate) struct DeliveryPoll {
     pub(super) shared: Arc<Shared>,
@@ -42,8 +42,8 @@ pub(super) enum Stage {
 
 #[pymethods]
 impl DeliveryPoll {
-    /// Of a poll with `transaction`: `first`, `unfinished` (it was handed out before and not committed) or `finished`; else
-    /// None.
+    /// Of a poll with `transaction`: `first`, `unfinished` (it was handed out before and not
+    /// committed) or `finished`; else None.
     #[getter]
     fn replay(&self) -> Option<&'static str> {
         self.replay.map(replay_word)
@@ -59,38 +59,43 @@ impl DeliveryPoll {
         }
     }
 
-    /// A row for each message, in order: `decision` (CORRUPT, STALE, FUTURE, DUPLICATE, OVERLAP, CONFLICT, HOLD, PART, APPLY,
-    /// UNKNOWN), `status` (NEW, DUPLICATE, IN_DOUBT, HELD), both dictionary<int8, utf8>; `transaction` (uint64: `prev`, which
-    /// groups the parts; null if CORRUPT), `apply_rank` (uint32: place in the order of application within the stream; null
-    /// if not applied), `reason` (dictionary<int8, utf8>: the rules that matched, in words). A pyarrow RecordBatch where one
-    /// came in, else a Table.
+    /// A row for each message, in order: `decision` (CORRUPT, STALE, FUTURE, DUPLICATE, OVERLAP,
+    /// CONFLICT, HOLD, PART, APPLY, UNKNOWN), `status` (NEW, DUPLICATE, IN_DOUBT, HELD), both
+    /// dictionary<int8, utf8>; `transaction` (uint64: `prev`, which groups the parts; null if
+    /// CORRUPT), `apply_rank` (uint32: place in the order of application within the stream; null if
+    /// not applied), `reason` (dictionary<int8, utf8>: the rules that matched, in words). A pyarrow
+    /// RecordBatch where one came in, else a Table.
     #[getter]
     fn decisions(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
         let make = || Ok(output::like(py, self.arrivals.is_batch(), self.decision_columns.clone())?.unbind());
         self.decisions.get_or_try_init(py, make).map(|made| made.clone_ref(py))
     }
 
-    /// A row for each stream that had messages or waits for some: `stream`, `log_received`, `rereceive_count`, `confirm`,
-    /// `resend_epoch`, `resend_from`, `patience` (polls left before a resend is requested; null if nothing is missing), `held`,
-    /// `buffered_parts`. `confirm`, `resend_epoch` and `resend_from` are null until the poll is committed.
+    /// A row for each stream that had messages or waits for some: `stream`, `log_received`,
+    /// `rereceive_count`, `confirm`, `resend_epoch`, `resend_from`, `patience` (polls left before a
+    /// resend is requested; null if nothing is missing), `held`, `buffered_parts`. `confirm`,
+    /// `resend_epoch` and `resend_from` are null until the poll is committed.
     #[getter]
     fn streams<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.columns(py, columns::streams)
     }
 
-    /// Messages of earlier polls that are applied now: `stream`, `prev`, `cur`, `seq`, `apply_rank`.
+    /// Messages of earlier polls that are applied now: `stream`, `prev`, `cur`, `seq`,
+    /// `apply_rank`.
     #[getter]
     fn released<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.columns(py, |poll, _| columns::released(poll))
     }
 
-    /// The messages to apply, in the order of application, stream by stream: their columns as they came in, those held
-    /// until now included, and `dh_stream`; `dh_transaction` (uint64: the same for all parts of a transaction); `dh_commit`
-    /// (uint64: the log offset that `log_received` has once this and its other parts are applied); `dh_apply_rank`. Every
-    /// transaction is there with all its parts. A pyarrow RecordBatch where one came in, else a Table.
+    /// The messages to apply, in the order of application, stream by stream: their columns as they
+    /// came in, those held until now included, and `dh_stream`; `dh_transaction` (uint64: the same
+    /// for all parts of a transaction); `dh_commit` (uint64: the log offset that `log_received` has
+    /// once this and its other parts are applied); `dh_apply_rank`. Every transaction is there with
+    /// all its parts. A pyarrow RecordBatch where one came in, else a Table.
     ///
     /// Raises:
-    ///     StateError: a held message is released, and the delivery was opened with `keep_rows=False`.
+    ///     StateError: a held message is released, and the delivery was opened with
+    ///     `keep_rows=False`.
     #[getter]
     fn messages(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
         let make = || {
@@ -100,8 +105,8 @@ impl DeliveryPoll {
         self.messages.get_or_try_init(py, make).map(|made| made.clone_ref(py))
     }
 
-    /// What to confirm to the publishers: `stream`, `confirm`. A confirmation that gets lost comes again when the delivery is
-    /// opened anew, or with the next one.
+    /// What to confirm to the publishers: `stream`, `confirm`. A confirmation that gets lost comes
+    /// again when the delivery is opened anew, or with the next one.
     ///
     /// Raises:
     ///     StateError: the poll is not committed.
@@ -122,14 +127,16 @@ impl DeliveryPoll {
     /// Everything in `messages` is applied. Durable on return; again changes nothing.
     ///
     /// Args:
-    ///     log_received: how far the caller has applied, where that is not all: a log offset, or a mapping of streams to log
-    ///         offsets; each that of a COMMIT of this poll, or where the stream stood before. A stream that was not applied
-    ///         whole goes back: a resend is requested from there.
+    ///     log_received: how far the caller has applied, where that is not all: a log offset, or a
+    ///         mapping of streams to log offsets; each that of a COMMIT of this poll, or where the
+    ///         stream stood before. A stream that was not applied whole goes back: a resend is
+    ///         requested from there.
     ///
     /// Raises:
     ///     StateError: the poll was aborted, or such an offset lies outside of what it brings.
-    ///     FencedError: another receiver has moved a stream since this poll was decided: nothing was recorded.
-    ///     LockedError: another writer held the history's streams for longer than `lock_timeout`.
+    ///     FencedError: another receiver has moved a stream since this poll was decided: nothing
+    ///     was recorded. LockedError: another writer held the history's streams for longer than
+    ///     `lock_timeout`.
     #[pyo3(signature = (log_received = None))]
     fn commit(&self, py: Python<'_>, log_received: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.shared.handle.get()?;
@@ -149,8 +156,8 @@ impl DeliveryPoll {
         })
     }
 
-    /// Certainly nothing of `messages` was applied: it is as if the poll had not been. Its messages have to be received
-    /// again. Durable on return; again changes nothing.
+    /// Certainly nothing of `messages` was applied: it is as if the poll had not been. Its messages
+    /// have to be received again. Durable on return; again changes nothing.
     ///
     /// Raises:
     ///     StateError: the poll was committed.

@@ -58,7 +58,8 @@ impl StateRows for KeptUp {
 
     fn exchange(&self, changes: &[Exchange]) -> dochistory_core::Result<Result<(), Overtaken>> {
         let done = self.rows.exchange(changes)?;
-        // What was asked for is done and durable. Upkeep that fails is said in the log, and due again the next time.
+        // What was asked for is done and durable. Upkeep that fails is said in the log, and due
+        // again the next time.
         if let Some((name, error)) = self.handle.upkeep.see_to_values(&self.values, &self.name) {
             crate::calls::inside(|py| {
                 let logged = PyModule::import(py, "logging").and_then(|logging| {

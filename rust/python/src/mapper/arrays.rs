@@ -92,7 +92,8 @@ pub(super) fn words(rows: impl Iterator<Item = Option<&'static str>>) -> Outcome
     Ok(Arc::new(DictionaryArray::<Int8Type>::try_new(places, Arc::new(StringArray::from(words)))?))
 }
 
-/// The columns of what is known: `found`, `mapped_id`, `pending`, `pending_since`, `resolved`, `persist_until`.
+/// The columns of what is known: `found`, `mapped_id`, `pending`, `pending_since`, `resolved`,
+/// `persist_until`.
 pub(super) fn known_columns(known: &Known) -> Outcome<Vec<(Field, ArrayRef)>> {
     let is_kept = |row: usize| (known.mapped[row] || known.pending[row]) && known.persist_until[row] != FOREVER;
     let resolved = words(known.resolved.iter().map(|one| one.map(super::settings::policy_word)))?;

@@ -28,8 +28,9 @@ use crate::upkeep::watched;
 
 /// A durable map from ids to other ids, for the messages of one channel. `History.mapper` makes it.
 ///
-/// Ids are text of up to 65,535 bytes, a dictionary of text, or UUIDs as 16 bytes: an Arrow array, a table with a column
-/// `id`, or any iterable of text. All methods may be called by many threads at once; none holds Python while it works.
+/// Ids are text of up to 65,535 bytes, a dictionary of text, or UUIDs as 16 bytes: an Arrow array,
+/// a table with a column `id`, or any iterable of text. All methods may be called by many threads
+/// at once; none holds Python while it works.
 #[pyclass(module = "dochistory", name = "MessageIdMapper", frozen)]
 pub(crate) struct MessageIdMapper {
     handle: Arc<Handle>,
@@ -48,12 +49,14 @@ impl History {
     /// The message id mapper of a channel. Nothing is made of it before it first writes.
     ///
     /// Args:
-    ///     channel: its name; each channel has ids of its own.
-    ///     pending: what is done with a message whose sending was begun and never ended: `error` (raise, and keep it),
-    ///         `process` (send it) or `duplicate` (take it as sent). An administrator's decision, and so not stored.
-    ///     mirror: write the second direction of each mapping as well, so that the other id is found too.
-    ///     expiry: `until_purged` (a mapping counts until a purge takes it) or `exact` (until its time).
-    ///     persist: how long entries are kept where a call does not say: text, a timedelta, seconds, or "forever".
+    ///     channel: its name; each channel has ids of its own. pending: what is done with a message
+    ///     whose sending was begun and never ended: `error` (raise, and keep it),
+    ///         `process` (send it) or `duplicate` (take it as sent). An administrator's decision,
+    ///         and so not stored.
+    ///     mirror: write the second direction of each mapping as well, so that the other id is
+    ///     found too. expiry: `until_purged` (a mapping counts until a purge takes it) or `exact`
+    ///     (until its time). persist: how long entries are kept where a call does not say: text, a
+    ///     timedelta, seconds, or "forever".
     ///
     /// Raises:
     ///     ConfigError: an argument makes no sense.
@@ -103,8 +106,9 @@ impl MessageIdMapper {
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Returns:
-    ///     A row for each id, in order: `found` (it is mapped), `mapped_id` (to what; a mapping may be to nothing), `pending`,
-    ///     `pending_since` (timestamp[us, UTC]), `resolved` (process, duplicate or null), `persist_until` (null: for ever).
+    ///     A row for each id, in order: `found` (it is mapped), `mapped_id` (to what; a mapping may
+    ///     be to nothing), `pending`, `pending_since` (timestamp[us, UTC]), `resolved` (process,
+    ///     duplicate or null), `persist_until` (null: for ever).
     ///
     /// Raises:
     ///     SchemaError: the ids are no text and no UUIDs.
@@ -126,16 +130,17 @@ impl MessageIdMapper {
     /// Map ids to other ids. Durable on return.
     ///
     /// Args:
-    ///     ids: the ids.
-    ///     external_ids: what they are mapped to, a column of text of the same length; None maps to nothing.
-    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the mapper's, if absent.
-    ///     transactional: join this thread's open unit of work, and be durable when that commits; else durable on return,
+    ///     ids: the ids. external_ids: what they are mapped to, a column of text of the same
+    ///     length; None maps to nothing. persist_until: a datetime, a duration from now on,
+    ///     "forever", or a column of times; the mapper's, if absent. transactional: join this
+    ///     thread's open unit of work, and be durable when that commits; else durable on return,
     ///         whatever becomes of the unit.
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Returns:
-    ///     `id` and `error` for each row: null where it is done, else EXISTS (it is mapped, or stood in an earlier row), NO_ID,
-    ///     TOO_LONG (more than 65,535 bytes) or MIRROR_EXISTS (the other id is mapped). The other rows are done.
+    ///     `id` and `error` for each row: null where it is done, else EXISTS (it is mapped, or
+    ///     stood in an earlier row), NO_ID, TOO_LONG (more than 65,535 bytes) or MIRROR_EXISTS (the
+    ///     other id is mapped). The other rows are done.
     ///
     /// Raises:
     ///     SchemaError: the columns are no text, or have different lengths.
@@ -156,7 +161,8 @@ impl MessageIdMapper {
         self.change(ids, external_ids, persist_until, now, Mapper::create, join)
     }
 
-    /// Map ids that are mapped to other ids than before. As `create`; the error of an id that is not mapped is NOT_FOUND.
+    /// Map ids that are mapped to other ids than before. As `create`; the error of an id that is
+    /// not mapped is NOT_FOUND.
     #[pyo3(signature = (ids, external_ids = None, persist_until = None, transactional = false, *, now = None))]
     fn update<'py>(
         &self,
@@ -182,29 +188,29 @@ impl MessageIdMapper {
         self.change(ids, None, None, now, |mapper, ids, _, _, now_us| mapper.remove(ids, now_us), join)
     }
 
-    /// Judge messages that go out, and make those to send pending, in one step. Durable on return, before anything is sent.
+    /// Judge messages that go out, and make those to send pending, in one step. Durable on return,
+    /// before anything is sent.
     ///
     /// Args:
-    ///     messages: anything with Arrow's C interface. Columns `id` (ours), `qos` (BE, EO, EOIO), `queue` (of EOIO).
-    ///     columns: the mapper's name of a column -> its name in `messages`, where they differ.
-    ///     qos: the quality of service where no column says it.
-    ///     persist_until: until when pending entries are kept at least; see `create`. A purge takes them only when asked to.
-    ///     raise_pending: raise `PendingMessageError`, and write nothing, if the action of any row is RAISE.
-    ///     transaction: (application, number of the batch): a batch that comes again is known by it.
-    ///     on_replay: what ids are that this very transaction began to send and never ended: `in_doubt` (pending, by the rules)
+    ///     messages: anything with Arrow's C interface. Columns `id` (ours), `qos` (BE, EO, EOIO),
+    ///     `queue` (of EOIO). columns: the mapper's name of a column -> its name in `messages`,
+    ///     where they differ. qos: the quality of service where no column says it. persist_until:
+    ///     until when pending entries are kept at least; see `create`. A purge takes them only when
+    ///     asked to. raise_pending: raise `PendingMessageError`, and write nothing, if the action
+    ///     of any row is RAISE. transaction: (application, number of the batch): a batch that comes
+    ///     again is known by it. on_replay: what ids are that this very transaction began to send
+    ///     and never ended: `in_doubt` (pending, by the rules)
     ///         or `rerun` (NEW again: for receivers that are idempotent for each batch).
-    ///     on_other_rows: what is done with a known number that comes with other rows: `error` (nothing is written), or `look_up`
-    ///         (each row is what the mapper holds of it).
+    ///     on_other_rows: what is done with a known number that comes with other rows: `error`
+    ///         (nothing is written), or `look_up` (each row is what the mapper holds of it).
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Raises:
-    ///     PendingMessageError: with `raise_pending`.
-    ///     SchemaError: a column is missing or has the wrong type.
-    ///     ConfigError: an argument makes no sense.
-    ///     TransactionError: the application's numbers went backwards, or a known number came with other rows.
-    ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
-    ///     FailedError: an earlier write failed.
+    ///     PendingMessageError: with `raise_pending`. SchemaError: a column is missing or has the
+    ///     wrong type. ConfigError: an argument makes no sense. TransactionError: the application's
+    ///     numbers went backwards, or a known number came with other rows. LockedError: another
+    ///     writer held the mapper for longer than `lock_timeout`. ReadOnlyError: the history was
+    ///     opened for reading. FailedError: an earlier write failed.
     #[pyo3(signature = (
         messages, *, columns = None, qos = "EO", persist_until = None, raise_pending = false, transaction = None,
         on_replay = "in_doubt", on_other_rows = "error", now = None
@@ -256,14 +262,16 @@ impl MessageIdMapper {
         Ok(UnitOfWork { handle, mapper, persist_us: self.persist_us, unit, units })
     }
 
-    /// Decide single ids that are pending: their next arrival is treated so, once, whatever the channel's policy is.
+    /// Decide single ids that are pending: their next arrival is treated so, once, whatever the
+    /// channel's policy is.
     ///
     /// Args:
-    ///     ids: the ids.
-    ///     decision: `process` (it was not delivered: send it), `duplicate` (it was), or `error` (undecided again).
+    ///     ids: the ids. decision: `process` (it was not delivered: send it), `duplicate` (it was),
+    ///     or `error` (undecided again).
     ///
     /// Returns:
-    ///     `id` and `error` for each row: null where it is done, else NOT_PENDING, NO_ID or TOO_LONG.
+    ///     `id` and `error` for each row: null where it is done, else NOT_PENDING, NO_ID or
+    ///     TOO_LONG.
     fn resolve<'py>(&self, ids: &Bound<'py, PyAny>, decision: &str) -> Outcome<Bound<'py, PyAny>> {
         let py = ids.py();
         let _call = crate::calls::InCall::enter(py);
@@ -277,8 +285,8 @@ impl MessageIdMapper {
         Ok(output::record_batch(py, error_columns(array, &errors)?)?)
     }
 
-    /// The ids whose sending was begun and never ended, as a pyarrow RecordBatchReader, in no order: `channel`, `id`, and the
-    /// columns of `lookup`.
+    /// The ids whose sending was begun and never ended, as a pyarrow RecordBatchReader, in no
+    /// order: `channel`, `id`, and the columns of `lookup`.
     fn pending<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
@@ -286,7 +294,8 @@ impl MessageIdMapper {
         self.reader(py, found)
     }
 
-    /// All entries, as a pyarrow RecordBatchReader, in no order: `channel`, `id`, and the columns of `lookup`.
+    /// All entries, as a pyarrow RecordBatchReader, in no order: `channel`, `id`, and the columns
+    /// of `lookup`.
     #[pyo3(signature = (*, now = None))]
     fn entries<'py>(&self, py: Python<'py>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -296,12 +305,13 @@ impl MessageIdMapper {
         self.reader(py, found)
     }
 
-    /// Take away mappings whose time has come. They are gone at once; files go when all in them is gone.
+    /// Take away mappings whose time has come. They are gone at once; files go when all in them is
+    /// gone.
     ///
     /// Args:
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
-    ///     include_pending: take pending entries too whose time has come: that silently turns "in doubt" into "new".
-    ///     dry_run: only say what would go.
+    ///     include_pending: take pending entries too whose time has come: that silently turns "in
+    ///     doubt" into "new". dry_run: only say what would go.
     ///
     /// Returns:
     ///     `entries`, `bytes` and `files` that went.
@@ -325,7 +335,8 @@ impl MessageIdMapper {
         Ok(purged)
     }
 
-    /// Put files together: as far as it pays, or with `all` as far as it goes. Writing does it by itself when it pays.
+    /// Put files together: as far as it pays, or with `all` as far as it goes. Writing does it by
+    /// itself when it pays.
     #[pyo3(signature = (*, all = false))]
     fn maintain(&self, py: Python<'_>, all: bool) -> Outcome<()> {
         self.handle.get()?;
@@ -338,8 +349,9 @@ impl MessageIdMapper {
         watched(py, None, |hear| self.mapper.values().verify(hear))
     }
 
-    /// Figures: `file_entries`, `later_entries`, `pending_entries`, `log_entries`, `files`, `file_bytes`, `log_bytes`,
-    /// `manifest`, `transactions` (application -> last batch, whether it ended).
+    /// Figures: `file_entries`, `later_entries`, `pending_entries`, `log_entries`, `files`,
+    /// `file_bytes`, `log_bytes`, `manifest`, `transactions` (application -> last batch, whether it
+    /// ended).
     fn stats<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
@@ -388,7 +400,8 @@ impl MessageIdMapper {
         Ok(PyRecordBatchReader::new(Box::new(reader)).into_pyarrow(py)?)
     }
 
-    /// Upkeep that fails costs the caller nothing: it is said in the log, and due again the next time.
+    /// Upkeep that fails costs the caller nothing: it is said in the log, and due again the next
+    /// time.
     fn see_to_upkeep(&self, py: Python<'_>) {
         if !self.handle.auto_maintain {
             return;

@@ -39,7 +39,8 @@ pub(super) fn qos(word: &str) -> Outcome<Qos> {
 }
 
 impl Messages {
-    /// From any table; `renamed` says under which names columns stand, and `default` is the quality where none is given.
+    /// From any table; `renamed` says under which names columns stand, and `default` is the quality
+    /// where none is given.
     pub(super) fn import(
         messages: &Bound<'_, PyAny>,
         renamed: Option<&HashMap<String, String>>,

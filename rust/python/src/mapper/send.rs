@@ -18,10 +18,11 @@ use crate::handle::Handle;
 use crate::output;
 use crate::rows::row_numbers;
 
-/// A batch of messages that go out, judged, and pending where they are to be sent. `MessageIdMapper.begin_send` makes it.
+/// A batch of messages that go out, judged, and pending where they are to be sent.
+/// `MessageIdMapper.begin_send` makes it.
 ///
-/// Send what is `new`; say `complete` of what was sent, `abort` of what was not. What neither is said of stays pending, and
-/// is in doubt when it comes again.
+/// Send what is `new`; say `complete` of what was sent, `abort` of what was not. What neither is
+/// said of stays pending, and is in doubt when it comes again.
 #[pyclass(module = "dochistory", name = "MapperSend", frozen)]
 pub(crate) struct MapperSend {
     pub(super) handle: Arc<Handle>,
@@ -33,9 +34,10 @@ pub(crate) struct MapperSend {
 
 #[pymethods]
 impl MapperSend {
-    /// The verdict of every message, in order: `status` (NEW, DUPLICATE, IN_DOUBT, FAILED; null while it waits), `action`
-    /// (PROCESS, SKIP, RAISE, HOLD), `rule` ("M1" to "M8"), `found`, `mapped_id`, `pending_since`, `reason`, `audit` (ERROR,
-    /// WARNING, INFO or null), `retryable`. Rows that fail change those behind them, so it is made anew for each call.
+    /// The verdict of every message, in order: `status` (NEW, DUPLICATE, IN_DOUBT, FAILED; null
+    /// while it waits), `action` (PROCESS, SKIP, RAISE, HOLD), `rule` ("M1" to "M8"), `found`,
+    /// `mapped_id`, `pending_since`, `reason`, `audit` (ERROR, WARNING, INFO or null), `retryable`.
+    /// Rows that fail change those behind them, so it is made anew for each call.
     #[getter]
     fn verdicts<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -58,7 +60,8 @@ impl MapperSend {
         self.send.open_rows()
     }
 
-    /// The records for the audit log: `time`, `channel`, `id`, `arrived_as`, `level`, `rule`, `text`, `row`.
+    /// The records for the audit log: `time`, `channel`, `id`, `arrived_as`, `level`, `rule`,
+    /// `text`, `row`.
     #[getter]
     fn audit<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -74,19 +77,22 @@ impl MapperSend {
         self.send.claim()
     }
 
-    /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`; else None.
+    /// Of a transaction: `first`, `unfinished` (it was begun before and did not end) or `finished`;
+    /// else None.
     #[getter]
     fn replay(&self) -> Option<&'static str> {
         self.send.replay().map(replay_word)
     }
 
-    /// These messages were sent: map them, and remove what is pending, in one step. Durable on return; again changes nothing.
+    /// These messages were sent: map them, and remove what is pending, in one step. Durable on
+    /// return; again changes nothing.
     ///
     /// Args:
-    ///     external_ids: the other side's ids, one for each of `rows` (or of `new`); None maps to nothing, which is a mapping.
-    ///     rows: row numbers of the batch; all of `new`, if absent.
-    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the mapper's, if absent.
-    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///     external_ids: the other side's ids, one for each of `rows` (or of `new`); None maps to
+    ///     nothing, which is a mapping. rows: row numbers of the batch; all of `new`, if absent.
+    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the
+    ///     mapper's, if absent. now: the time that counts as now, a datetime with a time zone; the
+    ///     clock's, if absent.
     ///
     /// Raises:
     ///     StateError: a row was not to be sent, or was said to have failed.
@@ -119,8 +125,8 @@ impl MapperSend {
     /// These messages failed. Later messages of their queues are held. Durable on return.
     ///
     /// Args:
-    ///     rows: row numbers of the batch; all of `new`, if absent.
-    ///     definite: whether they were certainly not delivered: then they are pending no more, and a retry is NEW. Else
+    ///     rows: row numbers of the batch; all of `new`, if absent. definite: whether they were
+    ///     certainly not delivered: then they are pending no more, and a retry is NEW. Else
     ///         nobody knows, and they stay pending.
     ///
     /// Raises:
@@ -137,7 +143,8 @@ impl MapperSend {
         })
     }
 
-    /// Raise `PendingMessageError`, with the rows, if the action of any is RAISE: such messages stay unacknowledged.
+    /// Raise `PendingMessageError`, with the rows, if the action of any is RAISE: such messages
+    /// stay unacknowledged.
     fn raise_pending(&self, py: Python<'_>) -> Outcome<()> {
         self.check_pending(py)
     }

@@ -57,7 +57,8 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    /// From a datetime, a duration from `now_us` on, "forever", or a column of times (null: the default).
+    /// From a datetime, a duration from `now_us` on, "forever", or a column of times (null: the
+    /// default).
     pub(super) fn read(value: Option<&Bound<'_, PyAny>>, persist_us: Option<i64>, now_us: i64) -> Outcome<Self> {
         let from_now = |duration: i64| now_us.saturating_add(duration);
         let default = persist_us.map_or(FOREVER, from_now);

@@ -60,11 +60,12 @@ impl Units {
     }
 }
 
-/// A unit of work: messages that are taken in, and their mappings, become durable together. `MessageIdMapper.unit_of_work`
-/// makes it.
+/// A unit of work: messages that are taken in, and their mappings, become durable together.
+/// `MessageIdMapper.unit_of_work` makes it.
 ///
-/// Leaving `with` commits; an exception rolls back, and so does the end of the process. Whoever takes an id of an open unit
-/// waits for its end, for `lock_timeout` at most: so of two that take one id exactly one gets it as NEW.
+/// Leaving `with` commits; an exception rolls back, and so does the end of the process. Whoever
+/// takes an id of an open unit waits for its end, for `lock_timeout` at most: so of two that take
+/// one id exactly one gets it as NEW.
 #[pyclass(module = "dochistory", name = "UnitOfWork", frozen)]
 pub(crate) struct UnitOfWork {
     pub(super) handle: Arc<Handle>,
@@ -94,20 +95,21 @@ fn over() -> Failure {
 
 #[pymethods]
 impl UnitOfWork {
-    /// Judge messages that come in. Those to process are mapped, from their `id` to their `message_id`, when the unit commits.
+    /// Judge messages that come in. Those to process are mapped, from their `id` to their
+    /// `message_id`, when the unit commits.
     ///
     /// Args:
-    ///     messages: anything with Arrow's C interface. Columns `id` (the external id), `message_id` (ours; what it is mapped
-    ///         to), `qos` (BE, EO, EOIO), `queue` (of EOIO).
+    ///     messages: anything with Arrow's C interface. Columns `id` (the external id),
+    ///         `message_id` (ours; what it is mapped to), `qos` (BE, EO, EOIO), `queue` (of EOIO).
     ///     columns: the mapper's name of a column -> its name in `messages`, where they differ.
-    ///     qos: the quality of service where no column says it.
-    ///     persist_until: until when mappings are kept: a datetime, a duration from now on, "forever", or a column of times;
+    ///     qos: the quality of service where no column says it. persist_until: until when mappings
+    ///     are kept: a datetime, a duration from now on, "forever", or a column of times;
     ///         the mapper's, if absent.
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type.
-    ///     LockedError: another unit of work held one of the ids, or of their sixteenths, for longer than `lock_timeout`.
+    ///     SchemaError: a column is missing or has the wrong type. LockedError: another unit of
+    ///     work held one of the ids, or of their sixteenths, for longer than `lock_timeout`.
     ///     StateError: the unit is over.
     #[pyo3(signature = (messages, *, columns = None, qos = "EO", persist_until = None, now = None))]
     fn take<'py>(
@@ -167,12 +169,13 @@ impl UnitOfWork {
         self.current().join(ids, None, None, now, |unit, ids, _, _, now_us| unit.remove(ids, now_us))
     }
 
-    /// Make all of it durable, in one step, and let its ids go. Answers the number of ids changed. Again is an error.
+    /// Make all of it durable, in one step, and let its ids go. Answers the number of ids changed.
+    /// Again is an error.
     ///
     /// Raises:
-    ///     StateError: the unit is over; or somebody mapped one of its ids without a unit meanwhile: then nothing of it is done.
-    ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: the unit is over; or somebody mapped one of its ids without a unit
+    ///     meanwhile: then nothing of it is done. LockedError: another writer held the mapper for
+    ///     longer than `lock_timeout`. FailedError: an earlier write failed.
     #[pyo3(signature = (*, now = None))]
     fn commit(&self, py: Python<'_>, now: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
         let _call = crate::calls::InCall::enter(py);
@@ -185,7 +188,8 @@ impl UnitOfWork {
         })
     }
 
-    /// Forget all of it, and let its ids go: the messages are NEW when they come again. Again changes nothing.
+    /// Forget all of it, and let its ids go: the messages are NEW when they come again. Again
+    /// changes nothing.
     fn roll_back(&self) {
         self.units.leave(&self.unit);
         lock(&self.unit).take();
@@ -265,9 +269,10 @@ impl Current {
 
 #[pymethods]
 impl MapperTaken {
-    /// The verdict of every message, in order: `status` (NEW, DUPLICATE, IN_DOUBT, FAILED; null while it waits), `action`
-    /// (PROCESS, SKIP, RAISE, HOLD), `rule` ("N1" to "N4"), `found`, `mapped_id` (of a duplicate: the message that came first),
-    /// `pending_since`, `reason`, `audit` (SUCCESS, ERROR or null), `retryable`. SKIP is still acknowledged to the source.
+    /// The verdict of every message, in order: `status` (NEW, DUPLICATE, IN_DOUBT, FAILED; null
+    /// while it waits), `action` (PROCESS, SKIP, RAISE, HOLD), `rule` ("N1" to "N4"), `found`,
+    /// `mapped_id` (of a duplicate: the message that came first), `pending_since`, `reason`,
+    /// `audit` (SUCCESS, ERROR or null), `retryable`. SKIP is still acknowledged to the source.
     #[getter]
     fn verdicts<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -296,8 +301,8 @@ impl MapperTaken {
         lock(&self.taken).open_rows()
     }
 
-    /// The records for the audit log: `time`, `channel`, `id` (of a duplicate: the message that came first), `arrived_as`,
-    /// `level`, `rule`, `text`, `row`.
+    /// The records for the audit log: `time`, `channel`, `id` (of a duplicate: the message that
+    /// came first), `arrived_as`, `level`, `rule`, `text`, `row`.
     #[getter]
     fn audit<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -308,8 +313,9 @@ impl MapperTaken {
         Ok(output::record_batch(py, batch)?)
     }
 
-    /// These messages failed: they are not mapped when the unit commits. Later messages of their queues, and copies of them, are
-    /// held until they are taken again. What was mapped by hand since stays mapped.
+    /// These messages failed: they are not mapped when the unit commits. Later messages of their
+    /// queues, and copies of them, are held until they are taken again. What was mapped by hand
+    /// since stays mapped.
     ///
     /// Args:
     ///     rows: row numbers of the batch.

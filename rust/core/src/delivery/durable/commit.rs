@@ -10,8 +10,8 @@ use crate::manifest::Outcome;
 use crate::{Error, Result};
 
 impl Inbox {
-    /// All that the poll applies is applied: writes `log_received`, durable on return. From here the confirmations and
-    /// requests of the poll may be sent. An error leaves the poll as it was.
+    /// All that the poll applies is applied: writes `log_received`, durable on return. From here
+    /// the confirmations and requests of the poll may be sent. An error leaves the poll as it was.
     pub fn commit(&self, taken: &mut Taken) -> Result<()> {
         let mut inner = self.lock();
         Self::check_open(&inner, taken)?;
@@ -41,8 +41,9 @@ impl Inbox {
         inner.table.accept(&taken.poll)
     }
 
-    /// [`commit`](Self::commit) by a caller that says how far it has applied the streams that it names. A stream that was not
-    /// applied whole goes back: see [`Poll::cut`](super::super::Poll::cut).
+    /// [`commit`](Self::commit) by a caller that says how far it has applied the streams that it
+    /// names. A stream that was not applied whole goes back: see
+    /// [`Poll::cut`](super::super::Poll::cut).
     pub fn commit_upto(
         &self,
         taken: &mut Taken,
@@ -61,8 +62,8 @@ impl Inbox {
         done
     }
 
-    /// Nothing of the poll was applied, certainly: it is as if it had never been handed out. What arrived in it has to be
-    /// received again.
+    /// Nothing of the poll was applied, certainly: it is as if it had never been handed out. What
+    /// arrived in it has to be received again.
     pub fn abort(&self, taken: &mut Taken) -> Result<()> {
         let mut inner = self.lock();
         Self::check_open(&inner, taken)?;

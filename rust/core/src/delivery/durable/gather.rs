@@ -14,8 +14,8 @@ use crate::transaction::{BatchRows, Meaning, Replays};
 use crate::{Error, Result, Transaction};
 
 impl Inbox {
-    /// What other processes have to know to decide a poll together, each all messages of some streams:
-    /// [`decide_portion`](super::decide_portion). Changes nothing.
+    /// What other processes have to know to decide a poll together, each all messages of some
+    /// streams: [`decide_portion`](super::decide_portion). Changes nothing.
     pub fn plan(&self, now: i64, transaction: Option<&Transaction>, replays: Replays) -> Result<Vec<u8>> {
         let inner = self.lock();
         inner.check_ready()?;
@@ -43,8 +43,9 @@ impl Inbox {
         Ok(plan.encode())
     }
 
-    /// Makes one poll of what other processes have decided by this plan, and records what is about to be applied, as
-    /// [`receive`](Self::receive) does: durable on return. Each stream of the poll is in one receipt.
+    /// Makes one poll of what other processes have decided by this plan, and records what is about
+    /// to be applied, as [`receive`](Self::receive) does: durable on return. Each stream of the
+    /// poll is in one receipt.
     pub fn gather(
         &self,
         plan: &[u8],
@@ -89,7 +90,8 @@ fn reopened_by(batch: Option<&Batch>, replays: Replays) -> Result<u64> {
 }
 
 impl Inner {
-    /// Each stream once, from the row that is known here, and none forgotten that waits for messages.
+    /// Each stream once, from the row that is known here, and none forgotten that waits for
+    /// messages.
     fn check_decided(&self, decided: &[Decided]) -> Result<()> {
         if let Some(pair) = decided.windows(2).find(|pair| pair[0].stream == pair[1].stream) {
             return Err(Error::State(format!("stream {:?} was decided twice: it lay in two parts", pair[0].stream)));
@@ -118,7 +120,8 @@ impl Inner {
         }
     }
 
-    /// The streams that the batch with this mark left in doubt, and that came to the same end again.
+    /// The streams that the batch with this mark left in doubt, and that came to the same end
+    /// again.
     fn reopened_whole(&self, mark: u64, decided: &[Decided]) -> Vec<(u32, u64)> {
         let ended = decided.iter().filter_map(|one| {
             let id = self.table.find(&one.stream)?;

@@ -1,9 +1,9 @@
 //! The receiving side of streams, kept in a store.
 //!
-//! A poll that applies something is recorded before it is handed out (`applying_upto`), unless the caller keeps
-//! `log_received` in one transaction with its data. After a crash the range that it recorded is in doubt. Each row
-//! carries a generation, and a row that is not as this side wrote it ends the operation: so of several receivers of one
-//! stream exactly one goes on.
+//! A poll that applies something is recorded before it is handed out (`applying_upto`), unless the
+//! caller keeps `log_received` in one transaction with its data. After a crash the range that it
+//! recorded is in doubt. Each row carries a generation, and a row that is not as this side wrote it
+//! ends the operation: so of several receivers of one stream exactly one goes on.
 //!
 //! What is held or buffered, and the wait for what is missing, is in memory only.
 
@@ -118,8 +118,8 @@ impl Inbox {
         self.lock().table.iter().map(|(name, state)| (name.to_owned(), *state)).collect()
     }
 
-    /// Decides a poll, and records what is about to be applied: durable on return. Confirmations and requests may be sent
-    /// after [`Inbox::commit`] only.
+    /// Decides a poll, and records what is about to be applied: durable on return. Confirmations
+    /// and requests may be sent after [`Inbox::commit`] only.
     pub fn receive(&self, how: &Receiving<'_>) -> Result<Taken> {
         let mut inner = self.lock();
         inner.check_ready()?;
@@ -139,7 +139,8 @@ impl Inbox {
         Ok(inner.hand_out(taken?, replay))
     }
 
-    /// Decides, and again without the streams that a rerun would not bring to where they were; and records it.
+    /// Decides, and again without the streams that a rerun would not bring to where they were; and
+    /// records it.
     fn decide(
         &self,
         inner: &mut Inner,
@@ -206,7 +207,8 @@ impl Inbox {
     }
 }
 
-/// Decides; and again without those of the reopened streams that would not end where they ended before.
+/// Decides; and again without those of the reopened streams that would not end where they ended
+/// before.
 pub(super) fn decide_again(
     table: &mut StreamTable,
     reopened: &[(u32, u64)],
@@ -256,8 +258,8 @@ impl Inner {
         poll.pending[change.stream as usize].known.map(|id| self.rows[id as usize])
     }
 
-    /// Takes the streams that the batch with this mark left in doubt for not begun; answers which, and how far they may
-    /// have been applied.
+    /// Takes the streams that the batch with this mark left in doubt for not begun; answers which,
+    /// and how far they may have been applied.
     fn reopen(&mut self, mark: u64) -> Vec<(u32, u64)> {
         let doubtful = |row: &Row<ReceiverState>| row.transaction == mark && row.state.in_doubt().is_some();
         let found = self.rows.iter().enumerate().filter(|(_, row)| doubtful(row));

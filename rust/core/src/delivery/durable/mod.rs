@@ -1,5 +1,5 @@
-//! Streams whose durable rows a store keeps: the receiving side ([`Inbox`]), the sending side ([`Outbox`]), and what both
-//! look like in a table ([`status`]).
+//! Streams whose durable rows a store keeps: the receiving side ([`Inbox`]), the sending side
+//! ([`Outbox`]), and what both look like in a table ([`status`]).
 
 mod bytes;
 mod commit;

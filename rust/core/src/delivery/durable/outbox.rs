@@ -13,7 +13,8 @@ use crate::{Error, Result};
 pub struct Transactions<'a> {
     /// Log offset of each COMMIT.
     pub offsets: &'a [u64],
-    /// Messages that each takes; one each, if absent. The number must depend on the transaction only.
+    /// Messages that each takes; one each, if absent. The number must depend on the transaction
+    /// only.
     pub parts: Option<&'a [u32]>,
     /// At most so many whole transactions go into one message.
     pub per_message: usize,
@@ -42,7 +43,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Reads the stream's row; a new stream starts at `start`, up to which the subscriber has everything.
+    /// Reads the stream's row; a new stream starts at `start`, up to which the subscriber has
+    /// everything.
     pub fn open(store: Arc<dyn Rows>, publisher: &str, subscriber: &str, start: Option<u64>) -> Result<Self> {
         let key = sending_key(publisher, subscriber);
         let row = match (store.get(&key)?, start) {
@@ -73,8 +75,8 @@ impl Outbox {
         self.lock().state
     }
 
-    /// The messages for transactions after `log_sent`; earlier ones are passed over. Durable on return, so that no message
-    /// leaves before its sender remembers it.
+    /// The messages for transactions after `log_sent`; earlier ones are passed over. Durable on
+    /// return, so that no message leaves before its sender remembers it.
     pub fn build(&self, transactions: &Transactions<'_>, now: i64) -> Result<Built> {
         check(transactions)?;
         let mut row = self.lock();
@@ -110,7 +112,8 @@ impl Outbox {
         Ok(built)
     }
 
-    /// The subscriber says that it has everything up to `offset`; answers whether that is news. Durable on return.
+    /// The subscriber says that it has everything up to `offset`; answers whether that is news.
+    /// Durable on return.
     pub fn on_confirmation(&self, offset: u64) -> Result<bool> {
         let mut row = self.lock();
         match row.state.confirm(offset)? {
@@ -119,9 +122,10 @@ impl Outbox {
         }
     }
 
-    /// The subscriber asks for everything after `offset` under `epoch`; answers whether that is news: then what was built
-    /// and not sent is void, and everything after `log_sent` is to be built again. `log_start` is the oldest offset that the
-    /// log still has; if absent, the log is truncated as far as it may be.
+    /// The subscriber asks for everything after `offset` under `epoch`; answers whether that is
+    /// news: then what was built and not sent is void, and everything after `log_sent` is to be
+    /// built again. `log_start` is the oldest offset that the log still has; if absent, the log is
+    /// truncated as far as it may be.
     pub fn on_resend_request(&self, epoch: u64, offset: u64, log_start: Option<u64>) -> Result<bool> {
         let log_start = match log_start {
             Some(offset) => offset,

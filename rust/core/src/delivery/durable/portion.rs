@@ -17,7 +17,8 @@ use super::store::Rows;
 use crate::transaction::BatchRows;
 use crate::{Error, Result};
 
-/// What was decided about the messages of some streams. Nothing of it counts before its receipt is gathered.
+/// What was decided about the messages of some streams. Nothing of it counts before its receipt is
+/// gathered.
 #[derive(Debug)]
 pub struct Portion {
     /// One a message, those of earlier polls included.
@@ -34,8 +35,9 @@ pub struct Portion {
     pub receipt: Vec<u8>,
 }
 
-/// Decides all messages that a poll brought of some streams, and those that were kept of them: `kept` says which of the rows
-/// these are. Reads the streams' rows in `store`, and changes nothing there.
+/// Decides all messages that a poll brought of some streams, and those that were kept of them:
+/// `kept` says which of the rows these are. Reads the streams' rows in `store`, and changes nothing
+/// there.
 pub fn decide_portion(store: &dyn Rows, plan: &[u8], columns: &HeaderColumns<'_>, kept: &[bool]) -> Result<Portion> {
     let plan = Plan::decode(plan)?;
     columns.check()?;

@@ -1,4 +1,5 @@
-//! The rows of the receiving sides as they stand in the store, and what to say where one is not as it was.
+//! The rows of the receiving sides as they stand in the store, and what to say where one is not as
+//! it was.
 
 use super::super::state::ReceiverState;
 use super::row::{RECEIVING, Row, receiving_key, stream_of};

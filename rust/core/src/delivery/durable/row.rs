@@ -1,7 +1,8 @@
 //! The rows that a store keeps of streams.
 //!
-//! Keys are text: `i:` and the stream's name for a receiving side; `t:` and an application's name for its last batch;
-//! `o:`, the length of the publisher's name in bytes, `:`, the publisher and the subscriber for a sending side.
+//! Keys are text: `i:` and the stream's name for a receiving side; `t:` and an application's name
+//! for its last batch; `o:`, the length of the publisher's name in bytes, `:`, the publisher and
+//! the subscriber for a sending side.
 //!
 //! | bytes of a value | content |
 //! |---|---|

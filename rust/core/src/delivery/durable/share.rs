@@ -1,9 +1,10 @@
 //! A poll that several processes decide together: what travels to them, and what comes back.
 //!
-//! One process has the inbox. It makes a [`Plan`]; others decide the messages of some streams each, by the streams' rows in
-//! the shared store, and change nothing: they answer a [`Receipt`]. Who has the inbox gathers the receipts of the answers that
-//! count, and from there on it is a poll like any other. Each receipt says which row it was decided from, generation and all,
-//! so what was decided from an older state is found out. An answer that nobody gathers has never been.
+//! One process has the inbox. It makes a [`Plan`]; others decide the messages of some streams each,
+//! by the streams' rows in the shared store, and change nothing: they answer a [`Receipt`]. Who has
+//! the inbox gathers the receipts of the answers that count, and from there on it is a poll like
+//! any other. Each receipt says which row it was decided from, generation and all, so what was
+//! decided from an older state is found out. An answer that nobody gathers has never been.
 
 use super::super::codec::Encoded;
 use super::super::options::Options;

@@ -1,4 +1,5 @@
-//! All streams of a history, as a table shows them: what is received and what is sent, under one name.
+//! All streams of a history, as a table shows them: what is received and what is sent, under one
+//! name.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use crate::Result;
 /// One stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The publisher whose log is sent; empty for a receiving side, and for a publisher without a name.
+    /// The publisher whose log is sent; empty for a receiving side, and for a publisher without a
+    /// name.
     pub publisher: String,
     /// The stream that is received, or the subscriber.
     pub stream: String,
@@ -21,7 +23,8 @@ pub struct Status {
     pub sent: Option<SenderState>,
 }
 
-/// All streams, by publisher and name. A receiving side and a sending side of the same name share a row.
+/// All streams, by publisher and name. A receiving side and a sending side of the same name share a
+/// row.
 pub fn status(received: &dyn Rows, sent: &dyn Rows) -> Result<Vec<Status>> {
     let mut streams: BTreeMap<(String, String), Status> = BTreeMap::new();
     let mut entry = |publisher: String, stream: String, fill: &dyn Fn(&mut Status)| {

@@ -1,4 +1,5 @@
-//! What the durable rows need of a store: a few rows looked at, and many changed at once or not at all.
+//! What the durable rows need of a store: a few rows looked at, and many changed at once or not at
+//! all.
 
 use crate::Result;
 
@@ -38,7 +39,7 @@ pub trait Rows: Send + Sync + std::fmt::Debug {
         keys.iter().map(|key| self.get(key)).collect()
     }
 
-    /// Change all rows or, if one is not as expected, none. Of many processes only one does this at a time. Durable on
-    /// return.
+    /// Change all rows or, if one is not as expected, none. Of many processes only one does this at
+    /// a time. Durable on return.
     fn exchange(&self, changes: &[Exchange]) -> Result<std::result::Result<(), Overtaken>>;
 }

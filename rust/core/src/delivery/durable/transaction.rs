@@ -48,8 +48,8 @@ impl Batch {
         self.transaction.after(last, self.rows, how)
     }
 
-    /// The mark of streams in doubt that are handed out again, 0 for none: those that this very batch left so. Each of them
-    /// tells by its own row whether the same messages came again.
+    /// The mark of streams in doubt that are handed out again, 0 for none: those that this very
+    /// batch left so. Each of them tells by its own row whether the same messages came again.
     pub(super) fn reopens(&self, how: Replays) -> Result<u64> {
         let by_number = Self { rows: None, ..self.clone() };
         Ok(if by_number.meaning(how)?.reruns(how) { self.mark } else { 0 })

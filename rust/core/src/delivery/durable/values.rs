@@ -84,7 +84,8 @@ impl Rows for Space {
             Ok(Ok(()))
         })?;
         if self.auto_maintain && self.values.is_upkeep_due() {
-            // What was asked for is done and durable. Upkeep that fails is due again, and a failed write is told by the next.
+            // What was asked for is done and durable. Upkeep that fails is due again, and a failed
+            // write is told by the next.
             drop(self.values.maintain(false, &mut |_, _| Ok(())));
         }
         Ok(done)

@@ -1,5 +1,5 @@
-//! The streams of a poll, shared by several threads: each takes streams that lie side by side, with rows of its own, and
-//! what they find is put together in the order of the streams.
+//! The streams of a poll, shared by several threads: each takes streams that lie side by side, with
+//! rows of its own, and what they find is put together in the order of the streams.
 
 use std::ops::Range;
 
@@ -52,7 +52,8 @@ pub(super) fn run<'p>(
     };
     let found: Vec<Pass<'_>> = std::thread::scope(|scope| {
         let running: Vec<_> = parts.iter().map(|part| (scope.spawn(|| work(share(part))), part)).collect();
-        // A thread that could not be joined has panicked; its share is done here, which says what is wrong.
+        // A thread that could not be joined has panicked; its share is done here, which says what
+        // is wrong.
         running.into_iter().map(|(thread, part)| thread.join().unwrap_or_else(|_| work(share(part)))).collect()
     });
     for (pass, (groups, start)) in found.into_iter().zip(&parts) {

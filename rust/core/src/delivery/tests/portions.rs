@@ -108,7 +108,8 @@ fn opening() -> Opening {
     Opening { starts: STREAMS[..3].iter().map(|name| ((*name).to_owned(), 0)).collect(), applied: Vec::new() }
 }
 
-/// What others decided: the receipts, the messages to apply (stream, rank, header), and what to keep.
+/// What others decided: the receipts, the messages to apply (stream, rank, header), and what to
+/// keep.
 struct Parts {
     receipts: Vec<Vec<u8>>,
     applied: Vec<(usize, u32, Header)>,
@@ -177,7 +178,8 @@ fn compare(seed: u64) {
                 break;
             }
             if std::mem::take(&mut comes_again) {
-                // The process ends here: what is held is gone, and what was about to be applied is in doubt.
+                // The process ends here: what is held is gone, and what was about to be applied is
+                // in doubt.
                 inboxes = [open(0), open(1)];
                 held.clear();
                 kept.clear();

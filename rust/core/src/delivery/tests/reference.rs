@@ -1,4 +1,5 @@
-//! The rules once more, one message at a time over a tree, without a thought for speed; and both compared on random polls.
+//! The rules once more, one message at a time over a tree, without a thought for speed; and both
+//! compared on random polls.
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -261,7 +262,8 @@ proptest! {
                     arrivals.iter().enumerate().filter(|(_, (s, _))| s == name).map(|(row, (_, h))| (row, *h)).collect();
                 let mut told = after[of].poll(&rows, &options);
                 let found = columnar(&poll, &arrivals, name);
-                // Whether a dropped message was a part or held when it came is told by its own row only.
+                // Whether a dropped message was a part or held when it came is told by its own row
+                // only.
                 soften(&mut told, &found);
                 prop_assert_eq!(&found, &told, "stream {}, {:?}", name, rows);
             }

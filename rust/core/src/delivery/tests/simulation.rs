@@ -1,5 +1,6 @@
-//! A sender and a receiver over a channel that loses, repeats, reorders, delays and damages messages, with crashes of
-//! either side between any two steps. They must always end with the same operations in the same order.
+//! A sender and a receiver over a channel that loses, repeats, reorders, delays and damages
+//! messages, with crashes of either side between any two steps. They must always end with the same
+//! operations in the same order.
 //!
 //! `DELIVERY_SEED=17 cargo test delivery::tests::simulation` runs one seed and tells what happens.
 
@@ -106,8 +107,8 @@ impl World {
         }
     }
 
-    /// The channel becomes good and nobody crashes. A message that nothing follows can be lost without a trace, so the
-    /// sender goes on to write now and then, with quiet polls between.
+    /// The channel becomes good and nobody crashes. A message that nothing follows can be lost
+    /// without a trace, so the sender goes on to write now and then, with quiet polls between.
     fn calm_down(&mut self, seed: u64) {
         let goal = self.sender.log.len();
         self.there.become_good();

@@ -29,8 +29,9 @@ pub struct PendingBatch {
 }
 
 impl Mapper {
-    /// Decide single ids that are pending: at its next arrival such an id is treated by this policy, once, whatever the
-    /// channel's is. [`Policy::Error`] takes a decision back. Rows whose id is not pending are left out. Durable on return.
+    /// Decide single ids that are pending: at its next arrival such an id is treated by this
+    /// policy, once, whatever the channel's is. [`Policy::Error`] takes a decision back. Rows whose
+    /// id is not pending are left out. Durable on return.
     pub fn resolve(&self, ids: &Ids, policy: Policy) -> Result<Vec<Option<RowError>>> {
         self.values.change(ids, |turn| {
             let known = Known::read(turn.found(), MapperSettings::default(), 0)?;
@@ -62,7 +63,8 @@ impl Mapper {
         Ok(PendingEntries { entries: self.values.entries()?, settings: self.settings, now_us, only_pending })
     }
 
-    /// Take away mappings whose time has come, and pending entries too if asked: that turns "in doubt" into "new".
+    /// Take away mappings whose time has come, and pending entries too if asked: that turns "in
+    /// doubt" into "new".
     pub fn purge(&self, now_us: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
         self.values.purge(now_us, include_pending, dry_run)
     }

@@ -57,12 +57,14 @@ impl RowError {
 type Errors = Vec<Option<RowError>>;
 
 impl Mapper {
-    /// Map ids to other ids. A row whose id is mapped is left out, as are later rows of the same id. Durable on return.
+    /// Map ids to other ids. A row whose id is mapped is left out, as are later rows of the same
+    /// id. Durable on return.
     pub fn create(&self, ids: &Ids, values: &Texts, untils: Untils, now_us: i64) -> Result<Errors> {
         self.write(ids, values, untils, now_us, |is_mapped| is_mapped.then_some(RowError::Exists))
     }
 
-    /// Map ids that are mapped to other ids than before; later rows of the same id are left out. Durable on return.
+    /// Map ids that are mapped to other ids than before; later rows of the same id are left out.
+    /// Durable on return.
     pub fn update(&self, ids: &Ids, values: &Texts, untils: Untils, now_us: i64) -> Result<Errors> {
         self.write(ids, values, untils, now_us, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
     }
@@ -180,7 +182,8 @@ struct Mirrors {
 }
 
 impl Mirrors {
-    /// An other id that is mapped, here or by an earlier row, may not be mapped back; but the mirror of this very mapping may.
+    /// An other id that is mapped, here or by an earlier row, may not be mapped back; but the
+    /// mirror of this very mapping may.
     fn refuse(&mut self, row: usize, id: Option<&[u8]>) -> Option<RowError> {
         let at = self.first_copies.get(row).copied().filter(|at| *at != u32::MAX)? as usize;
         if self.taken[at] || self.known.mapped[at] && self.known.values.get(at) != id {

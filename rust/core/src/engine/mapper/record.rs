@@ -1,4 +1,5 @@
-//! What a mapper keeps of an id: the bytes of its value in the store (docs/format.md, "Records of a mapper").
+//! What a mapper keeps of an id: the bytes of its value in the store (docs/format.md, "Records of a
+//! mapper").
 
 use crate::mapper::Policy;
 use crate::{Error, Result};
@@ -18,7 +19,8 @@ pub(super) struct Pending {
     pub(super) since: i64,
     /// The claim of the transaction that began it; 0 without one.
     pub(super) claim: u64,
-    /// The number of the very attempt that began it; 0 where an older build wrote it, and then it is nobody's.
+    /// The number of the very attempt that began it; 0 where an older build wrote it, and then it
+    /// is nobody's.
     pub(super) attempt: u64,
     /// What was decided about this id alone.
     pub(super) resolved: Option<Policy>,

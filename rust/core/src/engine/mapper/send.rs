@@ -94,9 +94,9 @@ impl Facts {
 }
 
 impl Mapper {
-    /// Judge messages that go out, and write the pending entries of those to send, in one step: of two that begin the same id at
-    /// once one finds it pending. Durable on return, before anything is sent. With `refuse` nothing is written if any row is to
-    /// be raised.
+    /// Judge messages that go out, and write the pending entries of those to send, in one step: of
+    /// two that begin the same id at once one finds it pending. Durable on return, before anything
+    /// is sent. With `refuse` nothing is written if any row is to be raised.
     pub fn begin_send(
         &self,
         ids: &Ids,
@@ -157,7 +157,8 @@ impl Mapper {
         })
     }
 
-    /// What a rule changes before anything is sent; `begun` is the pending entry of what is, and until when it is kept.
+    /// What a rule changes before anything is sent; `begun` is the pending entry of what is, and
+    /// until when it is kept.
     fn first_change(
         turn: &mut Work,
         id: Id,
@@ -177,7 +178,8 @@ impl Mapper {
     }
 }
 
-/// A batch that comes again sees its own entries: ended, nothing of it goes out again; begun only, the policy says.
+/// A batch that comes again sees its own entries: ended, nothing of it goes out again; begun only,
+/// the policy says.
 fn see_replay(
     facts: &mut Facts,
     known: &Known,
@@ -199,8 +201,8 @@ fn see_replay(
     }
 }
 
-/// Whether a batch that ended before, with rows that nobody wrote down, has some that never went out: they need a claim of their
-/// own.
+/// Whether a batch that ended before, with rows that nobody wrote down, has some that never went
+/// out: they need a claim of their own.
 fn writes_more(rules: &[Rule], meaning: Option<Meaning>) -> bool {
     let is_sent = |rule: &Rule| rule.outcome().action == Action::Process;
     meaning == Some(Meaning::Unknown { is_finished: true }) && rules.iter().any(is_sent)

@@ -97,7 +97,8 @@ impl Texts {
         is_there.then(|| &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize])
     }
 
-    /// The parts of an Arrow column: where each text starts and the last ends, the texts, and a bit for each that is there.
+    /// The parts of an Arrow column: where each text starts and the last ends, the texts, and a bit
+    /// for each that is there.
     pub fn parts(&self) -> (&[i64], &[u8], &[u8]) {
         (&self.offsets, &self.bytes, &self.is_there)
     }

@@ -38,8 +38,9 @@ struct Made {
     by: Option<u32>,
 }
 
-/// A unit of work: what it takes in is mapped when it commits, all of it or nothing. As long as it is open, whoever takes one of
-/// its ids waits for its end. It is rolled back when it is dropped, or its process dies.
+/// A unit of work: what it takes in is mapped when it commits, all of it or nothing. As long as it
+/// is open, whoever takes one of its ids waits for its end. It is rolled back when it is dropped,
+/// or its process dies.
 #[derive(Debug)]
 pub struct Unit {
     mapper: Mapper,
@@ -73,8 +74,8 @@ impl Mapper {
 }
 
 impl Unit {
-    /// Judge messages that come in. Those to process are mapped from their ids to `message_ids` when the unit commits. Waits for
-    /// other units that have taken the same ids and are open.
+    /// Judge messages that come in. Those to process are mapped from their ids to `message_ids`
+    /// when the unit commits. Waits for other units that have taken the same ids and are open.
     pub fn take(
         &mut self,
         ids: &Ids,
@@ -109,8 +110,8 @@ impl Unit {
         Ok(taken)
     }
 
-    /// These rows failed: they are not mapped when the unit commits, and later rows of their queues and of their ids are held,
-    /// until they are taken again. What was mapped by hand since stays.
+    /// These rows failed: they are not mapped when the unit commits, and later rows of their queues
+    /// and of their ids are held, until they are taken again. What was mapped by hand since stays.
     pub fn fail(&mut self, taken: &mut Taken, ids: &Ids, rows: &[u32]) -> Result<()> {
         same_length("ids", ids.len(), taken.rules.len())?;
         let is_processed = |row: &u32| {
@@ -185,7 +186,8 @@ impl Unit {
         Ok(errors)
     }
 
-    /// A later change of an id in one unit: what counts is what the store held before, and what it is to hold in the end.
+    /// A later change of an id in one unit: what counts is what the store held before, and what it
+    /// is to hold in the end.
     fn record(&mut self, ids: &Ids, row: usize, change: Change, by: Option<u32>) {
         let key = key(ids, row);
         let before = self.changes.get(&key);
@@ -248,8 +250,8 @@ impl Unit {
         self.changes.is_empty()
     }
 
-    /// Make all changes of the unit durable, in one step, and let its ids go. If any of them cannot be made, because somebody
-    /// changed the same id without a unit meanwhile, none is.
+    /// Make all changes of the unit durable, in one step, and let its ids go. If any of them cannot
+    /// be made, because somebody changed the same id without a unit meanwhile, none is.
     pub fn commit(self, now_us: i64) -> Result<u64> {
         let mut keys = Texts::default();
         let changes: Vec<(Vec<u8>, Change)> = self.changes.into_iter().map(|(key, made)| (key, made.change)).collect();
@@ -283,7 +285,8 @@ impl Unit {
     }
 }
 
-/// Say what is held, and until when: the locks are those of stripes, and the ids of a stripe wait together.
+/// Say what is held, and until when: the locks are those of stripes, and the ids of a stripe wait
+/// together.
 fn kept_by_a_unit(error: Error) -> Error {
     let Error::Locked { path, waited_ms, holder } = error else { return error };
     let holder = format!(

@@ -1,4 +1,5 @@
-//! The bytes of one file: what reading shows, what is durable, and what may become durable on its own.
+//! The bytes of one file: what reading shows, what is durable, and what may become durable on its
+//! own.
 
 use std::collections::BTreeMap;
 

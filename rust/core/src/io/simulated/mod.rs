@@ -1,12 +1,18 @@
-//! A machine in memory that loses power on command: what was not synced is kept, dropped or torn, as a seed says.
+//! A machine in memory that loses power on command: what was not synced is kept, dropped or torn,
+//! as a seed says.
 //!
 //! What it assumes of real systems, and no more than that:
-//! - a write is durable only after a sync of its file, sector by sector in any order and in any of the versions written since;
-//! - a file's length is durable only after a sync of the file; a sector that was lost below it reads as zeros;
-//! - a name (made, linked or removed) is durable only after a sync of its directory, each name for itself;
-//! - a failed sync of a file takes the pages for clean: some of them may be lost though reading still shows them, each file
-//!   that is open at that time hears of it once, and files opened later never do;
-//! - a failed sync of a directory changes nothing (file systems stop altogether when their journal fails);
+//! - a write is durable only after a sync of its file, sector by sector in any order and in any of
+//!   the versions written since;
+//! - a file's length is durable only after a sync of the file; a sector that was lost below it
+//!   reads as zeros;
+//! - a name (made, linked or removed) is durable only after a sync of its directory, each name for
+//!   itself;
+//! - a failed sync of a file takes the pages for clean: some of them may be lost though reading
+//!   still shows them, each file that is open at that time hears of it once, and files opened later
+//!   never do;
+//! - a failed sync of a directory changes nothing (file systems stop altogether when their journal
+//!   fails);
 //! - a lock goes with its process.
 
 mod content;
@@ -38,7 +44,8 @@ struct Handle {
 }
 
 impl Simulated {
-    /// A machine with the empty directory `/`, and its first process. Everything left to chance follows from `seed`.
+    /// A machine with the empty directory `/`, and its first process. Everything left to chance
+    /// follows from `seed`.
     pub fn new(seed: u64) -> Self {
         Self { world: Arc::new(Mutex::new(World::new(seed))), process: 0 }
     }
@@ -60,7 +67,8 @@ impl Simulated {
         self.world().process(self.process).operations
     }
 
-    /// Kill this process at its change number `change` (counted from 1): whether that one still happens is left to chance.
+    /// Kill this process at its change number `change` (counted from 1): whether that one still
+    /// happens is left to chance.
     pub fn crash_at(&self, change: u64) {
         self.world().process(self.process).crash_at = Some(change);
     }
@@ -75,7 +83,8 @@ impl Simulated {
         self.world().process(self.process).fault.is_none()
     }
 
-    /// From now on every lock of this machine is given to whoever asks for it, as some network file systems do.
+    /// From now on every lock of this machine is given to whoever asks for it, as some network file
+    /// systems do.
     pub fn let_locks_lie(&self) {
         self.world().locks_lie = true;
     }
@@ -90,7 +99,8 @@ impl Simulated {
         self.world().process(self.process).is_dead
     }
 
-    /// Take the power away: all processes die, and of what was not synced a part is lost that follows from `seed`.
+    /// Take the power away: all processes die, and of what was not synced a part is lost that
+    /// follows from `seed`.
     pub fn lose_power(&self, seed: u64) {
         self.world().lose_power(seed);
     }

@@ -15,8 +15,8 @@ use crate::manifest::{LogEntry, Manifest};
 use crate::segment::Segment;
 use crate::{Error, Result};
 
-/// Repair a key space under the writers' turn, and check all of it again. Files that go out of use get a second name in
-/// `aside` first.
+/// Repair a key space under the writers' turn, and check all of it again. Files that go out of use
+/// get a second name in `aside` first.
 pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<Diagnosis>> {
     let Case { env, directory, .. } = case;
     // Of a space that is gone the directory may be gone too.
@@ -47,7 +47,8 @@ pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<D
     Ok(Some(diagnosis))
 }
 
-/// Give what goes out of use a second name. The names in the directory itself go once the new manifest stands.
+/// Give what goes out of use a second name. The names in the directory itself go once the new
+/// manifest stands.
 fn set_aside(case: Case, diagnosis: &Diagnosis, aside: &Path) -> Result<()> {
     let (system, directory) = (&*case.env.system, case.directory);
     for made in [aside.parent().unwrap_or(aside), aside] {

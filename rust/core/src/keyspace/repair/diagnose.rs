@@ -64,7 +64,8 @@ fn gone(case: Case, damage: Error) -> Diagnosis {
     Diagnosis { is_gone: true, ..doctor.finish(&[]) }
 }
 
-/// Whether a manifest is whole, but of another history: then rather the identity file is not the right one.
+/// Whether a manifest is whole, but of another history: then rather the identity file is not the
+/// right one.
 fn is_foreign(env: &Environment, path: &Path) -> Result<bool> {
     let file = env.system.open(path, false).map_err(Error::io("open", path))?;
     let mut bytes = vec![0; file.len().map_err(Error::io("look at", path))?.min(1 << 30) as usize];
@@ -95,7 +96,8 @@ fn whole_manifest(case: Case, number: u64) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// The error, if it is damage. A file of a newer version is not: its checksum, over its first `head` bytes or all, is right.
+/// The error, if it is damage. A file of a newer version is not: its checksum, over its first
+/// `head` bytes or all, is right.
 pub(crate) fn damage(system: &dyn FileSystem, error: Error, path: &Path, head: Option<usize>) -> Result<Error> {
     match error {
         Error::Corrupt { .. } => Ok(error),

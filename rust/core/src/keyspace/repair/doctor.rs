@@ -1,4 +1,5 @@
-//! What a diagnosis is made of: segments and filters that are looked at one after the other, and what is found of them.
+//! What a diagnosis is made of: segments and filters that are looked at one after the other, and
+//! what is found of them.
 
 use std::path::Path;
 
@@ -34,7 +35,8 @@ pub(super) struct Doctor<'a> {
     pub(super) tail: Option<Tail>,
     pub(super) skipped: u64,
     pub(super) lacks_filters: bool,
-    /// Of a map: what the log holds, as far as nothing is lost before it; and what of it is older than a loss.
+    /// Of a map: what the log holds, as far as nothing is lost before it; and what of it is older
+    /// than a loss.
     pub(super) in_log: Recent,
     pub(super) log_damage: Option<LogDamage>,
     /// Of a map whose manifest is lost: whether files count that should not.
@@ -91,7 +93,8 @@ impl<'a> Doctor<'a> {
         self.findings.push(finding);
     }
 
-    /// What the next finding tells of may have ended entries that stay: so many at most, or nothing tells.
+    /// What the next finding tells of may have ended entries that stay: so many at most, or nothing
+    /// tells.
     pub(super) fn ends_lost(&mut self, most: Option<u64>) {
         self.ends_lost.push((self.findings.len(), most.unwrap_or(u64::MAX)));
     }

@@ -34,7 +34,8 @@ impl Left {
         Self { name, partition_us: partition.filter(|width| is_partition_width(*width)), bytes }
     }
 
-    /// Whether it names a file: its number stands before the checksum of its header. That happens by chance in one of 2^96 places.
+    /// Whether it names a file: its number stands before the checksum of its header. That happens
+    /// by chance in one of 2^96 places.
     pub(super) fn names(&self, id: u64, sum: u32) -> bool {
         self.place_of(id, sum).is_some()
     }

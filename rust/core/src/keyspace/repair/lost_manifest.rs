@@ -1,4 +1,5 @@
-//! What takes the place of a manifest that is gone: an older one or a snapshot, and what the directory holds.
+//! What takes the place of a manifest that is gone: an older one or a snapshot, and what the
+//! directory holds.
 
 use std::path::Path;
 
@@ -53,7 +54,8 @@ pub(super) fn basis(case: Case, names: &[String]) -> Basis {
     manifest.next_file = files.iter().copied().max().unwrap_or(1).max(manifest.next_file) + 1;
     manifest.rollups = Vec::new();
     let staged = staged(env, directory, names);
-    // The commit gives a staged file its second name before it publishes, and takes the first one away only afterwards.
+    // The commit gives a staged file its second name before it publishes, and takes the first one
+    // away only afterwards.
     let is_shown = |entry: &SegmentEntry| {
         !staged.contains(&(entry.id, entry.sum))
             || left.names(entry.id, entry.sum)
@@ -102,7 +104,8 @@ enum Witness {
     Nobody,
 }
 
-/// A file of values as the manifests describe it, else as its header does; of one that cannot be opened, only its number.
+/// A file of values as the manifests describe it, else as its header does; of one that cannot be
+/// opened, only its number.
 fn value_entry(case: Case, left: &Left, known: &Manifest, id: u64) -> (ValueEntry, Witness) {
     let marks = ValueEntry { id, purged_upto: i64::MIN, pending_purged_upto: i64::MIN, ..ValueEntry::default() };
     let older = known.values.iter().find(|entry| entry.id == id);
@@ -114,7 +117,8 @@ fn value_entry(case: Case, left: &Left, known: &Manifest, id: u64) -> (ValueEntr
             if let Some(entry) = older.filter(|entry| entry.sum == sum) {
                 return (*entry, Witness::Older);
             }
-            // Without a word of the file itself: what is asked first hides what is asked later, as newer files do.
+            // Without a word of the file itself: what is asked first hides what is asked later, as
+            // newer files do.
             let is_later = header.is_later.unwrap_or(true);
             (ValueEntry { sum, is_later, rows: header.rows, ..marks }, Witness::Nobody)
         }
@@ -122,8 +126,9 @@ fn value_entry(case: Case, left: &Left, known: &Manifest, id: u64) -> (ValueEntr
     }
 }
 
-/// The files that count; and whether that is a guess. What the lost manifest names counts. Beside such files those do not that only
-/// an older one names: a snapshot keeps them alive, and their entries stand in newer ones.
+/// The files that count; and whether that is a guess. What the lost manifest names counts. Beside
+/// such files those do not that only an older one names: a snapshot keeps them alive, and their
+/// entries stand in newer ones.
 fn that_count(found: Vec<(ValueEntry, Witness)>) -> (Vec<ValueEntry>, bool) {
     let tells = found.iter().any(|(_, witness)| *witness == Witness::Newest);
     let counts = |(_, witness): &(ValueEntry, Witness)| !(tells && *witness == Witness::Older);
@@ -140,13 +145,14 @@ fn highest_claim(env: &Environment, directory: &Path, manifest: &Manifest) -> u6
     manifest.segments.iter().map(|entry| claims(entry).unwrap_or(0)).max().unwrap_or(0)
 }
 
-/// The logs that may hold what no segment does: the newest, and while that is empty the one before it, as a new log is made
-/// before the manifest that names it.
+/// The logs that may hold what no segment does: the newest, and while that is empty the one before
+/// it, as a new log is made before the manifest that names it.
 pub(super) fn live_logs(case: Case, names: &[String], owner: Owner) -> Vec<u64> {
     let id = |name: &String| u64::from_str_radix(name.strip_prefix("log-")?, 16).ok();
     let mut ids: Vec<u64> = names.iter().filter_map(id).collect();
     ids.sort_unstable();
-    // No longer than a header it holds no frame, whatever became of the header: a log that was just being made may have none.
+    // No longer than a header it holds no frame, whatever became of the header: a log that was just
+    // being made may have none.
     let is_short = |id: u64| -> std::io::Result<bool> {
         Ok(case.env.system.open(&log_path(case.directory, id), false)?.len()? <= START)
     };

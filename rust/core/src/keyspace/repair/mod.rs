@@ -1,7 +1,9 @@
-//! Making a damaged key space usable again: what can be read stays, what cannot is dropped by name, and no file is lost.
+//! Making a damaged key space usable again: what can be read stays, what cannot is dropped by name,
+//! and no file is lost.
 //!
-//! [`diagnose`] only looks; [`apply`] works under the writers' turn. One manifest makes all of it true, as with every change:
-//! a repair that breaks off has changed nothing but second names of the damaged files.
+//! [`diagnose`] only looks; [`apply`] works under the writers' turn. One manifest makes all of it
+//! true, as with every change: a repair that breaks off has changed nothing but second names of the
+//! damaged files.
 
 mod apply;
 mod diagnose;
@@ -55,7 +57,8 @@ pub enum Count {
 /// One damaged file.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The trigger; of one whose name is lost, its directory; none if the damage concerns no trigger, or all.
+    /// The trigger; of one whose name is lost, its directory; none if the damage concerns no
+    /// trigger, or all.
     pub trigger: Option<String>,
     /// The map of values, if the damage is one of those: a mapper, or the streams of one side.
     pub map: Option<(Room, String)>,
@@ -67,17 +70,21 @@ pub struct Finding {
     pub reason: String,
     /// What a repair does about it.
     pub remedy: Remedy,
-    /// Entries that are dropped: their ids are new when they come again, unless other files know them.
+    /// Entries that are dropped: their ids are new when they come again, unless other files know
+    /// them.
     pub dropped: Count,
-    /// Entries that are kept but may have lost how they ended: in doubt until they are completed or released.
+    /// Entries that are kept but may have lost how they ended: in doubt until they are completed or
+    /// released.
     pub reopened: Count,
-    /// Between when and when the services of the dropped entries began, in microseconds since 1970; none if nothing tells.
+    /// Between when and when the services of the dropped entries began, in microseconds since 1970;
+    /// none if nothing tells.
     pub started_at: Option<(i64, i64)>,
     /// Of a map: ids of which an earlier entry counts again, or may, as a later one is lost.
     pub returned: Count,
     /// Of a map: between when and when the dropped entries were kept until; `i64::MAX` is for ever.
     pub kept_until: Option<(i64, i64)>,
-    /// Of a map: the ids that are dropped or count as earlier, as far as they can be read; the first [`MOST_NAMED`] of them.
+    /// Of a map: the ids that are dropped or count as earlier, as far as they can be read; the
+    /// first [`MOST_NAMED`] of them.
     pub ids: Vec<String>,
     /// Bytes that cannot be read.
     pub bytes: u64,
@@ -89,7 +96,8 @@ pub struct Finding {
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
     pub(crate) findings: Vec<Finding>,
-    /// The state to publish: its segments are those that are whole; log and rolled-up filters follow from the rest.
+    /// The state to publish: its segments are those that are whole; log and rolled-up filters
+    /// follow from the rest.
     manifest: Manifest,
     /// Numbers of segments whose readable entries are written anew.
     salvaged_segments: Vec<u64>,
@@ -139,8 +147,8 @@ impl Case<'_> {
         name.is_some_and(|name| directory_name(name) == name_of(self.directory))
     }
 
-    /// The full name of the space, from outside of its manifests: as the caller knows it, as it was noted when the space was
-    /// made, or as what its directory's name shows of it.
+    /// The full name of the space, from outside of its manifests: as the caller knows it, as it was
+    /// noted when the space was made, or as what its directory's name shows of it.
     fn name(&self) -> Option<String> {
         let own = name_of(self.directory);
         let shown = own.rsplit_once('-').map(|(shown, _)| format!("{}{shown}", self.room.map_or("", Room::prefix)));

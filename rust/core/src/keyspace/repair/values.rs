@@ -1,7 +1,9 @@
-//! The files of a map of values: what is left of damaged ones, and of which ids an earlier entry counts again.
+//! The files of a map of values: what is left of damaged ones, and of which ids an earlier entry
+//! counts again.
 //!
-//! Newer entries hide older ones, so a lost entry may bring an older one back. What is told of a loss says so, by id as far as
-//! ids can be read; and a stream that is received waits, in doubt, until somebody says how far it is applied.
+//! Newer entries hide older ones, so a lost entry may bring an older one back. What is told of a
+//! loss says so, by id as far as ids can be read; and a stream that is received waits, in doubt,
+//! until somebody says how far it is applied.
 
 use super::super::values::{Placed, values_path};
 use super::diagnose::damage;
@@ -61,7 +63,8 @@ impl Doctor<'_> {
         let told = super::older::tell(self.case, &layers, wounds)?;
         for told in told.losses {
             let finding = &mut self.findings[told.finding];
-            // What the manifest says of a file that is lost whole, or what a log's frame does, is not known better here.
+            // What the manifest says of a file that is lost whole, or what a log's frame does, is
+            // not known better here.
             if let Some(dropped) = told.dropped {
                 finding.dropped = dropped;
             }
@@ -139,8 +142,9 @@ impl Doctor<'_> {
         Ok((Layer::Saved(saved.run, entry), Loss { finding, lost: saved.lost, unknown, told: true }))
     }
 
-    /// Gather what has to be written: what is left of plain files as plain entries; and in one file that is newer than all others
-    /// the log's entries, if the log goes, the later files', if one of them is damaged, and what is put in doubt.
+    /// Gather what has to be written: what is left of plain files as plain entries; and in one file
+    /// that is newer than all others the log's entries, if the log goes, the later files', if one
+    /// of them is damaged, and what is put in doubt.
     fn write_anew(&mut self, layers: &[Layer], folds: bool, mended: &Run) -> Result<()> {
         let takes_log = self.tail.is_some();
         let mut later = Recent::default();

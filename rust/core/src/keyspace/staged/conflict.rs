@@ -1,4 +1,5 @@
-//! Whether somebody else was first: what was staged against a pinned state is compared with what was added since.
+//! Whether somebody else was first: what was staged against a pinned state is compared with what
+//! was added since.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -102,9 +103,10 @@ pub(super) fn held_by(segment: &Segment, keys: &Keys) -> Result<Vec<u32>> {
 }
 
 impl KeySpace {
-    /// In our turn: the staged keys that others were first with, each once. `contested` segments hold keys that were known at
-    /// the pin, whose state is looked up again; of the others, those keys only that something was added about. What began at
-    /// or before `expired` counts no more, as it did not when the keys were staged.
+    /// In our turn: the staged keys that others were first with, each once. `contested` segments
+    /// hold keys that were known at the pin, whose state is looked up again; of the others, those
+    /// keys only that something was added about. What began at or before `expired` counts no more,
+    /// as it did not when the keys were staged.
     pub(crate) fn lost(
         &self,
         job: &Job,
@@ -128,8 +130,9 @@ impl KeySpace {
         self.lost_of(job, expired, view, &met)
     }
 
-    /// Those of these keys that are not ours to begin any more: somebody completed them, or claims them that did not at the
-    /// pin. What was processing then and still is was decided knowing it; what is not there now is new.
+    /// Those of these keys that are not ours to begin any more: somebody completed them, or claims
+    /// them that did not at the pin. What was processing then and still is was decided knowing it;
+    /// what is not there now is new.
     fn lost_of(&self, job: &Job, expired: i64, view: &View, met: &Keys) -> Result<Keys> {
         let mut lost = Keys::default();
         if met.len() == 0 {

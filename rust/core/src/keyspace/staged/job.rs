@@ -24,8 +24,8 @@ pub struct Plan {
     pub replays: Replays,
     /// The transaction that it commits.
     pub transaction: Option<Transaction>,
-    /// The rows of its batch, if an attempt before has found them. Tasks that do not know them take a number that comes again
-    /// for the same batch, and the commit compares.
+    /// The rows of its batch, if an attempt before has found them. Tasks that do not know them take
+    /// a number that comes again for the same batch, and the commit compares.
     pub rows: Option<BatchRows>,
     /// When the services begin, in microseconds since 1970.
     pub started_at: i64,

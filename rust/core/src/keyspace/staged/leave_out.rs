@@ -1,5 +1,5 @@
-//! What a commit leaves out: keys that others were first with. The rest of a file that holds some of them is written anew, so
-//! that a claim's segments hold the keys of the claim and no others.
+//! What a commit leaves out: keys that others were first with. The rest of a file that holds some
+//! of them is written anew, so that a claim's segments hold the keys of the claim and no others.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,7 +34,8 @@ pub(crate) fn rest_of(segment: &Arc<Segment>, stamp: Stamp, lost: &Keys) -> Resu
 }
 
 impl KeySpace {
-    /// In our turn: write `processing` for keys under a claim that stands already, as segments of their own, in one manifest.
+    /// In our turn: write `processing` for keys under a claim that stands already, as segments of
+    /// their own, in one manifest.
     pub(crate) fn begin_more(&self, keys: &FrameKeys, stamp: Stamp) -> Result<Vec<Arc<Segment>>> {
         let Some(mut manifest) = self.present().as_ref().map(View::next_of_same_log) else {
             return Err(Error::State("the key space is not there".into()));

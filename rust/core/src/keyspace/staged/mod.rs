@@ -1,7 +1,9 @@
-//! Staged segments: what tasks on other machines write under names that no manifest knows, until one process publishes it.
+//! Staged segments: what tasks on other machines write under names that no manifest knows, until
+//! one process publishes it.
 //!
-//! A job reserves a claim number and file numbers first. Its tasks then write ordinary segments, and whoever commits the job
-//! gives those that count the names that were reserved for them. What lost, died or came too late is never named, and goes.
+//! A job reserves a claim number and file numbers first. Its tasks then write ordinary segments,
+//! and whoever commits the job gives those that count the names that were reserved for them. What
+//! lost, died or came too late is never named, and goes.
 
 mod conflict;
 mod job;
@@ -36,7 +38,8 @@ pub(crate) const FILES_PER_PART: u64 = 1 << 16;
 #[derive(Debug, Default)]
 pub(crate) struct Publication {
     pub(crate) files: Vec<(SegmentEntry, PathBuf)>,
-    /// What is left of files that held more than may be published; each is written anew, in our turn.
+    /// What is left of files that held more than may be published; each is written anew, in our
+    /// turn.
     pub(crate) rests: Vec<Run>,
     pub(crate) transaction: Option<TransactionEntry>,
     /// The open claim of the same transaction that this one takes the place of, and its start.
@@ -44,7 +47,8 @@ pub(crate) struct Publication {
 }
 
 impl KeySpace {
-    /// Reserve numbers for a job, and pin the state that its tasks read: one manifest. `check` may refuse, in the same turn.
+    /// Reserve numbers for a job, and pin the state that its tasks read: one manifest. `check` may
+    /// refuse, in the same turn.
     pub(crate) fn reserve_job(
         &self,
         settings: SpaceSettings,
@@ -74,8 +78,8 @@ impl KeySpace {
         })
     }
 
-    /// Write a run of a part as staged segments; their bytes and names are durable on return. Takes no turn: the files have
-    /// numbers of their own, and no manifest names them yet.
+    /// Write a run of a part as staged segments; their bytes and names are durable on return. Takes
+    /// no turn: the files have numbers of their own, and no manifest names them yet.
     pub(crate) fn stage(
         &self,
         job: &Job,
@@ -146,7 +150,8 @@ impl KeySpace {
         Ok(pinned.transactions.into_iter().find(is_ours))
     }
 
-    /// In our turn: a job that was given up, or whose pin was taken away as forgotten, may publish nothing.
+    /// In our turn: a job that was given up, or whose pin was taken away as forgotten, may publish
+    /// nothing.
     pub(crate) fn check_alive(&self, job: &Job) -> Result<()> {
         let pin = self.directory.join(&job.pin);
         if self.env.system.exists(&pin).map_err(Error::io("look for", &pin))? {
@@ -160,8 +165,8 @@ impl KeySpace {
         )))
     }
 
-    /// In our turn: give the files the names that were reserved for them, and publish them, with the transaction, in one
-    /// manifest. Answers the segments that were written for the rests.
+    /// In our turn: give the files the names that were reserved for them, and publish them, with
+    /// the transaction, in one manifest. Answers the segments that were written for the rests.
     pub(crate) fn publish_staged(&self, publication: Publication) -> Result<Vec<Arc<Segment>>> {
         let Some(mut manifest) = self.present().as_ref().map(View::next_of_same_log) else {
             return Err(Error::State("the key space is not there".into()));
@@ -189,7 +194,8 @@ impl KeySpace {
         Ok(self.segments_of(&manifest.segments[first..]))
     }
 
-    /// Let a job go: take its pin away, and all its files that were not published. What was published stays.
+    /// Let a job go: take its pin away, and all its files that were not published. What was
+    /// published stays.
     pub(crate) fn give_up(&self, job: &Job) -> Result<()> {
         self.unpin(&job.pin)?;
         let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;

@@ -10,7 +10,8 @@ use crate::{Error, Result};
 
 const VERSION: u32 = 2;
 
-/// How many rows of a part had one outcome. By its words: codes of outcomes differ from version to version.
+/// How many rows of a part had one outcome. By its words: codes of outcomes differ from version to
+/// version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutcomeCount {
     /// The rule, as in the verdicts.
@@ -30,7 +31,8 @@ pub struct Receipt {
     pub(crate) part: u32,
     pub(crate) attempt: String,
     pub(crate) rows: BatchRows,
-    /// Whether keys among them were known at the snapshot, so that their state has to be looked up again.
+    /// Whether keys among them were known at the snapshot, so that their state has to be looked up
+    /// again.
     pub(crate) is_contested: bool,
     pub(crate) counts: Vec<OutcomeCount>,
     pub(crate) files: Vec<SegmentEntry>,

@@ -53,7 +53,8 @@ impl Snapshot {
 }
 
 impl ValueCursor {
-    /// The next entries, whose keys and texts `id` hears; none after the last. There may be none in between.
+    /// The next entries, whose keys and texts `id` hears; none after the last. There may be none in
+    /// between.
     pub(crate) fn next(&mut self, id: &mut dyn FnMut(Key, &[u8])) -> Result<Option<Found>> {
         let Some(view) = &self.view else { return Ok(None) };
         let mut found = Found::default();

@@ -103,7 +103,8 @@ impl View {
         Ok((found, rests_on_log))
     }
 
-    /// The records of a group, whose lines are fetched before the first is read; and those of the values after that.
+    /// The records of a group, whose lines are fetched before the first is read; and those of the
+    /// values after that.
     fn records(&self, group: &[Hit], records: &mut [Record; GROUP], scratch: &mut Vec<u8>) -> Result<()> {
         let in_file = |hit: &Hit| self.values.get((hit.source as usize).wrapping_sub(1));
         for hit in group {
@@ -127,7 +128,8 @@ impl View {
 }
 
 impl KeySpace {
-    /// What the space holds of a batch; answers that rest on the log are given once they are durable.
+    /// What the space holds of a batch; answers that rest on the log are given once they are
+    /// durable.
     pub(crate) fn look_values(&self, wanted: &Wanted) -> Result<Found> {
         self.look_durably(|view| match view {
             Some(view) => view.look_values(wanted),

@@ -1,6 +1,7 @@
 //! Upkeep of value files: putting small ones together, and folding later entries into the rest.
 //!
-//! As with segments, merging happens outside the turn, in files that no manifest names; only publishing needs the turn.
+//! As with segments, merging happens outside the turn, in files that no manifest names; only
+//! publishing needs the turn.
 
 use std::path::Path;
 
@@ -21,7 +22,8 @@ const FILES_A_PART: u64 = 20;
 /// What is put together.
 struct Group {
     files: Vec<Placed>,
-    /// Whether these are only some of the later files: then what is removed has to stay known as removed.
+    /// Whether these are only some of the later files: then what is removed has to stay known as
+    /// removed.
     is_of_later: bool,
 }
 
@@ -30,13 +32,15 @@ impl KeySpace {
     pub(in super::super) fn keep_values_up(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
         let mut before = None;
         while self.read(|view| Ok(view.is_some_and(|view| view.value_group(all).is_some())))? {
-            // What becomes no less by being put together is left as it is: it would be put together for ever.
+            // What becomes no less by being put together is left as it is: it would be put together
+            // for ever.
             let left = self.read(|view| Ok(view.map(View::values_to_do)))?;
             if before.is_some() && left >= before {
                 break;
             }
             before = left;
-            // The numbers first: whatever is sealed after the group is chosen comes under a later one.
+            // The numbers first: whatever is sealed after the group is chosen comes under a later
+            // one.
             let parts =
                 self.read(|view| Ok(view.and_then(|view| view.value_group(all)).map_or(0, |group| group.parts())))?;
             let first = self.reserve((parts + 1) * FILES_A_PART)?;
@@ -74,7 +78,8 @@ impl KeySpace {
         self.write(Self::value_settings(), |space| {
             let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(false) };
             if !group.files.iter().all(|placed| manifest.values.contains(&placed.entry)) {
-                // A purge came in between. The work was for nothing; its files go with the next upkeep.
+                // A purge came in between. The work was for nothing; its files go with the next
+                // upkeep.
                 return Ok(false);
             }
             for entry in &written {
@@ -152,7 +157,8 @@ impl View {
         }
         let of_later: Vec<Placed> = self.values.iter().filter(|placed| placed.entry.is_later).cloned().collect();
         if of_later.len() >= MOST_ALIKE {
-            // Neighbours in age only, the newest first: what they become stands between those before and those behind.
+            // Neighbours in age only, the newest first: what they become stands between those
+            // before and those behind.
             return Some(Group { files: tier(of_later, 2), is_of_later: true });
         }
         self.alike(if all { 2 } else { MOST_ALIKE })
@@ -186,7 +192,8 @@ pub(super) fn total(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// The first files, as long as the next is not much larger than those before it together; `least` of them at least.
+/// The first files, as long as the next is not much larger than those before it together; `least`
+/// of them at least.
 fn tier(files: Vec<Placed>, least: usize) -> Vec<Placed> {
     let mut sum = 0u64;
     let mut taken = Vec::new();

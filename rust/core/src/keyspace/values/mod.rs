@@ -1,4 +1,5 @@
-//! Entries with values: how a key space looks them up, writes them, and keeps its files of them in order.
+//! Entries with values: how a key space looks them up, writes them, and keeps its files of them in
+//! order.
 
 mod entries;
 mod figures;
@@ -41,8 +42,8 @@ pub(crate) fn values_path(directory: &std::path::Path, id: u64) -> std::path::Pa
 }
 
 impl Placed {
-    /// Open the files that a manifest names, except those that are open already; in the order in which they are asked: first
-    /// the later ones, newest first.
+    /// Open the files that a manifest names, except those that are open already; in the order in
+    /// which they are asked: first the later ones, newest first.
     pub(crate) fn open_all(
         env: &Environment,
         directory: &std::path::Path,
@@ -99,13 +100,15 @@ impl Placed {
 }
 
 impl KeySpace {
-    /// A space of values has no time to live of its own; its partitions are as wide as its manifest says.
+    /// A space of values has no time to live of its own; its partitions are as wide as its manifest
+    /// says.
     pub(crate) fn value_settings() -> SpaceSettings {
         SpaceSettings { time_to_live_us: i64::MAX / 2, kind: None }
     }
 
-    /// Wait for the lock of this name, which is none of the turn's: whoever holds it keeps nobody from writing, only those who
-    /// want this lock. It is given back when the answer is dropped, or its process dies.
+    /// Wait for the lock of this name, which is none of the turn's: whoever holds it keeps nobody
+    /// from writing, only those who want this lock. It is given back when the answer is dropped, or
+    /// its process dies.
     pub(crate) fn hold(&self, name: &str) -> Result<Held> {
         if self.env.read_only || self.is_pinned {
             return Err(Error::ReadOnly(self.directory.clone()));

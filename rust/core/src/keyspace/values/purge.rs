@@ -1,4 +1,5 @@
-//! Purging values: what is expired is gone at once, by a mark in the manifest; whole files go where all in them is gone.
+//! Purging values: what is expired is gone at once, by a mark in the manifest; whole files go where
+//! all in them is gone.
 
 use super::super::view::View;
 use super::super::{KeySpace, Purged};
@@ -27,7 +28,8 @@ impl KeySpace {
             if purged == Purged::default() {
                 return Ok(purged);
             }
-            // Whatever the log holds goes into files first: marks are for files, so that what is written later is not meant.
+            // Whatever the log holds goes into files first: marks are for files, so that what is
+            // written later is not meant.
             space.seal_all(i64::MIN, Some((&space.recent(), expiry)), |manifest| mark(manifest, expiry))?;
             Ok(purged)
         })
@@ -52,7 +54,8 @@ fn mark(manifest: &mut Manifest, expiry: Expiry) {
     }
 }
 
-/// The files that hold nothing any more. Those with later entries hide what older files hold, so they go last, oldest first.
+/// The files that hold nothing any more. Those with later entries hide what older files hold, so
+/// they go last, oldest first.
 fn dropped(entries: &[ValueEntry]) -> Vec<u64> {
     let is_empty = |entry: &ValueEntry| {
         let marks = entry.purged_upto.min(if entry.pending > 0 { entry.pending_purged_upto } else { i64::MAX });
@@ -107,7 +110,8 @@ impl View {
         Ok(count)
     }
 
-    /// The entries of some places of a file that are there, and that no newer entry of the same id hides.
+    /// The entries of some places of a file that are there, and that no newer entry of the same id
+    /// hides.
     pub(super) fn counting(
         &self,
         source: u32,

@@ -19,14 +19,16 @@ use crate::{Error, Result};
 
 use super::lookup::Hit;
 
-/// Most entries, and most bytes of ids and values, of one file: what writing one needs is bounded by them.
+/// Most entries, and most bytes of ids and values, of one file: what writing one needs is bounded
+/// by them.
 pub(super) const MOST_ROWS: usize = if cfg!(feature = "small") { 1 << 10 } else { 4 << 20 };
 pub(super) const MOST_BYTES: usize = if cfg!(feature = "small") { 1 << 14 } else { 512 << 20 };
 /// Most bytes of one change: the frame's payload, and what of it is in memory.
 const MOST_CHANGE_BYTES: usize = 1 << 30;
 /// A change of so many bytes goes into files at once: as a frame it would be written twice.
 const LARGE_BYTES: usize = if cfg!(feature = "small") { 1 << 12 } else { 64 << 20 };
-/// So many bytes in the log, and it is put into files: entries that change often do not grow in number.
+/// So many bytes in the log, and it is put into files: entries that change often do not grow in
+/// number.
 const MOST_LOG_BYTES: u64 = if cfg!(feature = "small") { 1 << 14 } else { 64 << 20 };
 /// A run is divided into so many partitions at most.
 const MOST_PARTITIONS: usize = 16;
@@ -133,7 +135,8 @@ impl KeySpace {
         self.append(frame).map(drop)
     }
 
-    /// In our turn: put the log's entries and a large change into files together; one manifest makes them part of the space.
+    /// In our turn: put the log's entries and a large change into files together; one manifest
+    /// makes them part of the space.
     fn write_values_at_once(&self, change: ValueChange) -> Result<()> {
         let (mut recent, claim) = {
             let view = self.present();
@@ -166,7 +169,8 @@ impl KeySpace {
             && (view.tail.values.run.len() > MOST_IN_LOG || view.tail.position > MOST_LOG_BYTES)
     }
 
-    /// In our turn: put entries, newer than all in the files of `view`, into files that `manifest` will name.
+    /// In our turn: put entries, newer than all in the files of `view`, into files that `manifest`
+    /// will name.
     pub(in super::super) fn seal_values(
         &self,
         view: &View,
@@ -196,7 +200,8 @@ impl KeySpace {
         Ok(())
     }
 
-    /// Write runs as files of the numbers from `next_file` on; their bytes are durable, their names not yet.
+    /// Write runs as files of the numbers from `next_file` on; their bytes are durable, their names
+    /// not yet.
     pub(in super::super) fn write_runs(
         &self,
         runs: Runs,

@@ -1,4 +1,5 @@
-//! The rules once more, each row by looking back over all rows before it; and both compared on random batches.
+//! The rules once more, each row by looking back over all rows before it; and both compared on
+//! random batches.
 use super::*;
 use proptest::prelude::*;
 
@@ -26,7 +27,8 @@ fn any_fact() -> impl Strategy<Value = Fact> {
 /// Status, action and change of row `at`, from the outcomes of the rows before it.
 type Word = (Status, Action, Change);
 
-/// One direction's rules: of row `at`, from the words of the rows before it, and those before anything was tried.
+/// One direction's rules: of row `at`, from the words of the rows before it, and those before
+/// anything was tried.
 type Naive = fn(&[Fact], &[Word], &[Word], usize) -> Word;
 
 fn stopped(rows: &[Fact], words: &[Word], at: usize) -> bool {

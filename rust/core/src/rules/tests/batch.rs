@@ -9,7 +9,8 @@ use crate::rules::{
 };
 use HistoryState::{Absent, Completed, Processing, Unavailable};
 
-/// Judges rows given as key and state; the key "" is absent. Returns what the resolver is to be asked, too.
+/// Judges rows given as key and state; the key "" is absent. Returns what the resolver is to be
+/// asked, too.
 fn judge(settings: &Settings, rows: &[(&str, HistoryState)]) -> (Decided, Vec<Copy>) {
     judge_eligible(settings, rows, FlagColumn::Absent)
 }

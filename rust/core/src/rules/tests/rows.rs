@@ -5,7 +5,8 @@ use crate::rules::{
     CountClass, Decision, DecisionTable, HistoryState, KeyClass, Kind, RowFacts, Settings, count_class, decide_row,
 };
 
-/// The first table of the rules, condition by condition. A question mark stands for "ask the resolver".
+/// The first table of the rules, condition by condition. A question mark stands for "ask the
+/// resolver".
 fn slow_reading(s: &Settings, f: RowFacts) -> &'static str {
     let has_key = f.key == KeyClass::Usable;
     let is_down = f.history == HistoryState::Unavailable;

@@ -1,4 +1,5 @@
-//! A receiver: what it has applied and its durable state survive a crash, the table and kept messages do not.
+//! A receiver: what it has applied and its durable state survive a crash, the table and kept
+//! messages do not.
 
 use std::collections::HashMap;
 
@@ -18,7 +19,8 @@ pub(super) struct Receiver {
     table: StreamTable,
     kept: HashMap<(u64, u32), Payload>,
     options: Options,
-    /// Data and state are written in one transaction; else one transaction of data after the other, then the state.
+    /// Data and state are written in one transaction; else one transaction of data after the other,
+    /// then the state.
     joined: bool,
 }
 
@@ -157,7 +159,8 @@ impl Receiver {
     }
 }
 
-/// What the messages carry. A split transaction must be there with all its parts, one after the other.
+/// What the messages carry. A split transaction must be there with all its parts, one after the
+/// other.
 fn whole_transactions(messages: Vec<(Header, Payload)>) -> Vec<Transaction> {
     let mut transactions = Vec::new();
     let mut parts: Vec<Transaction> = Vec::new();

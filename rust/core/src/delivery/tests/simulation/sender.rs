@@ -28,7 +28,8 @@ impl Sender {
         self.state = self.state.offer(self.end);
     }
 
-    /// Sends some messages. The state is durable before each of them leaves, so a crash between loses the message.
+    /// Sends some messages. The state is durable before each of them leaves, so a crash between
+    /// loses the message.
     pub(super) fn send(
         &mut self,
         channel: &mut Channel<(Header, Payload)>,

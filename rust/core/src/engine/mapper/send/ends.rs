@@ -1,5 +1,6 @@
-//! How a batch that goes out ends. An end speaks of its own attempt only: the pending entries that this very send wrote, and
-//! that nobody decided about since. What others sent, have under way, decided or mapped by hand stays.
+//! How a batch that goes out ends. An end speaks of its own attempt only: the pending entries that
+//! this very send wrote, and that nobody decided about since. What others sent, have under way,
+//! decided or mapped by hand stays.
 
 use super::super::texts::{Texts, Untils};
 use super::super::{Known, Mapper, MapperSettings, same_length};
@@ -17,19 +18,21 @@ enum Step<'a> {
 }
 
 impl Send {
-    /// These rows were sent: write their mappings and remove what this send left pending, in one step. Durable on return; saying
-    /// it again changes nothing. A mapping to another id stands: whoever said it first was sent, too. What another sender has
-    /// pending stays beside the mapping. `ids` are those that the batch was begun with; `values` and `untils` have a row for each
-    /// of `rows`.
+    /// These rows were sent: write their mappings and remove what this send left pending, in one
+    /// step. Durable on return; saying it again changes nothing. A mapping to another id stands:
+    /// whoever said it first was sent, too. What another sender has pending stays beside the
+    /// mapping. `ids` are those that the batch was begun with; `values` and `untils` have a row for
+    /// each of `rows`.
     pub fn complete(&self, ids: &Ids, rows: &[u32], values: &Texts, untils: Untils) -> Result<()> {
         same_length("external_ids", values.len(), rows.len())?;
         untils.check(rows.len())?;
         self.settle(ids, rows, SentRow::Done, Some((values, untils)))
     }
 
-    /// These rows failed: with `definite` they were certainly not delivered by this send, and are pending no more, unless another
-    /// sender or a decision has taken over; else nobody knows, and they stay pending. Later rows of their queues are held, as are
-    /// later rows of the same id. Durable on return.
+    /// These rows failed: with `definite` they were certainly not delivered by this send, and are
+    /// pending no more, unless another sender or a decision has taken over; else nobody knows, and
+    /// they stay pending. Later rows of their queues are held, as are later rows of the same id.
+    /// Durable on return.
     pub fn abort(&self, ids: &Ids, rows: &[u32], definite: bool) -> Result<()> {
         self.settle(ids, rows, if definite { SentRow::Failed } else { SentRow::Unknown }, None)
     }
@@ -76,8 +79,8 @@ impl Send {
         self.facts.qos[row] != Qos::BestEffort
     }
 
-    /// How the batch stands once these rows became that. What waits does so until it comes again: it is pending no more, and
-    /// somebody else may have begun it.
+    /// How the batch stands once these rows became that. What waits does so until it comes again:
+    /// it is pending no more, and somebody else may have begun it.
     fn after(&self, before: &State, rows: &[u32], became: SentRow) -> Result<State> {
         let mut after = before.clone();
         for row in rows {
