@@ -81,6 +81,7 @@ def stages(options: argparse.Namespace) -> list[Stage]:
         engine(
             "maps: crashes, failing operations, random lives",
             "values",
+            DOCHISTORY_FAULTS="all",
             DOCHISTORY_SCHEDULES=min(options.schedules, 100_000),
             DOCHISTORY_LIVES=options.lives,
         ),
