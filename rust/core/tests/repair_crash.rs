@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::rig::Rig;
+use common::rig::{Op, Rig};
 use common::value_rig;
 use common::workload::{IDS, ids, workload};
 use common::{Ids, START, trigger};
@@ -29,7 +29,10 @@ fn damaged(seed: u64, kind: &str, at: u64) -> Option<Simulated> {
     let machine = Simulated::new(seed);
     let systems = vec![Arc::new(machine.process()) as _, Arc::new(machine.process()) as _];
     let mut rig = Rig::new(ROOT, systems, ids(0..IDS));
-    for step in workload().iter().take(20) {
+    // Up to where there is something of every kind: segments, a filter and a log.
+    let steps = workload();
+    let maintained = steps.iter().position(|step| matches!(step.op, Op::Maintain)).unwrap();
+    for step in &steps[..maintained + 2] {
         rig.step(step).unwrap();
     }
     drop(rig);

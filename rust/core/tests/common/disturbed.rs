@@ -179,8 +179,11 @@ pub fn disturb<H: Handles>(victim: usize, at: u64, fault: Fault) -> [u64; 2] {
     processes[victim].fail_at(at, fault);
     let mut handles = H::of(systems(&processes));
     for step in &H::workload() {
+        let mut tries = 0;
         while let Err(error) = handles.step(step) {
             assert!(processes[victim].has_failed(), "nothing failed, but {error}");
+            tries += 1;
+            assert!(tries < 6, "trying again does not help: {error}");
             handles.failed(step, &error);
             // A sync that failed for one is told to the others too, once: each handle has to be
             // reopened at most once.
