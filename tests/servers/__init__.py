@@ -15,7 +15,8 @@ def program(name: str, package: str, folders: str = "") -> str:
         folders: a pattern of folders beneath / that are not on the path.
     """
     for _ in range(2):
-        found = shutil.which(name) or next(iter(sorted(map(str, Path("/").glob(f"{folders}/{name}")))), None)
+        beneath = sorted(map(str, Path("/").glob(f"{folders}/{name}"))) if folders else []
+        found = shutil.which(name) or next(iter(beneath), None)
         if found:
             return found
         _install(package)
