@@ -13,8 +13,8 @@ use dochistory_core::io::simulated::Simulated;
 
 use super::disturbed::Handles;
 
-/// Files that name processes and times.
-const OF_THE_MOMENT: [&str; 5] = ["HISTORY", "turn", "upkeep", "pin-", "repaired-"];
+/// Files that name processes and times, or are named after them.
+const OF_THE_MOMENT: [&str; 6] = ["HISTORY", "turn", "upkeep", "pin-", "new-", "repaired-"];
 
 /// All files of a directory and below, in the order of their names.
 fn files(system: &Simulated, directory: &Path, found: &mut Vec<PathBuf>) {
