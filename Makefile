@@ -53,7 +53,7 @@ test-engine-all: $(STAMP)/venv ## all of the engine's own tests
 # Without feature `small`: segments, batches and logs get as large as they do for users.
 SHIPPED_ENGINE_TESTS := crash lifecycle model staged values
 test-engine-shipped: $(STAMP)/venv ## the engine's own tests at the thresholds that are shipped
-	cargo test --locked --package dochistory-core --features testing --lib $(SHIPPED_ENGINE_TESTS:%=--test %)
+	DOCHISTORY_SCHEDULES=2000 cargo test --locked --package dochistory-core --features testing --lib $(SHIPPED_ENGINE_TESTS:%=--test %)
 
 # Where the library of this Python is, if it is one that programs can be linked to: Debian has it in python3-dev.
 LIBPYTHON = $(shell $(BIN)/python -c 'import pathlib; from sysconfig import get_config_var as v; \
