@@ -171,8 +171,8 @@ fn a_document_that_others_began_meanwhile_is_a_conflict_wherever_it_stands() {
 
 /// What is left out of a claim on these ids when `between` comes first, and what the lost are
 /// decided to be.
-fn left_out<'a>(
-    ids: &[&'a str],
+fn left_out(
+    ids: &[&str],
     between: impl FnOnce(&History),
     before_decision: impl FnOnce(&History),
 ) -> (Vec<String>, Vec<&'static str>, u64) {

@@ -57,7 +57,7 @@ impl History {
     #[getter]
     fn id(&self) -> Outcome<String> {
         let id = self.handle.get()?.id();
-        Ok(id.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(format!("{:032x}", u128::from_be_bytes(id)))
     }
 
     /// Whether `close` was called.

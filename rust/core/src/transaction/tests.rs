@@ -4,6 +4,7 @@ use crate::key::{Form, Key};
 const REFUSE: Replays = Replays { on_replay: OnReplay::ByRules, on_other_rows: OnOtherRows::Refuse };
 const LOOK_UP: Replays = Replays { on_replay: OnReplay::Rerun, on_other_rows: OnOtherRows::LookUp };
 
+#[expect(clippy::unnecessary_wraps, reason = "what is compared is an option: old stores have none")]
 fn rows(ids: &[u64]) -> Option<BatchRows> {
     let mut rows = BatchRows::default();
     for id in ids {
@@ -16,6 +17,7 @@ fn after(last: Option<Last>, now: Option<BatchRows>, how: Replays) -> Result<Mea
     Transaction { application: "app".into(), batch: 5 }.after(last, now, how)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what is compared is an option: old stores have none")]
 fn last(batch: i64, rows: Option<BatchRows>, outcome: Option<Outcome>) -> Option<Last> {
     Some(Last { batch, rows, outcome })
 }
