@@ -127,7 +127,9 @@ def in_comments(lines: list[str], pattern: re.Pattern[str]) -> list[str]:
         out += lines[last:start]
         last = end
         block = lines[start:end]
-        if not any(too_wide(line) for line in block):
+        # A docstring that Python shows has entries, which are no paragraphs: it stays as it is.
+        has_entries = any(HEADING.match(line[len(prefix) :]) for line in block)
+        if has_entries or not any(too_wide(line) for line in block):
             out += block
             continue
         bodies = [line[len(prefix) :].removeprefix(" ") for line in block]

@@ -13,7 +13,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ENGINE = {"crc32c", "getrandom", "hashbrown", "memmap2", "thiserror", "xxhash-rust"}
-EXTENSION = {"arrow", "dochistory-core", "pyo3", "pyo3-arrow"}
+EXTENSION = {
+    "arrow-array",
+    "arrow-buffer",
+    "arrow-cast",
+    "arrow-data",
+    "arrow-schema",
+    "arrow-select",
+    "dochistory-core",
+    "pyo3",
+    "pyo3-arrow",
+}
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def constant(file: str, name: str) -> str:
     """What the engine sets a limit to, outside of tests."""
     text = (ROOT / "rust" / "core" / "src" / file).read_text(encoding="utf-8")
     found = re.search(
-        rf"const {name}: \w+ = (?:if cfg!\(feature = \"testing\"\) {{[^}}]*}} else {{ ([^}}]*) }}|(.*));", text
+        rf"const {name}: \w+ = (?:if cfg!\(feature = \"small\"\) {{[^}}]*}} else {{ ([^}}]*) }}|(.*));", text
     )
     assert found, name
     return found[1] or found[2]

@@ -24,8 +24,7 @@ type End = fn(&Engine, &rules::Trigger, &Documents<'_>, i64) -> dochistory_core:
 
 #[pymethods]
 impl History {
-    /// The services of these documents ended, whoever began them, in this process or another.
-    /// Durable on return.
+    /// The services of these documents ended, whoever began them, in this process or another. Durable on return.
     ///
     /// A key that nobody began is recorded as completed now.
     ///
@@ -52,8 +51,8 @@ impl History {
         self.finish(keys, trigger.get(), now, Engine::complete_keys)
     }
 
-    /// The work of these documents' services was undone for certain: take `processing` away, so
-    /// that they are NEW when they come again. What is completed stays so. Durable on return.
+    /// The work of these documents' services was undone for certain: take `processing` away, so that they are NEW when they
+    /// come again. What is completed stays so. Durable on return.
     ///
     /// Args:
     ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text.
@@ -75,20 +74,18 @@ impl History {
         self.finish(keys, trigger.get(), now, Engine::release_keys)
     }
 
-    /// The entries of a trigger, as a pyarrow RecordBatchReader, in no order; of a key with several
-    /// open claims, one for each.
+    /// The entries of a trigger, as a pyarrow RecordBatchReader, in no order; of a key with several open claims, one for each.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name. status: `processing` or `completed`; None lists both.
+    ///     trigger: the trigger, or its name.
+    ///     status: `processing` or `completed`; None lists both.
     ///     since: only entries whose service began then or later, a datetime with a time zone.
     ///     before: only entries whose service began earlier than that, a datetime with a time zone.
-    ///     part: (number from 0, count): one of so many equal parts of the keys, for several
-    ///     readers of one snapshot. keys: only entries of these keys, an Arrow array or any
-    ///     iterable of text: they are looked up, and nothing else is read.
+    ///     part: (number from 0, count): one of so many equal parts of the keys, for several readers of one snapshot.
+    ///     keys: only entries of these keys, an Arrow array or any iterable of text: they are looked up, and nothing else is read.
     ///
     /// Returns:
-    ///     Columns `trigger`, `status` (dictionary<int8, utf8>), `key` (utf8), `started_at`
-    ///     (timestamp[us, UTC]).
+    ///     Columns `trigger`, `status` (dictionary<int8, utf8>), `key` (utf8), `started_at` (timestamp[us, UTC]).
     ///
     /// Raises:
     ///     ConfigError: the status or the part is none.

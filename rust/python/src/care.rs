@@ -23,22 +23,21 @@ impl History {
         Ok(crate::calls::outside(py, || history.triggers())?)
     }
 
-    /// Drop what expired: entries whose service began a time to live ago, or longer. Drops whole
-    /// files.
+    /// Drop what expired: entries whose service began a time to live ago, or longer. Drops whole files.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name; every trigger, if absent. The time to live that the
-    ///     history keeps counts. now: the time that counts as now, a datetime with a time zone; the
-    ///     clock's, if absent. dry_run: only say what would go. force: purge even if `now` is more
-    ///     than a day ahead of this machine's clock and every entry of a trigger goes.
+    ///     trigger: the trigger, or its name; every trigger, if absent. The time to live that the history keeps counts.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///     dry_run: only say what would go.
+    ///     force: purge even if `now` is more than a day ahead of this machine's clock and every entry of a trigger goes.
     ///
     /// Returns:
     ///     For each trigger: `entries`, `bytes`, `segments` (files) that went.
     ///
     /// Raises:
-    ///     ConfigError: the trigger's settings are not those that the history keeps, or `now` is
-    ///     doubtful (see `force`). LockedError: another writer held the trigger for longer than
-    ///     `lock_timeout`. ReadOnlyError: the history was opened for reading.
+    ///     ConfigError: the trigger's settings are not those that the history keeps, or `now` is doubtful (see `force`).
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading.
     #[pyo3(signature = (trigger = None, now = None, dry_run = false, *, force = false))]
     fn purge<'py>(
         &self,
@@ -53,9 +52,8 @@ impl History {
         upkeep::purge(py, &*self.handle.get()?, trigger.as_ref(), purge)
     }
 
-    /// Give a trigger another time to live, on purpose. Its next purge goes by it; whoever opens
-    /// the trigger with the old one is told so. What is begun can be ended all the same. The kind
-    /// of a trigger never changes.
+    /// Give a trigger another time to live, on purpose. Its next purge goes by it; whoever opens the trigger with the old one
+    /// is told so. What is begun can be ended all the same. The kind of a trigger never changes.
     ///
     /// Args:
     ///     trigger: the trigger, with the time to live that is to be kept from now on.
@@ -79,20 +77,17 @@ impl History {
         Ok(clock::timedelta(py, before_us)?)
     }
 
-    /// Put small files together and roll filters up. `begin` does it by itself when it pays, unless
-    /// told otherwise.
+    /// Put small files together and roll filters up. `begin` does it by itself when it pays, unless told otherwise.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name; every trigger, mapper and stream of guaranteed
-    ///     delivery, if absent. all: go as far as it goes, rather than as far as it pays. progress:
-    ///     called with (entries done, entries in all) from time to time; what it raises stops the
-    ///     work, which
+    ///     trigger: the trigger, or its name; every trigger, mapper and stream of guaranteed delivery, if absent.
+    ///     all: go as far as it goes, rather than as far as it pays.
+    ///     progress: called with (entries done, entries in all) from time to time; what it raises stops the work, which
     ///         does no harm.
     ///
     /// Returns:
-    ///     For each trigger, by its name: `merged` (files before, files after), `rewritten` and
-    ///     `rolled_up` (entries). Mappers are called `mapper:` and their channel; guaranteed
-    ///     delivery `delivery:received` and `delivery:sent`.
+    ///     For each trigger, by its name: `merged` (files before, files after), `rewritten` and `rolled_up` (entries). Mappers
+    ///     are called `mapper:` and their channel; guaranteed delivery `delivery:received` and `delivery:sent`.
     #[pyo3(signature = (trigger = None, *, all = false, progress = None))]
     fn maintain<'py>(
         &self,
@@ -112,8 +107,8 @@ impl History {
     /// `maintain` of the mappers and of guaranteed delivery alone.
     ///
     /// Args:
-    ///     all: go as far as it goes, rather than as far as it pays. progress: called with (entries
-    ///     done, entries in all) from time to time; what it raises stops the work, which
+    ///     all: go as far as it goes, rather than as far as it pays.
+    ///     progress: called with (entries done, entries in all) from time to time; what it raises stops the work, which
     ///         does no harm.
     ///
     /// Returns and raises:
@@ -130,12 +125,10 @@ impl History {
         Ok(maintained)
     }
 
-    /// Check every byte of the files of mappers and of guaranteed delivery alone; answers how many
-    /// there were.
+    /// Check every byte of the files of mappers and of guaranteed delivery alone; answers how many there were.
     ///
     /// Args:
-    ///     progress: called with (bytes done, bytes in all) from time to time; what it raises stops
-    ///     the work.
+    ///     progress: called with (bytes done, bytes in all) from time to time; what it raises stops the work.
     ///
     /// Raises:
     ///     CorruptError: a byte is not what was written.
@@ -144,13 +137,11 @@ impl History {
         upkeep::verify_values(py, &*self.handle.get()?, progress)
     }
 
-    /// Check every byte of the history's files, those of mappers and of guaranteed delivery among
-    /// them.
+    /// Check every byte of the history's files, those of mappers and of guaranteed delivery among them.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name; every trigger, if absent. progress: called with
-    ///     (bytes done, bytes in all) of a trigger from time to time; what it raises stops the
-    ///     check.
+    ///     trigger: the trigger, or its name; every trigger, if absent.
+    ///     progress: called with (bytes done, bytes in all) of a trigger from time to time; what it raises stops the check.
     ///
     /// Returns:
     ///     The number of bytes checked.
@@ -176,16 +167,14 @@ impl History {
     ///     trigger: the trigger, or its name, whose figures alone are wanted.
     ///
     /// Returns:
-    ///     Of the history: `path`, `id`, `created_at`, `shards`, `triggers`, and `mappers` and
-    ///     `delivery` (name -> figures; of the last two see `MessageIdMapper.stats`). Of a trigger:
-    ///     entries (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`,
-    ///     `log_bytes`, `filter_bytes`), files (`segments`, `segments_uncovered`, `filters`), what
-    ///     this handle was asked since it was opened (rows `looked_up`, and `filter_positives`: how
-    ///     often a filter let one of them through to an exact look-up), `manifest` (number of the
-    ///     newest), `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`,
-    ///     `transactions` (application -> last batch, whether it ended), `longest_run` (timedelta
-    ///     from `begin` to the end of a claim, the longest that this handle saw; None before the
-    ///     first), and `partitions` (a list, oldest first, of what lies in segments: `start`,
+    ///     Of the history: `path`, `id`, `created_at`, `shards`, `triggers`, and `mappers` and `delivery` (name ->
+    ///     figures; of the last two see `MessageIdMapper.stats`). Of a trigger: entries
+    ///     (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`, `log_bytes`, `filter_bytes`), files
+    ///     (`segments`, `segments_uncovered`, `filters`), what this handle was asked since it was opened (rows `looked_up`,
+    ///     and `filter_positives`: how often a filter let one of them through to an exact look-up), `manifest` (number of the
+    ///     newest), `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`, `transactions` (application ->
+    ///     last batch, whether it ended), `longest_run` (timedelta from `begin` to the end of a claim, the longest that this
+    ///     handle saw; None before the first), and `partitions` (a list, oldest first, of what lies in segments: `start`,
     ///     `entries`, `bytes`, `segments`).
     #[pyo3(signature = (trigger = None))]
     fn stats<'py>(&self, py: Python<'py>, trigger: Option<TriggerOrName<'py>>) -> Outcome<Bound<'py, PyDict>> {
@@ -219,13 +208,12 @@ impl History {
         Ok(figures)
     }
 
-    /// Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text
-    /// that this answers sees this state, in any process, until `unpin`. Upkeep lets forgotten pins
-    /// go after a week, or when their lease is over.
+    /// Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text that this answers sees this
+    /// state, in any process, until `unpin`. Upkeep lets forgotten pins go after a week, or when their lease is over.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name. The snapshot speaks of no other. lease: how long it
-    ///     is needed at most, a duration; a week, if absent, which is the longest.
+    ///     trigger: the trigger, or its name. The snapshot speaks of no other.
+    ///     lease: how long it is needed at most, a duration; a week, if absent, which is the longest.
     ///
     /// Raises:
     ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
@@ -239,15 +227,13 @@ impl History {
         Ok(crate::calls::outside(py, || history.pin_for(name, lease_us))?)
     }
 
-    /// The states of a trigger that are pinned, oldest first. Each keeps its files from being
-    /// purged or merged away.
+    /// The states of a trigger that are pinned, oldest first. Each keeps its files from being purged or merged away.
     ///
     /// Args:
     ///     trigger: the trigger, or its name.
     ///
     /// Returns:
-    ///     Of each a dict: `snapshot` (what `unpin` takes), `pinned_at` and `ends_at` (datetime),
-    ///     `process` (int), `manifest` (int).
+    ///     Of each a dict: `snapshot` (what `unpin` takes), `pinned_at` and `ends_at` (datetime), `process` (int), `manifest` (int).
     fn pins<'py>(&self, py: Python<'py>, trigger: TriggerOrName<'_>) -> Outcome<Vec<Bound<'py, PyDict>>> {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;

@@ -103,16 +103,15 @@ impl Claim {
         self.new.get_or_try_init(py, make).map(|new| new.clone_ref(py))
     }
 
-    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable
-    /// on return.
+    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
     ///
     /// Args:
-    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but
-    ///         those that were released by themselves, if absent.
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but those that were released by
+    ///         themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: a row is not one of those to process, or was released, by itself or with the
-    ///     claim. LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     StateError: a row is not one of those to process, or was released, by itself or with the claim.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (rows = None))]
     fn complete(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
@@ -122,12 +121,12 @@ impl Claim {
     /// The services' work was undone for certain: the documents are NEW when they come again.
     ///
     /// Args:
-    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but
-    ///         those that were completed by themselves, if absent.
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but those that were completed by
+    ///         themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: a row is not one of those to process, or was completed, by itself or with
-    ///     the claim. LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     StateError: a row is not one of those to process, or was completed, by itself or with the claim.
+    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
     ///     FailedError: an earlier write failed.
     #[pyo3(signature = (rows = None))]
     fn release(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {

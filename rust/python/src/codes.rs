@@ -37,9 +37,9 @@ impl History {
     ///     columns: the trigger's name of a column -> its name in `documents`, where they differ.
     ///
     /// Returns:
-    ///     A pyarrow array with a row for each document, in order: int8 where there is one id
-    ///     column, else int16. A row without a key is -1 - code, any other `code + 128 * source`;
-    ///     the source is the place of the id column that holds the key, among those that are there.
+    ///     A pyarrow array with a row for each document, in order: int8 where there is one id column, else int16. A row
+    ///     without a key is -1 - code, any other `code + 128 * source`; the source is the place of the id column that holds
+    ///     the key, among those that are there.
     ///
     /// Raises:
     ///     As `classify`.

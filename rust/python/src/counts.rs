@@ -18,8 +18,7 @@ type Counted = (Option<String>, String, String, u64);
 /// Count verdicts by status, action and rule.
 ///
 /// Args:
-///     verdicts: what `classify` answered, or `claim.verdicts`; or a table with columns of these
-///     names.
+///     verdicts: what `classify` answered, or `claim.verdicts`; or a table with columns of these names.
 ///
 /// Returns:
 ///     (status or None, action, rule, number of rows) for each that occurs, sorted.

@@ -66,38 +66,34 @@ impl GuaranteedDelivery {
         self.shared.only()
     }
 
-    /// Decide one poll: which messages are applied, in which order, and what is held, dropped or
-    /// asked for again.
+    /// Decide one poll: which messages are applied, in which order, and what is held, dropped or asked for again.
     ///
-    /// Unless the delivery was opened with `own_transaction`, a poll that applies something is
-    /// recorded (`applying_upto`) before this returns; it ends with `commit`, or with `abort` if
-    /// certainly nothing of it was applied. If neither happens, what it applies is in doubt when
-    /// the delivery is opened anew.
+    /// Unless the delivery was opened with `own_transaction`, a poll that applies something is recorded (`applying_upto`)
+    /// before this returns; it ends with `commit`, or with `abort` if certainly nothing of it was applied. If neither
+    /// happens, what it applies is in doubt when the delivery is opened anew.
     ///
     /// Args:
-    ///     messages: what arrived, in order of arrival; None if nothing did (which counts as a poll
-    ///         too). Columns: `stream` (text; may be absent in the delivery of one stream), and
-    ///         `header` (text) or `resend_count`, `prev`, `cur`, `seq` (integers). A null header is
-    ///         a damaged message. Other columns come back in `DeliveryPoll.messages`.
+    ///     messages: what arrived, in order of arrival; None if nothing did (which counts as a poll too). Columns: `stream`
+    ///         (text; may be absent in the delivery of one stream), and `header` (text) or `resend_count`, `prev`, `cur`,
+    ///         `seq` (integers). A null header is a damaged message. Other columns come back in `DeliveryPoll.messages`.
     ///     now: the time of `time_received`, a datetime with a time zone; the clock's, if absent.
     ///     columns: name of a column as above -> its name in `messages`, where they differ.
-    ///     threads: threads to use; a stream is never shared by two. transaction: (application,
-    ///     number of the batch): a batch that comes again is known by it. on_replay: what becomes
-    ///     of streams that this very batch was about to apply when the process ended: `in_doubt`,
-    ///         or `rerun` (handed out again, if it ends where it ended before: for work that is
-    ///         idempotent for each batch).
-    ///     on_other_rows: what is done with a known number that comes with other messages: `error`
-    ///         (nothing is recorded), or `look_up` (each stream decides by its own row).
+    ///     threads: threads to use; a stream is never shared by two.
+    ///     transaction: (application, number of the batch): a batch that comes again is known by it.
+    ///     on_replay: what becomes of streams that this very batch was about to apply when the process ended: `in_doubt`,
+    ///         or `rerun` (handed out again, if it ends where it ended before: for work that is idempotent for each batch).
+    ///     on_other_rows: what is done with a known number that comes with other messages: `error` (nothing is recorded), or
+    ///         `look_up` (each stream decides by its own row).
     ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type, or messages that are held have
-    ///     other columns. ConfigError: an argument makes no sense. StateError: an earlier poll is
-    ///     neither committed nor aborted; or the history is closed. FencedError: another receiver
-    ///     has moved a stream since this delivery read it. TransactionError: the application's
-    ///     numbers went backwards, or a known number came with other messages. LockedError: another
-    ///     writer held the history's streams for longer than `lock_timeout`. ReadOnlyError: the
-    ///     history was opened for reading, and something is to be recorded. FailedError: an earlier
-    ///     write failed.
+    ///     SchemaError: a column is missing or has the wrong type, or messages that are held have other columns.
+    ///     ConfigError: an argument makes no sense.
+    ///     StateError: an earlier poll is neither committed nor aborted; or the history is closed.
+    ///     FencedError: another receiver has moved a stream since this delivery read it.
+    ///     TransactionError: the application's numbers went backwards, or a known number came with other messages.
+    ///     LockedError: another writer held the history's streams for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading, and something is to be recorded.
+    ///     FailedError: an earlier write failed.
     #[pyo3(signature = (
         messages = None, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt",
         on_other_rows = "error"
@@ -176,8 +172,7 @@ impl GuaranteedDelivery {
         Ok(output::record_batch(py, batch)?)
     }
 
-    /// Say how far a stream in doubt was applied: up to `log_received`, the end of a transaction.
-    /// Durable on return.
+    /// Say how far a stream in doubt was applied: up to `log_received`, the end of a transaction. Durable on return.
     ///
     /// Raises:
     ///     RestoredError: it lies outside of what may have been applied.

@@ -67,24 +67,22 @@ impl DeliveryOutbox {
         self.state().send_count
     }
 
-    /// Build the messages for the transactions after `log_sent`, and note them as sent, durable on
-    /// return: send them after that. A message that gets lost on the way, even here, is asked for
-    /// again.
+    /// Build the messages for the transactions after `log_sent`, and note them as sent, durable on return: send them after
+    /// that. A message that gets lost on the way, even here, is asked for again.
     ///
     /// Args:
-    ///     transactions: those that there are to send, in the order of the log: a table with the
-    ///         columns `offset` (integer: log offset of the COMMIT) and optionally `parts`
-    ///         (integer: messages that it takes; it must depend on the transaction only); or the
-    ///         offsets alone, as an Arrow array or any iterable. Those up to `log_sent` are passed
+    ///     transactions: those that there are to send, in the order of the log: a table with the columns `offset` (integer:
+    ///         log offset of the COMMIT) and optionally `parts` (integer: messages that it takes; it must depend on the
+    ///         transaction only); or the offsets alone, as an Arrow array or any iterable. Those up to `log_sent` are passed
     ///         over.
     ///     per_message: at most so many transactions that take one message go into one together.
     ///     max_messages: stop after so many messages; the rest is built by the next call.
     ///     now: the time of `time_sent`, a datetime with a time zone; the clock's, if absent.
     ///
     /// Returns:
-    ///     The messages in order, a pyarrow RecordBatch: `header` (utf8), `resend_count`, `prev`,
-    ///     `cur` (uint64), `seq` (uint32), `first` (uint32: number of the first of `transactions`
-    ///     that it carries), `count` (uint32: how many; a part carries its share of one).
+    ///     The messages in order, a pyarrow RecordBatch: `header` (utf8), `resend_count`, `prev`, `cur` (uint64), `seq`
+    ///     (uint32), `first` (uint32: number of the first of `transactions` that it carries), `count` (uint32: how many; a
+    ///     part carries its share of one).
     ///
     /// Raises:
     ///     SchemaError: the offsets do not rise, or are no integers.
@@ -122,13 +120,13 @@ impl DeliveryOutbox {
         Ok(crate::calls::outside(py, || self.outbox.on_confirmation(offset))?)
     }
 
-    /// The subscriber asks for everything after `offset`, under `epoch`. Answers whether that is
-    /// news: then drop what was built and not sent, and build what comes after `log_sent`.
+    /// The subscriber asks for everything after `offset`, under `epoch`. Answers whether that is news: then drop what was
+    /// built and not sent, and build what comes after `log_sent`.
     ///
     /// Args:
-    ///     epoch: the `resend_epoch` of the request. offset: its `resend_from`. log_start: the
-    ///     oldest offset that the log still has; if absent, it is taken to be truncated as far as
-    ///     it may be.
+    ///     epoch: the `resend_epoch` of the request.
+    ///     offset: its `resend_from`.
+    ///     log_start: the oldest offset that the log still has; if absent, it is taken to be truncated as far as it may be.
     ///
     /// Raises:
     ///     TruncatedError: the log does not reach back so far: extract the subscription again.

@@ -87,15 +87,13 @@ impl DeliveryPoll {
         self.columns(py, |poll, _| columns::released(poll))
     }
 
-    /// The messages to apply, in the order of application, stream by stream: their columns as they
-    /// came in, those held until now included, and `dh_stream`; `dh_transaction` (uint64: the same
-    /// for all parts of a transaction); `dh_commit` (uint64: the log offset that `log_received` has
-    /// once this and its other parts are applied); `dh_apply_rank`. Every transaction is there with
-    /// all its parts. A pyarrow RecordBatch where one came in, else a Table.
+    /// The messages to apply, in the order of application, stream by stream: their columns as they came in, those held
+    /// until now included, and `dh_stream`; `dh_transaction` (uint64: the same for all parts of a transaction); `dh_commit`
+    /// (uint64: the log offset that `log_received` has once this and its other parts are applied); `dh_apply_rank`. Every
+    /// transaction is there with all its parts. A pyarrow RecordBatch where one came in, else a Table.
     ///
     /// Raises:
-    ///     StateError: a held message is released, and the delivery was opened with
-    ///     `keep_rows=False`.
+    ///     StateError: a held message is released, and the delivery was opened with `keep_rows=False`.
     #[getter]
     fn messages(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
         let make = || {
@@ -105,8 +103,8 @@ impl DeliveryPoll {
         self.messages.get_or_try_init(py, make).map(|made| made.clone_ref(py))
     }
 
-    /// What to confirm to the publishers: `stream`, `confirm`. A confirmation that gets lost comes
-    /// again when the delivery is opened anew, or with the next one.
+    /// What to confirm to the publishers: `stream`, `confirm`. A confirmation that gets lost comes again when the delivery is
+    /// opened anew, or with the next one.
     ///
     /// Raises:
     ///     StateError: the poll is not committed.
@@ -127,16 +125,14 @@ impl DeliveryPoll {
     /// Everything in `messages` is applied. Durable on return; again changes nothing.
     ///
     /// Args:
-    ///     log_received: how far the caller has applied, where that is not all: a log offset, or a
-    ///         mapping of streams to log offsets; each that of a COMMIT of this poll, or where the
-    ///         stream stood before. A stream that was not applied whole goes back: a resend is
-    ///         requested from there.
+    ///     log_received: how far the caller has applied, where that is not all: a log offset, or a mapping of streams to log
+    ///         offsets; each that of a COMMIT of this poll, or where the stream stood before. A stream that was not applied
+    ///         whole goes back: a resend is requested from there.
     ///
     /// Raises:
     ///     StateError: the poll was aborted, or such an offset lies outside of what it brings.
-    ///     FencedError: another receiver has moved a stream since this poll was decided: nothing
-    ///     was recorded. LockedError: another writer held the history's streams for longer than
-    ///     `lock_timeout`.
+    ///     FencedError: another receiver has moved a stream since this poll was decided: nothing was recorded.
+    ///     LockedError: another writer held the history's streams for longer than `lock_timeout`.
     #[pyo3(signature = (log_received = None))]
     fn commit(&self, py: Python<'_>, log_received: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.shared.handle.get()?;
@@ -156,8 +152,8 @@ impl DeliveryPoll {
         })
     }
 
-    /// Certainly nothing of `messages` was applied: it is as if the poll had not been. Its messages
-    /// have to be received again. Durable on return; again changes nothing.
+    /// Certainly nothing of `messages` was applied: it is as if the poll had not been. Its messages have to be received
+    /// again. Durable on return; again changes nothing.
     ///
     /// Raises:
     ///     StateError: the poll was committed.

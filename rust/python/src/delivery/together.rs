@@ -26,8 +26,8 @@ use crate::output;
 
 #[pymethods]
 impl GuaranteedDelivery {
-    /// What other processes need to decide the next poll together, each all messages of some
-    /// streams (`History.delivery_portion`). Changes nothing.
+    /// What other processes need to decide the next poll together, each all messages of some streams
+    /// (`History.delivery_portion`). Changes nothing.
     ///
     /// Args:
     ///     now: the time of `time_received`, a datetime with a time zone; the clock's, if absent.
@@ -37,8 +37,8 @@ impl GuaranteedDelivery {
     ///     Bytes, for processes of the same version.
     ///
     /// Raises:
-    ///     StateError: an earlier poll is neither committed nor aborted; or messages are held in
-    ///     this process. TransactionError: the application's numbers went backwards.
+    ///     StateError: an earlier poll is neither committed nor aborted; or messages are held in this process.
+    ///     TransactionError: the application's numbers went backwards.
     #[pyo3(signature = (*, now = None, transaction = None, on_replay = "in_doubt", on_other_rows = "error"))]
     fn plan<'py>(
         &self,
@@ -56,21 +56,20 @@ impl GuaranteedDelivery {
         Ok(PyBytes::new(py, &plan))
     }
 
-    /// Make one poll of what other processes have decided by this plan. As after `receive`, what is
-    /// about to be applied is recorded before this returns, and the poll ends with `commit` or
-    /// `abort`. Its `decisions` and `messages` are empty: the rows are where they were decided.
+    /// Make one poll of what other processes have decided by this plan. As after `receive`, what is about to be applied is
+    /// recorded before this returns, and the poll ends with `commit` or `abort`. Its `decisions` and `messages` are empty: the
+    /// rows are where they were decided.
     ///
     /// Args:
-    ///     plan: from `plan`. receipts: from `History.delivery_portion`, one of each part. Of a
-    ///     part that was decided twice only one counts. transaction, on_replay, on_other_rows:
-    ///     those of `plan`.
+    ///     plan: from `plan`.
+    ///     receipts: from `History.delivery_portion`, one of each part. Of a part that was decided twice only one counts.
+    ///     transaction, on_replay, on_other_rows: those of `plan`.
     ///
     /// Raises:
-    ///     StateError: the plan or a receipt is of another poll; a stream lay in two parts; or a
-    ///         stream waits with messages that did not come back.
-    ///     FencedError: another receiver has moved a stream since it was read: nothing was
-    ///     recorded. TransactionError: a known number came with other messages: nothing was
-    ///     recorded.
+    ///     StateError: the plan or a receipt is of another poll; a stream lay in two parts; or a stream waits with messages
+    ///         that did not come back.
+    ///     FencedError: another receiver has moved a stream since it was read: nothing was recorded.
+    ///     TransactionError: a known number came with other messages: nothing was recorded.
     #[pyo3(signature = (plan, receipts, *, transaction = None, on_replay = "in_doubt", on_other_rows = "error"))]
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 hands it over")]
     fn gather(
@@ -103,23 +102,21 @@ impl GuaranteedDelivery {
 
 #[pymethods]
 impl History {
-    /// Decide some streams of a poll for the process that made the plan: all messages that it
-    /// brought of these streams. Reads the streams' rows in this history, which may be open for
-    /// reading, and changes nothing. Nothing counts before `GuaranteedDelivery.gather` was given
-    /// the receipt; an answer that is thrown away has never been.
+    /// Decide some streams of a poll for the process that made the plan: all messages that it brought of these streams. Reads
+    /// the streams' rows in this history, which may be open for reading, and changes nothing. Nothing counts before
+    /// `GuaranteedDelivery.gather` was given the receipt; an answer that is thrown away has never been.
     ///
     /// Args:
-    ///     plan: from `GuaranteedDelivery.plan`. messages: the messages, in order of arrival, in
-    ///     the columns that `GuaranteedDelivery.receive` takes. kept: so many of the first rows are
-    ///     messages of earlier polls, handed in again because `keep` said so. columns: name of a
-    ///     column -> its name in `messages`, where they differ. stream: whose messages they are, if
-    ///     there is no column that says so.
+    ///     plan: from `GuaranteedDelivery.plan`.
+    ///     messages: the messages, in order of arrival, in the columns that `GuaranteedDelivery.receive` takes.
+    ///     kept: so many of the first rows are messages of earlier polls, handed in again because `keep` said so.
+    ///     columns: name of a column -> its name in `messages`, where they differ.
+    ///     stream: whose messages they are, if there is no column that says so.
     ///
     /// Returns:
-    ///     A row for each message: the columns of `DeliveryPoll.decisions`, `commit` (uint64: the
-    ///     log offset that `log_received` has once this and its other parts are applied; null if
-    ///     not applied) and `keep` (hand it in again with the next poll, if this one is committed).
-    ///     And the receipt.
+    ///     A row for each message: the columns of `DeliveryPoll.decisions`, `commit` (uint64: the log offset that
+    ///     `log_received` has once this and its other parts are applied; null if not applied) and `keep` (hand it in again with
+    ///     the next poll, if this one is committed). And the receipt.
     ///
     /// Raises:
     ///     SchemaError: a column is missing or has the wrong type.

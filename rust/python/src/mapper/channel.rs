@@ -49,14 +49,12 @@ impl History {
     /// The message id mapper of a channel. Nothing is made of it before it first writes.
     ///
     /// Args:
-    ///     channel: its name; each channel has ids of its own. pending: what is done with a message
-    ///     whose sending was begun and never ended: `error` (raise, and keep it),
-    ///         `process` (send it) or `duplicate` (take it as sent). An administrator's decision,
-    ///         and so not stored.
-    ///     mirror: write the second direction of each mapping as well, so that the other id is
-    ///     found too. expiry: `until_purged` (a mapping counts until a purge takes it) or `exact`
-    ///     (until its time). persist: how long entries are kept where a call does not say: text, a
-    ///     timedelta, seconds, or "forever".
+    ///     channel: its name; each channel has ids of its own.
+    ///     pending: what is done with a message whose sending was begun and never ended: `error` (raise, and keep it),
+    ///         `process` (send it) or `duplicate` (take it as sent). An administrator's decision, and so not stored.
+    ///     mirror: write the second direction of each mapping as well, so that the other id is found too.
+    ///     expiry: `until_purged` (a mapping counts until a purge takes it) or `exact` (until its time).
+    ///     persist: how long entries are kept where a call does not say: text, a timedelta, seconds, or "forever".
     ///
     /// Raises:
     ///     ConfigError: an argument makes no sense.
@@ -106,9 +104,8 @@ impl MessageIdMapper {
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Returns:
-    ///     A row for each id, in order: `found` (it is mapped), `mapped_id` (to what; a mapping may
-    ///     be to nothing), `pending`, `pending_since` (timestamp[us, UTC]), `resolved` (process,
-    ///     duplicate or null), `persist_until` (null: for ever).
+    ///     A row for each id, in order: `found` (it is mapped), `mapped_id` (to what; a mapping may be to nothing), `pending`,
+    ///     `pending_since` (timestamp[us, UTC]), `resolved` (process, duplicate or null), `persist_until` (null: for ever).
     ///
     /// Raises:
     ///     SchemaError: the ids are no text and no UUIDs.
@@ -130,17 +127,16 @@ impl MessageIdMapper {
     /// Map ids to other ids. Durable on return.
     ///
     /// Args:
-    ///     ids: the ids. external_ids: what they are mapped to, a column of text of the same
-    ///     length; None maps to nothing. persist_until: a datetime, a duration from now on,
-    ///     "forever", or a column of times; the mapper's, if absent. transactional: join this
-    ///     thread's open unit of work, and be durable when that commits; else durable on return,
+    ///     ids: the ids.
+    ///     external_ids: what they are mapped to, a column of text of the same length; None maps to nothing.
+    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the mapper's, if absent.
+    ///     transactional: join this thread's open unit of work, and be durable when that commits; else durable on return,
     ///         whatever becomes of the unit.
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Returns:
-    ///     `id` and `error` for each row: null where it is done, else EXISTS (it is mapped, or
-    ///     stood in an earlier row), NO_ID, TOO_LONG (more than 65,535 bytes) or MIRROR_EXISTS (the
-    ///     other id is mapped). The other rows are done.
+    ///     `id` and `error` for each row: null where it is done, else EXISTS (it is mapped, or stood in an earlier row), NO_ID,
+    ///     TOO_LONG (more than 65,535 bytes) or MIRROR_EXISTS (the other id is mapped). The other rows are done.
     ///
     /// Raises:
     ///     SchemaError: the columns are no text, or have different lengths.
@@ -188,29 +184,29 @@ impl MessageIdMapper {
         self.change(ids, None, None, now, |mapper, ids, _, _, now_us| mapper.remove(ids, now_us), join)
     }
 
-    /// Judge messages that go out, and make those to send pending, in one step. Durable on return,
-    /// before anything is sent.
+    /// Judge messages that go out, and make those to send pending, in one step. Durable on return, before anything is sent.
     ///
     /// Args:
-    ///     messages: anything with Arrow's C interface. Columns `id` (ours), `qos` (BE, EO, EOIO),
-    ///     `queue` (of EOIO). columns: the mapper's name of a column -> its name in `messages`,
-    ///     where they differ. qos: the quality of service where no column says it. persist_until:
-    ///     until when pending entries are kept at least; see `create`. A purge takes them only when
-    ///     asked to. raise_pending: raise `PendingMessageError`, and write nothing, if the action
-    ///     of any row is RAISE. transaction: (application, number of the batch): a batch that comes
-    ///     again is known by it. on_replay: what ids are that this very transaction began to send
-    ///     and never ended: `in_doubt` (pending, by the rules)
+    ///     messages: anything with Arrow's C interface. Columns `id` (ours), `qos` (BE, EO, EOIO), `queue` (of EOIO).
+    ///     columns: the mapper's name of a column -> its name in `messages`, where they differ.
+    ///     qos: the quality of service where no column says it.
+    ///     persist_until: until when pending entries are kept at least; see `create`. A purge takes them only when asked to.
+    ///     raise_pending: raise `PendingMessageError`, and write nothing, if the action of any row is RAISE.
+    ///     transaction: (application, number of the batch): a batch that comes again is known by it.
+    ///     on_replay: what ids are that this very transaction began to send and never ended: `in_doubt` (pending, by the rules)
     ///         or `rerun` (NEW again: for receivers that are idempotent for each batch).
-    ///     on_other_rows: what is done with a known number that comes with other rows: `error`
-    ///         (nothing is written), or `look_up` (each row is what the mapper holds of it).
+    ///     on_other_rows: what is done with a known number that comes with other rows: `error` (nothing is written), or `look_up`
+    ///         (each row is what the mapper holds of it).
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Raises:
-    ///     PendingMessageError: with `raise_pending`. SchemaError: a column is missing or has the
-    ///     wrong type. ConfigError: an argument makes no sense. TransactionError: the application's
-    ///     numbers went backwards, or a known number came with other rows. LockedError: another
-    ///     writer held the mapper for longer than `lock_timeout`. ReadOnlyError: the history was
-    ///     opened for reading. FailedError: an earlier write failed.
+    ///     PendingMessageError: with `raise_pending`.
+    ///     SchemaError: a column is missing or has the wrong type.
+    ///     ConfigError: an argument makes no sense.
+    ///     TransactionError: the application's numbers went backwards, or a known number came with other rows.
+    ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
+    ///     ReadOnlyError: the history was opened for reading.
+    ///     FailedError: an earlier write failed.
     #[pyo3(signature = (
         messages, *, columns = None, qos = "EO", persist_until = None, raise_pending = false, transaction = None,
         on_replay = "in_doubt", on_other_rows = "error", now = None
@@ -262,16 +258,14 @@ impl MessageIdMapper {
         Ok(UnitOfWork { handle, mapper, persist_us: self.persist_us, unit, units })
     }
 
-    /// Decide single ids that are pending: their next arrival is treated so, once, whatever the
-    /// channel's policy is.
+    /// Decide single ids that are pending: their next arrival is treated so, once, whatever the channel's policy is.
     ///
     /// Args:
-    ///     ids: the ids. decision: `process` (it was not delivered: send it), `duplicate` (it was),
-    ///     or `error` (undecided again).
+    ///     ids: the ids.
+    ///     decision: `process` (it was not delivered: send it), `duplicate` (it was), or `error` (undecided again).
     ///
     /// Returns:
-    ///     `id` and `error` for each row: null where it is done, else NOT_PENDING, NO_ID or
-    ///     TOO_LONG.
+    ///     `id` and `error` for each row: null where it is done, else NOT_PENDING, NO_ID or TOO_LONG.
     fn resolve<'py>(&self, ids: &Bound<'py, PyAny>, decision: &str) -> Outcome<Bound<'py, PyAny>> {
         let py = ids.py();
         let _call = crate::calls::InCall::enter(py);
@@ -305,13 +299,12 @@ impl MessageIdMapper {
         self.reader(py, found)
     }
 
-    /// Take away mappings whose time has come. They are gone at once; files go when all in them is
-    /// gone.
+    /// Take away mappings whose time has come. They are gone at once; files go when all in them is gone.
     ///
     /// Args:
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
-    ///     include_pending: take pending entries too whose time has come: that silently turns "in
-    ///     doubt" into "new". dry_run: only say what would go.
+    ///     include_pending: take pending entries too whose time has come: that silently turns "in doubt" into "new".
+    ///     dry_run: only say what would go.
     ///
     /// Returns:
     ///     `entries`, `bytes` and `files` that went.

@@ -84,15 +84,13 @@ impl MapperSend {
         self.send.replay().map(replay_word)
     }
 
-    /// These messages were sent: map them, and remove what is pending, in one step. Durable on
-    /// return; again changes nothing.
+    /// These messages were sent: map them, and remove what is pending, in one step. Durable on return; again changes nothing.
     ///
     /// Args:
-    ///     external_ids: the other side's ids, one for each of `rows` (or of `new`); None maps to
-    ///     nothing, which is a mapping. rows: row numbers of the batch; all of `new`, if absent.
-    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the
-    ///     mapper's, if absent. now: the time that counts as now, a datetime with a time zone; the
-    ///     clock's, if absent.
+    ///     external_ids: the other side's ids, one for each of `rows` (or of `new`); None maps to nothing, which is a mapping.
+    ///     rows: row numbers of the batch; all of `new`, if absent.
+    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the mapper's, if absent.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Raises:
     ///     StateError: a row was not to be sent, or was said to have failed.
@@ -125,8 +123,8 @@ impl MapperSend {
     /// These messages failed. Later messages of their queues are held. Durable on return.
     ///
     /// Args:
-    ///     rows: row numbers of the batch; all of `new`, if absent. definite: whether they were
-    ///     certainly not delivered: then they are pending no more, and a retry is NEW. Else
+    ///     rows: row numbers of the batch; all of `new`, if absent.
+    ///     definite: whether they were certainly not delivered: then they are pending no more, and a retry is NEW. Else
     ///         nobody knows, and they stay pending.
     ///
     /// Raises:

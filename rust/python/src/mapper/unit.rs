@@ -95,21 +95,20 @@ fn over() -> Failure {
 
 #[pymethods]
 impl UnitOfWork {
-    /// Judge messages that come in. Those to process are mapped, from their `id` to their
-    /// `message_id`, when the unit commits.
+    /// Judge messages that come in. Those to process are mapped, from their `id` to their `message_id`, when the unit commits.
     ///
     /// Args:
-    ///     messages: anything with Arrow's C interface. Columns `id` (the external id),
-    ///         `message_id` (ours; what it is mapped to), `qos` (BE, EO, EOIO), `queue` (of EOIO).
+    ///     messages: anything with Arrow's C interface. Columns `id` (the external id), `message_id` (ours; what it is mapped
+    ///         to), `qos` (BE, EO, EOIO), `queue` (of EOIO).
     ///     columns: the mapper's name of a column -> its name in `messages`, where they differ.
-    ///     qos: the quality of service where no column says it. persist_until: until when mappings
-    ///     are kept: a datetime, a duration from now on, "forever", or a column of times;
+    ///     qos: the quality of service where no column says it.
+    ///     persist_until: until when mappings are kept: a datetime, a duration from now on, "forever", or a column of times;
     ///         the mapper's, if absent.
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type. LockedError: another unit of
-    ///     work held one of the ids, or of their sixteenths, for longer than `lock_timeout`.
+    ///     SchemaError: a column is missing or has the wrong type.
+    ///     LockedError: another unit of work held one of the ids, or of their sixteenths, for longer than `lock_timeout`.
     ///     StateError: the unit is over.
     #[pyo3(signature = (messages, *, columns = None, qos = "EO", persist_until = None, now = None))]
     fn take<'py>(
@@ -169,13 +168,12 @@ impl UnitOfWork {
         self.current().join(ids, None, None, now, |unit, ids, _, _, now_us| unit.remove(ids, now_us))
     }
 
-    /// Make all of it durable, in one step, and let its ids go. Answers the number of ids changed.
-    /// Again is an error.
+    /// Make all of it durable, in one step, and let its ids go. Answers the number of ids changed. Again is an error.
     ///
     /// Raises:
-    ///     StateError: the unit is over; or somebody mapped one of its ids without a unit
-    ///     meanwhile: then nothing of it is done. LockedError: another writer held the mapper for
-    ///     longer than `lock_timeout`. FailedError: an earlier write failed.
+    ///     StateError: the unit is over; or somebody mapped one of its ids without a unit meanwhile: then nothing of it is done.
+    ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
+    ///     FailedError: an earlier write failed.
     #[pyo3(signature = (*, now = None))]
     fn commit(&self, py: Python<'_>, now: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
         let _call = crate::calls::InCall::enter(py);
@@ -313,9 +311,8 @@ impl MapperTaken {
         Ok(output::record_batch(py, batch)?)
     }
 
-    /// These messages failed: they are not mapped when the unit commits. Later messages of their
-    /// queues, and copies of them, are held until they are taken again. What was mapped by hand
-    /// since stays mapped.
+    /// These messages failed: they are not mapped when the unit commits. Later messages of their queues, and copies of them, are
+    /// held until they are taken again. What was mapped by hand since stays mapped.
     ///
     /// Args:
     ///     rows: row numbers of the batch.
