@@ -105,7 +105,8 @@ impl Alone {
             file.write_at(&self.name, LATEST_AT).map_err(Error::io("write", path))?;
             seen = Registers::read(file, path)?;
         }
-        if seen.is_free() {
+        // Our own name may have stayed there when we lost to another.
+        if seen.is_free() || seen.within()[..LATEST] == self.name {
             return Ok(());
         }
         let process = seen.process();
@@ -143,9 +144,13 @@ impl Alone {
 
     /// We are done.
     pub(super) fn leave(&self, file: &dyn File, path: &Path) {
-        let is_ours = || Registers::read(file, path).is_ok_and(|seen| seen.within()[..LATEST] == self.name);
-        // What stays there keeps everybody out while this process lives: so one look that fails, or
-        // reads wrongly, is not enough to go by.
+        // Who lost must not clear what a winner may have written over it since: only while nobody
+        // has come after us. What stays there keeps others out, so one look that fails is not
+        // enough.
+        let is_ours = || {
+            let seen = Registers::read(file, path);
+            seen.is_ok_and(|seen| seen.within()[..LATEST] == self.name && seen.latest() == self.name)
+        };
         if !self.is_sure.load(Ordering::Relaxed) && !is_ours() && !is_ours() {
             return;
         }
