@@ -4,7 +4,9 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dochistory_core::columns::{IdColumn, Validity};
-use dochistory_core::delivery::{Header, HeaderColumns, Headers, Options, ReceiverState, StreamTable, receive};
+use dochistory_core::protocols::delivery::{
+    Header, HeaderColumns, Headers, Options, ReceiverState, StreamTable, receive,
+};
 
 const ROWS: u64 = 1_000_000;
 const START: u64 = 1_000_000_000;

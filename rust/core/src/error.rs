@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::io::descriptors::is_exhausted;
+use crate::sys::descriptors::is_exhausted;
 
 /// What every fallible call of the engine returns.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use common::store::{Files, Store, TRIGGERS, collect, named, restore, verdicts};
 use common::{Ids, START, open, rules, trigger, uuids};
-use dochistory_core::engine::{Attempt, Call, Job, Plan, Receipt};
 use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::protocols::trigger::{Attempt, Call, Job, Plan, Receipt};
 use dochistory_core::repair::{Count, Options, Remedy, Report, repair};
 use dochistory_core::{Error, Replays};
 

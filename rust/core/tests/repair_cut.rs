@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use common::store::{Files, Store, collect, restore};
 use common::{Ids, START, open, rules, trigger, uuids};
-use dochistory_core::engine::{Call, OnReplay};
+use dochistory_core::history::values::{Entry, Room};
 use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::protocols::trigger::{Call, OnReplay};
 use dochistory_core::repair::{Count, Options, Report, repair};
-use dochistory_core::values::{Entry, Room};
 
 /// Few enough to stay in the log, also where the tests' limits apply.
 const BATCH: usize = 8;

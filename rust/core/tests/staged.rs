@@ -7,9 +7,9 @@ use std::path::Path;
 
 use common::{DAY, Ids, START, begin, open, rules, trigger, uuids};
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::{Ask, Attempt, Call, Job, Plan, Receipt, Replay, Reply, Resolver};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::rules::{Answer, Expiry};
+use dochistory_core::protocols::trigger::rules::{Answer, Expiry};
+use dochistory_core::protocols::trigger::{Ask, Attempt, Call, Job, Plan, Receipt, Replay, Reply, Resolver};
 use dochistory_core::{Error, OnOtherRows, OnReplay, Purge, Replays, Transaction};
 
 fn plan(parts: u32) -> Plan {

@@ -11,8 +11,8 @@ use common::logs::{room, used};
 use common::value_store::{Store, held, is_advisory, kind};
 use common::{DAY, START};
 use dochistory_core::Result;
+use dochistory_core::history::values::{Entry, Room};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::values::{Entry, Room};
 
 const PAGE: usize = 4096;
 

@@ -11,10 +11,10 @@ use common::store::{Files, collect, ids};
 use common::value_store::{Store, held, is_advisory, kind};
 use common::{DAY, START};
 use dochistory_core::Error;
-use dochistory_core::delivery::{Inbox, Opening, Settings};
+use dochistory_core::history::values::{Entry, Room};
 use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::protocols::delivery::{Inbox, Opening, Settings};
 use dochistory_core::repair::{Count, Options, Remedy, Report, repair};
-use dochistory_core::values::{Entry, Room};
 
 fn look(root: &Path) -> Report {
     repair(root, &Options::default(), &mut |_, _| Ok(())).unwrap()

@@ -1,4 +1,4 @@
 #![no_main]
-//! Drives `dochistory_core::fuzzing::turn`.
+//! Drives `dochistory_core::testing::fuzzing::turn`.
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::fuzzing::turn(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::testing::fuzzing::turn(bytes));

@@ -3,8 +3,8 @@
 use crate::arrow::array::{Array, ArrayRef, AsArray};
 use crate::arrow::datatypes::{DataType, Field};
 use dochistory_core::columns::Id;
-use dochistory_core::engine::Reply;
-use dochistory_core::rules::Answer;
+use dochistory_core::protocols::trigger::Reply;
+use dochistory_core::protocols::trigger::rules::Answer;
 use pyo3::exceptions::{PyBaseException, PyException};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping, PyString, PyTuple};

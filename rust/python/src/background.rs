@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dochistory_core::history::History;
-use dochistory_core::values::Values;
+use dochistory_core::history::values::Values;
 use dochistory_core::{Error, Maintained, Progress};
 
 /// So long `begin` waits when upkeep has fallen far behind, so that it can catch up.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
 use dochistory_core::columns::Id;
-use dochistory_core::engine::{Begun, Claim as Claimed, Verdicts};
-use dochistory_core::rules::{Acknowledge, Action, Kind, Outcome as Decision, Status};
+use dochistory_core::protocols::trigger::rules::{Acknowledge, Action, Kind, Outcome as Decision, Status};
+use dochistory_core::protocols::trigger::{Begun, Claim as Claimed, Verdicts};
 use pyo3::prelude::*;
 
 use crate::columns::Columns;

@@ -12,9 +12,9 @@ use crate::arrow::compute::take_record_batch;
 use crate::arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
 use dochistory_core::Error;
 use dochistory_core::columns::{CountColumn, Documents, Id};
-use dochistory_core::engine::{Ask, Asked, Reply, Resolver};
 use dochistory_core::key::format_uuid;
-use dochistory_core::rules::Answer;
+use dochistory_core::protocols::trigger::rules::Answer;
+use dochistory_core::protocols::trigger::{Ask, Asked, Reply, Resolver};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 

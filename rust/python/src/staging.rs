@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::arrow::array::RecordBatch;
 use dochistory_core::Transaction;
-use dochistory_core::engine::{Attempt, Job as Reserved, Plan, Receipt, Replay, Staged as Part};
 use dochistory_core::history::History as Engine;
+use dochistory_core::protocols::trigger::{Attempt, Job as Reserved, Plan, Receipt, Replay, Staged as Part};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyMapping};

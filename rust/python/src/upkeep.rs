@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use dochistory_core::engine::SpaceStatistics;
+use dochistory_core::SpaceStatistics;
 use dochistory_core::history::History;
-use dochistory_core::rules::Kind;
-use dochistory_core::values::{Room, Values};
+use dochistory_core::history::values::{Room, Values};
+use dochistory_core::protocols::trigger::rules::Kind;
 use dochistory_core::{Error, Maintained, Purge, Purged};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

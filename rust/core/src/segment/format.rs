@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use crate::bytes::{Reader, Writer};
+use crate::io::bytes::{Reader, Writer};
+use crate::io::pages::{PAGE, header_page, header_sum};
 use crate::key::Key;
-use crate::pages::{PAGE, header_page, header_sum};
 use crate::{Error, Result};
 
 pub(crate) const MAGIC: [u8; 8] = *b"DHSEGMNT";

@@ -1,12 +1,14 @@
 //! Immutable, sorted files of entries of one time partition.
 
 pub(crate) mod format;
+pub(crate) mod global;
 pub(crate) mod merge;
 mod pieces;
 pub(crate) mod run;
 mod salvage;
 pub(crate) mod settle;
 pub(crate) mod sort;
+pub(crate) mod values;
 pub(crate) mod writer;
 
 use std::ops::Range;
@@ -18,9 +20,9 @@ use format::{Header, Mark, Part, STAMP_BYTES, Stamp, bucket_of, key_bytes, order
 
 use crate::filter;
 use crate::io::FileSystem;
+use crate::io::pages::{PAGE, Pages, header_sum};
 use crate::key::{Form, Key};
-use crate::pages::{PAGE, Pages, header_sum};
-use crate::prefetch;
+use crate::sys::prefetch;
 use crate::{Error, Result};
 
 /// Rows whose lines are fetched together.

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::format::{Mark, Stamp};
 use crate::key::Key;
-use crate::log::frame::FrameKeys;
+use crate::types::FrameKeys;
 
 /// An entry whose key is a packed UUID.
 #[derive(Clone, Copy, Debug, Default)]

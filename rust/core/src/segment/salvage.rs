@@ -6,7 +6,7 @@ use super::format::{Header, Part, key_bytes, whole_key};
 use super::run::Run;
 use super::{Region, Segment};
 use crate::io::FileSystem;
-use crate::pages::{PAGE, Pages, header_sum};
+use crate::io::pages::{PAGE, Pages, header_sum};
 use crate::{Error, Result};
 
 /// What a damaged segment still tells.

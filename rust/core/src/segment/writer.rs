@@ -10,8 +10,8 @@ use super::pieces::{Sink, pass_on};
 use super::run::{Run, UuidEntry};
 use crate::filter;
 use crate::io::FileSystem;
+use crate::io::pages::{PAGE, header_sum};
 use crate::key::Key;
-use crate::pages::{PAGE, header_sum};
 use crate::{Error, Result};
 
 /// Keys that are laid out and written together: so many fill whole pages, however wide they are.

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::{Attempt, Call, Claim, Job, Plan, Receipt, StagedClaim};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
-use dochistory_core::rules::Trigger;
+use dochistory_core::protocols::trigger::rules::Trigger;
+use dochistory_core::protocols::trigger::{Attempt, Call, Claim, Job, Plan, Receipt, StagedClaim};
 use dochistory_core::{BatchRows, Error, Purge, Replays, Transaction};
 
 use super::model::Model;

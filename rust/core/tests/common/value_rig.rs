@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use dochistory_core::history::values::{Ending, Entry, FOREVER, Room, Values};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
-use dochistory_core::values::{Ending, Entry, FOREVER, Room, Values};
 use dochistory_core::{Error, Transaction};
 
 use super::{DAY, Ids, START};

@@ -3,8 +3,8 @@
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
+use dochistory_core::history::values::{Entry, Room, Work};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::values::{Entry, Room, Work};
 use dochistory_core::{Error, Result};
 
 use super::store::{Files, collect, ids};

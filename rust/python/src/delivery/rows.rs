@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use dochistory_core::delivery::{Exchange, KeyAndValue, Overtaken, StateRows};
-use dochistory_core::values::{Room, Values};
+use dochistory_core::history::values::{Room, Values};
+use dochistory_core::protocols::delivery::{Exchange, KeyAndValue, Overtaken, StateRows};
 use pyo3::types::{PyAnyMethods, PyModule};
 
 use crate::errors::Outcome;

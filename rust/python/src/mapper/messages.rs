@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::arrow::array::{Array, ArrayRef, AsArray};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::DataType;
-use dochistory_core::engine::mapper as engine;
-use dochistory_core::mapper::Qos;
-use dochistory_core::values::Values;
+use dochistory_core::history::values::Values;
+use dochistory_core::protocols::mapper as engine;
+use dochistory_core::protocols::mapper::rules::Qos;
 use pyo3::prelude::*;
 
 use super::arrays::column;
