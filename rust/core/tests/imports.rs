@@ -5,8 +5,21 @@ use std::path::{Path, PathBuf};
 
 /// From the ground up.
 const ROOMS: [&str; 15] = [
-    "sys", "io", "columns", "key", "types", "format", "filter", "segment", "wal", "memtable", "store", "history",
-    "protocols", "repair", "testing",
+    "sys",
+    "io",
+    "columns",
+    "key",
+    "types",
+    "format",
+    "filter",
+    "segment",
+    "wal",
+    "memtable",
+    "store",
+    "history",
+    "protocols",
+    "repair",
+    "testing",
 ];
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -66,8 +79,10 @@ fn every_room_has_its_line_in_the_design() {
     let design = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/design.md");
     let design = std::fs::read_to_string(design).unwrap();
     let drawn: Vec<&str> = design.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    let places: Vec<usize> =
-        ROOMS.iter().map(|room| drawn.iter().position(|word| word == room).unwrap_or_else(|| panic!("{room}"))).collect();
+    let places: Vec<usize> = ROOMS
+        .iter()
+        .map(|room| drawn.iter().position(|word| word == room).unwrap_or_else(|| panic!("{room}")))
+        .collect();
     assert!(places.is_sorted_by(|below, above| below > above), "the picture draws the top first: {places:?}");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for entry in std::fs::read_dir(root).unwrap() {

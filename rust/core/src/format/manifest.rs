@@ -4,7 +4,7 @@ use crate::types::{Outcome, TransactionEntry};
 use std::path::Path;
 
 use crate::Result;
-use crate::io::bytes::{Reader, Writer, checked};
+use crate::io::bytes::{Decoder, Encoder, checked};
 use crate::types::Kind;
 use crate::types::transaction::{BatchRows, Last, NumberedBatch, Transaction};
 
@@ -122,7 +122,7 @@ impl TransactionEntry {
 
 impl Manifest {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
+        let mut out = Encoder::new();
         let version = self.version();
         out.raw(&MAGIC)
             .u32(version)
@@ -183,7 +183,7 @@ impl Manifest {
         }
     }
 
-    fn encode_values(&self, out: &mut Writer) {
+    fn encode_values(&self, out: &mut Encoder) {
         out.u32(self.values.len() as u32);
         for entry in &self.values {
             out.u64(entry.id).u32(entry.sum).u8(u8::from(entry.is_later)).u64(entry.rows).u64(entry.pending);
@@ -193,8 +193,8 @@ impl Manifest {
     }
 
     pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
-        Reader::new(bytes, path).preamble(MAGIC, VERSION)?;
-        let mut from = Reader::new(checked(bytes, path)?, path);
+        Decoder::new(bytes, path).preamble(MAGIC, VERSION)?;
+        let mut from = Decoder::new(checked(bytes, path)?, path);
         let version = from.preamble(MAGIC, VERSION)?;
         let kind = from.u32()?;
         let kind = kind_of_number(kind, &from)?;
@@ -243,13 +243,13 @@ fn number_of_kind(kind: Option<Kind>) -> u32 {
     }
 }
 
-fn kind_of_number(number: u32, from: &Reader) -> Result<Option<Kind>> {
+fn kind_of_number(number: u32, from: &Decoder) -> Result<Option<Kind>> {
     let known = [None, Some(Kind::Messaging), Some(Kind::Jms)].into_iter();
     let mut found = known.filter(|kind| number_of_kind(*kind) == number);
     found.next().ok_or_else(|| from.corrupt("an unknown kind of trigger"))
 }
 
-pub(crate) fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {
+pub(crate) fn read_segment(from: &mut Decoder) -> Result<SegmentEntry> {
     Ok(SegmentEntry {
         id: from.u64()?,
         sum: from.u32()?,
@@ -261,7 +261,7 @@ pub(crate) fn read_segment(from: &mut Reader) -> Result<SegmentEntry> {
     })
 }
 
-pub(crate) fn read_values(from: &mut Reader) -> Result<ValueEntry> {
+pub(crate) fn read_values(from: &mut Decoder) -> Result<ValueEntry> {
     Ok(ValueEntry {
         id: from.u64()?,
         sum: from.u32()?,
@@ -276,20 +276,20 @@ pub(crate) fn read_values(from: &mut Reader) -> Result<ValueEntry> {
     })
 }
 
-fn read_rollup(from: &mut Reader) -> Result<RollupEntry> {
+fn read_rollup(from: &mut Decoder) -> Result<RollupEntry> {
     let mut rollup = RollupEntry { id: from.u64()?, sum: from.u32()?, entries: from.u64()?, segments: Vec::new() };
     let count = from.count(8)?;
     rollup.segments = (0..count).map(|_| from.u64()).collect::<Result<_>>()?;
     Ok(rollup)
 }
 
-fn read_outcome(from: &mut Reader) -> Result<OutcomeEntry> {
+fn read_outcome(from: &mut Decoder) -> Result<OutcomeEntry> {
     let (claim, started_at, outcome) = (from.u64()?, from.i64()?, Outcome::from_u8(from.u8()?));
     let outcome = outcome.ok_or_else(|| from.corrupt("an unknown outcome of a claim"))?;
     Ok(OutcomeEntry { claim, started_at, outcome })
 }
 
-fn read_transaction(from: &mut Reader, has_rows: bool) -> Result<TransactionEntry> {
+fn read_transaction(from: &mut Decoder, has_rows: bool) -> Result<TransactionEntry> {
     let transaction = Transaction { application: from.text()?, batch: from.i64()? };
     let (claim, started_at, outcome) = (from.u64()?, from.i64()?, from.u8()?);
     if outcome > Outcome::Completed as u8 {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::format::names::{FileKind, IDENTITY, OF_THE_PACKAGE, REGISTRY, Room, SPARE, TRIGGERS, directory_name};
-use crate::io::bytes::{Reader, Writer, checked};
+use crate::io::bytes::{Decoder, Encoder, checked};
 use crate::io::{Disk, FileSystem, publish_private};
 use crate::key::Codec;
 use crate::store::alone::{probe, probe_among_processes};
@@ -292,7 +292,7 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     system.sync_directory(parent).map_err(Error::io("sync", parent))?;
     let mut random = [0; 48];
     system.fill_random(&mut random).map_err(Error::io("read randomness for", path))?;
-    let mut out = Writer::new();
+    let mut out = Encoder::new();
     out.raw(&MAGIC).u32(VERSION).u32(options.shards).raw(&random).i64(crate::sys::time::now_us()).checksum();
     // Whoever comes second takes the first one's identity.
     let file = path.join(IDENTITY);
@@ -311,8 +311,8 @@ pub(crate) fn identity_bytes(system: &dyn FileSystem, file: &Path) -> Result<Vec
 
 pub(crate) fn read_identity(system: &dyn FileSystem, file: &Path) -> Result<Identity> {
     let bytes = identity_bytes(system, file)?;
-    Reader::new(&bytes, file).preamble(MAGIC, VERSION)?;
-    let mut from = Reader::new(checked(&bytes, file)?, file);
+    Decoder::new(&bytes, file).preamble(MAGIC, VERSION)?;
+    let mut from = Decoder::new(checked(&bytes, file)?, file);
     from.preamble(MAGIC, VERSION)?;
     let shards = from.u32()?;
     let identity = Identity { id: from.bytes16()?, secret: from.bytes32()?, shards, created_at: from.i64()? };

@@ -12,7 +12,7 @@ use crate::key::{Codec, Form};
 use crate::segment::values::columns::id_text;
 use crate::segment::values::run::{GONE, NULL, PENDING, Run};
 use crate::store::values::ValueChange;
-use crate::store::{KeySpace, Maintained, Progress, Purged};
+use crate::store::{KeySpace, Maintained, Progress, Purged, Writer};
 use crate::types::transaction::{BatchRows, Last, NumberedBatch, Transaction};
 use crate::types::{Outcome, TransactionEntry};
 use crate::{Error, Result};
@@ -57,9 +57,9 @@ pub struct Values {
     codec: Codec,
 }
 
-/// A turn at a space: nobody else changes it now.
+/// A change of a space in the making: its writer lock is held.
 pub struct Work<'a> {
-    space: &'a KeySpace,
+    writer: &'a Writer<'a>,
     found: Found,
     run: Run,
     transaction: Option<NumberedBatch>,
@@ -81,12 +81,12 @@ impl Work<'_> {
 
     /// What the space holds of other ids; changes of this turn do not show.
     pub fn look(&self, ids: &Ids) -> Result<Found> {
-        ids.wanted(|wanted| self.space.values_in_turn(wanted))
+        ids.wanted(|wanted| self.writer.values_of(wanted))
     }
 
     /// What the space holds of some rows of other ids, in this order.
     pub fn look_at(&self, ids: &Ids, rows: &[u32]) -> Result<Found> {
-        ids.wanted_at(rows, |wanted| self.space.values_in_turn(wanted))
+        ids.wanted_at(rows, |wanted| self.writer.values_of(wanted))
     }
 
     /// Write an entry; it takes the place of an older one of the same id.
@@ -112,7 +112,7 @@ impl Work<'_> {
 
     /// The last transaction of an application.
     pub fn transaction(&self, application: &str) -> Option<LastTransaction> {
-        self.space.transaction_in_turn(application).as_ref().map(LastTransaction::of)
+        self.writer.space().last_transaction(application).as_ref().map(LastTransaction::of)
     }
 
     /// Write these changes as the beginning of a transaction, in the place of an open claim of the
@@ -125,7 +125,7 @@ impl Work<'_> {
 
     /// The number of the claim that these changes begin.
     pub fn claim(&self) -> u64 {
-        self.space.next_sequence_in_turn()
+        self.writer.sequence()
     }
 
     /// Write these changes as the end of a claim.
@@ -208,17 +208,16 @@ impl Values {
     /// Those of `work`; `Locked` when another writer takes too long, `ReadOnly`, `Failed` after a
     /// failed write.
     pub fn change<T>(&self, ids: &Ids, work: impl FnOnce(&mut Work) -> Result<T>) -> Result<T> {
-        let turn = |space: &KeySpace| {
-            let found = ids.wanted(|wanted| space.values_in_turn(wanted))?;
-            let mut turn = Work { space, found, run: Run::default(), transaction: None, replaces: None, ending: None };
-            let done = work(&mut turn)?;
-            let Work { run, transaction, replaces, ending, .. } = turn;
+        self.space.write(KeySpace::value_settings(), |writer| {
+            let found = ids.wanted(|wanted| writer.values_of(wanted))?;
+            let mut edit = Work { writer, found, run: Run::default(), transaction: None, replaces: None, ending: None };
+            let done = work(&mut edit)?;
+            let Work { run, transaction, replaces, ending, .. } = edit;
             if !run.is_empty() || transaction.is_some() || ending.is_some() {
-                space.write_values(ValueChange { run, transaction, replaces, ending })?;
+                writer.write_values(ValueChange { run, transaction, replaces, ending })?;
             }
             Ok(done)
-        };
-        self.space.write(KeySpace::value_settings(), turn)
+        })
     }
 
     /// [`Values::change`] about no ids in particular.

@@ -6,11 +6,11 @@ use crate::{Error, Result};
 
 /// Appends fields to a buffer.
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+pub(crate) struct Encoder {
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl Encoder {
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -70,13 +70,13 @@ impl Writer {
 
 /// Takes fields from a file's bytes; every shortage is a corruption error with file and offset.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct Decoder<'a> {
     bytes: &'a [u8],
     at: usize,
     path: &'a Path,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Decoder<'a> {
     pub(crate) fn new(bytes: &'a [u8], path: &'a Path) -> Self {
         Self { bytes, at: 0, path }
     }

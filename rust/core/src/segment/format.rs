@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::io::bytes::{Reader, Writer};
+use crate::io::bytes::{Decoder, Encoder};
 use crate::io::pages::{PAGE, header_page, header_sum};
 use crate::key::Key;
 use crate::{Error, Result};
@@ -105,7 +105,7 @@ impl Header {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
+        let mut out = Encoder::new();
         out.raw(&MAGIC).u32(VERSION).u32(PAGE as u32).u64(self.id).raw(&self.history);
         out.i64(self.min_started_at).i64(self.max_started_at).u64(self.uuids).u64(self.texts).u64(self.open);
         out.u32(self.stamps).u8(self.stamp_bits).u8(self.uuid_directory_bits).u8(self.text_directory_bits).u8(0);
@@ -117,7 +117,7 @@ impl Header {
     }
 
     pub(crate) fn decode(page: &[u8], path: &Path) -> Result<Self> {
-        let mut from = Reader::new(page, path);
+        let mut from = Decoder::new(page, path);
         from.preamble(MAGIC, VERSION)?;
         if page.len() != PAGE || crc32c::crc32c(&page[..PAGE - 4]) != header_sum(page) {
             return Err(Error::corrupt(path, 0, "the header does not match its checksum"));

@@ -12,6 +12,7 @@ use crate::key::Key;
 use crate::segment::format::Mark;
 use crate::segment::run::Run;
 use crate::segment::writer;
+use crate::store::Writer;
 use crate::types::transaction::{LOAD_PREFIX, Transaction};
 use crate::types::{Outcome, TransactionEntry};
 use crate::{Error, Result};
@@ -80,8 +81,10 @@ impl KeySpace {
         self.take_away_parts()?;
         let (first, claim) = self.reserve_for_load(settled.len() as u64)?;
         let written = self.write_parts(first, claim, &mut settled).inspect_err(|error| self.note(error))?;
-        self.write(SpaceSettings::STORED, |space| {
-            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+        self.write(SpaceSettings::STORED, |writer| {
+            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
+                return Ok(());
+            };
             let application = part.application();
             if manifest.transactions.iter().any(|entry| entry.transaction.application == application) {
                 // A load that was left has published it meanwhile; these files go with the next
@@ -89,22 +92,25 @@ impl KeySpace {
                 return Ok(());
             }
             for entry in written {
-                space.adopt(&space.part_path(entry.id), &FileKind::Segment.path(&space.directory, entry.id))?;
+                writer.adopt(
+                    &writer.space.part_path(entry.id),
+                    &FileKind::Segment.path(&writer.space.directory, entry.id),
+                )?;
                 manifest.segments.push(entry);
             }
             let transaction = Transaction { application: part.application(), batch: part.entries as i64 };
             let outcome = Some(Outcome::Completed);
             manifest.transactions.push(TransactionEntry { transaction, rows: None, claim: 0, started_at: 0, outcome });
-            space.publish(&manifest)
+            writer.publish(&manifest)
         })
     }
 
     /// Reserve file numbers, so that no other writer uses them, and a claim for entries that have
     /// not ended.
     fn reserve_for_load(&self, count: u64) -> Result<(u64, u64)> {
-        self.write(SpaceSettings::STORED, |space| {
+        self.write(SpaceSettings::STORED, |writer| {
             let Some((mut manifest, claim)) =
-                space.present().as_ref().map(|view| (view.same_log_successor(), view.tail.next_sequence))
+                writer.space.present().as_ref().map(|view| (view.same_log_successor(), view.tail.next_sequence))
             else {
                 return Err(Error::State("the key space is not there".into()));
             };
@@ -113,7 +119,7 @@ impl KeySpace {
             // Above the log's numbers too: sequence numbers of the log go on from what its frames
             // say.
             manifest.next_sequence = manifest.next_sequence.max(claim + 1);
-            space.publish(&manifest)?;
+            writer.publish(&manifest)?;
             Ok((first, claim))
         })
     }
@@ -151,10 +157,12 @@ impl KeySpace {
         }
         Ok(())
     }
+}
 
-    /// In our turn: loads are over, and their parts need not be known any more.
-    pub(crate) fn forget_loaded(&self) -> Result<()> {
-        let Some(mut manifest) = self.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+impl Writer<'_> {
+    /// Loads are over, and their parts need not be known any more.
+    pub(crate) fn forget_loaded(&mut self) -> Result<()> {
+        let Some(mut manifest) = self.space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
         let before = manifest.transactions.len();
         manifest.transactions.retain(|entry| !entry.is_load());
         if manifest.transactions.len() == before { Ok(()) } else { self.publish(&manifest) }

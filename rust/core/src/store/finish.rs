@@ -1,10 +1,11 @@
 //! Ending what was begun: a whole claim, some of its rows, or keys from anywhere.
 
-use super::{KeySpace, LookedUp};
+use super::LookedUp;
 use crate::Result;
 use crate::key::Form;
 use crate::segment::Wanted;
 use crate::segment::values::run::Run;
+use crate::store::Writer;
 use crate::types::FrameKeys;
 use crate::types::HistoryState;
 use crate::types::Outcome;
@@ -21,27 +22,33 @@ pub struct Finished {
     pub unknown: u64,
 }
 
-impl KeySpace {
-    /// In our turn: end a whole claim, unless it ended the same way before; and with it some of its
+impl Writer<'_> {
+    /// End a whole claim, unless it ended the same way before; and with it some of its
     /// keys by themselves.
-    pub(crate) fn finish_claim(&self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
+    pub(crate) fn finish_claim(
+        &mut self,
+        claim: u64,
+        started_at: i64,
+        outcome: Outcome,
+        keys: FrameKeys,
+    ) -> Result<()> {
         let kind = match outcome {
             Outcome::Completed => Kind::CompleteClaim,
             Outcome::Released => Kind::ReleaseClaim,
         };
-        let known = self.present().as_ref().and_then(|view| view.tail.outcome(claim));
+        let known = self.space.present().as_ref().and_then(|view| view.tail.outcome(claim));
         if known == Some(outcome) || known == Some(Outcome::Completed) {
             return Ok(());
         }
         self.end(kind, claim, started_at, keys)
     }
 
-    /// In our turn: end some keys of one claim.
-    pub(crate) fn finish_rows(&self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
+    /// End some keys of one claim.
+    pub(crate) fn finish_rows(&mut self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
         // What ended stays ended: a release that comes after the completion of its claim changes
         // nothing.
         let is_completed =
-            || self.present().as_ref().and_then(|view| view.tail.outcome(claim)) == Some(Outcome::Completed);
+            || self.space.present().as_ref().and_then(|view| view.tail.outcome(claim)) == Some(Outcome::Completed);
         if keys.len() == 0 || outcome == Outcome::Released && is_completed() {
             return Ok(());
         }
@@ -49,11 +56,17 @@ impl KeySpace {
         self.end(kind, claim, started_at, keys)
     }
 
-    /// In our turn: end keys whatever claim began them. A key that is not known is recorded as
+    /// End keys whatever claim began them. A key that is not known is recorded as
     /// completed now; there is nothing to release of it. A completion that began at or before
     /// `expired` counts no more, so it is said anew.
-    pub(crate) fn finish_keys(&self, wanted: &Wanted, outcome: Outcome, now_us: i64, expired: i64) -> Result<Finished> {
-        let mut found = self.look_in_turn(|view| match view {
+    pub(crate) fn finish_keys(
+        &mut self,
+        wanted: &Wanted,
+        outcome: Outcome,
+        now_us: i64,
+        expired: i64,
+    ) -> Result<Finished> {
+        let mut found = self.look(|view| match view {
             Some(view) => view.lookup(wanted, i64::MIN),
             None => Ok(LookedUp::none(wanted.keys.len())),
         })?;
@@ -83,10 +96,10 @@ impl KeySpace {
         Ok(finished)
     }
 
-    /// In our turn: what is completed by nothing but an expired entry is what it would be without
+    /// What is completed by nothing but an expired entry is what it would be without
     /// that entry.
-    fn forget_expired(&self, wanted: &Wanted, expired: i64, found: &mut LookedUp) -> Result<()> {
-        let counting = self.look_in_turn(|view| match view {
+    fn forget_expired(&mut self, wanted: &Wanted, expired: i64, found: &mut LookedUp) -> Result<()> {
+        let counting = self.look(|view| match view {
             Some(view) => view.lookup(wanted, expired),
             None => Ok(LookedUp::none(wanted.keys.len())),
         })?;
@@ -98,8 +111,8 @@ impl KeySpace {
         Ok(())
     }
 
-    /// In our turn: append a frame that ends something.
-    fn end(&self, kind: Kind, claim: u64, started_at: i64, keys: FrameKeys) -> Result<()> {
+    /// Append a frame that ends something.
+    fn end(&mut self, kind: Kind, claim: u64, started_at: i64, keys: FrameKeys) -> Result<()> {
         let (replaces, transaction, values) = (None, None, Run::default());
         let frame =
             |sequence| Frame { kind, sequence, claim, started_at, replaces, durable: 0, transaction, keys, values };

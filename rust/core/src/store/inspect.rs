@@ -103,7 +103,7 @@ impl KeySpace {
         if !self.exists()? {
             return Ok(None);
         }
-        self.write(SpaceSettings::STORED, |space| Ok(space.present().as_ref().and_then(known)))
+        self.write(SpaceSettings::STORED, |writer| Ok(writer.space.present().as_ref().and_then(known)))
     }
 
     /// Check every byte: pages of segments and filters, frames of the log, the manifest. Answers

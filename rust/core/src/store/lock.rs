@@ -39,7 +39,7 @@ impl Queue {
         self.is_taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wait until it is our turn.
+    /// Wait until no other thread has it.
     fn take(&self) -> Result<Place<'_>> {
         let mut is_taken = self.lock();
         while *is_taken {

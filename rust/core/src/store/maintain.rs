@@ -20,6 +20,7 @@ use crate::segment::format::{MOST_ENTRIES, Mark, Stamp};
 use crate::segment::global;
 use crate::segment::merge::Merge;
 use crate::segment::writer;
+use crate::store::Writer;
 use crate::types::Outcome;
 use crate::{Error, Result};
 
@@ -101,13 +102,13 @@ impl KeySpace {
 
     /// Reserve file numbers, so that no other writer uses them.
     pub(super) fn reserve(&self, count: u64) -> Result<u64> {
-        self.write(SpaceSettings::STORED, |space| {
-            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else {
+        self.write(SpaceSettings::STORED, |writer| {
+            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
                 return Err(Error::State("the key space is not there".into()));
             };
             let first = manifest.next_file;
             manifest.next_file += count;
-            space.publish(&manifest)?;
+            writer.publish(&manifest)?;
             Ok(first)
         })
     }
@@ -137,8 +138,10 @@ impl KeySpace {
         done.merged.0 += gone.len() as u64;
         done.merged.1 += written.len() as u64;
         done.rewritten += written.iter().map(|(entry, _)| entry.entries).sum::<u64>();
-        self.write(SpaceSettings::STORED, |space| {
-            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+        self.write(SpaceSettings::STORED, |writer| {
+            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
+                return Ok(());
+            };
             let is_there = |id: &u64| manifest.segments.iter().any(|entry| entry.id == *id);
             if !gone.iter().all(is_there) {
                 // A purge came in between. The work was for nothing; its files go with the next
@@ -146,12 +149,12 @@ impl KeySpace {
                 return Ok(());
             }
             for (entry, path) in &written {
-                space.adopt(path, &FileKind::Segment.path(&space.directory, entry.id))?;
+                writer.adopt(path, &FileKind::Segment.path(&writer.space.directory, entry.id))?;
                 manifest.segments.push(*entry);
             }
             manifest.segments.retain(|entry| !gone.contains(&entry.id));
             forget_dropped(&mut manifest);
-            space.publish(&manifest)
+            writer.publish(&manifest)
         })
     }
 
@@ -161,22 +164,18 @@ impl KeySpace {
         let sum = global::build(&*self.env.system, &path, id, self.env.history, group, progress)?;
         let ids: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
         let entries = group.iter().map(|segment| segment.header().entries()).sum();
-        self.write(SpaceSettings::STORED, |space| {
-            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
-            space.adopt(&path, &FileKind::GlobalFilter.path(&space.directory, id))?;
+        self.write(SpaceSettings::STORED, |writer| {
+            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
+                return Ok(());
+            };
+            writer.adopt(&path, &FileKind::GlobalFilter.path(&writer.space.directory, id))?;
             for rollup in &mut manifest.rollups {
                 rollup.segments.iter_mut().filter(|segment| ids.contains(segment)).for_each(|segment| *segment = 0);
             }
             manifest.rollups.push(RollupEntry { id, sum, entries, segments: ids });
             forget_dropped(&mut manifest);
-            space.publish(&manifest)
+            writer.publish(&manifest)
         })
-    }
-
-    /// Give a finished file the name that the next manifest uses.
-    pub(super) fn adopt(&self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
-        self.env.system.link(from, to).map_err(Error::io("link", to))?;
-        self.env.system.remove(from).map_err(Error::io("remove", from))
     }
 
     /// Take away what an interrupted upkeep or publication left behind.
@@ -189,6 +188,14 @@ impl KeySpace {
         self.take_away_unfinished_parts()?;
         super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::sys::time::now_us())?;
         self.take_away_staged(&names)
+    }
+}
+
+impl Writer<'_> {
+    /// Give a finished file the name that the next manifest uses.
+    pub(super) fn adopt(&mut self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
+        self.space.env.system.link(from, to).map_err(Error::io("link", to))?;
+        self.space.env.system.remove(from).map_err(Error::io("remove", from))
     }
 }
 

@@ -46,7 +46,7 @@ pub use purge::{Purge, Purged};
 pub(crate) use settings::SpaceSettings;
 use sync::GroupSync;
 use view::View;
-pub(crate) use writer::Beginning;
+pub(crate) use writer::{Beginning, Writer};
 
 use crate::wal::Log;
 use crate::{Error, Result};

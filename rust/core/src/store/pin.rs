@@ -9,6 +9,7 @@ use super::{KeySpace, SpaceSettings};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
 use crate::io::FileSystem;
+use crate::store::Writer;
 use crate::{Error, Result};
 
 /// What a key space that does not exist yet is pinned as.
@@ -55,33 +56,14 @@ impl KeySpace {
         if !self.exists()? {
             return Ok(EMPTY.into());
         }
-        self.write(SpaceSettings::STORED, |space| {
-            let is_touched = space.present().as_ref().is_some_and(|view| !view.tail.is_untouched(crate::wal::START));
+        self.write(SpaceSettings::STORED, |writer| {
+            let is_touched =
+                writer.space.present().as_ref().is_some_and(|view| !view.tail.is_untouched(crate::wal::START));
             if is_touched {
-                space.seal()?;
+                writer.seal()?;
             }
-            space.pin_present(lease_us)
+            writer.pin_present(lease_us)
         })
-    }
-
-    /// In our turn: keep the newest manifest under a second name.
-    pub(super) fn pin_present(&self, lease_us: Option<i64>) -> Result<String> {
-        let number = self.present().as_ref().map_or(0, |view| view.manifest.number);
-        let lease = lease_us.map_or(String::new(), |lease| format!("-{}", lease.max(0) / 1_000_000));
-        // Made in our turn, so the clock alone sets pins of one state apart.
-        let name = format!(
-            "{}{:020}-{:x}-{number}{lease}",
-            FileKind::Pin.prefix(),
-            crate::sys::time::now_us(),
-            std::process::id()
-        );
-        let (from, to) = (FileKind::Manifest.path(&self.directory, number), self.directory.join(&name));
-        match self.env.system.link(&from, &to) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            other => other.map_err(Error::io("link", &to))?,
-        }
-        self.env.system.sync_directory(&self.directory).map_err(Error::io("sync", &self.directory))?;
-        Ok(name)
     }
 
     /// The states that are pinned, oldest first.
@@ -126,6 +108,32 @@ impl KeySpace {
             Some(view) if self.is_pinned => View::open_pinned(&self.env, &self.directory, &view.source).map(Some),
             known => View::load(&self.env, &self.directory, known),
         })
+    }
+}
+
+impl Writer<'_> {
+    /// Keep the newest manifest under a second name.
+    pub(super) fn pin_present(&self, lease_us: Option<i64>) -> Result<String> {
+        let number = self.space.present().as_ref().map_or(0, |view| view.manifest.number);
+        let lease = lease_us.map_or(String::new(), |lease| format!("-{}", lease.max(0) / 1_000_000));
+        // Only the holder of the lock makes pins, so the clock alone sets pins of one state apart.
+        let name = format!(
+            "{}{:020}-{:x}-{number}{lease}",
+            FileKind::Pin.prefix(),
+            crate::sys::time::now_us(),
+            std::process::id()
+        );
+        let (from, to) = (FileKind::Manifest.path(&self.space.directory, number), self.space.directory.join(&name));
+        match self.space.env.system.link(&from, &to) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            other => other.map_err(Error::io("link", &to))?,
+        }
+        self.space
+            .env
+            .system
+            .sync_directory(&self.space.directory)
+            .map_err(Error::io("sync", &self.space.directory))?;
+        Ok(name)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::segment::format::{Header, MOST_ENTRIES, Mark, Stamp};
 use crate::segment::run::Run;
 use crate::segment::sort::sorted_keys;
 use crate::segment::writer::{self, Target};
+use crate::store::Writer;
 use crate::types::FrameKeys;
 use crate::types::TransactionEntry;
 use crate::wal::{Log, Owner, START};
@@ -41,108 +42,6 @@ pub(super) fn is_partition_width(width: i64) -> bool {
 }
 
 impl KeySpace {
-    /// In our turn: publish the first manifest of a new key space.
-    pub(super) fn found(&self, settings: SpaceSettings) -> Result<()> {
-        if settings.time_to_live_us <= 0 {
-            return Err(Error::State("the key space is not there".into()));
-        }
-        let parent = self.directory.parent().unwrap_or(&self.directory);
-        self.env.system.sync_directory(parent).map_err(Error::io("sync", parent))?;
-        let log = self.new_log(1, false)?;
-        let manifest = Manifest {
-            number: 1,
-            history: self.env.history,
-            name: self.name.clone(),
-            partition_us: partition_width(settings.time_to_live_us),
-            time_to_live_us: settings.time_to_live_us,
-            kind: settings.kind,
-            next_sequence: 1,
-            next_file: 2,
-            purged_upto: i64::MIN,
-            log: LogEntry { id: log.id, proven: START },
-            ..Manifest::default()
-        };
-        self.publish(&manifest)
-    }
-
-    /// In our turn: put the log's entries into segments and start a new log.
-    pub(super) fn seal(&self) -> Result<()> {
-        self.seal_with(i64::MIN, |_| {})
-    }
-
-    /// In our turn: put the log's entries into segments, without those that began at or before
-    /// `expired`, start a new log, and publish this together with another `change`.
-    pub(super) fn seal_with(&self, expired: i64, change: impl FnOnce(&mut Manifest)) -> Result<()> {
-        self.seal_all(expired, None, change)
-    }
-
-    /// [`KeySpace::seal_with`], with other values than the log's.
-    pub(super) fn seal_all(
-        &self,
-        expired: i64,
-        values: Option<(&Recent, Expiry)>,
-        change: impl FnOnce(&mut Manifest),
-    ) -> Result<()> {
-        self.seal_as(false, expired, values, change)
-    }
-
-    /// In our turn: put the log's entries into segments and start a log whose frames may say which
-    /// rows a batch had. Earlier versions refuse such a log by its version, instead of taking its
-    /// frames for damage.
-    pub(super) fn seal_for_rows(&self) -> Result<()> {
-        self.seal_as(true, i64::MIN, None, |_| {})
-    }
-
-    fn seal_as(
-        &self,
-        knows_rows: bool,
-        expired: i64,
-        values: Option<(&Recent, Expiry)>,
-        change: impl FnOnce(&mut Manifest),
-    ) -> Result<()> {
-        let mut manifest = {
-            let view = self.present();
-            let Some(view) = view.as_ref() else { return Ok(()) };
-            let mut manifest = view.successor();
-            let mut runs = view.tail.runs(manifest.partition_us, expired);
-            for run in &mut runs {
-                self.write_run(&mut manifest, run)?;
-            }
-            let (recent, expiry) = values.unwrap_or((&view.tail.values, Expiry::NONE));
-            self.seal_values(view, &mut manifest, recent, expiry)?;
-            manifest
-        };
-        let log = self.new_log(manifest.next_file, knows_rows || manifest.has_rows())?;
-        manifest.next_file += 1;
-        manifest.log = LogEntry { id: log.id, proven: START };
-        forget_dropped(&mut manifest);
-        change(&mut manifest);
-        self.publish(&manifest)
-    }
-
-    /// In our turn: write `processing` for a large batch as segments of its own, which one manifest
-    /// makes part of the history.
-    pub(super) fn begin_in_segments(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
-        let Beginning { keys, transaction, started_at, threads, .. } = beginning;
-        let (mut manifest, claim) = {
-            let view = self.present();
-            let Some(view) = view.as_ref() else { return Err(Error::State("the key space is not there".into())) };
-            (view.same_log_successor(), view.tail.next_sequence)
-        };
-        manifest.next_sequence = claim + 1;
-        if let Some(batch) = transaction {
-            manifest.set_transaction(TransactionEntry::begun(batch, claim, started_at));
-        }
-        let stamp = Stamp { claim, started_at, mark: Mark::Open };
-        let result = self.write_keys(&mut manifest, &keys, stamp, threads).and_then(|()| self.publish(&manifest));
-        if let Err(error) = result {
-            // Whether the manifest stands is not known.
-            self.sync.fail(&error);
-            return Err(error);
-        }
-        Ok((claim, keys))
-    }
-
     /// Write keys of one stamp as segments that `manifest` will name.
     fn write_keys(&self, manifest: &mut Manifest, keys: &FrameKeys, stamp: Stamp, threads: usize) -> Result<()> {
         if !keys.texts.is_empty() || keys.uuids.len() > MOST_ENTRIES {
@@ -163,11 +62,6 @@ impl KeySpace {
             manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
         }
         Ok(())
-    }
-
-    /// In our turn: the width of this key space's time partitions.
-    pub(crate) fn partition_us(&self) -> i64 {
-        self.present().as_ref().map_or(i64::MAX, |view| view.manifest.partition_us)
     }
 
     /// Write a settled run under the next file number; its bytes are durable, its name not yet.
@@ -191,25 +85,6 @@ impl KeySpace {
         Ok((id, path))
     }
 
-    /// In our turn: publish a manifest and see it; then take away what only older ones name.
-    pub(super) fn publish(&self, manifest: &Manifest) -> Result<()> {
-        self.env.system.sync_directory(&self.directory).map_err(Error::io("sync", &self.directory))?;
-        let path = FileKind::Manifest.path(&self.directory, manifest.number);
-        self.check_alone()?;
-        if !publish(&*self.env.system, &path, &manifest.encode())? {
-            return Err(Error::not_alone(&path, "another writer published this while this one held the turn"));
-        }
-        self.change(|slot| match slot {
-            Some(view) => view.advance(&self.env),
-            None => {
-                *slot = View::load(&self.env, &self.directory, None)?;
-                Ok(())
-            }
-        })?;
-        self.sync.learn(manifest.log.id, manifest.log.proven);
-        self.take_away(manifest)
-    }
-
     /// Make way for a file of values.
     pub(super) fn remove_left_over(&self, path: &std::path::Path) -> Result<()> {
         remove_left_over(&self.env, path)
@@ -220,13 +95,146 @@ impl KeySpace {
         remove_left_over(&self.env, &path)?;
         Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name), knows_rows)
     }
+}
+
+impl Writer<'_> {
+    fn seal_as(
+        &mut self,
+        knows_rows: bool,
+        expired: i64,
+        values: Option<(&Recent, Expiry)>,
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<()> {
+        let mut manifest = {
+            let view = self.space.present();
+            let Some(view) = view.as_ref() else { return Ok(()) };
+            let mut manifest = view.successor();
+            let mut runs = view.tail.runs(manifest.partition_us, expired);
+            for run in &mut runs {
+                self.space.write_run(&mut manifest, run)?;
+            }
+            let (recent, expiry) = values.unwrap_or((&view.tail.values, Expiry::NONE));
+            self.seal_values(view, &mut manifest, recent, expiry)?;
+            manifest
+        };
+        let log = self.space.new_log(manifest.next_file, knows_rows || manifest.has_rows())?;
+        manifest.next_file += 1;
+        manifest.log = LogEntry { id: log.id, proven: START };
+        forget_dropped(&mut manifest);
+        change(&mut manifest);
+        self.publish(&manifest)
+    }
+
+    /// Publish the first manifest of a new key space.
+    pub(super) fn found(&mut self, settings: SpaceSettings) -> Result<()> {
+        if settings.time_to_live_us <= 0 {
+            return Err(Error::State("the key space is not there".into()));
+        }
+        let parent = self.space.directory.parent().unwrap_or(&self.space.directory);
+        self.space.env.system.sync_directory(parent).map_err(Error::io("sync", parent))?;
+        let log = self.space.new_log(1, false)?;
+        let manifest = Manifest {
+            number: 1,
+            history: self.space.env.history,
+            name: self.space.name.clone(),
+            partition_us: partition_width(settings.time_to_live_us),
+            time_to_live_us: settings.time_to_live_us,
+            kind: settings.kind,
+            next_sequence: 1,
+            next_file: 2,
+            purged_upto: i64::MIN,
+            log: LogEntry { id: log.id, proven: START },
+            ..Manifest::default()
+        };
+        self.publish(&manifest)
+    }
+
+    /// Put the log's entries into segments and start a new log.
+    pub(super) fn seal(&mut self) -> Result<()> {
+        self.seal_with(i64::MIN, |_| {})
+    }
+
+    /// Put the log's entries into segments, without those that began at or before
+    /// `expired`, start a new log, and publish this together with another `change`.
+    pub(super) fn seal_with(&mut self, expired: i64, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        self.seal_all(expired, None, change)
+    }
+
+    /// [`Writer::seal_with`], with other values than the log's.
+    pub(super) fn seal_all(
+        &mut self,
+        expired: i64,
+        values: Option<(&Recent, Expiry)>,
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<()> {
+        self.seal_as(false, expired, values, change)
+    }
+
+    /// Put the log's entries into segments and start a log whose frames may say which
+    /// rows a batch had. Earlier versions refuse such a log by its version, instead of taking its
+    /// frames for damage.
+    pub(super) fn seal_for_rows(&mut self) -> Result<()> {
+        self.seal_as(true, i64::MIN, None, |_| {})
+    }
+
+    /// Write `processing` for a large batch as segments of its own, which one manifest
+    /// makes part of the history.
+    pub(super) fn begin_in_segments(&mut self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
+        let Beginning { keys, transaction, started_at, threads, .. } = beginning;
+        let (mut manifest, claim) = {
+            let view = self.space.present();
+            let Some(view) = view.as_ref() else { return Err(Error::State("the key space is not there".into())) };
+            (view.same_log_successor(), view.tail.next_sequence)
+        };
+        manifest.next_sequence = claim + 1;
+        if let Some(batch) = transaction {
+            manifest.set_transaction(TransactionEntry::begun(batch, claim, started_at));
+        }
+        let stamp = Stamp { claim, started_at, mark: Mark::Open };
+        let result = self.space.write_keys(&mut manifest, &keys, stamp, threads).and_then(|()| self.publish(&manifest));
+        if let Err(error) = result {
+            // Whether the manifest stands is not known.
+            self.space.sync.fail(&error);
+            return Err(error);
+        }
+        Ok((claim, keys))
+    }
+
+    /// The width of this key space's time partitions.
+    pub(crate) fn partition_us(&self) -> i64 {
+        self.space.present().as_ref().map_or(i64::MAX, |view| view.manifest.partition_us)
+    }
+
+    /// Publish a manifest and see it; then take away what only older ones name.
+    pub(super) fn publish(&mut self, manifest: &Manifest) -> Result<()> {
+        self.space
+            .env
+            .system
+            .sync_directory(&self.space.directory)
+            .map_err(Error::io("sync", &self.space.directory))?;
+        let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
+        self.check_alone()?;
+        if !publish(&*self.space.env.system, &path, &manifest.encode())? {
+            return Err(Error::not_alone(&path, "another writer published this while this one held the turn"));
+        }
+        self.space.change(|slot| match slot {
+            Some(view) => view.advance(&self.space.env),
+            None => {
+                *slot = View::load(&self.space.env, &self.space.directory, None)?;
+                Ok(())
+            }
+        })?;
+        self.space.sync.learn(manifest.log.id, manifest.log.proven);
+        self.take_away(manifest)
+    }
 
     /// Take away the files that this manifest does not name: manifests oldest first, so that
     /// readers notice.
-    fn take_away(&self, manifest: &Manifest) -> Result<()> {
-        let mut names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
+    fn take_away(&mut self, manifest: &Manifest) -> Result<()> {
+        let mut names =
+            self.space.env.system.list(&self.space.directory).map_err(Error::io("list", &self.space.directory))?;
         names.sort();
-        let pinned = super::pin::pinned(&self.env, &self.directory, &names)?;
+        let pinned = super::pin::pinned(&self.space.env, &self.space.directory, &names)?;
         let live = || pinned.iter().chain([manifest]);
         let has_segment = |id: u64| live().any(|manifest| manifest.segments.iter().any(|entry| entry.id == id));
         let has_values = |id: u64| live().any(|manifest| manifest.values.iter().any(|entry| entry.id == id));
@@ -252,8 +260,8 @@ impl KeySpace {
         let (manifests, others): (Vec<_>, Vec<_>) =
             names.iter().filter(|name| is_old(name)).partition(|name| FileKind::Manifest.has(name));
         for name in manifests.into_iter().chain(others) {
-            let path = self.directory.join(name);
-            match self.env.system.remove(&path) {
+            let path = self.space.directory.join(name);
+            match self.space.env.system.remove(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::io("remove", &path)(error));
                 }

@@ -81,10 +81,14 @@ impl KeySpace {
         if purge.dry_run || expired_now == Purged::default() {
             return Ok(expired_now);
         }
-        self.write(settings, |space| {
-            let (cutoff, expired) = planned(space.present().as_ref())?;
-            let in_log =
-                space.present().as_ref().and_then(|view| view.tail.oldest()).is_some_and(|oldest| oldest <= cutoff);
+        self.write(settings, |writer| {
+            let (cutoff, expired) = planned(writer.space.present().as_ref())?;
+            let in_log = writer
+                .space
+                .present()
+                .as_ref()
+                .and_then(|view| view.tail.oldest())
+                .is_some_and(|oldest| oldest <= cutoff);
             // All of it in one manifest: a purge that breaks off has purged nothing.
             let purge = |manifest: &mut Manifest| {
                 manifest.purged_upto = manifest.purged_upto.max(cutoff);
@@ -92,12 +96,14 @@ impl KeySpace {
                 forget_dropped(manifest);
             };
             if in_log {
-                space.seal_with(cutoff, purge)?;
+                writer.seal_with(cutoff, purge)?;
                 return Ok(expired);
             }
-            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(expired) };
+            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
+                return Ok(expired);
+            };
             purge(&mut manifest);
-            space.publish(&manifest)?;
+            writer.publish(&manifest)?;
             Ok(expired)
         })
     }

@@ -7,10 +7,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::KeySpace;
 use super::environment::Environment;
 use crate::format::names::REGISTRY;
 use crate::io::publish;
+use crate::store::Writer;
 use crate::{Error, Result};
 
 /// No name is longer than this many bytes.
@@ -53,21 +53,21 @@ pub(crate) fn name_of(env: &Environment, directory: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-impl KeySpace {
-    /// In our turn: name this space, which has a manifest.
-    pub(super) fn make_known(&self) -> Result<()> {
-        if self.known.get().is_some() {
+impl Writer<'_> {
+    /// Name this space, which has a manifest.
+    pub(super) fn make_known(&mut self) -> Result<()> {
+        if self.space.known.get().is_some() {
             return Ok(());
         }
-        if !is_known(&self.env, &self.directory)? {
-            let path = path_of(&self.env, &self.directory);
-            let (names, root) = (path.parent().unwrap_or(&path), self.env.identity.parent().unwrap_or(&path));
-            self.env.system.create_directory(names).map_err(Error::io("create", names))?;
-            self.env.system.sync_directory(root).map_err(Error::io("sync", root))?;
+        if !is_known(&self.space.env, &self.space.directory)? {
+            let path = path_of(&self.space.env, &self.space.directory);
+            let (names, root) = (path.parent().unwrap_or(&path), self.space.env.identity.parent().unwrap_or(&path));
+            self.space.env.system.create_directory(names).map_err(Error::io("create", names))?;
+            self.space.env.system.sync_directory(root).map_err(Error::io("sync", root))?;
             // Whoever was quicker wrote the same.
-            publish(&*self.env.system, &path, self.name.as_bytes())?;
+            publish(&*self.space.env.system, &path, self.space.name.as_bytes())?;
         }
-        self.known.get_or_init(|| ());
+        self.space.known.get_or_init(|| ());
         Ok(())
     }
 }

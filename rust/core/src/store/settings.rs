@@ -4,6 +4,7 @@
 use super::KeySpace;
 use super::view::View;
 use crate::format::manifest::Manifest;
+use crate::store::Writer;
 use crate::types::Kind;
 use crate::types::duration::duration_text;
 use crate::{Error, Result};
@@ -58,16 +59,6 @@ impl SpaceSettings {
 }
 
 impl KeySpace {
-    /// In our turn: keep the settings that are not known here yet: those of stores that older
-    /// versions wrote, and of repaired ones.
-    pub(super) fn learn(&self, settings: SpaceSettings) -> Result<()> {
-        let taught = self.present().as_ref().and_then(|view| settings.taught(&view.manifest));
-        let Some((time_to_live_us, kind)) = taught else { return Ok(()) };
-        let Some(mut manifest) = self.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
-        (manifest.time_to_live_us, manifest.kind) = (time_to_live_us, kind);
-        self.publish(&manifest)
-    }
-
     /// Store another time to live; answers the one before. The width of the partitions stays.
     pub(crate) fn change_settings(&self, settings: SpaceSettings) -> Result<i64> {
         if !self.exists()? {
@@ -76,17 +67,29 @@ impl KeySpace {
                 self.name
             )));
         }
-        self.write(SpaceSettings::STORED, |space| {
-            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else {
+        self.write(SpaceSettings::STORED, |writer| {
+            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
                 return Err(Error::State("the key space is not there".into()));
             };
             settings.check_kind(&manifest)?;
             let before = manifest.time_to_live_us;
             if before != settings.time_to_live_us {
                 (manifest.time_to_live_us, manifest.kind) = (settings.time_to_live_us, settings.kind);
-                space.publish(&manifest)?;
+                writer.publish(&manifest)?;
             }
             Ok(before)
         })
+    }
+}
+
+impl Writer<'_> {
+    /// Keep the settings that are not known here yet: those of stores that older
+    /// versions wrote, and of repaired ones.
+    pub(super) fn learn(&mut self, settings: SpaceSettings) -> Result<()> {
+        let taught = self.space.present().as_ref().and_then(|view| settings.taught(&view.manifest));
+        let Some((time_to_live_us, kind)) = taught else { return Ok(()) };
+        let Some(mut manifest) = self.space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+        (manifest.time_to_live_us, manifest.kind) = (time_to_live_us, kind);
+        self.publish(&manifest)
     }
 }

@@ -111,7 +111,7 @@ impl Turn {
         self.file
     }
 
-    /// In our turn, before something is changed: nobody else is in it.
+    /// Before something is changed: no other process holds the lock, too.
     pub(crate) fn check_alone(&self) -> Result<()> {
         self.alone.check(self.lock.file(), self.lock.path())
     }

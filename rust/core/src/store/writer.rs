@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::turn::Turn;
+use super::turn::{Taken, Turn};
 use super::view::View;
 use super::{KeySpace, LookedUp, SpaceSettings};
 use crate::format::names::WRITER_LOCK;
@@ -33,19 +33,39 @@ pub(crate) struct Beginning {
     pub(crate) threads: usize,
 }
 
+/// A key space whose writer lock is held. Only through it anything is appended, published, sealed or reserved, and only
+/// [`KeySpace::write`] hands it out.
+#[derive(Debug)]
+pub(crate) struct Writer<'s> {
+    pub(super) space: &'s KeySpace,
+    _held: Taken<'s>,
+}
+
+impl<'s> Writer<'s> {
+    /// Whoever holds the lock of `space` by `guard` writes to it.
+    pub(super) fn holding(space: &'s KeySpace, guard: Taken<'s>) -> Self {
+        Self { space, _held: guard }
+    }
+
+    /// The key space, for reading.
+    pub(crate) fn space(&self) -> &'s KeySpace {
+        self.space
+    }
+}
+
 impl KeySpace {
-    /// In our turn: the last transaction of an application.
-    pub(crate) fn transaction_in_turn(&self, application: &str) -> Option<TransactionEntry> {
+    /// The last transaction of an application in the state that this handle has seen last: the
+    /// newest one for a writer, the pinned one for a snapshot.
+    pub(crate) fn last_transaction(&self, application: &str) -> Option<TransactionEntry> {
         self.present().as_ref().and_then(|view| view.tail.transaction(application)).cloned()
     }
 
-    /// In our turn: whether entries that began at this time were purged.
-    pub(crate) fn is_purged(&self, started_at: i64) -> bool {
-        self.present().as_ref().is_some_and(|view| started_at <= view.manifest.purged_upto)
-    }
-
     /// Hold the turn for `operation`. What it appends is durable when this returns.
-    pub(crate) fn write<T>(&self, settings: SpaceSettings, operation: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn write<T>(
+        &self,
+        settings: SpaceSettings,
+        operation: impl FnOnce(&mut Writer<'_>) -> Result<T>,
+    ) -> Result<T> {
         if self.env.read_only || self.is_pinned {
             return Err(Error::ReadOnly(self.directory.clone()));
         }
@@ -61,14 +81,19 @@ impl KeySpace {
         }
     }
 
-    fn write_once<T>(&self, settings: SpaceSettings, operation: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+    fn write_once<T>(
+        &self,
+        settings: SpaceSettings,
+        operation: impl FnOnce(&mut Writer<'_>) -> Result<T>,
+    ) -> Result<T> {
         let turn = self.turn()?;
         // While others are at it, what they wrote so far can be read.
         let taken = turn.take(&*self.env.system, self.env.lock_timeout, || drop(self.refresh()));
         let guard = taken.map_err(|error| self.or_away(error))?;
-        let result = self.prepare(settings).and_then(|()| {
-            let result = operation(self)?;
-            self.seal_if_full()?;
+        let mut writer = Writer::holding(self, guard);
+        let result = writer.prepare(settings).and_then(|()| {
+            let result = operation(&mut writer)?;
+            writer.seal_if_full()?;
             Ok(result)
         });
         let (log, position) = {
@@ -78,7 +103,7 @@ impl KeySpace {
                 None => return result,
             }
         };
-        drop(guard);
+        drop(writer);
         let result = result?;
         self.reach(&log, position, true)?;
         self.check_in_place(&log).map_err(|error| self.or_away(error))?;
@@ -117,14 +142,21 @@ impl KeySpace {
         }
         Ok(self.files.keep_turn(turn))
     }
+}
 
-    /// In our turn: see the present state, found the key space if it is not there, and end a log
+impl Writer<'_> {
+    /// Whether entries that began at this time were purged.
+    pub(crate) fn is_purged(&self, started_at: i64) -> bool {
+        self.space.present().as_ref().is_some_and(|view| started_at <= view.manifest.purged_upto)
+    }
+
+    /// See the present state, found the key space if it is not there, and end a log
     /// that a dead writer left torn or that holds frames of others that nothing shows to be
     /// durable: what can be read of it is written anew.
-    fn prepare(&self, settings: SpaceSettings) -> Result<()> {
-        self.refresh()?;
-        settings.check(self.present().as_ref())?;
-        let is_over = self.present().as_ref().map(|view| view.torn > 0 || view.is_doubtful(&self.env));
+    fn prepare(&mut self, settings: SpaceSettings) -> Result<()> {
+        self.space.refresh()?;
+        settings.check(self.space.present().as_ref())?;
+        let is_over = self.space.present().as_ref().map(|view| view.torn > 0 || view.is_doubtful(&self.space.env));
         match is_over {
             None => self.found(settings)?,
             Some(true) => self.seal()?,
@@ -134,13 +166,13 @@ impl KeySpace {
         self.learn(settings)
     }
 
-    /// In our turn: look up without a refresh, as nobody else can write now.
-    pub(crate) fn look_in_turn(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
-        Ok(self.asked.counted(look(self.present().as_ref())?))
+    /// Look up without a refresh, as nobody else can write now.
+    pub(crate) fn look(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
+        Ok(self.space.asked.counted(look(self.space.present().as_ref())?))
     }
 
-    /// In our turn: append `processing` for a batch; answers the new claim and its keys.
-    pub(crate) fn begin(&self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
+    /// Append `processing` for a batch; answers the new claim and its keys.
+    pub(crate) fn begin(&mut self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
         if beginning.keys.len() >= LARGE_BATCH && beginning.replaces.is_none() {
             return self.begin_in_segments(beginning);
         }
@@ -159,10 +191,10 @@ impl KeySpace {
         .map(|frame| (frame.claim, frame.keys))
     }
 
-    /// In our turn: append one frame, made for its sequence number.
-    pub(super) fn append(&self, frame: impl FnOnce(u64) -> Frame) -> Result<Frame> {
+    /// Append one frame, made for its sequence number.
+    pub(super) fn append(&mut self, frame: impl FnOnce(u64) -> Frame) -> Result<Frame> {
         let (sequence, knows_rows) = {
-            let view = self.present();
+            let view = self.space.present();
             let Some(view) = view.as_ref() else {
                 return Err(Error::State("the key space is not there".into()));
             };
@@ -173,17 +205,17 @@ impl KeySpace {
             self.seal_for_rows()?;
         }
         let (bytes, log, position) = {
-            let view = self.present();
+            let view = self.space.present();
             let Some(view) = view.as_ref() else {
                 return Err(Error::State("the key space is not there".into()));
             };
-            frame.durable = self.sync.durable(view.log.id).min(view.tail.position);
+            frame.durable = self.space.sync.durable(view.log.id).min(view.tail.position);
             let bytes = frame.encode(view.log.place(view.tail.position));
             (bytes, view.log.clone(), view.tail.position)
         };
         self.check_alone()?;
         log.append(&bytes, position)?;
-        self.change(|slot| {
+        self.space.change(|slot| {
             if let Some(view) = slot {
                 view.tail.apply(&frame, position + bytes.len() as u64);
                 view.last = bytes.last_chunk().copied();
@@ -192,13 +224,13 @@ impl KeySpace {
         })
     }
 
-    /// In our turn, before something is changed: nobody else is in it.
+    /// Before something is changed: no other process holds the lock, too.
     pub(super) fn check_alone(&self) -> Result<()> {
-        self.files.turn().map_or(Ok(()), |turn| turn.check_alone())
+        self.space.files.turn().map_or(Ok(()), |turn| turn.check_alone())
     }
 
-    fn seal_if_full(&self) -> Result<()> {
-        let is_full = |view: &View| view.tail.len() > MOST_IN_LOG || Self::is_log_full_of_values(view);
-        if self.present().as_ref().is_some_and(is_full) { self.seal() } else { Ok(()) }
+    fn seal_if_full(&mut self) -> Result<()> {
+        let is_full = |view: &View| view.tail.len() > MOST_IN_LOG || KeySpace::is_log_full_of_values(view);
+        if self.space.present().as_ref().is_some_and(is_full) { self.seal() } else { Ok(()) }
     }
 }

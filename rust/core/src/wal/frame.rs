@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::format::manifest::MOST_NUMBER;
-use crate::io::bytes::{Reader, Writer};
+use crate::io::bytes::{Decoder, Encoder};
 use crate::key::Key;
 use crate::segment::values::run::Run;
 use crate::types::transaction::{BatchRows, NumberedBatch, Transaction};
@@ -110,7 +110,7 @@ impl Frame {
         let is_of_values = self.kind.is_of_values();
         let of_keys = (self.keys.uuids.len(), self.keys.texts.len());
         let (uuids, texts) = if is_of_values { (self.values.len(), 0) } else { of_keys };
-        let mut out = Writer::with_capacity(HEADER + payload.len());
+        let mut out = Encoder::with_capacity(HEADER + payload.len());
         out.u32(MAGIC).u8(self.kind as u8).u8(flags).u16(HEADER as u16);
         out.u64(log).u64(position).u64(self.durable).u64(self.sequence).u64(self.claim).i64(self.started_at);
         out.u64(payload.len() as u64).u32(uuids as u32).u32(texts as u32);
@@ -128,7 +128,7 @@ impl Frame {
     fn payload(&self) -> Vec<u8> {
         let keys = &self.keys;
         let of_values = self.values.len() * 32 + self.values.heap_bytes();
-        let mut out = Writer::with_capacity(keys.len() * 16 + keys.heap.len() + of_values + 96);
+        let mut out = Encoder::with_capacity(keys.len() * 16 + keys.heap.len() + of_values + 96);
         if let Some((_, started_at)) = self.replaces {
             out.i64(started_at);
         }
@@ -205,7 +205,7 @@ impl FrameHeader {
 
     /// The frame, once its payload was found good; `path` is for errors.
     pub(crate) fn frame(&self, payload: &[u8], path: &Path) -> Result<Frame> {
-        let mut from = Reader::new(payload, path);
+        let mut from = Decoder::new(payload, path);
         let Some(kind) = Kind::from_u8(self.kind) else {
             return Err(from.corrupt(format!("a frame of unknown kind {}", self.kind)));
         };
@@ -233,7 +233,7 @@ impl FrameHeader {
         Ok(Frame { kind, sequence, claim, started_at, replaces, durable, transaction, keys, values })
     }
 
-    fn keys(&self, from: &mut Reader) -> Result<FrameKeys> {
+    fn keys(&self, from: &mut Decoder) -> Result<FrameKeys> {
         let (uuids, texts) = (self.uuids as usize, self.texts as usize);
         let mut keys =
             FrameKeys { uuids: read_keys(from, uuids)?, texts: read_keys(from, texts)?, ..FrameKeys::default() };
@@ -253,7 +253,7 @@ impl FrameHeader {
     }
 }
 
-fn read_keys(from: &mut Reader, count: usize) -> Result<Vec<Key>> {
+fn read_keys(from: &mut Decoder, count: usize) -> Result<Vec<Key>> {
     let bytes = from.raw(count.saturating_mul(16))?;
     let half = |bytes: &[u8]| bytes.first_chunk().map_or(0, |half| u64::from_le_bytes(*half));
     Ok(bytes.chunks_exact(16).map(|key| Key { hi: half(key), lo: half(&key[8..]) }).collect())

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frame::{Frame, FrameHeader, HEADER, Place};
 pub(crate) use salvage::{Gap, Keys};
 
-use crate::io::bytes::{Reader, Writer, checked};
+use crate::io::bytes::{Decoder, Encoder, checked};
 use crate::io::{Closed, File, FileId, FileSystem, write_new};
 use crate::{Error, Result};
 
@@ -109,7 +109,7 @@ impl Log {
         owner: Owner,
         (version, mark): (u32, u64),
     ) -> Result<Self> {
-        let mut out = Writer::new();
+        let mut out = Encoder::new();
         out.raw(&MAGIC).u32(version).u32(0).raw(&owner.history).u64(id).u64(owner.trigger).u64(mark);
         out.raw(&[0; START as usize - 60]).checksum();
         let file = write_new(system, path, &[&out.finish()])?;
@@ -127,7 +127,7 @@ impl Log {
             return Err(Error::corrupt(path, length, "shorter than its header"));
         }
         file.read_at(&mut bytes, 0).map_err(Error::io("read", path))?;
-        let mut from = Reader::new(&bytes, path);
+        let mut from = Decoder::new(&bytes, path);
         let version = from.preamble(MAGIC, VERSION)?;
         checked(&bytes, path)?;
         from.u32()?;
@@ -175,7 +175,7 @@ impl Log {
         Ok((there == 8).then_some(bytes))
     }
 
-    /// In our turn: append a frame's bytes at `position`, where the frames end.
+    /// Append a frame's bytes at `position`, where the frames end.
     pub(crate) fn append(&self, bytes: &[u8], position: u64) -> Result<()> {
         let end = position + bytes.len() as u64;
         if end > self.room.load(Ordering::Relaxed) {

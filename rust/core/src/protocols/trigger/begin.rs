@@ -15,7 +15,7 @@ use crate::history::History;
 use crate::key::Copy;
 use crate::key::{Codec, Form};
 use crate::store::view::View;
-use crate::store::{Beginning, KeySpace, LookedUp, SpaceSettings};
+use crate::store::{Beginning, KeySpace, LookedUp, SpaceSettings, Writer};
 use crate::types::FrameKeys;
 use crate::types::HistoryState;
 use crate::types::TransactionEntry;
@@ -113,7 +113,7 @@ impl Known {
         rows: Option<BatchRows>,
         how: Replays,
     ) -> Result<Self> {
-        let last = space.transaction_in_turn(&transaction.application);
+        let last = space.last_transaction(&transaction.application);
         let meaning = transaction.after(last.as_ref().map(TransactionEntry::last), rows, how)?;
         Ok(Self { meaning, last })
     }
@@ -154,13 +154,13 @@ impl<'a, 'd> Work<'a, 'd> {
     fn attempt(&mut self, space: &std::sync::Arc<KeySpace>, now_us: i64, is_last: bool) -> Result<Attempt> {
         let settings = SpaceSettings::of(self.trigger);
         let mut has_written = false;
-        let attempt = space.write(settings, |locked| {
-            let found = locked.look_in_turn(|view| self.look(now_us, view))?;
+        let attempt = space.write(settings, |writer| {
+            let found = writer.look(|view| self.look(now_us, view))?;
             let mut looked = Looked { found, unavailable: None };
             if self.rows.is_none() {
                 self.rows = self.transaction.map(|_| self.identities.batch_rows(self.codec, self.documents));
             }
-            let known = self.known_of(locked)?;
+            let known = self.known_of(writer.space())?;
             let replay = known.as_ref().map(|known| known.meaning.replay());
             self.see_replay(&mut looked, known.as_ref());
             let (decided, asked) = match self.decide(&looked, is_last)? {
@@ -168,7 +168,7 @@ impl<'a, 'd> Work<'a, 'd> {
                 Err(asked) => return Ok(Attempt::Ask(asked)),
             };
             has_written = true;
-            let claim = self.write(locked, space, &decided, now_us, known.as_ref())?;
+            let claim = self.write(writer, space, &decided, now_us, known.as_ref())?;
             Ok(self.done(decided, &asked, claim, replay, None))
         });
         match attempt {
@@ -249,7 +249,7 @@ impl<'a, 'd> Work<'a, 'd> {
     /// Append what has to be remembered.
     fn write(
         &self,
-        locked: &KeySpace,
+        writer: &mut Writer<'_>,
         space: &std::sync::Arc<KeySpace>,
         decided: &Decided,
         now_us: i64,
@@ -265,7 +265,7 @@ impl<'a, 'd> Work<'a, 'd> {
         let numbered = |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: self.rows };
         let transaction = self.transaction.map(numbered);
         let beginning = Beginning { keys, transaction, replaces, started_at: now_us, threads: self.threads };
-        let (number, keys) = locked.begin(beginning)?;
+        let (number, keys) = writer.begin(beginning)?;
         let (space, ends) = (space.clone(), Ends::default());
         let (started_at, begun) = (now_us, Instant::now());
         Ok(Some(Claim { space, number, started_at, begun, uuid_rows, text_rows, keys, ends }))

@@ -77,16 +77,16 @@ impl Claim {
             return rows.map_or(Ok(()), |rows| self.keys_of(rows).map(drop));
         }
         let keys = rows.map(|rows| self.keys_of(rows)).transpose()?;
-        self.space.write(SpaceSettings::STORED, |space| {
+        self.space.write(SpaceSettings::STORED, |writer| {
             self.ends.check(end, rows, |row| format!("row {row}"))?;
             match keys {
-                Some(keys) => space.finish_rows(self.number, self.started_at, end, keys)?,
+                Some(keys) => writer.finish_rows(self.number, self.started_at, end, keys)?,
                 // After a purge of its partition nothing is left that a claim's outcome could speak
                 // of: name the keys.
-                None if space.is_purged(self.started_at) => {
-                    space.finish_claim(self.number, self.started_at, end, self.keys_of(&self.kept_rows())?)?;
+                None if writer.is_purged(self.started_at) => {
+                    writer.finish_claim(self.number, self.started_at, end, self.keys_of(&self.kept_rows())?)?;
                 }
-                None => space.finish_claim(self.number, self.started_at, end, FrameKeys::default())?,
+                None => writer.finish_claim(self.number, self.started_at, end, FrameKeys::default())?,
             }
             self.ends.note(end, rows);
             Ok(())
@@ -158,8 +158,8 @@ impl History {
         trigger.validate()?;
         let batch = Batch::identify(self.codec(), documents)?;
         let space = self.space(&trigger.name)?;
-        space.write(SpaceSettings::of(trigger), |space| {
-            batch.wanted(documents, |wanted| space.finish_keys(wanted, end, now_us, expired(trigger, now_us)))
+        space.write(SpaceSettings::of(trigger), |writer| {
+            batch.wanted(documents, |wanted| writer.finish_keys(wanted, end, now_us, expired(trigger, now_us)))
         })
     }
 }

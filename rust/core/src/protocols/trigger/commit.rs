@@ -14,7 +14,7 @@ use crate::segment::Segment;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Run;
 use crate::store::staged::{Job, Keys, Plan, Publication, Receipt, rest_of};
-use crate::store::{KeySpace, SpaceSettings};
+use crate::store::{KeySpace, SpaceSettings, Writer};
 use crate::types::TransactionEntry;
 use crate::types::transaction::{BatchRows, NumberedBatch};
 use crate::{Error, Result};
@@ -51,23 +51,24 @@ impl History {
         let space = self.space(&trigger.name)?;
         let files = staged_files(&space, receipts)?;
         let (mut lost, mut segments, mut is_begun, mut replay) = (Keys::default(), Vec::new(), false, None);
-        space.write(SpaceSettings::of(trigger), |locked| {
-            locked.check_alive(job)?;
+        space.write(SpaceSettings::of(trigger), |writer| {
+            writer.space().check_alive(job)?;
             let plan = job.plan();
             let rows = Receipt::rows_of(receipts);
-            let known = known_of(locked, plan, Some(rows))?;
+            let known = known_of(writer.space(), plan, Some(rows))?;
             replay = known.as_ref().map(|known| known.meaning.replay());
-            if known.as_ref().and_then(|known| known.last.as_ref()) != locked.transaction_at_pin(job)?.as_ref() {
+            if known.as_ref().and_then(|known| known.last.as_ref()) != writer.space().transaction_at_pin(job)?.as_ref()
+            {
                 return Err(conflict("another run of this transaction was committed meanwhile"));
             }
-            let taken_for = known_of(locked, plan, plan.rows)?;
+            let taken_for = known_of(writer.space(), plan, plan.rows)?;
             if known.as_ref().map(|known| known.meaning) != taken_for.map(|known| known.meaning) {
                 return Err(conflict("the batch has other rows than it had under this number before"));
             }
-            if locked.is_purged(plan.started_at) {
+            if writer.is_purged(plan.started_at) {
                 return Err(conflict("a purge has passed the time at which these services begin"));
             }
-            lost = lost_keys(locked, trigger, job, &files)?;
+            lost = lost_keys(writer, trigger, job, &files)?;
             if lost.len() as u64 > most_lost {
                 let keys = lost.len();
                 return Err(conflict(&format!("others were first with {keys} of these documents, or ended them")));
@@ -75,7 +76,7 @@ impl History {
             let (whole, rests) = left(&files, job, &lost)?;
             segments = whole.iter().map(|file| file.segment.clone()).collect();
             let Some(publication) = publication(job, known.as_ref(), rows, &whole, rests) else { return Ok(()) };
-            segments.extend(locked.publish_staged(publication)?);
+            segments.extend(writer.publish_staged(publication)?);
             is_begun = true;
             Ok(())
         })?;
@@ -85,12 +86,12 @@ impl History {
     }
 }
 
-/// In our turn: the staged keys that others were first with.
-fn lost_keys(locked: &KeySpace, trigger: &Trigger, job: &Job, files: &[StagedFile]) -> Result<Keys> {
+/// The staged keys that others were first with.
+fn lost_keys(writer: &Writer<'_>, trigger: &Trigger, job: &Job, files: &[StagedFile]) -> Result<Keys> {
     let of = |is_contested: bool| -> Vec<_> {
         files.iter().filter(|file| file.is_contested == is_contested).map(|file| file.segment.clone()).collect()
     };
-    locked.lost(job, expired(trigger, job.plan().started_at), &of(false), &of(true))
+    writer.lost(job, expired(trigger, job.plan().started_at), &of(false), &of(true))
 }
 
 /// The files that lost nothing, and what is left of the others.

@@ -57,7 +57,7 @@ impl History {
     pub fn load(&self, trigger: &Trigger) -> Result<Load<'_>> {
         trigger.validate()?;
         let space = self.space(&trigger.name)?;
-        let partition_us = space.write(SpaceSettings::of(trigger), |space| Ok(space.partition_us()))?;
+        let partition_us = space.write(SpaceSettings::of(trigger), |writer| Ok(writer.partition_us()))?;
         Ok(Load {
             history: self,
             space,
@@ -116,7 +116,7 @@ impl Load<'_> {
     pub fn finish(mut self) -> Result<Loaded> {
         self.publish()?;
         self.wait()?;
-        self.space.write(SpaceSettings::STORED, KeySpace::forget_loaded)?;
+        self.space.write(SpaceSettings::STORED, |writer| writer.forget_loaded())?;
         Ok(self.done)
     }
 

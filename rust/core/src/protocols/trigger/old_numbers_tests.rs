@@ -67,9 +67,9 @@ fn old(ids: &[&str], outcome: Option<Outcome>) -> (Simulated, History) {
     let settings = SpaceSettings::of(&trigger());
     let transaction = Some(NumberedBatch { transaction: number(), rows: None });
     let beginning = Beginning { keys, transaction, started_at: 1, ..Beginning::default() };
-    let (claim, _) = space.write(settings, |locked| locked.begin(beginning)).unwrap();
+    let (claim, _) = space.write(settings, |writer| writer.begin(beginning)).unwrap();
     if let Some(outcome) = outcome {
-        space.write(settings, |locked| locked.finish_claim(claim, 1, outcome, FrameKeys::default())).unwrap();
+        space.write(settings, |writer| writer.finish_claim(claim, 1, outcome, FrameKeys::default())).unwrap();
     }
     (system, history)
 }

@@ -60,8 +60,8 @@ impl History {
             return Err(Error::Config(format!("parts is {}; allowed is 1 to 1048576", plan.parts)));
         }
         let (space, mut replay) = (self.space(&trigger.name)?, None);
-        let job = space.reserve_job(SpaceSettings::of(trigger), plan, |space, plan| {
-            let known = known_of(space, plan, plan.rows)?;
+        let job = space.reserve_job(SpaceSettings::of(trigger), plan, |writer, plan| {
+            let known = known_of(writer.space(), plan, plan.rows)?;
             replay = known.map(|known| known.meaning.replay());
             Ok(())
         })?;

@@ -58,16 +58,16 @@ impl History {
         check_receipts(trigger, receipts)?;
         let space = self.space(&trigger.name)?;
         let (rows, mut published) = (Receipt::rows_of(receipts), 0);
-        space.write(SpaceSettings::of(trigger), |locked| {
+        space.write(SpaceSettings::of(trigger), |writer| {
             let how = Replays { on_other_rows, ..Replays::default() };
-            let known = transaction.map(|one| Known::of(locked, one, Some(rows), how)).transpose()?;
+            let known = transaction.map(|one| Known::of(writer.space(), one, Some(rows), how)).transpose()?;
             // Of a batch whose rows an earlier version did not write down they are published again,
             // which harms nobody.
             if matches!(known, Some(Known { meaning: Meaning::Same { .. }, .. })) {
                 return Ok(());
             }
-            receipts.iter().try_for_each(|receipt| locked.check_alive(receipt.job()))?;
-            let files = staged_files(locked, receipts)?;
+            receipts.iter().try_for_each(|receipt| writer.space().check_alive(receipt.job()))?;
+            let files = staged_files(writer.space(), receipts)?;
             published = files.iter().map(|file| file.entry.entries).sum();
             let files: Vec<_> = files.into_iter().map(StagedFile::named).collect();
             if files.is_empty() && transaction.is_none() {
@@ -75,8 +75,8 @@ impl History {
             }
             let numbered =
                 |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: Some(rows) };
-            let transaction = transaction.map(|transaction| locked.ended_transaction(numbered(transaction)));
-            locked.publish_staged(Publication { files, transaction, ..Publication::default() }).map(drop)
+            let transaction = transaction.map(|transaction| writer.ended_transaction(numbered(transaction)));
+            writer.publish_staged(Publication { files, transaction, ..Publication::default() }).map(drop)
         })?;
         self.abort_entries(receipts);
         Ok(published)

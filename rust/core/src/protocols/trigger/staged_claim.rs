@@ -146,19 +146,19 @@ impl StagedClaim {
     /// asked about first.
     fn attempt(&self, work: &mut Work, is_last: bool) -> Result<std::result::Result<Verdicts, Vec<Asked>>> {
         let mut begun = self.begun();
-        self.space.write(SpaceSettings::STORED, |locked| {
-            let found = locked.look_in_turn(|view| work.look(self.started_at, view))?;
+        self.space.write(SpaceSettings::STORED, |writer| {
+            let found = writer.look(|view| work.look(self.started_at, view))?;
             let (decided, asked) = match work.decide(&Looked { found, unavailable: None }, is_last)? {
                 Ok(decided) => decided,
                 Err(asked) => return Ok(Err(asked)),
             };
             let (keys, ..) = work.claimed(&decided);
             if keys.len() > 0 {
-                if self.ends.is_whole() || locked.is_purged(self.started_at) {
+                if self.ends.is_whole() || writer.is_purged(self.started_at) {
                     return Err(Error::State("the claim has ended, or its time was purged: it takes no more".into()));
                 }
                 let stamp = Stamp { claim: self.number, started_at: self.started_at, mark: Mark::Open };
-                begun.segments.extend(locked.begin_more(&keys, stamp)?);
+                begun.segments.extend(writer.begin_more(&keys, stamp)?);
                 begun.is_begun = true;
             }
             Ok(Ok(work.verdicts(decided, &asked, None)))
@@ -177,16 +177,16 @@ impl StagedClaim {
         }
         let ended: Option<Vec<Document>> = keys.as_ref().map(|keys| each_key(keys).map(owned).collect());
         let (number, started_at) = (self.number, self.started_at);
-        self.space.write(SpaceSettings::STORED, |space| {
+        self.space.write(SpaceSettings::STORED, |writer| {
             self.ends.check(end, ended.as_deref(), |document| format!("document {}", self.shown(document)))?;
             match keys {
-                Some(keys) => space.finish_rows(number, started_at, end, keys)?,
+                Some(keys) => writer.finish_rows(number, started_at, end, keys)?,
                 // After a purge of its partition nothing is left that a claim's outcome could speak
                 // of: name the keys.
-                None if space.is_purged(started_at) => {
-                    space.finish_claim(number, started_at, end, self.kept_keys(&begun)?)?;
+                None if writer.is_purged(started_at) => {
+                    writer.finish_claim(number, started_at, end, self.kept_keys(&begun)?)?;
                 }
-                None => space.finish_claim(number, started_at, end, FrameKeys::default())?,
+                None => writer.finish_claim(number, started_at, end, FrameKeys::default())?,
             }
             self.ends.note(end, ended.as_deref());
             Ok(())

@@ -13,7 +13,7 @@ use super::format::bucket_of;
 use super::{Region, Wanted, probe};
 use crate::filter;
 use crate::io::FileSystem;
-use crate::io::bytes::{Reader, Writer};
+use crate::io::bytes::{Decoder, Encoder};
 use crate::io::pages::{PAGE, Pages, header_page, header_sum};
 use crate::key::Key;
 use crate::sys::prefetch;
@@ -96,7 +96,7 @@ impl Header {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
+        let mut out = Encoder::new();
         out.raw(&MAGIC).u32(VERSION).u32(PAGE as u32).u64(self.id).raw(&self.history);
         out.u64(self.entries).u32(self.slots).u32(u32::from(self.directory_bits));
         out.u64(self.blocks).u64(self.pages).u32(self.sums_crc);
@@ -104,7 +104,7 @@ impl Header {
     }
 
     fn decode(page: &[u8], path: &Path) -> Result<Self> {
-        let mut from = Reader::new(page, path);
+        let mut from = Decoder::new(page, path);
         from.preamble(MAGIC, VERSION)?;
         if page.len() != PAGE || crc32c::crc32c(&page[..PAGE - 4]) != header_sum(page) {
             return Err(Error::corrupt(path, 0, "the header does not match its checksum"));

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::io::bytes::{Reader, Writer};
+use crate::io::bytes::{Decoder, Encoder};
 use crate::io::pages::{PAGE, header_page, header_sum};
 use crate::segment::format::Section;
 use crate::{Error, Result};
@@ -81,7 +81,7 @@ impl Header {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
+        let mut out = Encoder::new();
         out.raw(&MAGIC).u32(VERSION).u32(PAGE as u32).u64(self.id).raw(&self.history);
         out.u64(self.rows).u64(self.texts).u64(self.values).u64(self.filter_blocks).u64(self.pages);
         let class = self.is_later.map_or(0, |is_later| 1 + u8::from(is_later));
@@ -90,7 +90,7 @@ impl Header {
     }
 
     pub(crate) fn decode(page: &[u8], path: &Path) -> Result<Self> {
-        let mut from = Reader::new(page, path);
+        let mut from = Decoder::new(page, path);
         from.preamble(MAGIC, VERSION)?;
         if page.len() != PAGE || crc32c::crc32c(&page[..PAGE - 4]) != header_sum(page) {
             return Err(Error::corrupt(path, 0, "the header does not match its checksum"));

@@ -2,7 +2,7 @@
 //! a segment is made of.
 
 use crate::Result;
-use crate::io::bytes::{Reader, Writer};
+use crate::io::bytes::{Decoder, Encoder};
 use crate::key::Key;
 use crate::segment::sort;
 
@@ -106,7 +106,7 @@ impl Run {
     }
 
     /// As the payload of a frame: columns, each up to a multiple of 8 bytes.
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    pub(crate) fn encode(&self, out: &mut Encoder) {
         for row in &self.rows {
             out.u64(row.key.hi).u64(row.key.lo);
         }
@@ -131,7 +131,7 @@ impl Run {
         out.align(8);
     }
 
-    pub(crate) fn decode(from: &mut Reader, count: usize) -> Result<Self> {
+    pub(crate) fn decode(from: &mut Decoder, count: usize) -> Result<Self> {
         let keys = from.raw(count.saturating_mul(16))?;
         let untils = from.raw(count.saturating_mul(8))?;
         let values = from.raw(count.saturating_mul(4))?;
@@ -169,18 +169,18 @@ mod tests {
         run.push(Key { hi: 1, lo: 2 }, b"", 7, 0, b"value");
         run.push(Key { hi: 3, lo: 4 }, b"urn:1", i64::MAX, NULL | PENDING, b"");
         run.push(Key { hi: 5, lo: 6 }, b"x", 0, GONE, b"");
-        let mut out = Writer::new();
+        let mut out = Encoder::new();
         run.encode(&mut out);
         let bytes = out.finish();
         assert_eq!(bytes.len() % 8, 0);
         let path = std::path::Path::new("log");
-        let back = Run::decode(&mut Reader::new(&bytes, path), 3).unwrap();
+        let back = Run::decode(&mut Decoder::new(&bytes, path), 3).unwrap();
         for (row, other) in run.rows.iter().zip(&back.rows) {
             assert_eq!((row.key, row.until, row.flags), (other.key, other.until, other.flags));
             assert_eq!((run.text(row), run.value(row)), (back.text(other), back.value(other)));
         }
         for count in [2, 4, usize::MAX] {
-            let mut from = Reader::new(&bytes, path);
+            let mut from = Decoder::new(&bytes, path);
             assert!(Run::decode(&mut from, count).and_then(|_| from.finish()).is_err(), "{count} rows");
         }
     }

@@ -8,10 +8,10 @@ use super::{Case, Diagnosis, Looked, diagnose};
 use crate::format::manifest::{LogEntry, Manifest};
 use crate::format::names::FileKind;
 use crate::segment::Segment;
-use crate::store::KeySpace;
 use crate::store::maintain::forget_dropped;
 use crate::store::turn::Turn;
 use crate::store::values::Runs;
+use crate::store::{KeySpace, Writer};
 use crate::wal::START;
 use crate::{Error, Result};
 
@@ -27,7 +27,7 @@ pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<D
     let upkeep = Turn::named(&*env.system, &directory.join("upkeep"))?;
     let diagnosis = {
         let _upkeep = upkeep.take(&*env.system, env.lock_timeout, || ())?;
-        let _turn = turn.take(&*env.system, env.lock_timeout, || ())?;
+        let guard = turn.take(&*env.system, env.lock_timeout, || ())?;
         let Some(diagnosis) = diagnose(case, looked)? else { return Ok(None) };
         if !diagnosis.is_repairable() {
             return Ok(Some(diagnosis));
@@ -36,7 +36,8 @@ pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<D
         if diagnosis.is_gone {
             return Ok(Some(diagnosis));
         }
-        publish(case, &diagnosis)?;
+        let space = KeySpace::new(env.clone(), directory.to_path_buf(), &diagnosis.manifest.name);
+        publish(case, &diagnosis, &mut Writer::holding(&space, guard))?;
         diagnosis
     };
     let space = KeySpace::new(env.clone(), directory.to_path_buf(), &diagnosis.manifest.name);
@@ -90,9 +91,9 @@ fn set_aside(case: Case, diagnosis: &Diagnosis, aside: &Path) -> Result<()> {
 }
 
 /// Write what was saved as segments of its own, and the manifest that makes it the state.
-fn publish(case: Case, diagnosis: &Diagnosis) -> Result<()> {
+fn publish(case: Case, diagnosis: &Diagnosis, writer: &mut Writer<'_>) -> Result<()> {
     let Case { env, directory, .. } = case;
-    let space = KeySpace::new(env.clone(), directory.to_path_buf(), &diagnosis.manifest.name);
+    let space = writer.space();
     let mut manifest = diagnosis.manifest.clone();
     manifest.number += 1;
     for id in &diagnosis.salvaged_segments {
@@ -101,7 +102,7 @@ fn publish(case: Case, diagnosis: &Diagnosis) -> Result<()> {
             space.write_run(&mut manifest, &mut run)?;
         }
     }
-    write_values(&space, &mut manifest, diagnosis)?;
+    write_values(space, &mut manifest, diagnosis)?;
     if let Some(tail) = &diagnosis.tail {
         for mut run in tail.runs(manifest.partition_us, i64::MIN) {
             space.write_run(&mut manifest, &mut run)?;
@@ -115,7 +116,7 @@ fn publish(case: Case, diagnosis: &Diagnosis) -> Result<()> {
     }
     manifest.next_sequence += diagnosis.skipped;
     forget_dropped(&mut manifest);
-    space.publish(&manifest)
+    writer.publish(&manifest)
 }
 
 /// Write the entries of a map that are made anew.

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Case;
 use crate::format::manifest::{ValueEntry, read_values};
 use crate::format::names::FileKind;
-use crate::io::bytes::Reader;
+use crate::io::bytes::Decoder;
 use crate::segment::values::format::Header;
 use crate::store::files::newest;
 use crate::store::publish::is_partition_width;
@@ -49,7 +49,7 @@ impl Left {
     /// What it says of a file of values, if that agrees with what the file says of itself.
     pub(super) fn values(&self, header: &Header, sum: u32) -> Option<ValueEntry> {
         let place = self.place_of(header.id, sum)?;
-        let entry = read_values(&mut Reader::new(&self.bytes[place..], Path::new("manifest"))).ok()?;
+        let entry = read_values(&mut Decoder::new(&self.bytes[place..], Path::new("manifest"))).ok()?;
         let is_likely = entry.rows == header.rows
             && header.is_later.is_none_or(|is_later| is_later == entry.is_later)
             && entry.min_until <= entry.max_until

@@ -10,6 +10,7 @@ use crate::key::{Form, Key};
 use crate::segment::format::Part;
 use crate::segment::merge::KeyCursor;
 use crate::segment::{Segment, Wanted};
+use crate::store::Writer;
 use crate::store::view::View;
 use crate::store::{KeySpace, LookedUp};
 use crate::types::HistoryState;
@@ -103,33 +104,6 @@ pub(super) fn held_by(segment: &Segment, keys: &Keys) -> Result<Vec<u32>> {
 }
 
 impl KeySpace {
-    /// In our turn: the staged keys that others were first with, each once. `contested` segments
-    /// hold keys that were known at the pin, whose state is looked up again; of the others, those
-    /// keys only that something was added about. What began at or before `expired` counts no more,
-    /// as it did not when the keys were staged.
-    pub(crate) fn lost(
-        &self,
-        job: &Job,
-        expired: i64,
-        staged: &[Arc<Segment>],
-        contested: &[Arc<Segment>],
-    ) -> Result<Keys> {
-        let view = self.present();
-        let Some(view) = view.as_ref() else { return Ok(Keys::default()) };
-        let pinned = crate::store::files::read_manifest(&self.env, &self.directory.join(&job.pin))?;
-        let is_added = |segment: &&Arc<Segment>| !pinned.segments.iter().any(|old| old.id == segment.header().id);
-        let added: Vec<Arc<Segment>> = view.segments.iter().filter(is_added).cloned().collect();
-        let mut met = Keys::default();
-        for segment in contested {
-            each_chunk(segment, |keys| {
-                met.take_over(&keys, &(0..keys.len() as u32).collect::<Vec<_>>());
-                Ok(())
-            })?;
-        }
-        Met { view, staged, added: &added, met: &mut met }.find()?;
-        self.lost_of(job, expired, view, &met)
-    }
-
     /// Those of these keys that are not ours to begin any more: somebody completed them, or claims
     /// them that did not at the pin. What was processing then and still is was decided knowing it;
     /// what is not there now is new.
@@ -158,6 +132,35 @@ impl KeySpace {
     fn at_the_pin(&self, job: &Job, expired: i64, met: &Keys) -> Result<LookedUp> {
         let pinned = View::open_pinned(&self.env, &self.directory, &job.pin)?;
         met.wanted(|wanted| pinned.lookup(wanted, expired))
+    }
+}
+
+impl Writer<'_> {
+    /// The staged keys that others were first with, each once. `contested` segments
+    /// hold keys that were known at the pin, whose state is looked up again; of the others, those
+    /// keys only that something was added about. What began at or before `expired` counts no more,
+    /// as it did not when the keys were staged.
+    pub(crate) fn lost(
+        &self,
+        job: &Job,
+        expired: i64,
+        staged: &[Arc<Segment>],
+        contested: &[Arc<Segment>],
+    ) -> Result<Keys> {
+        let view = self.space.present();
+        let Some(view) = view.as_ref() else { return Ok(Keys::default()) };
+        let pinned = crate::store::files::read_manifest(&self.space.env, &self.space.directory.join(&job.pin))?;
+        let is_added = |segment: &&Arc<Segment>| !pinned.segments.iter().any(|old| old.id == segment.header().id);
+        let added: Vec<Arc<Segment>> = view.segments.iter().filter(is_added).cloned().collect();
+        let mut met = Keys::default();
+        for segment in contested {
+            each_chunk(segment, |keys| {
+                met.take_over(&keys, &(0..keys.len() as u32).collect::<Vec<_>>());
+                Ok(())
+            })?;
+        }
+        Met { view, staged, added: &added, met: &mut met }.find()?;
+        self.space.lost_of(job, expired, view, &met)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::FILES_PER_PART;
 use crate::format::names::FileKind;
-use crate::io::bytes::{Reader, Writer, checked};
+use crate::io::bytes::{Decoder, Encoder, checked};
 use crate::types::transaction::{BatchRows, OnOtherRows, OnReplay, Replays, Transaction};
 use crate::{Error, Result};
 
@@ -96,7 +96,7 @@ impl Job {
 
     /// The job as text.
     pub fn token(&self) -> String {
-        let mut out = Writer::new();
+        let mut out = Encoder::new();
         out.u32(VERSION).text(&self.trigger).text(&self.pin).u64(self.claim).u64(self.first_file);
         out.i64(self.partition_us).u32(self.plan.parts).i64(self.plan.started_at);
         let Plan { reads, routed, replays, transaction, rows, .. } = &self.plan;
@@ -128,7 +128,7 @@ impl Job {
 
     fn decode(bytes: &[u8]) -> Result<Self> {
         let path = Path::new("token");
-        let mut from = Reader::new(checked(bytes, path)?, path);
+        let mut from = Decoder::new(checked(bytes, path)?, path);
         if from.u32()? != VERSION {
             return Err(from.corrupt("another version"));
         }

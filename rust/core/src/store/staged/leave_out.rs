@@ -11,7 +11,7 @@ use crate::format::manifest::SegmentEntry;
 use crate::segment::Segment;
 use crate::segment::format::Stamp;
 use crate::segment::run::Run;
-use crate::store::KeySpace;
+use crate::store::Writer;
 use crate::store::view::View;
 use crate::types::FrameKeys;
 
@@ -34,23 +34,23 @@ pub(crate) fn rest_of(segment: &Arc<Segment>, stamp: Stamp, lost: &Keys) -> Resu
     Ok(Some(rest))
 }
 
-impl KeySpace {
-    /// In our turn: write `processing` for keys under a claim that stands already, as segments of
+impl Writer<'_> {
+    /// Write `processing` for keys under a claim that stands already, as segments of
     /// their own, in one manifest.
-    pub(crate) fn begin_more(&self, keys: &FrameKeys, stamp: Stamp) -> Result<Vec<Arc<Segment>>> {
-        let Some(mut manifest) = self.present().as_ref().map(View::next_of_same_log) else {
+    pub(crate) fn begin_more(&mut self, keys: &FrameKeys, stamp: Stamp) -> Result<Vec<Arc<Segment>>> {
+        let Some(mut manifest) = self.space.present().as_ref().map(View::next_of_same_log) else {
             return Err(Error::State("the key space is not there".into()));
         };
         let first = manifest.segments.len();
-        let written = self.write_run(&mut manifest, &mut Run::of_keys(keys, stamp));
+        let written = self.space.write_run(&mut manifest, &mut Run::of_keys(keys, stamp));
         // Whether the manifest stands is not known if this fails.
-        written.and_then(|()| self.publish(&manifest)).inspect_err(|error| self.sync.fail(error))?;
+        written.and_then(|()| self.publish(&manifest)).inspect_err(|error| self.space.sync.fail(error))?;
         Ok(self.segments_of(&manifest.segments[first..]))
     }
 
-    /// In our turn: the open segments of these entries of the present manifest.
+    /// The open segments of these entries of the present manifest.
     pub(super) fn segments_of(&self, entries: &[SegmentEntry]) -> Vec<Arc<Segment>> {
-        let view = self.present();
+        let view = self.space.present();
         let segments = view.as_ref().map_or(&[][..], |view| &view.segments);
         let is_of = |segment: &&Arc<Segment>| entries.iter().any(|entry| entry.id == segment.header().id);
         segments.iter().filter(is_of).cloned().collect()

@@ -19,6 +19,7 @@ use crate::segment::Segment;
 use crate::segment::format::MOST_ENTRIES;
 use crate::segment::run::Run;
 use crate::segment::writer;
+use crate::store::Writer;
 use crate::types::transaction::NumberedBatch;
 use crate::types::{Outcome, TransactionEntry};
 use crate::{Error, Result};
@@ -53,28 +54,36 @@ impl KeySpace {
         &self,
         settings: SpaceSettings,
         plan: Plan,
-        check: impl FnOnce(&Self, &Plan) -> Result<()>,
+        check: impl FnOnce(&Writer<'_>, &Plan) -> Result<()>,
     ) -> Result<Job> {
-        self.write(settings, |space| {
-            check(space, &plan)?;
+        self.write(settings, |writer| {
+            check(writer, &plan)?;
             let (mut claim, mut first_file) = (0, 0);
             let mut take = |manifest: &mut Manifest| {
                 (claim, first_file) = (manifest.next_sequence, manifest.next_file);
                 manifest.next_sequence += 1;
                 manifest.next_file += u64::from(plan.parts) * FILES_PER_PART;
             };
-            let is_touched = space.present().as_ref().is_some_and(|view| !view.tail.is_untouched(crate::wal::START));
+            let is_touched =
+                writer.space.present().as_ref().is_some_and(|view| !view.tail.is_untouched(crate::wal::START));
             if plan.reads && is_touched {
-                space.seal_with(i64::MIN, take)?;
+                writer.seal_with(i64::MIN, take)?;
             } else {
-                let Some(mut manifest) = space.present().as_ref().map(View::next_of_same_log) else {
+                let Some(mut manifest) = writer.space.present().as_ref().map(View::next_of_same_log) else {
                     return Err(Error::State("the key space is not there".into()));
                 };
                 take(&mut manifest);
-                space.publish(&manifest)?;
+                writer.publish(&manifest)?;
             }
-            let pin = space.pin_present(None)?;
-            Ok(Job { trigger: space.name.clone(), pin, claim, first_file, partition_us: space.partition_us(), plan })
+            let pin = writer.pin_present(None)?;
+            Ok(Job {
+                trigger: writer.space.name.clone(),
+                pin,
+                claim,
+                first_file,
+                partition_us: writer.partition_us(),
+                plan,
+            })
         })
     }
 
@@ -112,16 +121,24 @@ impl KeySpace {
         Ok(())
     }
 
+    /// A job that was given up, or whose pin was taken away as forgotten, may publish
+    /// nothing.
+    pub(crate) fn check_alive(&self, job: &Job) -> Result<()> {
+        let pin = self.directory.join(&job.pin);
+        if self.env.system.exists(&pin).map_err(Error::io("look for", &pin))? {
+            return Ok(());
+        }
+        Err(Error::State(format!(
+            "job {} was committed or given up before, or it took more than a week, or it was reserved by a process that sees \
+             another directory under {}",
+            job.id(),
+            self.directory.display()
+        )))
+    }
+
     /// Where a staged file of a job is.
     pub(crate) fn staged_path(&self, job: &Job, part: u32, attempt: &str, place: u64) -> PathBuf {
         self.directory.join(job.staged_name(part, attempt, place))
-    }
-
-    /// In our turn: a transaction that begins and ends at once, under a claim number of its own.
-    pub(crate) fn ended_transaction(&self, batch: NumberedBatch) -> TransactionEntry {
-        let claim = self.present().as_ref().map_or(0, |view| view.next_of_same_log().next_sequence);
-        let begun = TransactionEntry::begun(batch, claim, crate::sys::time::now_us());
-        TransactionEntry { outcome: Some(Outcome::Completed), ..begun }
     }
 
     /// Open a staged file of a job.
@@ -150,50 +167,6 @@ impl KeySpace {
         Ok(pinned.transactions.into_iter().find(is_ours))
     }
 
-    /// In our turn: a job that was given up, or whose pin was taken away as forgotten, may publish
-    /// nothing.
-    pub(crate) fn check_alive(&self, job: &Job) -> Result<()> {
-        let pin = self.directory.join(&job.pin);
-        if self.env.system.exists(&pin).map_err(Error::io("look for", &pin))? {
-            return Ok(());
-        }
-        Err(Error::State(format!(
-            "job {} was committed or given up before, or it took more than a week, or it was reserved by a process that sees \
-             another directory under {}",
-            job.id(),
-            self.directory.display()
-        )))
-    }
-
-    /// In our turn: give the files the names that were reserved for them, and publish them, with
-    /// the transaction, in one manifest. Answers the segments that were written for the rests.
-    pub(crate) fn publish_staged(&self, publication: Publication) -> Result<Vec<Arc<Segment>>> {
-        let Some(mut manifest) = self.present().as_ref().map(View::next_of_same_log) else {
-            return Err(Error::State("the key space is not there".into()));
-        };
-        let Publication { files, rests, transaction, replaces } = publication;
-        for (entry, from) in files {
-            let to = FileKind::Segment.path(&self.directory, entry.id);
-            super::publish::remove_left_over(&self.env, &to)?;
-            self.env.system.link(&from, &to).map_err(Error::io("give its name to", &from))?;
-            manifest.segments.push(entry);
-        }
-        let first = manifest.segments.len();
-        for mut rest in rests {
-            self.write_run(&mut manifest, &mut rest)?;
-        }
-        if let Some((claim, started_at)) = replaces {
-            manifest.outcomes.push(OutcomeEntry { claim, started_at, outcome: Outcome::Released });
-        }
-        if let Some(entry) = transaction {
-            manifest.next_sequence = manifest.next_sequence.max(entry.claim + 1);
-            manifest.set_transaction(entry);
-        }
-        // If this fails, whether the manifest stands is not known.
-        self.publish(&manifest).inspect_err(|error| self.sync.fail(error))?;
-        Ok(self.segments_of(&manifest.segments[first..]))
-    }
-
     /// Let a job go: take its pin away, and all its files that were not published. What was
     /// published stays.
     pub(crate) fn give_up(&self, job: &Job) -> Result<()> {
@@ -215,6 +188,44 @@ impl KeySpace {
             }
         }
         Ok(())
+    }
+}
+
+impl Writer<'_> {
+    /// A transaction that begins and ends at once, under a claim number of its own.
+    pub(crate) fn ended_transaction(&self, batch: NumberedBatch) -> TransactionEntry {
+        let claim = self.space.present().as_ref().map_or(0, |view| view.next_of_same_log().next_sequence);
+        let begun = TransactionEntry::begun(batch, claim, crate::sys::time::now_us());
+        TransactionEntry { outcome: Some(Outcome::Completed), ..begun }
+    }
+
+    /// Give the files the names that were reserved for them, and publish them, with
+    /// the transaction, in one manifest. Answers the segments that were written for the rests.
+    pub(crate) fn publish_staged(&mut self, publication: Publication) -> Result<Vec<Arc<Segment>>> {
+        let Some(mut manifest) = self.space.present().as_ref().map(View::next_of_same_log) else {
+            return Err(Error::State("the key space is not there".into()));
+        };
+        let Publication { files, rests, transaction, replaces } = publication;
+        for (entry, from) in files {
+            let to = FileKind::Segment.path(&self.space.directory, entry.id);
+            super::publish::remove_left_over(&self.space.env, &to)?;
+            self.space.env.system.link(&from, &to).map_err(Error::io("give its name to", &from))?;
+            manifest.segments.push(entry);
+        }
+        let first = manifest.segments.len();
+        for mut rest in rests {
+            self.space.write_run(&mut manifest, &mut rest)?;
+        }
+        if let Some((claim, started_at)) = replaces {
+            manifest.outcomes.push(OutcomeEntry { claim, started_at, outcome: Outcome::Released });
+        }
+        if let Some(entry) = transaction {
+            manifest.next_sequence = manifest.next_sequence.max(entry.claim + 1);
+            manifest.set_transaction(entry);
+        }
+        // If this fails, whether the manifest stands is not known.
+        self.publish(&manifest).inspect_err(|error| self.space.sync.fail(error))?;
+        Ok(self.segments_of(&manifest.segments[first..]))
     }
 }
 

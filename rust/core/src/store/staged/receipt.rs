@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Job;
 use crate::format::manifest::SegmentEntry;
-use crate::io::bytes::{Reader, Writer, checked};
+use crate::io::bytes::{Decoder, Encoder, checked};
 use crate::types::transaction::BatchRows;
 use crate::{Error, Result};
 
@@ -85,7 +85,7 @@ impl Receipt {
 
     /// The receipt as bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
+        let mut out = Encoder::new();
         out.u32(VERSION).text(&self.job.token()).u32(self.part).text(&self.attempt);
         self.rows.encode(&mut out);
         out.u8(u8::from(self.is_contested)).u32(self.counts.len() as u32);
@@ -115,7 +115,7 @@ impl Receipt {
 
     fn read(bytes: &[u8]) -> Result<Self> {
         let path = Path::new("receipt");
-        let mut from = Reader::new(checked(bytes, path)?, path);
+        let mut from = Decoder::new(checked(bytes, path)?, path);
         if from.u32()? != VERSION {
             return Err(from.corrupt("another version"));
         }
@@ -131,7 +131,7 @@ impl Receipt {
     }
 }
 
-fn read_count(from: &mut Reader) -> Result<OutcomeCount> {
+fn read_count(from: &mut Decoder) -> Result<OutcomeCount> {
     Ok(OutcomeCount { rule: from.text()?, status: from.text()?, action: from.text()?, rows: from.u64()? })
 }
 

@@ -7,6 +7,7 @@ use crate::segment::values::columns::{Found, text_of};
 use crate::segment::values::run::GONE;
 use crate::segment::values::segment::Record;
 use crate::store::KeySpace;
+use crate::store::Writer;
 use crate::store::view::View;
 
 /// Rows that are looked up together, so that their keys stay in the cache.
@@ -136,10 +137,12 @@ impl KeySpace {
             None => Ok((Found::none(wanted.keys.len()), false)),
         })
     }
+}
 
-    /// In our turn: the same. What the answers rest on is durable when the turn ends.
-    pub(crate) fn values_in_turn(&self, wanted: &Wanted) -> Result<Found> {
-        match self.present().as_ref() {
+impl Writer<'_> {
+    /// The same. What the answers rest on is durable when the turn ends.
+    pub(crate) fn values_of(&self, wanted: &Wanted) -> Result<Found> {
+        match self.space.present().as_ref() {
             Some(view) => Ok(view.look_values(wanted)?.0),
             None => Ok(Found::none(wanted.keys.len())),
         }

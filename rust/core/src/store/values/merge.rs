@@ -75,22 +75,24 @@ impl KeySpace {
         done.merged.0 += group.files.len() as u64;
         done.merged.1 += written.len() as u64;
         done.rewritten += written.iter().map(|entry| entry.rows).sum::<u64>();
-        self.write(Self::value_settings(), |space| {
-            let Some(mut manifest) = space.present().as_ref().map(View::same_log_successor) else { return Ok(false) };
+        self.write(Self::value_settings(), |writer| {
+            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
+                return Ok(false);
+            };
             if !group.files.iter().all(|placed| manifest.values.contains(&placed.entry)) {
                 // A purge came in between. The work was for nothing; its files go with the next
                 // upkeep.
                 return Ok(false);
             }
             for entry in &written {
-                space.adopt(
-                    &FileKind::New.path(&space.directory, entry.id),
-                    &FileKind::Values.path(&space.directory, entry.id),
+                writer.adopt(
+                    &FileKind::New.path(&writer.space.directory, entry.id),
+                    &FileKind::Values.path(&writer.space.directory, entry.id),
                 )?;
             }
             manifest.values.retain(|entry| !group.files.iter().any(|placed| placed.entry.id == entry.id));
             manifest.values.extend(&written);
-            space.publish(&manifest)?;
+            writer.publish(&manifest)?;
             Ok(true)
         })
     }

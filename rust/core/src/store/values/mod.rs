@@ -8,6 +8,7 @@ mod merge;
 mod purge;
 mod write;
 
+use crate::store::Writer;
 pub use entries::{Snapshot, ValueCursor};
 pub use figures::ValueStatistics;
 pub(crate) use write::ValueChange;
@@ -120,9 +121,11 @@ impl KeySpace {
         self.env.system.fill_random(&mut bytes).map_err(Error::io("read randomness for", &self.directory))?;
         Ok(u64::from_le_bytes(bytes) | 1)
     }
+}
 
-    /// In our turn: the number of the next operation.
-    pub(crate) fn next_sequence_in_turn(&self) -> u64 {
-        self.present().as_ref().map_or(0, |view| view.tail.next_sequence)
+impl Writer<'_> {
+    /// The number of the next operation.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.space.present().as_ref().map_or(0, |view| view.tail.next_sequence)
     }
 }

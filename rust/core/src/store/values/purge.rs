@@ -7,6 +7,7 @@ use super::write::Expiry;
 use crate::Result;
 use crate::format::manifest::{Manifest, ValueEntry};
 use crate::segment::values::run::{GONE, Run};
+use crate::store::Writer;
 use crate::store::view::View;
 use crate::store::{KeySpace, Purged};
 
@@ -20,8 +21,8 @@ impl KeySpace {
         if dry_run || !self.exists()? {
             return self.read(|view| view.map_or(Ok(Purged::default()), |view| view.expired_values(expiry)));
         }
-        self.write(Self::value_settings(), |space| {
-            let purged = match space.present().as_ref() {
+        self.write(Self::value_settings(), |writer| {
+            let purged = match writer.space.present().as_ref() {
                 Some(view) => view.expired_values(expiry)?,
                 None => Purged::default(),
             };
@@ -30,14 +31,16 @@ impl KeySpace {
             }
             // Whatever the log holds goes into files first: marks are for files, so that what is
             // written later is not meant.
-            space.seal_all(i64::MIN, Some((&space.recent(), expiry)), |manifest| mark(manifest, expiry))?;
+            writer.seal_all(i64::MIN, Some((&writer.recent(), expiry)), |manifest| mark(manifest, expiry))?;
             Ok(purged)
         })
     }
+}
 
-    /// In our turn: the entries of the log.
+impl Writer<'_> {
+    /// The entries of the log.
     fn recent(&self) -> crate::memtable::values::Recent {
-        self.present().as_ref().map(|view| view.tail.values.clone()).unwrap_or_default()
+        self.space.present().as_ref().map(|view| view.tail.values.clone()).unwrap_or_default()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::segment::values::run::FOREVER;
 use crate::segment::values::run::{GONE, PENDING, Row, Run};
 use crate::segment::values::writer::{self, Named};
 use crate::store::KeySpace;
+use crate::store::Writer;
 use crate::store::view::View;
 use crate::store::writer::{LARGE_BATCH, MOST_IN_LOG};
 use crate::types::FrameKeys;
@@ -108,8 +109,40 @@ impl Expiry {
 }
 
 impl KeySpace {
-    /// In our turn: write a change as one frame, or as files if it is large.
-    pub(crate) fn write_values(&self, change: ValueChange) -> Result<()> {
+    /// Whether the log holds more values than it should.
+    pub(in crate::store) fn is_log_full_of_values(view: &View) -> bool {
+        !view.tail.values.run.is_empty()
+            && (view.tail.values.run.len() > MOST_IN_LOG || view.tail.position > MOST_LOG_BYTES)
+    }
+
+    /// Write runs as files of the numbers from `next_file` on; their bytes are durable, their names
+    /// not yet.
+    pub(in crate::store) fn write_runs(
+        &self,
+        runs: Runs,
+        next_file: &mut u64,
+        kind: FileKind,
+    ) -> Result<Vec<ValueEntry>> {
+        let mut entries = Vec::new();
+        for (class, mut run) in runs.by_class {
+            run.sort();
+            for run in split(run) {
+                let id = *next_file;
+                *next_file += 1;
+                let path = kind.path(&self.directory, id);
+                self.remove_left_over(&path)?;
+                let named = Named { id, history: self.env.history, is_later: class == Class::Later };
+                let (sum, bytes) = writer::write(&*self.env.system, &path, named, &run)?;
+                entries.push(entry_of(class, id, sum, bytes, &run));
+            }
+        }
+        Ok(entries)
+    }
+}
+
+impl Writer<'_> {
+    /// Write a change as one frame, or as files if it is large.
+    pub(crate) fn write_values(&mut self, change: ValueChange) -> Result<()> {
         let bytes = change.run.heap_bytes();
         if bytes > MOST_CHANGE_BYTES || change.run.len() > MOST_CHANGE_BYTES / 64 {
             let rows = change.run.len();
@@ -138,11 +171,11 @@ impl KeySpace {
         self.append(frame).map(drop)
     }
 
-    /// In our turn: put the log's entries and a large change into files together; one manifest
+    /// Put the log's entries and a large change into files together; one manifest
     /// makes them part of the space.
-    fn write_values_at_once(&self, change: ValueChange) -> Result<()> {
+    fn write_values_at_once(&mut self, change: ValueChange) -> Result<()> {
         let (mut recent, claim) = {
-            let view = self.present();
+            let view = self.space.present();
             let Some(view) = view.as_ref() else { return Err(Error::State("the key space is not there".into())) };
             (view.tail.values.clone(), view.tail.next_sequence)
         };
@@ -163,19 +196,13 @@ impl KeySpace {
             }
         });
         // Whether the manifest stands is not known.
-        result.inspect_err(|error| self.sync.fail(error))
+        result.inspect_err(|error| self.space.sync.fail(error))
     }
 
-    /// Whether the log holds more values than it should.
-    pub(in crate::store) fn is_log_full_of_values(view: &View) -> bool {
-        !view.tail.values.run.is_empty()
-            && (view.tail.values.run.len() > MOST_IN_LOG || view.tail.position > MOST_LOG_BYTES)
-    }
-
-    /// In our turn: put entries, newer than all in the files of `view`, into files that `manifest`
+    /// Put entries, newer than all in the files of `view`, into files that `manifest`
     /// will name.
     pub(in crate::store) fn seal_values(
-        &self,
+        &mut self,
         view: &View,
         manifest: &mut Manifest,
         recent: &Recent,
@@ -196,35 +223,11 @@ impl KeySpace {
             }
         }
         let mut next_file = manifest.next_file;
-        for entry in self.write_runs(runs, &mut next_file, FileKind::Values)? {
+        for entry in self.space.write_runs(runs, &mut next_file, FileKind::Values)? {
             manifest.values.push(entry);
         }
         manifest.next_file = next_file;
         Ok(())
-    }
-
-    /// Write runs as files of the numbers from `next_file` on; their bytes are durable, their names
-    /// not yet.
-    pub(in crate::store) fn write_runs(
-        &self,
-        runs: Runs,
-        next_file: &mut u64,
-        kind: FileKind,
-    ) -> Result<Vec<ValueEntry>> {
-        let mut entries = Vec::new();
-        for (class, mut run) in runs.by_class {
-            run.sort();
-            for run in split(run) {
-                let id = *next_file;
-                *next_file += 1;
-                let path = kind.path(&self.directory, id);
-                self.remove_left_over(&path)?;
-                let named = Named { id, history: self.env.history, is_later: class == Class::Later };
-                let (sum, bytes) = writer::write(&*self.env.system, &path, named, &run)?;
-                entries.push(entry_of(class, id, sum, bytes, &run));
-            }
-        }
-        Ok(entries)
     }
 }
 

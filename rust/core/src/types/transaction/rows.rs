@@ -1,7 +1,7 @@
 //! The rows of a batch as a fingerprint that no order, partitioning or place of deciding changes.
 
 use crate::Result;
-use crate::io::bytes::{Reader, Writer};
+use crate::io::bytes::{Decoder, Encoder};
 use crate::key::{Codec, Form, Key};
 
 /// What the sums begin with for each form of an id, so that a row without an id counts, too.
@@ -55,13 +55,13 @@ impl BatchRows {
         Self { count, sums: [first, second] }
     }
 
-    pub(crate) fn encode(self, out: &mut Writer) {
+    pub(crate) fn encode(self, out: &mut Encoder) {
         for number in self.numbers() {
             out.u64(number);
         }
     }
 
-    pub(crate) fn decode(from: &mut Reader) -> Result<Self> {
+    pub(crate) fn decode(from: &mut Decoder) -> Result<Self> {
         Ok(Self::of_numbers([from.u64()?, from.u64()?, from.u64()?]))
     }
 }
@@ -128,11 +128,11 @@ mod tests {
     #[test]
     fn a_fingerprint_is_read_back_as_it_was_written() {
         let rows = of(&[(2, 1), (3, 2), (0, 0)]);
-        let mut out = Writer::new();
+        let mut out = Encoder::new();
         rows.encode(&mut out);
         let bytes = out.finish();
         assert_eq!(bytes.len(), 24);
-        let mut from = Reader::new(&bytes, std::path::Path::new("rows"));
+        let mut from = Decoder::new(&bytes, std::path::Path::new("rows"));
         assert_eq!(BatchRows::decode(&mut from).unwrap(), rows);
     }
 }
