@@ -1,7 +1,9 @@
-//! The engine of dochistory: the rules, the document history store, and the columnar path that joins both.
+//! The engine of dochistory: the rules, the document history store, and the columnar path that
+//! joins both.
 //!
-//! Rooms from the ground up; a module imports from the rooms before its own only (`tests/imports.rs` holds that):
-//! `sys`, `io`, `format`, `columns`, `key`, `filter`, `segment`, `wal`, `memtable`, `store`, `history`, `protocols`.
+//! Rooms from the ground up; a module imports from the rooms before its own only
+//! (`tests/imports.rs` holds that): `sys`, `io`, `format`, `columns`, `key`, `filter`, `segment`,
+//! `wal`, `memtable`, `store`, `history`, `protocols`.
 #![deny(unsafe_code)]
 
 pub mod columns;

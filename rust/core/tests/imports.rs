@@ -1,4 +1,5 @@
-//! The house's plan: a room imports from the rooms below it only, and `docs/design.md` draws them in this order.
+//! The house's plan: a room imports from the rooms below it only, and `docs/design.md` draws them
+//! in this order.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::{Path, PathBuf};

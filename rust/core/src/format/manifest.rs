@@ -39,7 +39,7 @@ pub(crate) struct Manifest {
     pub(crate) purged_upto: i64,
     pub(crate) log: LogEntry,
     pub(crate) segments: Vec<SegmentEntry>,
-    pub(crate) rollups: Vec<RollupEntry>,
+    pub(crate) global_filters: Vec<GlobalFilterEntry>,
     /// Outcomes of claims whose entries stand open in segments.
     pub(crate) outcomes: Vec<OutcomeEntry>,
     /// The last transaction of each application.
@@ -91,7 +91,7 @@ pub(crate) struct ValueEntry {
 
 /// A rolled-up filter over several segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RollupEntry {
+pub(crate) struct GlobalFilterEntry {
     pub(crate) id: u64,
     pub(crate) sum: u32,
     pub(crate) entries: u64,
@@ -137,10 +137,13 @@ impl Manifest {
             out.u64(segment.id).u32(segment.sum).u64(segment.entries).u64(segment.open).u64(segment.bytes);
             out.i64(segment.min_started_at).i64(segment.max_started_at);
         }
-        out.u32(self.rollups.len() as u32);
-        for rollup in &self.rollups {
-            out.u64(rollup.id).u32(rollup.sum).u64(rollup.entries).u32(rollup.segments.len() as u32);
-            for segment in &rollup.segments {
+        out.u32(self.global_filters.len() as u32);
+        for global_filter in &self.global_filters {
+            out.u64(global_filter.id)
+                .u32(global_filter.sum)
+                .u64(global_filter.entries)
+                .u32(global_filter.segments.len() as u32);
+            for segment in &global_filter.segments {
                 out.u64(*segment);
             }
         }
@@ -207,7 +210,7 @@ impl Manifest {
         let count = from.count(52)?;
         manifest.segments = (0..count).map(|_| read_segment(&mut from)).collect::<Result<_>>()?;
         let count = from.count(24)?;
-        manifest.rollups = (0..count).map(|_| read_rollup(&mut from)).collect::<Result<_>>()?;
+        manifest.global_filters = (0..count).map(|_| read_global_filter(&mut from)).collect::<Result<_>>()?;
         let count = from.count(17)?;
         manifest.outcomes = (0..count).map(|_| read_outcome(&mut from)).collect::<Result<_>>()?;
         let count = from.count(29)?;
@@ -229,7 +232,7 @@ impl Manifest {
 
     /// The segments that no rolled-up filter covers.
     pub(crate) fn uncovered(&self) -> Vec<SegmentEntry> {
-        let covered = |id: u64| self.rollups.iter().any(|rollup| rollup.segments.contains(&id));
+        let covered = |id: u64| self.global_filters.iter().any(|global_filter| global_filter.segments.contains(&id));
         self.segments.iter().filter(|segment| !covered(segment.id)).copied().collect()
     }
 }
@@ -276,11 +279,12 @@ pub(crate) fn read_values(from: &mut Decoder) -> Result<ValueEntry> {
     })
 }
 
-fn read_rollup(from: &mut Decoder) -> Result<RollupEntry> {
-    let mut rollup = RollupEntry { id: from.u64()?, sum: from.u32()?, entries: from.u64()?, segments: Vec::new() };
+fn read_global_filter(from: &mut Decoder) -> Result<GlobalFilterEntry> {
+    let mut global_filter =
+        GlobalFilterEntry { id: from.u64()?, sum: from.u32()?, entries: from.u64()?, segments: Vec::new() };
     let count = from.count(8)?;
-    rollup.segments = (0..count).map(|_| from.u64()).collect::<Result<_>>()?;
-    Ok(rollup)
+    global_filter.segments = (0..count).map(|_| from.u64()).collect::<Result<_>>()?;
+    Ok(global_filter)
 }
 
 fn read_outcome(from: &mut Decoder) -> Result<OutcomeEntry> {

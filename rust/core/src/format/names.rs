@@ -15,6 +15,8 @@ pub(crate) const REGISTRY: &str = "known";
 pub(crate) const OF_THE_PACKAGE: [&str; 3] = ["audit", "statistics", "sweeper.json"];
 /// The file of a key space whose lock its writer holds.
 pub(crate) const WRITER_LOCK: &str = "turn";
+/// The file of a key space whose lock its maintenance holds.
+pub(crate) const MAINTENANCE_LOCK: &str = "upkeep";
 /// The file whose lock the writer of a bulk load's part holds.
 pub(crate) const LOAD_LOCK: &str = "load";
 

@@ -1,4 +1,4 @@
-//! Looking into a history: its entries, its figures, whether its files are whole; and upkeep.
+//! Looking into a history: its entries, its figures, whether its files are whole; and maintenance.
 
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
@@ -182,19 +182,19 @@ impl History {
         self.space(trigger)?.purge(SpaceSettings::STORED, purge)
     }
 
-    /// Put small segments together and roll their filters up; with `all`, as far as it goes.
+    /// Put small segments together and build their global filter; with `all`, as far as it goes.
     pub fn maintain(&self, trigger: &str, all: bool, progress: Progress) -> Result<Maintained> {
         self.space(trigger)?.maintain(all, progress)
     }
 
-    /// Whether upkeep of a trigger would pay.
-    pub fn is_upkeep_due(&self, trigger: &str) -> bool {
-        self.space(trigger).is_ok_and(|space| space.is_upkeep_due())
+    /// Whether maintenance of a trigger is due.
+    pub fn is_maintenance_due(&self, trigger: &str) -> bool {
+        self.space(trigger).is_ok_and(|space| space.is_maintenance_due())
     }
 
-    /// Whether upkeep has fallen so far behind that writers had better wait for it.
-    pub fn is_upkeep_overdue(&self, trigger: &str) -> bool {
-        self.space(trigger).is_ok_and(|space| space.is_upkeep_overdue())
+    /// Whether maintenance has fallen so far behind that writers wait for it.
+    pub fn is_maintenance_overdue(&self, trigger: &str) -> bool {
+        self.space(trigger).is_ok_and(|space| space.is_maintenance_overdue())
     }
 
     /// Check every byte of a trigger's files; answers how many were checked. `progress` hears bytes

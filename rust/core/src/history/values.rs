@@ -1,4 +1,4 @@
-//! A value space of a history, and the turn in which it is looked up and changed as one step.
+//! A map of values of a history, and the change in which it is looked up and changed as one step.
 
 pub use crate::format::names::Room;
 pub use crate::segment::values::columns::{Found, Id, Ids};
@@ -10,7 +10,7 @@ use super::History;
 use crate::columns::IdColumn;
 use crate::key::{Codec, Form};
 use crate::segment::values::columns::id_text;
-use crate::segment::values::run::{GONE, NULL, PENDING, Run};
+use crate::segment::values::run::{GONE, NULL, PENDING, ValueRun};
 use crate::store::values::ValueChange;
 use crate::store::{KeySpace, Maintained, Progress, Purged, Writer};
 use crate::types::transaction::{BatchRows, Last, NumberedBatch, Transaction};
@@ -61,7 +61,7 @@ pub struct Values {
 pub struct Work<'a> {
     writer: &'a Writer<'a>,
     found: Found,
-    run: Run,
+    run: ValueRun,
     transaction: Option<NumberedBatch>,
     replaces: Option<u64>,
     ending: Option<(u64, Outcome)>,
@@ -74,12 +74,12 @@ impl std::fmt::Debug for Work<'_> {
 }
 
 impl Work<'_> {
-    /// What the space holds of the ids that the turn is about.
+    /// What the space holds of the ids that the change is about.
     pub fn found(&self) -> &Found {
         &self.found
     }
 
-    /// What the space holds of other ids; changes of this turn do not show.
+    /// What the space holds of other ids; these changes do not show.
     pub fn look(&self, ids: &Ids) -> Result<Found> {
         ids.wanted(|wanted| self.writer.values_of(wanted))
     }
@@ -210,7 +210,8 @@ impl Values {
     pub fn change<T>(&self, ids: &Ids, work: impl FnOnce(&mut Work) -> Result<T>) -> Result<T> {
         self.space.write(KeySpace::value_settings(), |writer| {
             let found = ids.wanted(|wanted| writer.values_of(wanted))?;
-            let mut edit = Work { writer, found, run: Run::default(), transaction: None, replaces: None, ending: None };
+            let mut edit =
+                Work { writer, found, run: ValueRun::default(), transaction: None, replaces: None, ending: None };
             let done = work(&mut edit)?;
             let Work { run, transaction, replaces, ending, .. } = edit;
             if !run.is_empty() || transaction.is_some() || ending.is_some() {
@@ -258,9 +259,9 @@ impl Values {
         self.space.maintain(all, progress)
     }
 
-    /// Whether upkeep would pay.
-    pub fn is_upkeep_due(&self) -> bool {
-        self.space.is_upkeep_due()
+    /// Whether maintenance is due.
+    pub fn is_maintenance_due(&self) -> bool {
+        self.space.is_maintenance_due()
     }
 
     /// The space's figures.

@@ -3,18 +3,18 @@
 use hashbrown::HashTable;
 
 use crate::key::Key;
-use crate::segment::values::run::{Row, Run};
+use crate::segment::values::run::{Row, ValueRun};
 
 /// The newest entry of each id that the log speaks of.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recent {
-    pub(crate) run: Run,
+pub(crate) struct ValueMemtable {
+    pub(crate) run: ValueRun,
     index: HashTable<u32>,
 }
 
-impl Recent {
+impl ValueMemtable {
     /// Take in what a frame carries; of an id that comes twice the later entry counts.
-    pub(crate) fn apply(&mut self, run: &Run) {
+    pub(crate) fn apply(&mut self, run: &ValueRun) {
         let Self { run: own, index } = self;
         own.rows.reserve(run.len());
         index.reserve(run.len(), |at| own.rows[*at as usize].key.lo);
@@ -24,7 +24,7 @@ impl Recent {
     }
 
     /// Take in entries that are older than all that are here.
-    pub(crate) fn apply_older(&mut self, run: &Run) {
+    pub(crate) fn apply_older(&mut self, run: &ValueRun) {
         for row in &run.rows {
             if self.find(row.key, run.text(row)).is_none() {
                 self.put(row.key, run.text(row), row.until, row.flags, run.value(row));
@@ -55,7 +55,7 @@ impl Recent {
 }
 
 #[inline]
-fn is_row(run: &Run, row: &Row, key: Key, text: &[u8]) -> bool {
+fn is_row(run: &ValueRun, row: &Row, key: Key, text: &[u8]) -> bool {
     row.key == key && run.text(row) == text
 }
 
@@ -67,9 +67,9 @@ mod tests {
     #[test]
     fn the_newest_entry_of_an_id_counts() {
         let key = Key { hi: 1, lo: 1 };
-        let mut recent = Recent::default();
+        let mut recent = ValueMemtable::default();
         for (value, flags) in [(&b"first"[..], 0), (b"other", 0), (b"longer value", 0), (b"", GONE)] {
-            let mut frame = Run::default();
+            let mut frame = ValueRun::default();
             frame.push(key, b"", 5, flags, value);
             frame.push(key, b"urn:1", 5, 0, b"beside it");
             recent.apply(&frame);

@@ -1,4 +1,5 @@
-//! The documented systems: each its rules, as pure functions of facts, and the engine that gathers the facts.
+//! The documented systems: each its rules, as pure functions of facts, and the engine that gathers
+//! the facts.
 
 pub mod delivery;
 pub mod mapper;

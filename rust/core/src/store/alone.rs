@@ -1,11 +1,11 @@
-//! Proof that nobody else is in the turn, should the file system's locks only say yes.
+//! Proof that nobody else holds the lock, should the file system's locks only say yes.
 //!
-//! Two registers stand in the turn's file. Whoever takes the turn writes its name into `LATEST`,
-//! then looks whether `WITHIN` is free, then writes its name there, and before it changes anything
-//! reads `LATEST` again. Of two who are at it at once each either sees the other's name in
+//! Two registers stand in the lock file. Each writer that takes the lock writes its name into
+//! `LATEST`, then looks whether `WITHIN` is free, then writes its name there, and before it changes
+//! anything reads `LATEST` again. Of two who are at it at once each either sees the other's name in
 //! `WITHIN`, or the other sees that `LATEST` is no longer its own: at most one changes anything
 //! (Lamport's fast mutual exclusion, of which this is the part that notices). Where locks exclude,
-//! both registers are always as they should be, but for a writer that died in its turn.
+//! both registers are always as they should be, but for a writer that died with it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::io::{File, FileId, FileSystem, ProcessId};
 use crate::{Error, Result};
 
-/// Where the registers stand in the turn's file: behind the holder's text, so that one write serves
+/// Where the registers stand in the lock file: behind the holder's text, so that one write serves
 /// for both.
 pub(super) const WITHIN_AT: u64 = 256;
 const LATEST_AT: u64 = 320;
@@ -26,12 +26,12 @@ const BOTH: usize = (LATEST_AT - WITHIN_AT) as usize + LATEST;
 const LOOKS: u32 = 100;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// One handle's name among all that take this turn.
+/// One handle's name among all that take this lock.
 #[derive(Debug)]
 pub(super) struct Alone {
     name: [u8; LATEST],
     process: ProcessId,
-    /// The turn's file: a copy of it says nothing of those who are within there.
+    /// The lock file: a copy of it says nothing of those who are within there.
     file: u64,
     /// Whether `WITHIN` is known to be ours until we leave.
     is_sure: AtomicBool,
@@ -116,7 +116,7 @@ impl Alone {
         match process.and_then(|process| system.is_alive(&process)) {
             Some(false) => Ok(()),
             // Whoever is alive and within may be about to leave only if the lock lies.
-            Some(true) => Err(Error::not_alone(path, "another writer is in the middle of its turn")),
+            Some(true) => Err(Error::not_alone(path, "another writer is at work under the same lock")),
             None => Self::watch(system, file, path, seen),
         }
     }
@@ -139,7 +139,7 @@ impl Alone {
             return Ok(());
         }
         self.is_sure.store(false, Ordering::Relaxed);
-        Err(Error::not_alone(path, "another writer came into this one's turn"))
+        Err(Error::not_alone(path, "another writer took the same lock"))
     }
 
     /// We are done.

@@ -12,7 +12,6 @@ use crate::key::Key;
 use crate::segment::format::Mark;
 use crate::segment::run::Run;
 use crate::segment::writer;
-use crate::store::Writer;
 use crate::types::transaction::{LOAD_PREFIX, Transaction};
 use crate::types::{Outcome, TransactionEntry};
 use crate::{Error, Result};
@@ -57,6 +56,18 @@ impl LoadedPart {
 }
 
 impl KeySpace {
+    /// Loads are over, and their parts need not be known any more.
+    pub(crate) fn forget_loaded(&self) -> Result<()> {
+        self.write(SpaceSettings::STORED, |writer| {
+            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
+                return Ok(());
+            };
+            let before = manifest.transactions.len();
+            manifest.transactions.retain(|entry| !entry.is_load());
+            if manifest.transactions.len() == before { Ok(()) } else { writer.publish(&manifest) }
+        })
+    }
+
     /// Whether an unfinished load has published this part.
     pub(crate) fn is_loaded(&self, part: &LoadedPart) -> Result<bool> {
         let application = part.application();
@@ -65,8 +76,8 @@ impl KeySpace {
     }
 
     /// Publish entries as segments of their own, and that this part of a load is there. Sorting and
-    /// writing happen outside the turn, under names that no manifest knows; whoever dies leaves
-    /// such files, and the next load or upkeep takes them away.
+    /// writing happen outside the lock, under names that no manifest knows; whoever dies leaves
+    /// such files, and the next load or maintenance collects them.
     pub(crate) fn add(&self, runs: Vec<Run>, part: &LoadedPart) -> Result<()> {
         let mut settled = Vec::new();
         for mut run in runs {
@@ -88,7 +99,7 @@ impl KeySpace {
             let application = part.application();
             if manifest.transactions.iter().any(|entry| entry.transaction.application == application) {
                 // A load that was left has published it meanwhile; these files go with the next
-                // load or upkeep.
+                // load or maintenance.
                 return Ok(());
             }
             for entry in written {
@@ -110,7 +121,7 @@ impl KeySpace {
     fn reserve_for_load(&self, count: u64) -> Result<(u64, u64)> {
         self.write(SpaceSettings::STORED, |writer| {
             let Some((mut manifest, claim)) =
-                writer.space.present().as_ref().map(|view| (view.same_log_successor(), view.tail.next_sequence))
+                writer.space.present().as_ref().map(|view| (view.same_log_successor(), view.memtable.next_sequence))
             else {
                 return Err(Error::State("the key space is not there".into()));
             };
@@ -142,8 +153,8 @@ impl KeySpace {
         Lock::open(&*self.env.system, &self.directory.join(LOAD_LOCK))
     }
 
-    /// Take away what an interrupted load left, unless another load is writing just now.
-    pub(super) fn take_away_unfinished_parts(&self) -> Result<()> {
+    /// Collect what an interrupted load left, unless another load is writing just now.
+    pub(super) fn collect_orphaned_parts(&self) -> Result<()> {
         let lock = self.load_lock()?;
         let Some(_guard) = lock.take(Duration::ZERO, || {})? else { return Ok(()) };
         self.take_away_parts()
@@ -156,15 +167,5 @@ impl KeySpace {
             self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
         }
         Ok(())
-    }
-}
-
-impl Writer<'_> {
-    /// Loads are over, and their parts need not be known any more.
-    pub(crate) fn forget_loaded(&mut self) -> Result<()> {
-        let Some(mut manifest) = self.space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
-        let before = manifest.transactions.len();
-        manifest.transactions.retain(|entry| !entry.is_load());
-        if manifest.transactions.len() == before { Ok(()) } else { self.publish(&manifest) }
     }
 }

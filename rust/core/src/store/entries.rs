@@ -55,7 +55,7 @@ impl KeySpace {
         let of_tail = |view: &View| {
             let entry =
                 |(key, text, stamp): (Key, Option<&[u8]>, Stamp)| Entry { key, text: text.map(<[u8]>::to_vec), stamp };
-            view.tail.entries().filter(|(key, ..)| keys.contains(&key.hi)).map(entry).collect::<Vec<_>>()
+            view.memtable.entries().filter(|(key, ..)| keys.contains(&key.hi)).map(entry).collect::<Vec<_>>()
         };
         let from_log = view.as_ref().map_or(Vec::new(), of_tail).into_iter();
         Ok(EntryCursor { view, source: 0, part: Part::UuidKeys, place: None, keys, started_at, is_open, from_log })
@@ -86,11 +86,11 @@ impl KeySpace {
 fn completions(view: &View, wanted: &Wanted, states: &[HistoryState]) -> Result<Vec<(u32, Stamp)>> {
     let mut found: Vec<Option<Stamp>> = vec![None; states.len()];
     let mut keep = |row: u32, stamp: Stamp| {
-        if states[row as usize] == HistoryState::Completed && view.tail.effective(stamp) == Mark::Completed {
+        if states[row as usize] == HistoryState::Completed && view.memtable.effective(stamp) == Mark::Completed {
             found[row as usize].get_or_insert(Stamp { mark: Mark::Completed, ..stamp });
         }
     };
-    view.tail.find(wanted, 0, &mut keep);
+    view.memtable.find(wanted, 0, &mut keep);
     for segment in &view.segments {
         let mut candidates = Vec::new();
         segment.may_contain(wanted, 0, &mut candidates)?;
@@ -179,7 +179,7 @@ fn counting(view: &View, source: usize, chunk: &[Entry]) -> Result<Vec<Entry>> {
     let found = view.lookup(&wanted, i64::MIN)?;
     let mut told = vec![Vec::new(); chunk.len()];
     if source > 0 {
-        view.tail.find(&wanted, 0, &mut |row, stamp| told[row as usize].push(stamp));
+        view.memtable.find(&wanted, 0, &mut |row, stamp| told[row as usize].push(stamp));
         for segment in &view.segments[..source - 1] {
             let mut candidates = Vec::new();
             segment.may_contain(&wanted, 0, &mut candidates)?;
@@ -189,10 +189,10 @@ fn counting(view: &View, source: usize, chunk: &[Entry]) -> Result<Vec<Entry>> {
     let mut kept = Vec::new();
     let mut seen_here = std::collections::HashSet::new();
     for (row, mut entry) in chunk.iter().cloned().enumerate() {
-        entry.stamp.mark = view.tail.effective(entry.stamp);
+        entry.stamp.mark = view.memtable.effective(entry.stamp);
         let claim = if entry.stamp.mark == Mark::Completed { 0 } else { entry.stamp.claim };
         let is_same = |stamp: &Stamp| match entry.stamp.mark {
-            Mark::Completed => view.tail.effective(*stamp) == Mark::Completed,
+            Mark::Completed => view.memtable.effective(*stamp) == Mark::Completed,
             Mark::Open | Mark::Released => stamp.claim == entry.stamp.claim,
         };
         let is_current = match (found.states[row], entry.stamp.mark) {

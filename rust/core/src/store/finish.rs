@@ -4,7 +4,7 @@ use super::LookedUp;
 use crate::Result;
 use crate::key::Form;
 use crate::segment::Wanted;
-use crate::segment::values::run::Run;
+use crate::segment::values::run::ValueRun;
 use crate::store::Writer;
 use crate::types::FrameKeys;
 use crate::types::HistoryState;
@@ -36,7 +36,7 @@ impl Writer<'_> {
             Outcome::Completed => Kind::CompleteClaim,
             Outcome::Released => Kind::ReleaseClaim,
         };
-        let known = self.space.present().as_ref().and_then(|view| view.tail.outcome(claim));
+        let known = self.space.present().as_ref().and_then(|view| view.memtable.outcome(claim));
         if known == Some(outcome) || known == Some(Outcome::Completed) {
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl Writer<'_> {
         // What ended stays ended: a release that comes after the completion of its claim changes
         // nothing.
         let is_completed =
-            || self.space.present().as_ref().and_then(|view| view.tail.outcome(claim)) == Some(Outcome::Completed);
+            || self.space.present().as_ref().and_then(|view| view.memtable.outcome(claim)) == Some(Outcome::Completed);
         if keys.len() == 0 || outcome == Outcome::Released && is_completed() {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Writer<'_> {
 
     /// Append a frame that ends something.
     fn end(&mut self, kind: Kind, claim: u64, started_at: i64, keys: FrameKeys) -> Result<()> {
-        let (replaces, transaction, values) = (None, None, Run::default());
+        let (replaces, transaction, values) = (None, None, ValueRun::default());
         let frame =
             |sequence| Frame { kind, sequence, claim, started_at, replaces, durable: 0, transaction, keys, values };
         self.append(frame).map(drop)

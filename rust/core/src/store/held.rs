@@ -1,11 +1,11 @@
-//! What a key space keeps open between two calls: its log and its turn's file. They are closed
+//! What a key space keeps open between two calls: its log and its lock file. They are closed
 //! while nobody is at work here, if others need the room, and opened again with the next use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
-use super::turn::Turn;
 use super::view::View;
+use super::writer_lock::WriterLock;
 use crate::sys::descriptors::{self, Holder};
 
 /// The clock by which holders are compared.
@@ -15,7 +15,7 @@ static CLOCK: AtomicU64 = AtomicU64::new(1);
 #[derive(Debug, Default)]
 pub(super) struct Files {
     pub(super) view: RwLock<Option<View>>,
-    turn: Mutex<Option<Arc<Turn>>>,
+    writer_lock: Mutex<Option<Arc<WriterLock>>>,
     used: Mutex<Used>,
     last_used: AtomicU64,
 }
@@ -59,18 +59,18 @@ impl Files {
         in_use
     }
 
-    fn turn_slot(&self) -> MutexGuard<'_, Option<Arc<Turn>>> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_slot(&self) -> MutexGuard<'_, Option<Arc<WriterLock>>> {
+        self.writer_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The turn's file, if it is open.
-    pub(super) fn turn(&self) -> Option<Arc<Turn>> {
-        self.turn_slot().clone()
+    /// The lock file, if it is open.
+    pub(super) fn writer_lock(&self) -> Option<Arc<WriterLock>> {
+        self.lock_slot().clone()
     }
 
-    /// Keep the turn's file open; whoever was quicker has opened it already.
-    pub(super) fn keep_turn(&self, turn: Turn) -> Arc<Turn> {
-        self.turn_slot().get_or_insert_with(|| Arc::new(turn)).clone()
+    /// Keep the lock file open; whoever was quicker has opened it already.
+    pub(super) fn keep_writer_lock(&self, lock: WriterLock) -> Arc<WriterLock> {
+        self.lock_slot().get_or_insert_with(|| Arc::new(lock)).clone()
     }
 }
 
@@ -92,7 +92,7 @@ impl Holder for Files {
         if let Some(view) = self.view.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
             view.log.close();
         }
-        *self.turn_slot() = None;
+        *self.lock_slot() = None;
         used.is_noted = false;
         true
     }

@@ -96,7 +96,7 @@ impl KeySpace {
     /// The last batch of an application, and how it ended; none if it never began one. What this
     /// tells is durable, unless the history is open for reading only.
     pub(crate) fn transaction(&self, application: &str) -> Result<Option<TransactionEntry>> {
-        let known = |view: &View| view.tail.transaction(application).cloned();
+        let known = |view: &View| view.memtable.transaction(application).cloned();
         if self.env.read_only || self.is_pinned {
             return self.read(|view| Ok(view.and_then(known)));
         }
@@ -111,23 +111,23 @@ impl KeySpace {
     pub(crate) fn verify(&self, progress: Progress) -> Result<u64> {
         let Some(view) = self.pinned_view()? else { return Ok(0) };
         let pages: u64 = view.segments.iter().map(|segment| segment.pages()).sum::<u64>()
-            + view.covered.iter().map(|covered| covered.rollup.pages()).sum::<u64>()
+            + view.covered.iter().map(|covered| covered.global_filter.pages()).sum::<u64>()
             + view.values.iter().map(|placed| placed.segment.pages()).sum::<u64>();
-        let total = pages * PAGE as u64 + view.tail.position;
+        let total = pages * PAGE as u64 + view.memtable.position;
         let mut done = 0;
         for segment in &view.segments {
             segment.verify(&mut |pages| done += pages * PAGE as u64)?;
             progress(done, total)?;
         }
         for covered in &view.covered {
-            covered.rollup.verify(&mut |pages| done += pages * PAGE as u64)?;
+            covered.global_filter.verify(&mut |pages| done += pages * PAGE as u64)?;
             progress(done, total)?;
         }
         for placed in &view.values {
             placed.segment.verify(&mut |pages| done += pages * PAGE as u64)?;
             progress(done, total)?;
         }
-        let mut frames = Frames::new(&view.log, START, view.tail.position);
+        let mut frames = Frames::new(&view.log, START, view.memtable.position);
         while let Next::Frame(_, end) = frames.next()? {
             progress(done + end, total)?;
         }
@@ -139,17 +139,18 @@ impl View {
     fn statistics(&self) -> SpaceStatistics {
         let sum =
             |field: fn(&crate::format::manifest::SegmentEntry) -> u64| self.manifest.segments.iter().map(field).sum();
-        let oldest = self.manifest.segments.iter().map(|entry| entry.min_started_at).chain(self.tail.oldest()).min();
+        let oldest =
+            self.manifest.segments.iter().map(|entry| entry.min_started_at).chain(self.memtable.oldest()).min();
         let transaction = |entry: crate::types::TransactionEntry| {
             (entry.transaction.application, entry.transaction.batch, entry.outcome.is_some())
         };
         SpaceStatistics {
             segment_entries: sum(|entry| entry.entries),
-            log_entries: self.tail.len() as u64,
+            log_entries: self.memtable.len() as u64,
             open_entries: sum(|entry| entry.open),
             segment_bytes: self.segments.iter().map(|segment| segment.file_bytes()).sum(),
-            log_bytes: self.tail.position,
-            filter_bytes: self.covered.iter().map(|covered| covered.rollup.file_bytes()).sum(),
+            log_bytes: self.memtable.position,
+            filter_bytes: self.covered.iter().map(|covered| covered.global_filter.file_bytes()).sum(),
             segments: self.segments.len() as u64,
             segments_uncovered: self.uncovered.len() as u64,
             filters: self.covered.len() as u64,
@@ -160,7 +161,7 @@ impl View {
             time_to_live_us: self.manifest.time_to_live_us,
             kind: self.manifest.kind,
             transactions: self
-                .tail
+                .memtable
                 .transactions()
                 .into_iter()
                 .filter(|entry| !entry.is_load())

@@ -166,13 +166,13 @@ impl LookUp<'_> {
     pub(crate) fn see(&mut self, chunk: &Wanted, first_row: u32) -> Result<()> {
         let Self { findings, of_covered, of_uncovered, passed, .. } = self;
         let view = findings.view;
-        view.tail.find(chunk, first_row, &mut |row, stamp| {
+        view.memtable.find(chunk, first_row, &mut |row, stamp| {
             findings.rests_on_log = true;
             findings.add(row, stamp);
         });
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
             passed.clear();
-            covered.rollup.may_contain(chunk, 0, passed)?;
+            covered.global_filter.may_contain(chunk, 0, passed)?;
             survivors.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
         }
         for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
@@ -196,7 +196,7 @@ impl LookUp<'_> {
         let mut places = Vec::new();
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
             each_block(survivors, text, |wanted, rows| {
-                let candidates = covered.rollup.candidates(wanted)?;
+                let candidates = covered.global_filter.candidates(wanted)?;
                 for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
                     let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
                     places.clear();
@@ -235,7 +235,7 @@ impl Findings<'_> {
         self.others.dedup_by_key(|(row, stamp)| (*row, stamp.claim));
         for (row, stamp) in &mut self.others {
             let written = stamp.mark;
-            stamp.mark = self.view.tail.effective(*stamp);
+            stamp.mark = self.view.memtable.effective(*stamp);
             // The outcome of a sealed claim may come from the log.
             self.rests_on_log |= written != stamp.mark;
             if stamp.mark == Mark::Completed {

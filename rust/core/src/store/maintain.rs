@@ -1,8 +1,8 @@
-//! Upkeep: purging by dropping files, putting small segments together, and rolling filters up.
+//! Maintenance: compaction of small segments, building the global filter, garbage collection.
 //!
-//! Merging and rolling up happen outside the turn, under names that no manifest knows (`new-…`);
-//! only publishing needs the turn. Interrupted at any moment, upkeep leaves such files behind and
-//! nothing else; the next upkeep takes them away.
+//! Compaction and building filters happen outside the lock, under names that no manifest knows
+//! (`new-…`); only publishing needs the lock. Interrupted at any moment, maintenance leaves such
+//! files behind and nothing else; the next maintenance collects them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use super::publish::entry_of;
 use super::staged::is_staged_name;
 use super::view::{Covered, View};
 use super::{KeySpace, SpaceSettings};
-use crate::format::manifest::{Manifest, RollupEntry, SegmentEntry};
-use crate::format::names::FileKind;
+use crate::format::manifest::{GlobalFilterEntry, Manifest, SegmentEntry};
+use crate::format::names::{FileKind, MAINTENANCE_LOCK};
 use crate::segment::Segment;
 use crate::segment::format::{MOST_ENTRIES, Mark, Stamp};
 use crate::segment::global;
@@ -24,14 +24,14 @@ use crate::store::Writer;
 use crate::types::Outcome;
 use crate::{Error, Result};
 
-/// So many segments without a rolled-up filter, and upkeep is due.
+/// Number of segments outside the global filter from which maintenance is due.
 const MOST_UNCOVERED: usize = 6;
-/// So many, and upkeep is overdue.
+/// Number from which writers wait for it.
 const TOO_MANY_UNCOVERED: usize = 32;
 /// So many small segments in the partition that is being written, and they are put together.
 const MOST_SMALL: usize = 4;
 
-/// What upkeep did.
+/// What maintenance did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maintained {
     /// Segments that were put together, and how many they became.
@@ -47,14 +47,14 @@ pub struct Maintained {
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 impl KeySpace {
-    /// Whether upkeep is worth its while.
-    pub(crate) fn is_upkeep_due(&self) -> bool {
-        let is_due = |view: &View| view.uncovered.len() > MOST_UNCOVERED || view.is_value_upkeep_due();
+    /// Whether maintenance is due.
+    pub(crate) fn is_maintenance_due(&self) -> bool {
+        let is_due = |view: &View| view.uncovered.len() > MOST_UNCOVERED || view.is_value_maintenance_due();
         self.present().as_ref().is_some_and(is_due)
     }
 
     /// Whether so much has piled up that every look-up feels it.
-    pub(crate) fn is_upkeep_overdue(&self) -> bool {
+    pub(crate) fn is_maintenance_overdue(&self) -> bool {
         self.present().as_ref().is_some_and(|view| view.uncovered.len() > TOO_MANY_UNCOVERED)
     }
 
@@ -69,29 +69,30 @@ impl KeySpace {
             return Ok(done);
         }
         // One at a time; whoever comes second has nothing to do.
-        let upkeep = Lock::open(&*self.env.system, &self.directory.join("upkeep"))?;
-        let Some(_guard) = upkeep.take(std::time::Duration::ZERO, || {})? else { return Ok(done) };
-        self.keep_up(all, progress, &mut done).inspect_err(|error| self.note(error))?;
+        let lock = Lock::open(&*self.env.system, &self.directory.join(MAINTENANCE_LOCK))?;
+        let Some(_guard) = lock.take(std::time::Duration::ZERO, || {})? else { return Ok(done) };
+        self.run_maintenance(all, progress, &mut done).inspect_err(|error| self.note(error))?;
         Ok(done)
     }
 
-    fn keep_up(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
-        self.take_away_unfinished()?;
-        self.keep_values_up(all, progress, done)?;
+    fn run_maintenance(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
+        self.collect_orphans()?;
+        self.maintain_value_files(all, progress, done)?;
         let groups = self.read(|view| Ok(view.map_or(Vec::new(), |view| view.merge_groups(all))))?;
-        let rollup_work = |view: Option<&View>| Ok(view.map_or(0, |view| view.rollup_group(all).1));
+        let global_filter_work = |view: Option<&View>| Ok(view.map_or(0, |view| view.global_filter_group(all).1));
         let merging: u64 = groups.iter().flatten().map(|segment| segment.header().entries()).sum();
         let mut so_far = 0;
         for group in groups {
-            let total = merging + self.read(rollup_work)?;
+            let total = merging + self.read(global_filter_work)?;
             self.merge(&group, done, &mut |entries| {
                 so_far += entries;
                 progress(so_far, total)
             })?;
         }
-        let (group, entries) = self.read(|view| Ok(view.map_or((Vec::new(), 0), |view| view.rollup_group(all))))?;
+        let (group, entries) =
+            self.read(|view| Ok(view.map_or((Vec::new(), 0), |view| view.global_filter_group(all))))?;
         if !group.is_empty() {
-            self.roll_up(&group, &mut |entries_done| {
+            self.build_global_filter(&group, &mut |entries_done| {
                 so_far += entries_done;
                 progress(so_far, merging + entries)
             })?;
@@ -145,7 +146,7 @@ impl KeySpace {
             let is_there = |id: &u64| manifest.segments.iter().any(|entry| entry.id == *id);
             if !gone.iter().all(is_there) {
                 // A purge came in between. The work was for nothing; its files go with the next
-                // upkeep.
+                // maintenance.
                 return Ok(());
             }
             for (entry, path) in &written {
@@ -158,7 +159,11 @@ impl KeySpace {
         })
     }
 
-    pub(super) fn roll_up(&self, group: &[Arc<Segment>], progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    pub(super) fn build_global_filter(
+        &self,
+        group: &[Arc<Segment>],
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
         let id = self.reserve(1)?;
         let path = FileKind::New.path(&self.directory, id);
         let sum = global::build(&*self.env.system, &path, id, self.env.history, group, progress)?;
@@ -169,25 +174,29 @@ impl KeySpace {
                 return Ok(());
             };
             writer.adopt(&path, &FileKind::GlobalFilter.path(&writer.space.directory, id))?;
-            for rollup in &mut manifest.rollups {
-                rollup.segments.iter_mut().filter(|segment| ids.contains(segment)).for_each(|segment| *segment = 0);
+            for global_filter in &mut manifest.global_filters {
+                global_filter
+                    .segments
+                    .iter_mut()
+                    .filter(|segment| ids.contains(segment))
+                    .for_each(|segment| *segment = 0);
             }
-            manifest.rollups.push(RollupEntry { id, sum, entries, segments: ids });
+            manifest.global_filters.push(GlobalFilterEntry { id, sum, entries, segments: ids });
             forget_dropped(&mut manifest);
             writer.publish(&manifest)
         })
     }
 
-    /// Take away what an interrupted upkeep or publication left behind.
-    fn take_away_unfinished(&self) -> Result<()> {
+    /// Collect what an interrupted maintenance or publication left behind.
+    fn collect_orphans(&self) -> Result<()> {
         let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
         for name in names.iter().filter(|name| FileKind::New.has(name) && !is_staged_name(name)) {
             let path = self.directory.join(name);
             self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
         }
-        self.take_away_unfinished_parts()?;
-        super::pin::take_away_forgotten(&self.env, &self.directory, &names, crate::sys::time::now_us())?;
-        self.take_away_staged(&names)
+        self.collect_orphaned_parts()?;
+        super::pin::collect_forgotten(&self.env, &self.directory, &names, crate::sys::time::now_us())?;
+        self.collect_staged(&names)
     }
 }
 
@@ -214,10 +223,10 @@ fn folded(outcomes: &HashMap<u64, Outcome>, mut stamp: Stamp) -> Option<Stamp> {
 /// Filters cover only segments that are there, and go when they cover none.
 pub(super) fn forget_dropped(manifest: &mut Manifest) {
     let there: Vec<u64> = manifest.segments.iter().map(|entry| entry.id).collect();
-    for rollup in &mut manifest.rollups {
-        rollup.segments.iter_mut().filter(|id| !there.contains(id)).for_each(|id| *id = 0);
+    for global_filter in &mut manifest.global_filters {
+        global_filter.segments.iter_mut().filter(|id| !there.contains(id)).for_each(|id| *id = 0);
     }
-    manifest.rollups.retain(|rollup| rollup.segments.iter().any(|id| *id != 0));
+    manifest.global_filters.retain(|global_filter| global_filter.segments.iter().any(|id| *id != 0));
     // An outcome has served once no segment holds open entries of that time.
     let holds_open = |time: i64| {
         let mut segments = manifest.segments.iter().filter(|entry| entry.open > 0);
@@ -239,7 +248,7 @@ impl View {
     /// a manifest that begins one.
     pub(super) fn next_of_same_log(&self) -> Manifest {
         let mut manifest = self.same_log_successor();
-        manifest.next_sequence = manifest.next_sequence.max(self.tail.next_sequence);
+        manifest.next_sequence = manifest.next_sequence.max(self.memtable.next_sequence);
         manifest
     }
 
@@ -252,7 +261,7 @@ impl View {
         if outcomes.is_empty() {
             return Ok(outcomes);
         }
-        let of_log = self.tail.entries().map(|(_, _, stamp)| stamp);
+        let of_log = self.memtable.entries().map(|(_, _, stamp)| stamp);
         let mut released: Vec<u64> =
             of_log.filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim).collect();
         for segment in &self.segments {
@@ -285,7 +294,7 @@ impl View {
     /// The segments that the next rolled-up filter should cover, and their entries: those that have
     /// none, and with them filters that are smaller than what comes together, so that there are
     /// never more than a few.
-    pub(super) fn rollup_group(&self, all: bool) -> (Vec<Arc<Segment>>, u64) {
+    pub(super) fn global_filter_group(&self, all: bool) -> (Vec<Arc<Segment>>, u64) {
         let entries_of =
             |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.header().entries()).sum::<u64>();
         let least = if all { 1 } else { 2 };

@@ -21,11 +21,11 @@ pub(crate) mod repair;
 mod settings;
 pub(crate) mod staged;
 mod sync;
-pub(crate) mod turn;
 pub(crate) mod values;
 pub(crate) mod view;
 mod waiter;
 mod writer;
+pub(crate) mod writer_lock;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -201,25 +201,25 @@ impl KeySpace {
                 // What is pinned was durable before it was.
                 let rests_on = view.filter(|_| rests_on_log && !self.is_pinned);
                 let is_doubtful = rests_on.is_some_and(|view| view.is_doubtful(&self.env));
-                Ok((found, rests_on.map(|view| (view.log.clone(), view.tail.position)), is_doubtful))
+                Ok((found, rests_on.map(|view| (view.log.clone(), view.memtable.position)), is_doubtful))
             })?;
             let Some((log, position)) = log else { return Ok(found) };
             if !is_doubtful || self.env.read_only {
-                if is_doubtful && turn::has_failed(&*self.env.system, &self.directory, log.id) {
+                if is_doubtful && writer_lock::has_failed(&*self.env.system, &self.directory, log.id) {
                     let reason = "its last sync failed, and no writer has mended it yet";
                     return Err(Error::io("rely on", &log.path)(std::io::Error::other(reason)));
                 }
                 self.reach(&log, position, false)?;
                 return Ok(found);
             }
-            // Taking the turn puts what is doubtful into segments.
+            // Taking the lock puts what is doubtful into segments.
             self.write(SpaceSettings::STORED, |_| Ok(()))?;
         }
     }
 
     /// Make the log durable up to `end`, together with whoever else waits for it: threads of this
-    /// process and other ones. Of what we wrote in a turn that has just ended (`is_new`) no other
-    /// process has had the time to sync anything.
+    /// process and other ones. Of what we wrote under a lock that was just released (`is_new`) no
+    /// other process has had the time to sync anything.
     fn reach(&self, log: &Log, end: u64, is_new: bool) -> Result<()> {
         self.sync.reach(log, end, |wanted, has_waited| self.sync_for_all(log, wanted, is_new && !has_waited))
     }
@@ -228,12 +228,12 @@ impl KeySpace {
     /// synced is not synced again, and ours serves all frames that we know of. (Syncs of several
     /// processes at a time share the disk's flush in the system.)
     fn sync_for_all(&self, log: &Log, wanted: u64, is_new: bool) -> Result<u64> {
-        let turn = self.files.turn();
+        let lock = self.files.writer_lock();
         let known = self.sync.durable(log.id);
         // A look at the record costs as much as any call of the system, and one too few costs no
         // more than a sync.
         let is_shown = !is_new || known < log.inherited;
-        let shown = turn.as_ref().filter(|_| is_shown).map_or(0, |turn| turn.watermark(log.id));
+        let shown = lock.as_ref().filter(|_| is_shown).map_or(0, |lock| lock.watermark(log.id));
         if shown >= wanted {
             return Ok(shown);
         }
@@ -241,16 +241,16 @@ impl KeySpace {
         let is_ours_to_say = shown.max(known) >= log.inherited;
         let target = if is_ours_to_say { wanted.max(self.whole_frames(log)) } else { wanted };
         let synced = log.file.sync().map_err(Error::io("sync", &log.path));
-        let Some(turn) = turn else { return synced.map(|()| target) };
+        let Some(lock) = lock else { return synced.map(|()| target) };
         // If the record of a failure fails too, writers still find out for themselves.
-        synced.inspect_err(|_| drop(turn.set_failed(log.id)))?;
-        turn.set_watermark(log.id, target)?;
+        synced.inspect_err(|_| drop(lock.set_failed(log.id)))?;
+        lock.set_watermark(log.id, target)?;
         Ok(target)
     }
 
     /// How far we have read whole frames of a log.
     fn whole_frames(&self, log: &Log) -> u64 {
-        self.present().as_ref().filter(|view| view.log.id == log.id).map_or(0, |view| view.tail.position)
+        self.present().as_ref().filter(|view| view.log.id == log.id).map_or(0, |view| view.memtable.position)
     }
 }
 

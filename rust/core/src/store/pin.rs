@@ -24,7 +24,7 @@ pub struct Pin {
     pub name: String,
     /// When it was pinned, in microseconds since 1970.
     pub pinned_at: i64,
-    /// When upkeep lets it go, if nobody has before.
+    /// When maintenance lets it go, if nobody has before.
     pub ends_at: i64,
     /// The process that pinned it.
     pub process: u32,
@@ -58,7 +58,7 @@ impl KeySpace {
         }
         self.write(SpaceSettings::STORED, |writer| {
             let is_touched =
-                writer.space.present().as_ref().is_some_and(|view| !view.tail.is_untouched(crate::wal::START));
+                writer.space.present().as_ref().is_some_and(|view| !view.memtable.is_untouched(crate::wal::START));
             if is_touched {
                 writer.seal()?;
             }
@@ -161,7 +161,7 @@ pub(super) fn pinned(env: &Environment, directory: &Path, names: &[String]) -> R
 }
 
 /// Take away pins that nobody can need any more.
-pub(super) fn take_away_forgotten(env: &Environment, directory: &Path, names: &[String], now_us: i64) -> Result<()> {
+pub(super) fn collect_forgotten(env: &Environment, directory: &Path, names: &[String], now_us: i64) -> Result<()> {
     for name in names {
         if Pin::of(name).is_some_and(|pin| pin.ends_at < now_us) {
             remove(&*env.system, &directory.join(name))?;

@@ -11,7 +11,7 @@ use super::{Beginning, KeySpace, SpaceSettings};
 use crate::format::manifest::{LogEntry, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
 use crate::io::publish;
-use crate::memtable::values::Recent;
+use crate::memtable::values::ValueMemtable;
 use crate::segment::format::{Header, MOST_ENTRIES, Mark, Stamp};
 use crate::segment::run::Run;
 use crate::segment::sort::sorted_keys;
@@ -81,18 +81,18 @@ impl KeySpace {
         let id = *next_file;
         *next_file += 1;
         let path = FileKind::Segment.path(&self.directory, id);
-        remove_left_over(&self.env, &path)?;
+        remove_orphan(&self.env, &path)?;
         Ok((id, path))
     }
 
     /// Make way for a file of values.
-    pub(super) fn remove_left_over(&self, path: &std::path::Path) -> Result<()> {
-        remove_left_over(&self.env, path)
+    pub(super) fn remove_orphan(&self, path: &std::path::Path) -> Result<()> {
+        remove_orphan(&self.env, path)
     }
 
     pub(super) fn new_log(&self, id: u64, knows_rows: bool) -> Result<Log> {
         let path = FileKind::Log.path(&self.directory, id);
-        remove_left_over(&self.env, &path)?;
+        remove_orphan(&self.env, &path)?;
         Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name), knows_rows)
     }
 }
@@ -102,18 +102,18 @@ impl Writer<'_> {
         &mut self,
         knows_rows: bool,
         expired: i64,
-        values: Option<(&Recent, Expiry)>,
+        values: Option<(&ValueMemtable, Expiry)>,
         change: impl FnOnce(&mut Manifest),
     ) -> Result<()> {
         let mut manifest = {
             let view = self.space.present();
             let Some(view) = view.as_ref() else { return Ok(()) };
             let mut manifest = view.successor();
-            let mut runs = view.tail.runs(manifest.partition_us, expired);
+            let mut runs = view.memtable.runs(manifest.partition_us, expired);
             for run in &mut runs {
                 self.space.write_run(&mut manifest, run)?;
             }
-            let (recent, expiry) = values.unwrap_or((&view.tail.values, Expiry::NONE));
+            let (recent, expiry) = values.unwrap_or((&view.memtable.values, Expiry::NONE));
             self.seal_values(view, &mut manifest, recent, expiry)?;
             manifest
         };
@@ -164,7 +164,7 @@ impl Writer<'_> {
     pub(super) fn seal_all(
         &mut self,
         expired: i64,
-        values: Option<(&Recent, Expiry)>,
+        values: Option<(&ValueMemtable, Expiry)>,
         change: impl FnOnce(&mut Manifest),
     ) -> Result<()> {
         self.seal_as(false, expired, values, change)
@@ -184,7 +184,7 @@ impl Writer<'_> {
         let (mut manifest, claim) = {
             let view = self.space.present();
             let Some(view) = view.as_ref() else { return Err(Error::State("the key space is not there".into())) };
-            (view.same_log_successor(), view.tail.next_sequence)
+            (view.same_log_successor(), view.memtable.next_sequence)
         };
         manifest.next_sequence = claim + 1;
         if let Some(batch) = transaction {
@@ -215,7 +215,7 @@ impl Writer<'_> {
         let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
         self.check_alone()?;
         if !publish(&*self.space.env.system, &path, &manifest.encode())? {
-            return Err(Error::not_alone(&path, "another writer published this while this one held the turn"));
+            return Err(Error::not_alone(&path, "another writer published this while this one held the lock"));
         }
         self.space.change(|slot| match slot {
             Some(view) => view.advance(&self.space.env),
@@ -225,12 +225,12 @@ impl Writer<'_> {
             }
         })?;
         self.space.sync.learn(manifest.log.id, manifest.log.proven);
-        self.take_away(manifest)
+        self.collect_garbage(manifest)
     }
 
     /// Take away the files that this manifest does not name: manifests oldest first, so that
     /// readers notice.
-    fn take_away(&mut self, manifest: &Manifest) -> Result<()> {
+    fn collect_garbage(&mut self, manifest: &Manifest) -> Result<()> {
         let mut names =
             self.space.env.system.list(&self.space.directory).map_err(Error::io("list", &self.space.directory))?;
         names.sort();
@@ -238,7 +238,8 @@ impl Writer<'_> {
         let live = || pinned.iter().chain([manifest]);
         let has_segment = |id: u64| live().any(|manifest| manifest.segments.iter().any(|entry| entry.id == id));
         let has_values = |id: u64| live().any(|manifest| manifest.values.iter().any(|entry| entry.id == id));
-        let has_rollup = |id: u64| live().any(|manifest| manifest.rollups.iter().any(|entry| entry.id == id));
+        let has_global_filter =
+            |id: u64| live().any(|manifest| manifest.global_filters.iter().any(|entry| entry.id == id));
         let has_log = |id: u64| live().any(|manifest| manifest.log.id == id);
         let is_old = |name: &str| {
             let Some(kind) = FileKind::of(name) else { return false };
@@ -250,7 +251,7 @@ impl Writer<'_> {
                 FileKind::Manifest => kind.number_in(name).is_some_and(|number| number < manifest.number),
                 FileKind::Segment => is_unnamed(&has_segment),
                 FileKind::Values => is_unnamed(&has_values),
-                FileKind::GlobalFilter => is_unnamed(&has_rollup),
+                FileKind::GlobalFilter => is_unnamed(&has_global_filter),
                 FileKind::Log => is_unnamed(&has_log),
                 // Its writer held the lock, as we do now: it died.
                 FileKind::Temporary => true,
@@ -277,9 +278,9 @@ impl View {
     pub(super) fn successor(&self) -> Manifest {
         let mut manifest = self.manifest.clone();
         manifest.number += 1;
-        manifest.next_sequence = self.tail.next_sequence;
-        manifest.outcomes = self.tail.outcomes();
-        manifest.transactions = self.tail.transactions();
+        manifest.next_sequence = self.memtable.next_sequence;
+        manifest.outcomes = self.memtable.outcomes();
+        manifest.transactions = self.memtable.transactions();
         manifest
     }
 }
@@ -298,7 +299,7 @@ pub(super) fn entry_of(header: &Header, sum: u32, bytes: u64) -> SegmentEntry {
 }
 
 /// A file of this number that a crashed writer left behind: no manifest names it.
-pub(super) fn remove_left_over(env: &Environment, path: &std::path::Path) -> Result<()> {
+pub(super) fn remove_orphan(env: &Environment, path: &std::path::Path) -> Result<()> {
     match env.system.remove(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
         _ => Ok(()),

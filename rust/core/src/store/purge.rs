@@ -87,7 +87,7 @@ impl KeySpace {
                 .space
                 .present()
                 .as_ref()
-                .and_then(|view| view.tail.oldest())
+                .and_then(|view| view.memtable.oldest())
                 .is_some_and(|oldest| oldest <= cutoff);
             // All of it in one manifest: a purge that breaks off has purged nothing.
             let purge = |manifest: &mut Manifest| {
@@ -118,7 +118,7 @@ impl View {
             purged.bytes += entry.bytes;
             purged.segments += 1;
         }
-        purged.entries += self.tail.entries().filter(|(_, _, stamp)| stamp.started_at <= cutoff).count() as u64;
+        purged.entries += self.memtable.entries().filter(|(_, _, stamp)| stamp.started_at <= cutoff).count() as u64;
         purged
     }
 }

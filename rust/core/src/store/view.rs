@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::environment::Environment;
 use super::files::{newest, read_manifest};
-use super::turn;
 use super::values::Placed;
+use super::writer_lock;
 
 use crate::format::manifest::Manifest;
 use crate::format::names::{FileKind, WRITER_LOCK};
 use crate::io::FileId;
-use crate::memtable::Tail;
+use crate::memtable::Memtable;
 use crate::segment::Segment;
-use crate::segment::global::Rollup;
+use crate::segment::global::GlobalFilter;
 use crate::wal::{Frames, Log, Next, Owner, START};
 use crate::{Error, Result};
 
@@ -26,7 +26,7 @@ const WAITS: u32 = 20;
 /// A rolled-up filter and the open segments it covers.
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
-    pub(crate) rollup: Arc<Rollup>,
+    pub(crate) global_filter: Arc<GlobalFilter>,
     /// By their number in the filter's index; none for those that are gone.
     pub(crate) segments: Vec<Option<Arc<Segment>>>,
 }
@@ -41,10 +41,10 @@ pub(crate) struct View {
     /// Where the manifest is, and where the next one will be: they are looked for again and again.
     own: PathBuf,
     next: PathBuf,
-    /// Which files the manifest and the writers' turn were: others under their names are none of
+    /// Which files the manifest and the writer lock were: others under their names are none of
     /// ours.
     own_file: Option<FileId>,
-    pub(crate) turn_file: Option<FileId>,
+    pub(crate) lock_file: Option<FileId>,
     /// Newest first.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) covered: Vec<Covered>,
@@ -52,8 +52,8 @@ pub(crate) struct View {
     /// Files of values, in the order in which they are asked.
     pub(crate) values: Vec<Placed>,
     pub(crate) log: Log,
-    pub(crate) tail: Tail,
-    /// The bytes before the tail's position, by which a log that was overwritten shows.
+    pub(crate) memtable: Memtable,
+    /// The bytes before the memtable's position, by which a log that was overwritten shows.
     pub(crate) last: Option<[u8; 8]>,
     /// Bytes behind the last whole frame: a writer is at work, or died at it.
     pub(crate) torn: u64,
@@ -103,8 +103,8 @@ impl View {
         }
         let mut view = Self::of(env, directory, FileKind::Manifest.name(number), manifest, known)?;
         view.own_file = identify(env, &path)?;
-        view.turn_file = identify(env, &directory.join(WRITER_LOCK))?;
-        if known.is_some_and(|known| known.turn_file.is_some() && known.turn_file != view.turn_file) {
+        view.lock_file = identify(env, &directory.join(WRITER_LOCK))?;
+        if known.is_some_and(|known| known.lock_file.is_some() && known.lock_file != view.lock_file) {
             return Err(Error::replaced(&directory.join(WRITER_LOCK)));
         }
         view.open_files(env, known)?;
@@ -117,7 +117,7 @@ impl View {
         let ours = &self.manifest;
         // A log that is over has left all its operations in the manifest.
         let is_same_log = manifest.log.id == ours.log.id;
-        let next_sequence = if is_same_log { ours.next_sequence } else { self.tail.next_sequence };
+        let next_sequence = if is_same_log { ours.next_sequence } else { self.memtable.next_sequence };
         let is_later = manifest.number >= ours.number
             && manifest.next_file >= ours.next_file
             && manifest.next_sequence >= next_sequence;
@@ -164,7 +164,7 @@ impl View {
                 Log::open(&*env.system, &path, manifest.log.id, owner, !env.read_only)?
             }
         };
-        let tail = Tail::new(&manifest, START);
+        let memtable = Memtable::new(&manifest, START);
         let directory = directory.to_path_buf();
         let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
         let (values, buffer) = (Vec::new(), Vec::new());
@@ -181,9 +181,9 @@ impl View {
             uncovered,
             values,
             own_file: None,
-            turn_file: None,
+            lock_file: None,
             log,
-            tail,
+            memtable,
             last: None,
             torn: 0,
             buffer,
@@ -204,17 +204,17 @@ impl View {
             self.segments.push(segment);
         }
         self.segments.sort_by_key(|segment| std::cmp::Reverse((segment.header().max_started_at, segment.header().id)));
-        for entry in &self.manifest.rollups {
+        for entry in &self.manifest.global_filters {
             let path = FileKind::GlobalFilter.path(&self.directory, entry.id);
-            let same = |covered: &&Covered| covered.rollup.sum() == entry.sum;
-            let rollup = match known.and_then(|known| known.covered.iter().find(same)) {
-                Some(covered) => covered.rollup.clone(),
-                None => Rollup::open(&*env.system, &path, env.history)?,
+            let same = |covered: &&Covered| covered.global_filter.sum() == entry.sum;
+            let global_filter = match known.and_then(|known| known.covered.iter().find(same)) {
+                Some(covered) => covered.global_filter.clone(),
+                None => GlobalFilter::open(&*env.system, &path, env.history)?,
             };
-            if rollup.sum() != entry.sum {
+            if global_filter.sum() != entry.sum {
                 return Err(Error::corrupt(&path, 0, "this is not the filter that the manifest names"));
             }
-            if rollup.slots() != entry.segments.len() {
+            if global_filter.slots() != entry.segments.len() {
                 return Err(Error::corrupt(
                     &path,
                     0,
@@ -223,7 +223,7 @@ impl View {
             }
             let of_id = |id: &u64| self.segments.iter().find(|segment| segment.header().id == *id).cloned();
             let segments = entry.segments.iter().map(of_id).collect();
-            self.covered.push(Covered { rollup, segments });
+            self.covered.push(Covered { global_filter, segments });
         }
         let open = known.map_or(&[][..], |known| &known.values);
         self.values = Placed::open_all(env, &self.directory, &self.manifest.values, open)?;
@@ -241,7 +241,7 @@ impl View {
         Ok(self.is_newest(env)?
             && self.torn == 0
             && self.log.is_in_place(&*env.system)?
-            && self.log.ends_at(self.tail.position, last)?)
+            && self.log.ends_at(self.memtable.position, last)?)
     }
 
     fn is_newest(&self, env: &Environment) -> Result<bool> {
@@ -279,7 +279,7 @@ impl View {
     /// What was read of a log must still stand there.
     fn check_read(&self, log: &Log) -> Result<()> {
         match self.last {
-            Some(_) if log.last_before(self.tail.position)? != self.last => Err(Error::replaced(&log.path)),
+            Some(_) if log.last_before(self.memtable.position)? != self.last => Err(Error::replaced(&log.path)),
             _ => Ok(()),
         }
     }
@@ -300,10 +300,10 @@ impl View {
             self.check_read(&newer.log)?;
             // The same log: what was read of it stays true.
             newer.last = self.last;
-            newer.tail = std::mem::take(&mut self.tail);
-            newer.tail.learn(&newer.manifest);
+            newer.memtable = std::mem::take(&mut self.memtable);
+            newer.memtable.learn(&newer.manifest);
         } else {
-            newer.tail.reuse(std::mem::take(&mut self.tail));
+            newer.memtable.reuse(std::mem::take(&mut self.memtable));
         }
         *self = newer;
         self.read_log(env)
@@ -313,32 +313,32 @@ impl View {
     fn read_log(&mut self, env: &Environment) -> Result<()> {
         let length = self.log.len()?;
         let log = self.log.clone();
-        let mut frames = Frames::reusing(&log, self.tail.position, length, std::mem::take(&mut self.buffer));
+        let mut frames = Frames::reusing(&log, self.memtable.position, length, std::mem::take(&mut self.buffer));
         self.torn = 0;
         loop {
             match frames.next()? {
-                Next::Frame(frame, end) => self.tail.apply(&frame, end),
+                Next::Frame(frame, end) => self.memtable.apply(&frame, end),
                 Next::End => break,
                 Next::Torn => {
-                    self.torn = length - self.tail.position;
+                    self.torn = length - self.memtable.position;
                     break;
                 }
             }
         }
         self.buffer = frames.into_buffer();
-        self.last = log.last_before(self.tail.position)?;
+        self.last = log.last_before(self.memtable.position)?;
         if self.torn == 0 {
             // Room behind the frames that we found is nothing that we inherited.
-            self.log.inherited = self.log.inherited.min(self.tail.position);
+            self.log.inherited = self.log.inherited.min(self.memtable.position);
         }
         self.check_end(env)
     }
 
     /// The log may end here, or be torn here, only if nothing shows that it went on.
     fn check_end(&mut self, env: &Environment) -> Result<()> {
-        let witness = turn::watermark(&*env.system, &self.directory, self.log.id);
-        let proven = self.tail.durable.max(witness);
-        let position = self.tail.position;
+        let witness = writer_lock::watermark(&*env.system, &self.directory, self.log.id);
+        let proven = self.memtable.durable.max(witness);
+        let position = self.memtable.position;
         let damage = if self.torn > 0 {
             self.log.check_torn(position, proven)
         } else if position < proven {
@@ -350,7 +350,7 @@ impl View {
         let Err(damage) = damage else { return Ok(()) };
         // Where it ended, or looked torn, may have been a frame in the making, that is whole by
         // now.
-        match Frames::new(&self.log, self.tail.position, self.log.len()?).next()? {
+        match Frames::new(&self.log, self.memtable.position, self.log.len()?).next()? {
             Next::Frame(..) => self.read_log(env),
             Next::End | Next::Torn => Err(damage),
         }
@@ -360,13 +360,13 @@ impl View {
     /// durable. Whoever wrote them may be at it just now: who would have to write them anew waits a
     /// little.
     pub(crate) fn is_doubtful(&self, env: &Environment) -> bool {
-        let end = self.log.inherited.min(self.tail.position);
-        if end <= self.tail.durable {
+        let end = self.log.inherited.min(self.memtable.position);
+        if end <= self.memtable.durable {
             return false;
         }
         let waits = if env.read_only { 0 } else { WAITS };
         for wait in 0..=waits {
-            if turn::watermark(&*env.system, &self.directory, self.log.id) >= end {
+            if writer_lock::watermark(&*env.system, &self.directory, self.log.id) >= end {
                 return false;
             }
             if wait == waits {
@@ -379,7 +379,7 @@ impl View {
 
     /// How far this view knows the log to be durable.
     pub(crate) fn proven(&self) -> u64 {
-        self.tail.durable
+        self.memtable.durable
     }
 }
 

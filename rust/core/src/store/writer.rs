@@ -1,12 +1,12 @@
-//! Writing: the turn, what is done first in it, and frames appended to the log.
+//! Writing: the lock, what its holder does first, and frames appended to the log.
 
 use std::sync::Arc;
 
-use super::turn::{Taken, Turn};
 use super::view::View;
+use super::writer_lock::{Taken, WriterLock};
 use super::{KeySpace, LookedUp, SpaceSettings};
 use crate::format::names::WRITER_LOCK;
-use crate::segment::values::run::Run;
+use crate::segment::values::run::ValueRun;
 use crate::types::FrameKeys;
 use crate::types::TransactionEntry;
 use crate::types::transaction::NumberedBatch;
@@ -33,8 +33,8 @@ pub(crate) struct Beginning {
     pub(crate) threads: usize,
 }
 
-/// A key space whose writer lock is held. Only through it anything is appended, published, sealed or reserved, and only
-/// [`KeySpace::write`] hands it out.
+/// A key space whose writer lock is held. Only through it anything is appended, published, sealed
+/// or reserved, and only [`KeySpace::write`] hands it out.
 #[derive(Debug)]
 pub(crate) struct Writer<'s> {
     pub(super) space: &'s KeySpace,
@@ -57,10 +57,10 @@ impl KeySpace {
     /// The last transaction of an application in the state that this handle has seen last: the
     /// newest one for a writer, the pinned one for a snapshot.
     pub(crate) fn last_transaction(&self, application: &str) -> Option<TransactionEntry> {
-        self.present().as_ref().and_then(|view| view.tail.transaction(application)).cloned()
+        self.present().as_ref().and_then(|view| view.memtable.transaction(application)).cloned()
     }
 
-    /// Hold the turn for `operation`. What it appends is durable when this returns.
+    /// Hold the lock for `operation`. What it appends is durable when this returns.
     pub(crate) fn write<T>(
         &self,
         settings: SpaceSettings,
@@ -86,9 +86,9 @@ impl KeySpace {
         settings: SpaceSettings,
         operation: impl FnOnce(&mut Writer<'_>) -> Result<T>,
     ) -> Result<T> {
-        let turn = self.turn()?;
+        let lock = self.writer_lock()?;
         // While others are at it, what they wrote so far can be read.
-        let taken = turn.take(&*self.env.system, self.env.lock_timeout, || drop(self.refresh()));
+        let taken = lock.take(&*self.env.system, self.env.lock_timeout, || drop(self.refresh()));
         let guard = taken.map_err(|error| self.or_away(error))?;
         let mut writer = Writer::holding(self, guard);
         let result = writer.prepare(settings).and_then(|()| {
@@ -99,7 +99,7 @@ impl KeySpace {
         let (log, position) = {
             let view = self.present();
             match view.as_ref() {
-                Some(view) => (view.log.clone(), view.tail.position),
+                Some(view) => (view.log.clone(), view.memtable.position),
                 None => return result,
             }
         };
@@ -128,19 +128,19 @@ impl KeySpace {
         if is_succeeded { Ok(()) } else { Err(Error::replaced(&log.path)) }
     }
 
-    pub(super) fn turn(&self) -> Result<Arc<Turn>> {
-        if let Some(turn) = self.files.turn() {
-            return Ok(turn);
+    pub(super) fn writer_lock(&self) -> Result<Arc<WriterLock>> {
+        if let Some(lock) = self.files.writer_lock() {
+            return Ok(lock);
         }
         let system = &*self.env.system;
         self.make_room()?;
         system.create_directory(&self.directory).map_err(Error::io("create", &self.directory))?;
-        let turn = Turn::open(system, &self.directory)?;
-        let known = self.present().as_ref().and_then(|view| view.turn_file);
-        if known.is_some_and(|known| known != turn.file()) {
+        let lock = WriterLock::open(system, &self.directory)?;
+        let known = self.present().as_ref().and_then(|view| view.lock_file);
+        if known.is_some_and(|known| known != lock.file()) {
             return Err(Error::replaced(&self.directory.join(WRITER_LOCK)));
         }
-        Ok(self.files.keep_turn(turn))
+        Ok(self.files.keep_writer_lock(lock))
     }
 }
 
@@ -186,7 +186,7 @@ impl Writer<'_> {
             durable: 0,
             transaction,
             keys,
-            values: Run::default(),
+            values: ValueRun::default(),
         })
         .map(|frame| (frame.claim, frame.keys))
     }
@@ -198,7 +198,7 @@ impl Writer<'_> {
             let Some(view) = view.as_ref() else {
                 return Err(Error::State("the key space is not there".into()));
             };
-            (view.tail.next_sequence, view.log.knows_rows)
+            (view.memtable.next_sequence, view.log.knows_rows)
         };
         let mut frame = frame(sequence);
         if frame.rows().is_some() && !knows_rows {
@@ -209,15 +209,15 @@ impl Writer<'_> {
             let Some(view) = view.as_ref() else {
                 return Err(Error::State("the key space is not there".into()));
             };
-            frame.durable = self.space.sync.durable(view.log.id).min(view.tail.position);
-            let bytes = frame.encode(view.log.place(view.tail.position));
-            (bytes, view.log.clone(), view.tail.position)
+            frame.durable = self.space.sync.durable(view.log.id).min(view.memtable.position);
+            let bytes = frame.encode(view.log.place(view.memtable.position));
+            (bytes, view.log.clone(), view.memtable.position)
         };
         self.check_alone()?;
         log.append(&bytes, position)?;
         self.space.change(|slot| {
             if let Some(view) = slot {
-                view.tail.apply(&frame, position + bytes.len() as u64);
+                view.memtable.apply(&frame, position + bytes.len() as u64);
                 view.last = bytes.last_chunk().copied();
             }
             Ok(frame)
@@ -226,11 +226,11 @@ impl Writer<'_> {
 
     /// Before something is changed: no other process holds the lock, too.
     pub(super) fn check_alone(&self) -> Result<()> {
-        self.space.files.turn().map_or(Ok(()), |turn| turn.check_alone())
+        self.space.files.writer_lock().map_or(Ok(()), |lock| lock.check_alone())
     }
 
     fn seal_if_full(&mut self) -> Result<()> {
-        let is_full = |view: &View| view.tail.len() > MOST_IN_LOG || KeySpace::is_log_full_of_values(view);
+        let is_full = |view: &View| view.memtable.len() > MOST_IN_LOG || KeySpace::is_log_full_of_values(view);
         if self.space.present().as_ref().is_some_and(is_full) { self.seal() } else { Ok(()) }
     }
 }

@@ -96,7 +96,7 @@ impl BeginFrame {
             durable: 0,
             transaction,
             keys,
-            values: crate::segment::values::run::Run::default(),
+            values: crate::segment::values::run::ValueRun::default(),
         })
     }
 

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::format::manifest::MOST_NUMBER;
 use crate::io::bytes::{Decoder, Encoder};
 use crate::key::Key;
-use crate::segment::values::run::Run;
+use crate::segment::values::run::ValueRun;
 use crate::types::transaction::{BatchRows, NumberedBatch, Transaction};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"DHFR");
@@ -70,7 +70,7 @@ pub(crate) struct Frame {
     pub(crate) transaction: Option<NumberedBatch>,
     pub(crate) keys: FrameKeys,
     /// What a frame of values carries.
-    pub(crate) values: Run,
+    pub(crate) values: ValueRun,
 }
 
 /// Where a frame stands: its header repeats it.
@@ -222,9 +222,9 @@ impl FrameHeader {
         } else {
             None
         };
-        let (mut keys, mut values) = (FrameKeys::default(), Run::default());
+        let (mut keys, mut values) = (FrameKeys::default(), ValueRun::default());
         if kind.is_of_values() {
-            values = Run::decode(&mut from, self.uuids as usize)?;
+            values = ValueRun::decode(&mut from, self.uuids as usize)?;
             from.finish()?;
         } else {
             keys = self.keys(&mut from)?;

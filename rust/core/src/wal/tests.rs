@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::frame::{Frame, Kind};
 use super::*;
-use crate::segment::values::run::Run;
+use crate::segment::values::run::ValueRun;
 use crate::testing::simulated::Simulated;
 use crate::types::FrameKeys;
 
@@ -35,7 +35,7 @@ fn frame(sequence: u64, durable: u64, text: &[u8]) -> Frame {
         durable,
         transaction,
         keys,
-        values: Run::default(),
+        values: ValueRun::default(),
     }
 }
 

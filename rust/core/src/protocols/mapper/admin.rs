@@ -34,15 +34,15 @@ impl Mapper {
     /// policy, once, whatever the channel's is. [`Policy::Error`] takes a decision back. Rows whose
     /// id is not pending are left out. Durable on return.
     pub fn resolve(&self, ids: &Ids, policy: Policy) -> Result<Vec<Option<RowError>>> {
-        self.values.change(ids, |turn| {
-            let known = Known::read(turn.found(), MapperSettings::default(), 0)?;
+        self.values.change(ids, |edit| {
+            let known = Known::read(edit.found(), MapperSettings::default(), 0)?;
             let mut errors = Vec::with_capacity(ids.len());
             for row in 0..ids.len() {
                 let pending = known.pending_of(row).filter(|_| !known.mapped[row]);
                 let error = RowError::of_form(ids.form(row)).or(pending.is_none().then_some(RowError::NotPending));
                 if let (None, Some(mut pending)) = (error, pending) {
                     pending.resolved = (policy != Policy::Error).then_some(policy);
-                    Self::put(turn, ids.id(row), &Record::pending(pending), known.persist_until[row])?;
+                    Self::put(edit, ids.id(row), &Record::pending(pending), known.persist_until[row])?;
                 }
                 errors.push(error);
             }

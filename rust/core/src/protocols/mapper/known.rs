@@ -14,7 +14,7 @@ pub struct Known {
     pub mapped: Vec<bool>,
     /// What it is mapped to; a mapping may be there without.
     pub values: Texts,
-    /// P: whether sending was begun and its end is not known. With a mapping this is left over.
+    /// P: whether sending was begun and its end is not known. With a mapping this is a remnant.
     pub pending: Vec<bool>,
     /// When sending began, in microseconds since 1970; 0 where it is not pending.
     pub since: Vec<i64>,

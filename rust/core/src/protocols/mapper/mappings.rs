@@ -81,9 +81,9 @@ impl Mapper {
         same_length("external_ids", values.len(), ids.len())?;
         untils.check(ids.len())?;
         let first_copies = ids.first_copies(u32::MAX);
-        self.values.change(ids, |turn| {
-            let known = Known::read(turn.found(), self.settings, now_us)?;
-            let mut mirrors = self.mirrors(turn, values, now_us)?;
+        self.values.change(ids, |edit| {
+            let known = Known::read(edit.found(), self.settings, now_us)?;
+            let mut mirrors = self.mirrors(edit, values, now_us)?;
             let mut errors = Errors::with_capacity(ids.len());
             for (row, first) in first_copies.iter().enumerate() {
                 let is_later = || (*first as usize != row).then_some(RowError::Exists);
@@ -92,7 +92,7 @@ impl Mapper {
                     .or_else(is_later)
                     .or_else(|| mirrors.refuse(row, ids.bytes(row).as_deref()));
                 if error.is_none() {
-                    self.map(turn, ids, row, &known, values.get(row), untils.get(row))?;
+                    self.map(edit, ids, row, &known, values.get(row), untils.get(row))?;
                 }
                 errors.push(error);
             }
@@ -103,7 +103,7 @@ impl Mapper {
     /// Write one mapping, and its mirror; a pending entry of the same id stays.
     pub(super) fn map(
         &self,
-        turn: &mut Work,
+        edit: &mut Work,
         ids: &Ids,
         row: usize,
         known: &Known,
@@ -112,52 +112,52 @@ impl Mapper {
     ) -> Result<()> {
         let pending = known.pending_of(row);
         if known.mapped[row] {
-            self.unmirror(turn, known.values.get(row))?;
+            self.unmirror(edit, known.values.get(row))?;
         }
-        Self::put(turn, ids.id(row), &Record { pending, ..Record::mapped(value) }, until)?;
-        self.mirror(turn, value, ids.bytes(row).as_deref(), until)
+        Self::put(edit, ids.id(row), &Record { pending, ..Record::mapped(value) }, until)?;
+        self.mirror(edit, value, ids.bytes(row).as_deref(), until)
     }
 
-    pub(super) fn put(turn: &mut Work, id: Id, record: &Record, until: i64) -> Result<()> {
+    pub(super) fn put(edit: &mut Work, id: Id, record: &Record, until: i64) -> Result<()> {
         let mut bytes = Vec::with_capacity(64);
         record.encode(&mut bytes);
         let pending = !record.is_mapped && record.pending.is_some();
-        turn.put(id, Entry { value: Some(&bytes), persist_until: until, pending })
+        edit.put(id, Entry { value: Some(&bytes), persist_until: until, pending })
     }
 
     /// The second direction of a mapping.
-    pub(super) fn mirror(&self, turn: &mut Work, value: Option<&[u8]>, id: Option<&[u8]>, until: i64) -> Result<()> {
+    pub(super) fn mirror(&self, edit: &mut Work, value: Option<&[u8]>, id: Option<&[u8]>, until: i64) -> Result<()> {
         let Some(value) = value.filter(|value| self.settings.mirror && !value.is_empty()) else { return Ok(()) };
-        Self::put(turn, self.values.id(value), &Record::mapped(id), until)
+        Self::put(edit, self.values.id(value), &Record::mapped(id), until)
     }
 
-    pub(super) fn unmirror(&self, turn: &mut Work, value: Option<&[u8]>) -> Result<()> {
+    pub(super) fn unmirror(&self, edit: &mut Work, value: Option<&[u8]>) -> Result<()> {
         let Some(value) = value.filter(|value| self.settings.mirror && !value.is_empty()) else { return Ok(()) };
-        turn.remove(self.values.id(value))
+        edit.remove(self.values.id(value))
     }
 
     /// What stands in the way of mirror entries.
-    fn mirrors(&self, turn: &Work, values: &Texts, now_us: i64) -> Result<Mirrors> {
+    fn mirrors(&self, edit: &Work, values: &Texts, now_us: i64) -> Result<Mirrors> {
         if !self.settings.mirror {
             return Ok(Mirrors::default());
         }
         let column = values.column();
         let others = self.values.ids(&column);
-        let known = Known::read(&turn.look(&others)?, self.settings, now_us)?;
+        let known = Known::read(&edit.look(&others)?, self.settings, now_us)?;
         Ok(Mirrors { first_copies: others.first_copies(u32::MAX), known, taken: vec![false; values.len()] })
     }
 
     /// Take mappings away; pending entries of the same ids stay. Durable on return.
     pub fn remove(&self, ids: &Ids, now_us: i64) -> Result<Errors> {
         let first_copies = ids.first_copies(u32::MAX);
-        self.values.change(ids, |turn| {
-            let known = Known::read(turn.found(), self.settings, now_us)?;
+        self.values.change(ids, |edit| {
+            let known = Known::read(edit.found(), self.settings, now_us)?;
             let mut errors = Errors::with_capacity(ids.len());
             for (row, first) in first_copies.iter().enumerate() {
                 let is_there = known.mapped[row] && *first as usize == row;
                 let error = RowError::of_form(ids.form(row)).or((!is_there).then_some(RowError::NotFound));
                 if error.is_none() {
-                    self.unmap(turn, ids, row, &known)?;
+                    self.unmap(edit, ids, row, &known)?;
                 }
                 errors.push(error);
             }
@@ -165,11 +165,11 @@ impl Mapper {
         })
     }
 
-    pub(super) fn unmap(&self, turn: &mut Work, ids: &Ids, row: usize, known: &Known) -> Result<()> {
-        self.unmirror(turn, known.values.get(row))?;
+    pub(super) fn unmap(&self, edit: &mut Work, ids: &Ids, row: usize, known: &Known) -> Result<()> {
+        self.unmirror(edit, known.values.get(row))?;
         match known.pending_of(row) {
-            None => turn.remove(ids.id(row)),
-            Some(pending) => Self::put(turn, ids.id(row), &Record::pending(pending), known.persist_until[row]),
+            None => edit.remove(ids.id(row)),
+            Some(pending) => Self::put(edit, ids.id(row), &Record::pending(pending), known.persist_until[row]),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The message id mapper on the store: the rules of [`super::mapper::rules`] joined to a value space.
+//! The message id mapper on the store: the rules of [`super::mapper::rules`] joined to a value
+//! space.
 
 mod admin;
 mod known;

@@ -112,10 +112,10 @@ impl Mapper {
         until.check(ids.len())?;
         let first_copies = ids.first_copies(NO_ID);
         let attempt = self.values.random_number()?;
-        self.values.change(ids, |turn| {
-            let known = Known::read(turn.found(), self.settings, now_us)?;
+        self.values.change(ids, |edit| {
+            let known = Known::read(edit.found(), self.settings, now_us)?;
             let batch_rows = under.map(|_| self.values.batch_rows(ids));
-            let previous = under.and_then(|under| turn.transaction(&under.transaction.application));
+            let previous = under.and_then(|under| edit.transaction(&under.transaction.application));
             let meaning = under.map(|under| {
                 let last = previous.as_ref().map(LastTransaction::last);
                 under.transaction.after(last, batch_rows, under.replays)
@@ -139,14 +139,14 @@ impl Mapper {
             let is_refused = refuse && rules.iter().any(|rule| rule.outcome().action == Action::Raise);
             if !is_refused {
                 if let Some(under) = under.filter(|_| is_written || writes_more(&rules, meaning)) {
-                    claim = Some(turn.claim());
+                    claim = Some(edit.claim());
                     let replaces = previous.as_ref().filter(|_| replaces).map(|previous| previous.claim);
-                    turn.begin(under.transaction.clone(), batch_rows, replaces);
+                    edit.begin(under.transaction.clone(), batch_rows, replaces);
                 }
                 let claim = claim.filter(|_| under.is_some()).unwrap_or(0);
                 let begun = Record::pending(Pending { since: now_us, claim, attempt, resolved: None });
                 for (row, rule) in rules.iter().enumerate() {
-                    Self::first_change(turn, ids.id(row), row, *rule, &known, (&begun, until.get(row)))?;
+                    Self::first_change(edit, ids.id(row), row, *rule, &known, (&begun, until.get(row)))?;
                 }
             }
             let is_done = previous.as_ref().is_some_and(|previous| previous.ending == Some(Ending::Completed));
@@ -161,7 +161,7 @@ impl Mapper {
     /// What a rule changes before anything is sent; `begun` is the pending entry of what is, and
     /// until when it is kept.
     fn first_change(
-        turn: &mut Work,
+        edit: &mut Work,
         id: Id,
         row: usize,
         rule: Rule,
@@ -169,11 +169,11 @@ impl Mapper {
         (begun, until): (&Record, i64),
     ) -> Result<()> {
         match rule.outcome().change {
-            Change::WritePending | Change::TakePending => Self::put(turn, id, begun, until),
+            Change::WritePending | Change::TakePending => Self::put(edit, id, begun, until),
             Change::RemovePending if known.mapped[row] => {
-                Self::put(turn, id, &Record::mapped(known.values.get(row)), known.persist_until[row])
+                Self::put(edit, id, &Record::mapped(known.values.get(row)), known.persist_until[row])
             }
-            Change::WriteMappingRemovePending => Self::put(turn, id, &Record::mapped(None), known.persist_until[row]),
+            Change::WriteMappingRemovePending => Self::put(edit, id, &Record::mapped(None), known.persist_until[row]),
             _ => Ok(()),
         }
     }

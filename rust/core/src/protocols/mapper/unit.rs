@@ -263,8 +263,8 @@ impl Unit {
         }
         let (column, mapper) = (keys.column(), &self.mapper);
         let ids = mapper.values.ids(&column);
-        mapper.values.change(&ids, |turn| {
-            let known = Known::read(turn.found(), mapper.settings, now_us)?;
+        mapper.values.change(&ids, |edit| {
+            let known = Known::read(edit.found(), mapper.settings, now_us)?;
             for (row, (key, change)) in changes.iter().enumerate() {
                 let was_mapped = !matches!(change, Change::Create { .. });
                 if known.mapped[row] != was_mapped {
@@ -275,9 +275,9 @@ impl Unit {
                 }
                 match change {
                     Change::Create { value, until } | Change::Update { value, until } => {
-                        mapper.map(turn, &ids, row, &known, value.as_deref(), *until)?;
+                        mapper.map(edit, &ids, row, &known, value.as_deref(), *until)?;
                     }
-                    Change::Remove => mapper.unmap(turn, &ids, row, &known)?,
+                    Change::Remove => mapper.unmap(edit, &ids, row, &known)?,
                 }
             }
             Ok(changes.len() as u64)

@@ -150,7 +150,7 @@ pub(super) struct Work<'a, 'd> {
 }
 
 impl<'a, 'd> Work<'a, 'd> {
-    /// In one turn: look up, decide, and write if all is decided.
+    /// Under one lock: look up, decide, and write if all is decided.
     fn attempt(&mut self, space: &std::sync::Arc<KeySpace>, now_us: i64, is_last: bool) -> Result<Attempt> {
         let settings = SpaceSettings::of(self.trigger);
         let mut has_written = false;

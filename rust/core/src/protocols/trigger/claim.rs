@@ -15,7 +15,7 @@ use super::classify::expired;
 use super::ends::Ends;
 use crate::store::batch::Batch;
 
-/// Documents that were begun together: theirs is the turn to be processed.
+/// Documents that were begun together and are now to be processed.
 #[derive(Debug)]
 pub struct Claim {
     pub(super) space: Arc<KeySpace>,

@@ -80,7 +80,7 @@ impl History {
             is_begun = true;
             Ok(())
         })?;
-        // It is committed whether this succeeds or not; if not, upkeep takes the files away.
+        // It is committed whether this succeeds or not; if not, maintenance collects the files.
         drop(space.give_up(job));
         Ok(StagedClaim::new(self.codec().clone(), space, (job, replay), is_begun, segments, &lost))
     }

@@ -45,8 +45,8 @@ impl<D: Hash + Eq + Clone> Ends<D> {
         self.lock().whole.is_some()
     }
 
-    /// An error if these documents, or all, ended the other way before. To be asked in the turn, so
-    /// that of two ends at the same time one is refused.
+    /// An error if these documents, or all, ended the other way before. To be asked under the lock,
+    /// so that of two ends at the same time one is refused.
     pub(super) fn check(&self, end: End, documents: Option<&[D]>, name: impl Fn(&D) -> String) -> Result<()> {
         let state = self.lock();
         if state.whole.is_some_and(|before| before != end) {
@@ -59,7 +59,7 @@ impl<D: Hash + Eq + Clone> Ends<D> {
         }
     }
 
-    /// In the turn: this was written.
+    /// This was written.
     pub(super) fn note(&self, end: End, documents: Option<&[D]>) {
         let mut state = self.lock();
         match documents {

@@ -116,7 +116,7 @@ impl Load<'_> {
     pub fn finish(mut self) -> Result<Loaded> {
         self.publish()?;
         self.wait()?;
-        self.space.write(SpaceSettings::STORED, |writer| writer.forget_loaded())?;
+        self.space.forget_loaded()?;
         Ok(self.done)
     }
 

@@ -83,7 +83,7 @@ impl History {
     }
 
     /// Let the jobs of these receipts go: their files are taken away, except those that were
-    /// published. What cannot be taken away now, upkeep takes away later.
+    /// published. What cannot be taken away now, maintenance collects later.
     pub fn abort_entries(&self, receipts: &[Receipt]) {
         let mut jobs: Vec<&Job> = receipts.iter().map(Receipt::job).collect();
         jobs.dedup_by(|a, b| a.id() == b.id());

@@ -58,7 +58,7 @@ pub(crate) struct Candidate {
 
 /// An open rolled-up filter.
 #[derive(Debug)]
-pub(crate) struct Rollup {
+pub(crate) struct GlobalFilter {
     sum: u32,
     header: Header,
     pages: Pages,
@@ -127,7 +127,7 @@ fn tag_of(key: Key, slot_bits: u32) -> u16 {
     (key.lo >> 48) as u16 >> slot_bits
 }
 
-impl Rollup {
+impl GlobalFilter {
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Arc<Self>> {
         let file = system.open(path, false).map_err(Error::io("open", path))?;
         let length = file.len().map_err(Error::io("look at", path))?;

@@ -35,7 +35,7 @@ const PARTS: usize = 7;
 
 /// The header page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Header {
+pub(crate) struct ValueHeader {
     pub(crate) id: u64,
     pub(crate) history: [u8; 16],
     pub(crate) rows: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Header {
     pub(crate) sums_crc: u32,
 }
 
-impl Header {
+impl ValueHeader {
     pub(crate) fn section(&self, part: Part) -> Section {
         self.sections[part as usize]
     }

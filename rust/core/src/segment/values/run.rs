@@ -36,12 +36,12 @@ pub(crate) struct Row {
 
 /// Entries and what they hold.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Run {
+pub(crate) struct ValueRun {
     pub(crate) rows: Vec<Row>,
     heap: Vec<u8>,
 }
 
-impl Run {
+impl ValueRun {
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_a_frame_carries_is_read_back() {
-        let mut run = Run::default();
+        let mut run = ValueRun::default();
         run.push(Key { hi: 1, lo: 2 }, b"", 7, 0, b"value");
         run.push(Key { hi: 3, lo: 4 }, b"urn:1", i64::MAX, NULL | PENDING, b"");
         run.push(Key { hi: 5, lo: 6 }, b"x", 0, GONE, b"");
@@ -174,20 +174,20 @@ mod tests {
         let bytes = out.finish();
         assert_eq!(bytes.len() % 8, 0);
         let path = std::path::Path::new("log");
-        let back = Run::decode(&mut Decoder::new(&bytes, path), 3).unwrap();
+        let back = ValueRun::decode(&mut Decoder::new(&bytes, path), 3).unwrap();
         for (row, other) in run.rows.iter().zip(&back.rows) {
             assert_eq!((row.key, row.until, row.flags), (other.key, other.until, other.flags));
             assert_eq!((run.text(row), run.value(row)), (back.text(other), back.value(other)));
         }
         for count in [2, 4, usize::MAX] {
             let mut from = Decoder::new(&bytes, path);
-            assert!(Run::decode(&mut from, count).and_then(|_| from.finish()).is_err(), "{count} rows");
+            assert!(ValueRun::decode(&mut from, count).and_then(|_| from.finish()).is_err(), "{count} rows");
         }
     }
 
     #[test]
     fn only_a_value_of_the_same_length_takes_the_place_of_another() {
-        let mut run = Run::default();
+        let mut run = ValueRun::default();
         run.push(Key::default(), b"id", 1, 0, b"abc");
         assert!(run.overwrite(0, 2, NULL, b"xyz"));
         assert!(!run.overwrite(0, 3, 0, b"long"));

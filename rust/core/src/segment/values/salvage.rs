@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::format::Header;
-use super::run::{PENDING, Run};
-use super::segment::Segment;
+use super::format::ValueHeader;
+use super::run::{PENDING, ValueRun};
+use super::segment::ValueSegment;
 use crate::Result;
 use crate::format::manifest::ValueEntry;
 use crate::io::FileSystem;
@@ -20,11 +20,11 @@ pub(crate) struct Named {
 /// What a damaged file still tells.
 #[derive(Debug)]
 pub(crate) struct Salvaged {
-    pub(crate) header: Header,
+    pub(crate) header: ValueHeader,
     /// The header page's checksum.
     pub(crate) sum: u32,
     /// Entries of which everything stands on pages that match their checksums.
-    pub(crate) run: Run,
+    pub(crate) run: ValueRun,
     /// Entries of which only the id does.
     pub(crate) lost: Vec<Named>,
     /// Entries of which not even that can be read.
@@ -33,12 +33,12 @@ pub(crate) struct Salvaged {
     pub(crate) bytes: u64,
 }
 
-impl Segment {
+impl ValueSegment {
     /// What is left of a damaged file; its header has to be whole, without which nothing can be
     /// found.
     pub(crate) fn salvage(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Salvaged> {
         let file = Self::open_damaged(system, path, history)?;
-        let (mut run, mut lost, mut unknown) = (Run::default(), Vec::new(), 0);
+        let (mut run, mut lost, mut unknown) = (ValueRun::default(), Vec::new(), 0);
         for place in 0..file.header().rows as u32 {
             let Some(id) = file.named(place) else {
                 unknown += 1;
@@ -57,7 +57,7 @@ impl Segment {
         Some(Named { key, text: self.text(place, &mut scratch).ok()?.to_vec() })
     }
 
-    fn read_row(&self, place: u32, id: &Named, run: &mut Run) -> Result<()> {
+    fn read_row(&self, place: u32, id: &Named, run: &mut ValueRun) -> Result<()> {
         let mut scratch = Vec::new();
         let record = self.record(place, &mut scratch)?;
         let value = self.value(record, &mut scratch)?;

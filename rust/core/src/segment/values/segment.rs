@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::format::{Header, Part, RECORD};
+use super::format::{Part, RECORD, ValueHeader};
 use crate::io::pages::{PAGE, Pages, header_sum};
 use crate::io::{File, FileSystem};
 use crate::key::Key;
@@ -17,8 +17,8 @@ const GROUP: usize = 64;
 
 /// An open file of values.
 #[derive(Debug)]
-pub(crate) struct Segment {
-    header: Header,
+pub(crate) struct ValueSegment {
+    header: ValueHeader,
     /// The header page's checksum, by which the manifest knows this very file.
     sum: u32,
     pages: Pages,
@@ -51,12 +51,12 @@ impl Record {
 }
 
 /// Where the filter stands.
-fn filter_of(header: &Header) -> Region {
+fn filter_of(header: &ValueHeader) -> Region {
     let section = header.section(Part::Filter);
     Region::new(section.offset, section.length)
 }
 
-impl Segment {
+impl ValueSegment {
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Arc<Self>> {
         let (file, header, sum) = Self::head(system, path, history)?;
         let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
@@ -68,7 +68,7 @@ impl Segment {
         system: &dyn FileSystem,
         path: &Path,
         history: [u8; 16],
-    ) -> Result<(Arc<dyn File>, Header, u32)> {
+    ) -> Result<(Arc<dyn File>, ValueHeader, u32)> {
         let file = system.open(path, false).map_err(Error::io("open", path))?;
         let length = file.len().map_err(Error::io("look at", path))?;
         if length < PAGE as u64 {
@@ -76,7 +76,7 @@ impl Segment {
         }
         let mut page = vec![0; PAGE];
         file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
-        let header = Header::decode(&page, path)?;
+        let header = ValueHeader::decode(&page, path)?;
         if header.history != history {
             return Err(Error::corrupt(path, 24, "these values belong to another history"));
         }
@@ -95,7 +95,7 @@ impl Segment {
         self.pages.damaged()
     }
 
-    pub(crate) fn header(&self) -> &Header {
+    pub(crate) fn header(&self) -> &ValueHeader {
         &self.header
     }
 

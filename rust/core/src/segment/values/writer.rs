@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::format::{FILTER_BITS, Header, Part, RECORD, directory_bits};
-use super::run::Run;
+use super::format::{FILTER_BITS, Part, RECORD, ValueHeader, directory_bits};
+use super::run::ValueRun;
 use super::segment::Record;
 use crate::Result;
 use crate::filter;
@@ -21,7 +21,7 @@ pub(crate) struct Named {
 
 /// Write a sorted run as a file; its bytes are durable on return, its name is not.
 /// Answers the header's checksum and the file's size.
-pub(crate) fn write(system: &dyn FileSystem, path: &Path, named: Named, run: &Run) -> Result<(u32, u64)> {
+pub(crate) fn write(system: &dyn FileSystem, path: &Path, named: Named, run: &ValueRun) -> Result<(u32, u64)> {
     let mut header = header_of(named, run);
     let mut image = vec![0; header.pages as usize * PAGE];
     keys(&mut image, &header, run);
@@ -37,9 +37,9 @@ pub(crate) fn write(system: &dyn FileSystem, path: &Path, named: Named, run: &Ru
     Ok((header_sum(&image[..PAGE]), (image.len() + sums.len()) as u64))
 }
 
-fn header_of(Named { id, history, is_later }: Named, run: &Run) -> Header {
+fn header_of(Named { id, history, is_later }: Named, run: &ValueRun) -> ValueHeader {
     let rows = run.len() as u64;
-    let mut header = Header {
+    let mut header = ValueHeader {
         id,
         history,
         rows,
@@ -48,18 +48,18 @@ fn header_of(Named { id, history, is_later }: Named, run: &Run) -> Header {
         directory_bits: directory_bits(rows),
         is_later: Some(is_later),
         filter_blocks: filter::blocks_for(rows, FILTER_BITS),
-        ..Header::default()
+        ..ValueHeader::default()
     };
     header.lay_out();
     header
 }
 
-fn part_mut<'a>(image: &'a mut [u8], header: &Header, part: Part) -> &'a mut [u8] {
+fn part_mut<'a>(image: &'a mut [u8], header: &ValueHeader, part: Part) -> &'a mut [u8] {
     let section = header.section(part);
     &mut image[section.offset as usize..(section.offset + section.length) as usize]
 }
 
-fn keys(image: &mut [u8], header: &Header, run: &Run) {
+fn keys(image: &mut [u8], header: &ValueHeader, run: &ValueRun) {
     for (slot, row) in part_mut(image, header, Part::Keys).chunks_exact_mut(16).zip(&run.rows) {
         slot.copy_from_slice(&row.key.to_bytes());
     }
@@ -74,7 +74,7 @@ fn keys(image: &mut [u8], header: &Header, run: &Run) {
     }
 }
 
-fn texts(image: &mut [u8], header: &Header, run: &Run) {
+fn texts(image: &mut [u8], header: &ValueHeader, run: &ValueRun) {
     if header.texts == 0 {
         return;
     }
@@ -92,7 +92,7 @@ fn texts(image: &mut [u8], header: &Header, run: &Run) {
     }
 }
 
-fn values(image: &mut [u8], header: &Header, run: &Run) {
+fn values(image: &mut [u8], header: &ValueHeader, run: &ValueRun) {
     let mut start = 0;
     for (slot, row) in part_mut(image, header, Part::Records).chunks_exact_mut(RECORD).zip(&run.rows) {
         let length = run.value(row).len() as u32;

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use super::diagnose::noted;
 use super::{Case, Diagnosis, Looked, diagnose};
 use crate::format::manifest::{LogEntry, Manifest};
-use crate::format::names::FileKind;
+use crate::format::names::{FileKind, MAINTENANCE_LOCK};
 use crate::segment::Segment;
 use crate::store::maintain::forget_dropped;
-use crate::store::turn::Turn;
 use crate::store::values::Runs;
+use crate::store::writer_lock::WriterLock;
 use crate::store::{KeySpace, Writer};
 use crate::wal::START;
 use crate::{Error, Result};
 
-/// Repair a key space under the writers' turn, and check all of it again. Files that go out of use
+/// Repair a key space under the writer lock, and check all of it again. Files that go out of use
 /// get a second name in `aside` first.
 pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<Diagnosis>> {
     let Case { env, directory, .. } = case;
@@ -23,11 +23,11 @@ pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<D
     for made in [directory.parent().unwrap_or(directory), directory] {
         env.system.create_directory(made).map_err(Error::io("create", made))?;
     }
-    let turn = Turn::open(&*env.system, directory)?;
-    let upkeep = Turn::named(&*env.system, &directory.join("upkeep"))?;
+    let lock = WriterLock::open(&*env.system, directory)?;
+    let maintenance = WriterLock::named(&*env.system, &directory.join(MAINTENANCE_LOCK))?;
     let diagnosis = {
-        let _upkeep = upkeep.take(&*env.system, env.lock_timeout, || ())?;
-        let guard = turn.take(&*env.system, env.lock_timeout, || ())?;
+        let _maintenance = maintenance.take(&*env.system, env.lock_timeout, || ())?;
+        let guard = lock.take(&*env.system, env.lock_timeout, || ())?;
         let Some(diagnosis) = diagnose(case, looked)? else { return Ok(None) };
         if !diagnosis.is_repairable() {
             return Ok(Some(diagnosis));
@@ -42,7 +42,7 @@ pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<D
     };
     let space = KeySpace::new(env.clone(), directory.to_path_buf(), &diagnosis.manifest.name);
     if diagnosis.lacks_filters {
-        space.roll_up_all()?;
+        space.build_all_global_filters()?;
     }
     space.verify(&mut |_, _| Ok(()))?;
     Ok(Some(diagnosis))
@@ -103,13 +103,13 @@ fn publish(case: Case, diagnosis: &Diagnosis, writer: &mut Writer<'_>) -> Result
         }
     }
     write_values(space, &mut manifest, diagnosis)?;
-    if let Some(tail) = &diagnosis.tail {
-        for mut run in tail.runs(manifest.partition_us, i64::MIN) {
+    if let Some(memtable) = &diagnosis.memtable {
+        for mut run in memtable.runs(manifest.partition_us, i64::MIN) {
             space.write_run(&mut manifest, &mut run)?;
         }
-        manifest.outcomes = tail.outcomes();
-        manifest.transactions = tail.transactions();
-        manifest.next_sequence = manifest.next_sequence.max(tail.next_sequence);
+        manifest.outcomes = memtable.outcomes();
+        manifest.transactions = memtable.transactions();
+        manifest.next_sequence = manifest.next_sequence.max(memtable.next_sequence);
         let log = space.new_log(manifest.next_file, manifest.has_rows())?;
         manifest.next_file += 1;
         manifest.log = LogEntry { id: log.id, proven: START };
@@ -133,9 +133,9 @@ fn write_values(space: &KeySpace, manifest: &mut Manifest, diagnosis: &Diagnosis
 
 impl KeySpace {
     /// Roll the filters of all segments that have none up into one.
-    fn roll_up_all(&self) -> Result<()> {
+    fn build_all_global_filters(&self) -> Result<()> {
         let (group, _) =
-            self.read(|view| Ok(view.map_or((Vec::<Arc<Segment>>::new(), 0), |view| view.rollup_group(true))))?;
-        if group.is_empty() { Ok(()) } else { self.roll_up(&group, &mut |_| Ok(())) }
+            self.read(|view| Ok(view.map_or((Vec::<Arc<Segment>>::new(), 0), |view| view.global_filter_group(true))))?;
+        if group.is_empty() { Ok(()) } else { self.build_global_filter(&group, &mut |_| Ok(())) }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::doctor::Doctor;
+use super::diagnosing::Diagnosing;
 use super::lost_manifest::{self, Basis};
 use super::values::Unsure;
 use super::{Case, Count, Diagnosis, Looked, Remedy};
@@ -33,7 +33,7 @@ pub(crate) fn diagnose(case: Case, looked: Looked) -> Result<Option<Diagnosis>> 
             Err(error) => error,
         },
         Some(number) => match whole_manifest(case, number) {
-            Ok(manifest) => return Doctor::new(case, manifest).look(&names, looked).map(Some),
+            Ok(manifest) => return Diagnosing::new(case, manifest).look(&names, looked).map(Some),
             Err(error) => {
                 let path = FileKind::Manifest.path(directory, number);
                 let damage = damage(&*env.system, error, &path, None)?;
@@ -56,13 +56,13 @@ fn holds_entries(name: &str) -> bool {
 /// A key space that was used, of which no file is left.
 fn gone(case: Case, damage: Error) -> Diagnosis {
     let manifest = Manifest { name: case.name().unwrap_or_default(), ..Manifest::default() };
-    let mut doctor = Doctor::new(case, manifest);
-    doctor.is_manifest_lost = true;
-    doctor.find(damage, Remedy::Dropped, |finding| {
+    let mut diagnosing = Diagnosing::new(case, manifest);
+    diagnosing.is_manifest_lost = true;
+    diagnosing.find(damage, Remedy::Dropped, |finding| {
         finding.dropped = Count::Unknown;
         finding.meaning = "it becomes one that was never used: all of its ids are new when they come again";
     });
-    Diagnosis { is_gone: true, ..doctor.finish(&[]) }
+    Diagnosis { is_gone: true, ..diagnosing.finish(&[]) }
 }
 
 /// Whether a manifest is whole, but of another history: then rather the identity file is not the
@@ -75,13 +75,13 @@ fn is_foreign(env: &Environment, path: &Path) -> Result<bool> {
 }
 
 fn foreign(case: Case, damage: Error) -> Diagnosis {
-    let mut doctor = Doctor::new(case, Manifest::default());
-    doctor.is_manifest_lost = true;
-    doctor.find(damage, Remedy::Impossible, |finding| {
+    let mut diagnosing = Diagnosing::new(case, Manifest::default());
+    diagnosing.is_manifest_lost = true;
+    diagnosing.find(damage, Remedy::Impossible, |finding| {
         finding.dropped = Count::Unknown;
         finding.meaning = "the identity file is of another history than this trigger: put the right one in its place";
     });
-    doctor.finish(&[])
+    diagnosing.finish(&[])
 }
 
 /// The newest manifest, if it is what was written, and this space's.
@@ -119,10 +119,10 @@ pub(crate) fn damage(system: &dyn FileSystem, error: Error, path: &Path, head: O
 
 /// A key space whose newest manifest is gone.
 fn lost(case: Case, names: &[String], damage: Error, basis: Basis, looked: Looked) -> Result<Diagnosis> {
-    let mut doctor = Doctor::new(case, basis.manifest);
-    doctor.is_manifest_lost = true;
-    doctor.skipped = MANY;
-    let open: u64 = doctor.manifest.segments.iter().map(|entry| entry.open).sum();
+    let mut diagnosing = Diagnosing::new(case, basis.manifest);
+    diagnosing.is_manifest_lost = true;
+    diagnosing.skipped = MANY;
+    let open: u64 = diagnosing.manifest.segments.iter().map(|entry| entry.open).sum();
     let meaning = match (basis.is_named, case.room) {
         (true, None) => {
             "what the log no longer tells is forgotten of it: how claims ended whose entries are in segments (those entries \
@@ -139,18 +139,18 @@ fn lost(case: Case, names: &[String], damage: Error, basis: Basis, looked: Looke
              that is named as the map's directory, with `mappers-` or `delivery-` before it"
         }
     };
-    doctor.find(damage, if basis.is_named { Remedy::Rebuilt } else { Remedy::Impossible }, |finding| {
+    diagnosing.find(damage, if basis.is_named { Remedy::Rebuilt } else { Remedy::Impossible }, |finding| {
         finding.reopened = Count::AtMost(open);
         finding.meaning = meaning;
         finding.returned = if basis.is_unsure { Count::Unknown } else { Count::Exactly(0) };
     });
-    doctor.unsure = basis.is_unsure.then_some(Unsure { finding: 0 });
+    diagnosing.unsure = basis.is_unsure.then_some(Unsure { finding: 0 });
     for entry in basis.uncommitted {
-        doctor.is_not_committed(&entry);
+        diagnosing.is_not_committed(&entry);
     }
-    doctor.lacks_filters = names.iter().any(|name| FileKind::GlobalFilter.has(name));
-    doctor.retired.extend(names.iter().filter(|name| FileKind::GlobalFilter.has(name)).cloned());
-    doctor.look(names, looked)
+    diagnosing.lacks_filters = names.iter().any(|name| FileKind::GlobalFilter.has(name));
+    diagnosing.retired.extend(names.iter().filter(|name| FileKind::GlobalFilter.has(name)).cloned());
+    diagnosing.look(names, looked)
 }
 
 /// Whether a space that is named as used has nothing left, and where its name stands.

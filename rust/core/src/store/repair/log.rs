@@ -1,14 +1,14 @@
 //! What a damaged log still tells, and which snapshots are of no use any more.
 
 use super::diagnose::{MANY, damage};
-use super::doctor::{DROPPED, Doctor};
+use super::diagnosing::{DROPPED, Diagnosing};
 use super::{Count, Remedy, lost_manifest, name_of};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
-use crate::memtable::Tail;
-use crate::memtable::values::Recent;
+use crate::memtable::Memtable;
+use crate::memtable::values::ValueMemtable;
 use crate::store::files::read_manifest;
-use crate::store::turn;
+use crate::store::writer_lock;
 use crate::wal::{Gap, Keys, Log, Owner, START};
 use crate::{Error, Result};
 
@@ -23,34 +23,34 @@ pub(super) struct LogDamage {
     /// Entries that stood there, at most; none if nothing tells.
     pub(super) most: Option<u64>,
     /// What was written before the loss.
-    pub(super) before: Recent,
+    pub(super) before: ValueMemtable,
 }
 
-impl Doctor<'_> {
+impl Diagnosing<'_> {
     pub(super) fn look_at_log(&mut self, names: &[String]) -> Result<()> {
         let owner = Owner::new(self.case.env.history, &self.manifest.name);
-        let mut tail = Tail::new(&self.manifest, START);
+        let mut memtable = Memtable::new(&self.manifest, START);
         if self.is_manifest_lost {
             for id in lost_manifest::live_logs(self.case, names, owner) {
-                self.read_log(id, owner, &mut tail)?;
+                self.read_log(id, owner, &mut memtable)?;
             }
             self.retired.extend(names.iter().filter(|name| FileKind::Log.has(name)).cloned());
-            self.tail = Some(tail);
+            self.memtable = Some(memtable);
             return Ok(());
         }
         let id = self.manifest.log.id;
-        if self.read_log(id, owner, &mut tail)? {
+        if self.read_log(id, owner, &mut memtable)? {
             self.retire(&FileKind::Log.path(self.case.directory, id));
-            self.tail = Some(tail);
+            self.memtable = Some(memtable);
         }
         Ok(())
     }
 
     /// Take in what can be read of a log; answers whether it is damaged.
-    fn read_log(&mut self, id: u64, owner: Owner, tail: &mut Tail) -> Result<bool> {
+    fn read_log(&mut self, id: u64, owner: Owner, memtable: &mut Memtable) -> Result<bool> {
         let (env, path) = (self.case.env, FileKind::Log.path(self.case.directory, id));
-        let proven = self.manifest.log.proven.max(turn::watermark(&*env.system, self.case.directory, id));
-        tail.position = START;
+        let proven = self.manifest.log.proven.max(writer_lock::watermark(&*env.system, self.case.directory, id));
+        memtable.position = START;
         let log = match Log::open(&*env.system, &path, id, owner, false) {
             Ok(log) => log,
             Err(error) => {
@@ -68,8 +68,8 @@ impl Doctor<'_> {
                 return Ok(true);
             }
         };
-        let gaps = log.salvage(proven, &mut |frame, end| tail.apply(frame, end))?;
-        self.open_entries = self.open_entries.saturating_add(tail.open());
+        let gaps = log.salvage(proven, &mut |frame, end| memtable.apply(frame, end))?;
+        self.open_entries = self.open_entries.saturating_add(memtable.open());
         self.tell_of(&log, &gaps);
         if self.case.room.is_some() {
             self.take_in(&log, proven, gaps.first())?;
@@ -160,7 +160,7 @@ impl Doctor<'_> {
         let directory = self.case.directory;
         let is_retired = |path: &std::path::Path| self.retired.contains(&name_of(path));
         !pinned.segments.iter().any(|entry| is_retired(&FileKind::Segment.path(directory, entry.id)))
-            && !pinned.rollups.iter().any(|entry| is_retired(&FileKind::GlobalFilter.path(directory, entry.id)))
+            && !pinned.global_filters.iter().any(|entry| is_retired(&FileKind::GlobalFilter.path(directory, entry.id)))
             && !pinned.values.iter().any(|entry| is_retired(&FileKind::Values.path(directory, entry.id)))
             && self.has_log(pinned)
     }

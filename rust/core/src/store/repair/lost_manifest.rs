@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use super::Case;
-use super::left::Left;
+use super::remnants::Remnants;
 use crate::Result;
 use crate::format::manifest::{Manifest, SegmentEntry, ValueEntry};
 use crate::format::names::FileKind;
 use crate::segment::Segment;
-use crate::segment::values::segment::Segment as Values;
+use crate::segment::values::segment::ValueSegment as Values;
 use crate::store::environment::Environment;
 use crate::store::files::read_manifest;
 use crate::store::publish::entry_of;
@@ -35,13 +35,13 @@ pub(super) struct Basis {
 /// The best basis there is.
 pub(super) fn basis(case: Case, names: &[String]) -> Basis {
     let Case { env, directory, .. } = case;
-    let left = Left::of_newest(case);
+    let remnants = Remnants::of_newest(case);
     let older = older(env, directory, names).filter(|older| case.is_own(&older.name));
     let known = older.clone().unwrap_or_default();
     let mut manifest = older.unwrap_or_else(|| Manifest {
         history: env.history,
-        name: left.name.clone().or_else(|| case.name()).unwrap_or_default(),
-        partition_us: left.partition_us.unwrap_or(DAY),
+        name: remnants.name.clone().or_else(|| case.name()).unwrap_or_default(),
+        partition_us: remnants.partition_us.unwrap_or(DAY),
         purged_upto: i64::MIN,
         ..Manifest::default()
     });
@@ -50,19 +50,19 @@ pub(super) fn basis(case: Case, names: &[String]) -> Basis {
     let files = files.map(numbers).concat();
     manifest.number = numbers(FileKind::Manifest).into_iter().max().unwrap_or(0);
     manifest.next_file = files.iter().copied().max().unwrap_or(1).max(manifest.next_file) + 1;
-    manifest.rollups = Vec::new();
+    manifest.global_filters = Vec::new();
     let staged = staged(env, directory, names);
     // The commit gives a staged file its second name before it publishes, and takes the first one
     // away only afterwards.
     let is_shown = |entry: &SegmentEntry| {
         !staged.contains(&(entry.id, entry.sum))
-            || left.names(entry.id, entry.sum)
+            || remnants.names(entry.id, entry.sum)
             || known.segments.iter().any(|other| (other.id, other.sum) == (entry.id, entry.sum))
     };
     let segments = numbers(FileKind::Segment).into_iter().map(|id| entry(env, directory, id));
     let (segments, uncommitted): (Vec<_>, Vec<_>) = segments.partition(is_shown);
     manifest.segments = segments;
-    let found = numbers(FileKind::Values).into_iter().map(|id| value_entry(case, &left, &known, id)).collect();
+    let found = numbers(FileKind::Values).into_iter().map(|id| value_entry(case, &remnants, &known, id)).collect();
     let (values, is_unsure) = that_count(found);
     manifest.values = values;
     manifest.log.proven = START;
@@ -104,12 +104,12 @@ enum Witness {
 
 /// A file of values as the manifests describe it, else as its header does; of one that cannot be
 /// opened, only its number.
-fn value_entry(case: Case, left: &Left, known: &Manifest, id: u64) -> (ValueEntry, Witness) {
+fn value_entry(case: Case, remnants: &Remnants, known: &Manifest, id: u64) -> (ValueEntry, Witness) {
     let marks = ValueEntry { id, purged_upto: i64::MIN, pending_purged_upto: i64::MIN, ..ValueEntry::default() };
     let older = known.values.iter().find(|entry| entry.id == id);
     match Values::head(&*case.env.system, &FileKind::Values.path(case.directory, id), case.env.history) {
         Ok((_, header, sum)) if header.id == id => {
-            if let Some(entry) = left.values(&header, sum) {
+            if let Some(entry) = remnants.values(&header, sum) {
                 return (entry, Witness::Newest);
             }
             if let Some(entry) = older.filter(|entry| entry.sum == sum) {

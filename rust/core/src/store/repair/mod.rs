@@ -1,17 +1,17 @@
 //! Making a damaged key space usable again: what can be read stays, what cannot is dropped by name,
 //! and no file is lost.
 //!
-//! [`diagnose`] only looks; [`apply`] works under the writers' turn. One manifest makes all of it
+//! [`diagnose`] only looks; [`apply`] works under the writer lock. One manifest makes all of it
 //! true, as with every change: a repair that breaks off has changed nothing but second names of the
 //! damaged files.
 
 mod apply;
 mod diagnose;
-mod doctor;
-mod left;
+mod diagnosing;
 mod log;
 mod lost_manifest;
 mod older;
+mod remnants;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use super::registry;
 use crate::format::manifest::Manifest;
 use crate::format::names::{Room, directory_name};
 use crate::key::Codec;
-use crate::memtable::Tail;
+use crate::memtable::Memtable;
 use values::Mended;
 
 /// What becomes of a damaged file.
@@ -103,7 +103,7 @@ pub(crate) struct Diagnosis {
     /// File names that are taken out of use, and kept aside.
     retired: Vec<String>,
     /// What is left of a log that cannot go on.
-    tail: Option<Tail>,
+    memtable: Option<Memtable>,
     /// Sequence numbers that the lost part of the log may have used.
     skipped: u64,
     /// Whether rolled-up filters have to be built anew.

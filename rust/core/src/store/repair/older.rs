@@ -6,20 +6,20 @@ use super::{Case, Count, MOST_NAMED};
 use crate::Result;
 use crate::format::manifest::ValueEntry;
 use crate::key::Key;
-use crate::memtable::values::Recent;
+use crate::memtable::values::ValueMemtable;
 use crate::segment::values::columns::id_text;
 use crate::segment::values::run::FOREVER;
-use crate::segment::values::run::{GONE, Run};
+use crate::segment::values::run::{GONE, ValueRun};
 use crate::segment::values::salvage::Named;
 use crate::store::values::Placed;
 
 /// Entries of a map, older than those of the layers before.
 pub(super) enum Layer {
-    Log(Recent),
+    Log(ValueMemtable),
     /// A file that is whole.
     File(Placed),
     /// What is left of one that is not, and what the manifest says of it.
-    Saved(Run, ValueEntry),
+    Saved(ValueRun, ValueEntry),
 }
 
 /// An entry; `GONE` if it was removed or purged.
@@ -44,13 +44,13 @@ pub(super) struct Loss {
 }
 
 /// A loss, and how many layers are not older than what is lost.
-pub(super) struct Wound {
+pub(super) struct Damage {
     pub(super) level: usize,
     pub(super) loss: Loss,
 }
 
 /// What a loss comes to.
-pub(super) struct Told {
+pub(super) struct LossReport {
     pub(super) finding: usize,
     pub(super) dropped: Option<Count>,
     pub(super) returned: Count,
@@ -59,8 +59,8 @@ pub(super) struct Told {
 
 /// What all of them come to, and the entries to put in the place of lost ones.
 pub(super) struct Outcome {
-    pub(super) losses: Vec<Told>,
-    pub(super) mended: Run,
+    pub(super) losses: Vec<LossReport>,
+    pub(super) mended: ValueRun,
 }
 
 impl Layer {
@@ -73,7 +73,7 @@ impl Layer {
     }
 
     pub(super) fn each(&self, take: &mut dyn FnMut(LayerRow) -> Result<()>) -> Result<()> {
-        let in_run = |run: &Run, entry: Option<&ValueEntry>, take: &mut dyn FnMut(LayerRow) -> Result<()>| {
+        let in_run = |run: &ValueRun, entry: Option<&ValueEntry>, take: &mut dyn FnMut(LayerRow) -> Result<()>| {
             for row in &run.rows {
                 let is_gone = entry.is_some_and(|entry| entry.is_gone(row.flags, row.until));
                 let flags = if is_gone { GONE } else { row.flags };
@@ -93,32 +93,32 @@ impl Layer {
 struct Search<'a> {
     case: Case<'a>,
     /// What newer layers speak of.
-    hidden: Recent,
+    hidden: ValueMemtable,
     /// The lost ids that no newer layer speaks of, and whose loss each is.
     lost: BTreeMap<(Key, Vec<u8>), usize>,
     /// Losses that may have held any id.
     unknown: Vec<usize>,
-    told: Vec<Told>,
+    told: Vec<LossReport>,
     returned: Vec<u64>,
-    mended: Run,
+    mended: ValueRun,
 }
 
 /// Go through the layers, newest first.
-pub(super) fn tell(case: Case, layers: &[Layer], wounds: Vec<Wound>) -> Result<Outcome> {
-    let is_needed = !wounds.is_empty();
+pub(super) fn tell(case: Case, layers: &[Layer], damages: Vec<Damage>) -> Result<Outcome> {
+    let is_needed = !damages.is_empty();
     let mut search = Search {
         case,
-        hidden: Recent::default(),
+        hidden: ValueMemtable::default(),
         lost: BTreeMap::new(),
         unknown: Vec::new(),
         told: Vec::new(),
         returned: Vec::new(),
-        mended: Run::default(),
+        mended: ValueRun::default(),
     };
-    let mut wounds = wounds.into_iter().peekable();
+    let mut damages = damages.into_iter().peekable();
     for (level, layer) in (0..=layers.len()).zip(layers.iter().map(Some).chain([None])) {
-        while let Some(wound) = wounds.next_if(|wound| wound.level <= level) {
-            search.meet(wound, layers);
+        while let Some(damage) = damages.next_if(|damage| damage.level <= level) {
+            search.meet(damage, layers);
         }
         if let Some(layer) = layer.filter(|_| is_needed) {
             search.pass(layer)?;
@@ -128,9 +128,9 @@ pub(super) fn tell(case: Case, layers: &[Layer], wounds: Vec<Wound>) -> Result<O
 }
 
 impl Search<'_> {
-    fn meet(&mut self, wound: Wound, layers: &[Layer]) {
+    fn meet(&mut self, damage: Damage, layers: &[Layer]) {
         let number = self.told.len();
-        let Loss { finding, lost, unknown, told } = wound.loss;
+        let Loss { finding, lost, unknown, told } = damage.loss;
         for id in lost {
             if self.hidden.find(id.key, &id.text).is_none() {
                 self.lost.entry((id.key, id.text)).or_insert(number);
@@ -141,7 +141,7 @@ impl Search<'_> {
             None => Count::Exactly(concerned),
             Some(more) => Count::AtMost(concerned.saturating_add(more)),
         };
-        let is_plain = layers.get(wound.level - 1).is_some_and(Layer::is_plain);
+        let is_plain = layers.get(damage.level - 1).is_some_and(Layer::is_plain);
         // No two plain files share an id, so nothing older comes back for one of theirs.
         if unknown.is_some() && !is_plain {
             self.unknown.push(number);
@@ -152,13 +152,13 @@ impl Search<'_> {
             Some(most) => Count::AtMost(most),
             None => Count::Exactly(0),
         };
-        self.told.push(Told { finding, dropped: told.then_some(dropped), returned, ids: Vec::new() });
+        self.told.push(LossReport { finding, dropped: told.then_some(dropped), returned, ids: Vec::new() });
         self.returned.push(0);
     }
 
     fn pass(&mut self, layer: &Layer) -> Result<()> {
         let is_plain = layer.is_plain();
-        let mut passed = Run::default();
+        let mut passed = ValueRun::default();
         layer.each(&mut |row| {
             if self.hidden.find(row.key, row.text).is_some() {
                 return Ok(());

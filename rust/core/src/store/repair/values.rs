@@ -6,16 +6,16 @@
 //! until somebody says how far it is applied.
 
 use super::diagnose::damage;
-use super::doctor::{Doctor, NOTHING};
-use super::older::{Layer, Loss, Wound};
+use super::diagnosing::{Diagnosing, NOTHING};
+use super::older::{Damage, Layer, Loss};
 use super::{Count, Remedy};
 use crate::format::manifest::ValueEntry;
 use crate::format::names::FileKind;
 use crate::io::pages::PAGE;
-use crate::memtable::values::Recent;
-use crate::segment::values::run::{GONE, Run};
+use crate::memtable::values::ValueMemtable;
+use crate::segment::values::run::{GONE, ValueRun};
 use crate::segment::values::salvage::Salvaged;
-use crate::segment::values::segment::Segment;
+use crate::segment::values::segment::ValueSegment;
 use crate::store::values::Placed;
 use crate::{Error, Result};
 
@@ -27,9 +27,9 @@ const RETURNED: &str =
 #[derive(Debug, Default)]
 pub(super) struct Mended {
     /// Those of plain files, as plain ones again.
-    pub(super) plain: Run,
+    pub(super) plain: ValueRun,
     /// Newer than all files that stay.
-    pub(super) later: Recent,
+    pub(super) later: ValueMemtable,
 }
 
 /// Files may count that should not: what that means is told here.
@@ -38,12 +38,12 @@ pub(super) struct Unsure {
     pub(super) finding: usize,
 }
 
-impl Doctor<'_> {
+impl Diagnosing<'_> {
     /// `looked` hears how many files are still to come.
     pub(super) fn look_at_values(&mut self, looked: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let mut entries = std::mem::take(&mut self.manifest.values);
         entries.sort_by_key(|entry| std::cmp::Reverse((entry.is_later, entry.id)));
-        let (mut layers, mut wounds) = self.layers_of_log();
+        let (mut layers, mut damages) = self.layers_of_log();
         let mut folds = false;
         let count = entries.len() as u64;
         for (done, entry) in (1..).zip(entries) {
@@ -57,11 +57,11 @@ impl Doctor<'_> {
                     let (layer, loss) = self.salvage_values(entry, error)?;
                     folds |= entry.is_later;
                     layers.push(layer);
-                    wounds.push(Wound { level: layers.len(), loss });
+                    damages.push(Damage { level: layers.len(), loss });
                 }
             }
         }
-        let told = super::older::tell(self.case, &layers, wounds)?;
+        let told = super::older::tell(self.case, &layers, damages)?;
         for told in told.losses {
             let finding = &mut self.findings[told.finding];
             // What the manifest says of a file that is lost whole, or what a log's frame does, is
@@ -82,9 +82,9 @@ impl Doctor<'_> {
     }
 
     /// The log's entries, divided where some of them are lost.
-    fn layers_of_log(&mut self) -> (Vec<Layer>, Vec<Wound>) {
+    fn layers_of_log(&mut self) -> (Vec<Layer>, Vec<Damage>) {
         let mut layers = vec![Layer::Log(std::mem::take(&mut self.in_log))];
-        let mut wounds = Vec::new();
+        let mut damages = Vec::new();
         if let Some(damage) = self.log_damage.take() {
             let loss = Loss {
                 finding: damage.finding,
@@ -92,21 +92,21 @@ impl Doctor<'_> {
                 unknown: damage.most.or(Some(u64::MAX)),
                 told: false,
             };
-            wounds.push(Wound { level: 1, loss });
+            damages.push(Damage { level: 1, loss });
             layers.push(Layer::Log(damage.before));
         }
         if let Some(Unsure { finding }) = self.unsure {
             // Whatever is not of the log may be an earlier entry.
             let loss = Loss { finding, lost: Vec::new(), unknown: Some(u64::MAX), told: false };
-            wounds.push(Wound { level: layers.len(), loss });
+            damages.push(Damage { level: layers.len(), loss });
         }
-        (layers, wounds)
+        (layers, damages)
     }
 
     fn open_values(&self, entry: ValueEntry) -> Result<Placed> {
         let env = self.case.env;
         let path = FileKind::Values.path(self.case.directory, entry.id);
-        let segment = Segment::open(&*env.system, &path, env.history)?;
+        let segment = ValueSegment::open(&*env.system, &path, env.history)?;
         let is_undescribed = self.is_manifest_lost && entry.bytes == 0;
         if segment.header().id != entry.id || (segment.sum() != entry.sum && !is_undescribed) {
             return Err(Error::corrupt(&path, 0, "these are not the values that the manifest names"));
@@ -122,7 +122,7 @@ impl Doctor<'_> {
         let path = FileKind::Values.path(self.case.directory, entry.id);
         let damage = damage(&*env.system, error, &path, Some(PAGE))?;
         let is_this = |saved: &Salvaged| saved.header.id == entry.id && (entry.sum == 0 || saved.sum == entry.sum);
-        let saved = Segment::salvage(&*env.system, &path, env.history).ok().filter(is_this);
+        let saved = ValueSegment::salvage(&*env.system, &path, env.history).ok().filter(is_this);
         let rows = if entry.rows > 0 { Count::AtMost(entry.rows) } else { Count::Unknown };
         let finding = self.findings.len();
         let until = (entry.bytes > 0).then_some((entry.min_until, entry.max_until));
@@ -137,7 +137,7 @@ impl Doctor<'_> {
         let Some(saved) = saved else {
             let unknown = if entry.rows > 0 { entry.rows } else { u64::MAX };
             let loss = Loss { finding, lost: Vec::new(), unknown: Some(unknown), told: false };
-            return Ok((Layer::Saved(Run::default(), entry), loss));
+            return Ok((Layer::Saved(ValueRun::default(), entry), loss));
         };
         let unknown = (saved.unknown > 0).then_some(saved.unknown);
         Ok((Layer::Saved(saved.run, entry), Loss { finding, lost: saved.lost, unknown, told: true }))
@@ -146,9 +146,9 @@ impl Doctor<'_> {
     /// Gather what has to be written: what is left of plain files as plain entries; and in one file
     /// that is newer than all others the log's entries, if the log goes, the later files', if one
     /// of them is damaged, and what is put in doubt.
-    fn write_anew(&mut self, layers: &[Layer], folds: bool, mended: &Run) -> Result<()> {
-        let takes_log = self.tail.is_some();
-        let mut later = Recent::default();
+    fn write_anew(&mut self, layers: &[Layer], folds: bool, mended: &ValueRun) -> Result<()> {
+        let takes_log = self.memtable.is_some();
+        let mut later = ValueMemtable::default();
         for layer in layers {
             let takes = match layer {
                 Layer::Log(_) => takes_log,
@@ -162,7 +162,7 @@ impl Doctor<'_> {
                 Layer::Saved(..) => true,
             };
             if takes {
-                let mut run = Run::default();
+                let mut run = ValueRun::default();
                 layer.each(&mut |row| {
                     let value = if row.flags & GONE == 0 { row.value } else { &[] };
                     run.push(row.key, row.text, row.until, row.flags, value);

@@ -157,7 +157,7 @@ pub(crate) fn job_of(name: &str) -> Option<&str> {
     rest.get(..end)
 }
 
-/// Whether a file in the making is a job's rather than upkeep's.
+/// Whether a file in the making is a job's rather than maintenance's.
 pub(crate) fn is_staged_name(name: &str) -> bool {
     job_of(name).is_some()
 }

@@ -49,7 +49,7 @@ pub(crate) struct Publication {
 
 impl KeySpace {
     /// Reserve numbers for a job, and pin the state that its tasks read: one manifest. `check` may
-    /// refuse, in the same turn.
+    /// refuse, under the same lock.
     pub(crate) fn reserve_job(
         &self,
         settings: SpaceSettings,
@@ -65,7 +65,7 @@ impl KeySpace {
                 manifest.next_file += u64::from(plan.parts) * FILES_PER_PART;
             };
             let is_touched =
-                writer.space.present().as_ref().is_some_and(|view| !view.tail.is_untouched(crate::wal::START));
+                writer.space.present().as_ref().is_some_and(|view| !view.memtable.is_untouched(crate::wal::START));
             if plan.reads && is_touched {
                 writer.seal_with(i64::MIN, take)?;
             } else {
@@ -88,7 +88,7 @@ impl KeySpace {
     }
 
     /// Write a run of a part as staged segments; their bytes and names are durable on return. Takes
-    /// no turn: the files have numbers of their own, and no manifest names them yet.
+    /// no lock: the files have numbers of their own, and no manifest names them yet.
     pub(crate) fn stage(
         &self,
         job: &Job,
@@ -179,7 +179,7 @@ impl KeySpace {
     }
 
     /// Take away the staged files whose job is over. A job lives as long as its pin.
-    pub(super) fn take_away_staged(&self, names: &[String]) -> Result<()> {
+    pub(super) fn collect_staged(&self, names: &[String]) -> Result<()> {
         for name in names {
             let Some(job) = job_of(name) else { continue };
             let pin = self.directory.join(format!("{}{job}", FileKind::Pin.prefix()));
@@ -208,7 +208,7 @@ impl Writer<'_> {
         let Publication { files, rests, transaction, replaces } = publication;
         for (entry, from) in files {
             let to = FileKind::Segment.path(&self.space.directory, entry.id);
-            super::publish::remove_left_over(&self.space.env, &to)?;
+            super::publish::remove_orphan(&self.space.env, &to)?;
             self.space.env.system.link(&from, &to).map_err(Error::io("give its name to", &from))?;
             manifest.segments.push(entry);
         }

@@ -37,7 +37,7 @@ impl KeySpace {
 
     /// The present state in a view of its own, once all of it is durable.
     fn durable_view(&self) -> Result<Option<View>> {
-        self.look_durably(|view| Ok(((), view.is_some_and(|view| !view.tail.values.run.is_empty()))))?;
+        self.look_durably(|view| Ok(((), view.is_some_and(|view| !view.memtable.values.run.is_empty()))))?;
         self.pinned_view()
     }
 }
@@ -59,7 +59,7 @@ impl ValueCursor {
         let Some(view) = &self.view else { return Ok(None) };
         let mut found = Found::default();
         let rows = match self.source {
-            0 => view.tail.values.run.len() as u32,
+            0 => view.memtable.values.run.len() as u32,
             source => match view.values.get(source as usize - 1) {
                 Some(placed) => placed.segment.header().rows as u32,
                 None => return Ok(None),
@@ -68,7 +68,7 @@ impl ValueCursor {
         let places = self.place..self.place.saturating_add(CHUNK).min(rows);
         let end = places.end;
         if self.source == 0 {
-            let run = &view.tail.values.run;
+            let run = &view.memtable.values.run;
             let rows = &run.rows[places.start as usize..places.end as usize];
             for row in rows.iter().filter(|row| row.flags & GONE == 0) {
                 id(row.key, run.text(row));

@@ -44,12 +44,12 @@ impl View {
             file_entries: total(entries.iter().map(|entry| entry.rows)),
             later_entries: total(entries.iter().filter(|entry| entry.is_later).map(|entry| entry.rows)),
             pending_entries: total(entries.iter().map(|entry| entry.pending)),
-            log_entries: self.tail.values.run.len() as u64,
+            log_entries: self.memtable.values.run.len() as u64,
             files: entries.len() as u64,
             file_bytes: self.values.iter().map(|placed| placed.segment.file_bytes()).sum(),
-            log_bytes: self.tail.position,
+            log_bytes: self.memtable.position,
             manifest: self.manifest.number,
-            transactions: self.tail.transactions().into_iter().map(transaction).collect(),
+            transactions: self.memtable.transactions().into_iter().map(transaction).collect(),
         }
     }
 }

@@ -53,7 +53,7 @@ impl View {
     }
 
     fn find_in_log(&self, chunk: &Wanted, hits: &mut [Hit]) {
-        let recent = &self.tail.values;
+        let recent = &self.memtable.values;
         if recent.run.is_empty() {
             return;
         }
@@ -81,7 +81,7 @@ impl View {
                 match hit.source {
                     0 => {
                         rests_on_log = true;
-                        let recent = &self.tail.values.run;
+                        let recent = &self.memtable.values.run;
                         let row = &recent.rows[hit.place as usize];
                         if row.flags & GONE == 0 {
                             found.push(row.flags, row.until, recent.value(row));
@@ -140,7 +140,7 @@ impl KeySpace {
 }
 
 impl Writer<'_> {
-    /// The same. What the answers rest on is durable when the turn ends.
+    /// The same. What the answers rest on is durable when the lock is released.
     pub(crate) fn values_of(&self, wanted: &Wanted) -> Result<Found> {
         match self.space.present().as_ref() {
             Some(view) => Ok(view.look_values(wanted)?.0),

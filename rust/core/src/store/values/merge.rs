@@ -1,7 +1,8 @@
-//! Upkeep of value files: putting small ones together, and folding later entries into the rest.
+//! Maintenance of value files: putting small ones together, and folding later entries into the
+//! rest.
 //!
-//! As with segments, merging happens outside the turn, in files that no manifest names; only
-//! publishing needs the turn.
+//! As with segments, merging happens outside the lock, in files that no manifest names; only
+//! publishing needs the lock.
 
 use crate::format::names::FileKind;
 
@@ -9,8 +10,8 @@ use super::Placed;
 use super::write::{Class, MOST_BYTES, MOST_ROWS, Runs};
 use crate::Result;
 use crate::format::manifest::ValueEntry;
-use crate::memtable::values::Recent;
-use crate::segment::values::run::{GONE, Run};
+use crate::memtable::values::ValueMemtable;
+use crate::segment::values::run::{GONE, ValueRun};
 use crate::store::view::View;
 use crate::store::{KeySpace, Maintained, Progress};
 
@@ -29,7 +30,12 @@ struct Group {
 
 impl KeySpace {
     /// Put value files together as far as it pays; with `all`, as far as it goes.
-    pub(in crate::store) fn keep_values_up(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
+    pub(in crate::store) fn maintain_value_files(
+        &self,
+        all: bool,
+        progress: Progress,
+        done: &mut Maintained,
+    ) -> Result<()> {
         let mut before = None;
         while self.read(|view| Ok(view.is_some_and(|view| view.value_group(all).is_some())))? {
             // What becomes no less by being put together is left as it is: it would be put together
@@ -81,7 +87,7 @@ impl KeySpace {
             };
             if !group.files.iter().all(|placed| manifest.values.contains(&placed.entry)) {
                 // A purge came in between. The work was for nothing; its files go with the next
-                // upkeep.
+                // maintenance.
                 return Ok(false);
             }
             for entry in &written {
@@ -107,12 +113,12 @@ impl Group {
     }
 
     /// The newest entry of each id of one part; what is gone is there as removed.
-    fn read(&self, part: u64, parts: u64) -> Result<Run> {
-        let mut newest = Recent::default();
+    fn read(&self, part: u64, parts: u64) -> Result<ValueRun> {
+        let mut newest = ValueMemtable::default();
         // In the order in which files are asked, so that what comes first counts.
         for placed in &self.files {
             let places = placed.segment.start_of(part, parts)?..placed.segment.start_of(part + 1, parts)?;
-            let mut older = Run::default();
+            let mut older = ValueRun::default();
             for place in places {
                 if !placed.read(place, &mut older)? {
                     placed.read_gone(place, &mut older)?;
@@ -126,7 +132,7 @@ impl Group {
 
 impl Placed {
     /// Append an entry that is gone as one that was removed.
-    pub(super) fn read_gone(&self, place: u32, run: &mut Run) -> Result<()> {
+    pub(super) fn read_gone(&self, place: u32, run: &mut ValueRun) -> Result<()> {
         let mut scratch = Vec::new();
         let key = self.segment.key(place, &mut scratch)?;
         run.push(key, self.segment.text(place, &mut scratch)?, i64::MIN, GONE, &[]);
@@ -135,8 +141,8 @@ impl Placed {
 }
 
 impl View {
-    /// Whether upkeep of the values is worth its while.
-    pub(in crate::store) fn is_value_upkeep_due(&self) -> bool {
+    /// Whether maintenance of the values is due.
+    pub(in crate::store) fn is_value_maintenance_due(&self) -> bool {
         self.value_group(false).is_some()
     }
 
@@ -164,7 +170,8 @@ impl View {
         self.alike(if all { 2 } else { MOST_ALIKE })
     }
 
-    /// What upkeep of values makes less: later entries, then files that a purge marked, then files.
+    /// What maintenance of values makes less: later entries, then files that a purge marked, then
+    /// files.
     fn values_to_do(&self) -> (u64, usize, usize) {
         let files = &self.manifest.values;
         let later = total(files.iter().filter(|entry| entry.is_later).map(|entry| entry.rows));

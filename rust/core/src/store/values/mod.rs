@@ -17,13 +17,13 @@ pub(super) use write::{Expiry, Runs};
 use std::sync::Arc;
 
 use super::environment::Environment;
-pub(crate) use super::turn::Held;
-use super::turn::Turn;
+pub(crate) use super::writer_lock::Held;
+use super::writer_lock::WriterLock;
 use super::{KeySpace, SpaceSettings};
 use crate::format::manifest::ValueEntry;
 use crate::format::names::FileKind;
-use crate::segment::values::run::{GONE, PENDING, Run};
-use crate::segment::values::segment::Segment;
+use crate::segment::values::run::{GONE, PENDING, ValueRun};
+use crate::segment::values::segment::ValueSegment;
 use crate::{Error, Result};
 
 /// The width of the time partitions of `persist_until`.
@@ -35,7 +35,7 @@ const ROWS: u32 = 4096;
 /// An open file of values, and what the manifest says of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
-    pub(crate) segment: Arc<Segment>,
+    pub(crate) segment: Arc<ValueSegment>,
     pub(crate) entry: ValueEntry,
 }
 
@@ -52,7 +52,7 @@ impl Placed {
             let same = |placed: &&Self| placed.segment.header().id == entry.id;
             let segment = match known.iter().find(same) {
                 Some(placed) => placed.segment.clone(),
-                None => Segment::open(&*env.system, &FileKind::Values.path(directory, entry.id), env.history)?,
+                None => ValueSegment::open(&*env.system, &FileKind::Values.path(directory, entry.id), env.history)?,
             };
             if segment.sum() != entry.sum || segment.header().id != entry.id {
                 return Err(Error::corrupt(segment.path(), 0, "these are not the values that the manifest names"));
@@ -82,10 +82,10 @@ impl ValueEntry {
 
 impl Placed {
     /// All entries, some at a time; those that are gone as removed ones.
-    pub(super) fn each_row(&self, take: &mut dyn FnMut(&Run) -> Result<()>) -> Result<()> {
+    pub(super) fn each_row(&self, take: &mut dyn FnMut(&ValueRun) -> Result<()>) -> Result<()> {
         let rows = self.segment.header().rows as u32;
         for start in (0..rows).step_by(ROWS as usize) {
-            let mut run = Run::default();
+            let mut run = ValueRun::default();
             for place in start..start.saturating_add(ROWS).min(rows) {
                 if !self.read(place, &mut run)? {
                     self.read_gone(place, &mut run)?;
@@ -104,15 +104,15 @@ impl KeySpace {
         SpaceSettings { time_to_live_us: i64::MAX / 2, kind: None }
     }
 
-    /// Wait for the lock of this name, which is none of the turn's: whoever holds it keeps nobody
+    /// Wait for the lock of this name, which is not the writer lock: whoever holds it keeps nobody
     /// from writing, only those who want this lock. It is given back when the answer is dropped, or
     /// its process dies.
     pub(crate) fn hold(&self, name: &str) -> Result<Held> {
         if self.env.read_only || self.is_pinned {
             return Err(Error::ReadOnly(self.directory.clone()));
         }
-        self.turn()?;
-        Turn::named(&*self.env.system, &self.directory.join(name))?.hold(self.env.lock_timeout)
+        self.writer_lock()?;
+        WriterLock::named(&*self.env.system, &self.directory.join(name))?.hold(self.env.lock_timeout)
     }
 
     /// A random number that is never 0.
@@ -126,6 +126,6 @@ impl KeySpace {
 impl Writer<'_> {
     /// The number of the next operation.
     pub(crate) fn sequence(&self) -> u64 {
-        self.space.present().as_ref().map_or(0, |view| view.tail.next_sequence)
+        self.space.present().as_ref().map_or(0, |view| view.memtable.next_sequence)
     }
 }

@@ -6,7 +6,7 @@ use super::lookup::Hit;
 use super::write::Expiry;
 use crate::Result;
 use crate::format::manifest::{Manifest, ValueEntry};
-use crate::segment::values::run::{GONE, Run};
+use crate::segment::values::run::{GONE, ValueRun};
 use crate::store::Writer;
 use crate::store::view::View;
 use crate::store::{KeySpace, Purged};
@@ -39,8 +39,8 @@ impl KeySpace {
 
 impl Writer<'_> {
     /// The entries of the log.
-    fn recent(&self) -> crate::memtable::values::Recent {
-        self.space.present().as_ref().map(|view| view.tail.values.clone()).unwrap_or_default()
+    fn recent(&self) -> crate::memtable::values::ValueMemtable {
+        self.space.present().as_ref().map(|view| view.memtable.values.clone()).unwrap_or_default()
     }
 }
 
@@ -81,7 +81,7 @@ fn dropped(entries: &[ValueEntry]) -> Vec<u64> {
 impl View {
     /// What a purge removes.
     fn expired_values(&self, expiry: Expiry) -> Result<Purged> {
-        let recent = &self.tail.values.run;
+        let recent = &self.memtable.values.run;
         let in_log = recent.rows.iter().filter(|row| row.flags & GONE == 0 && expiry.takes(row)).count() as u64;
         let mut purged = Purged { entries: in_log, ..Purged::default() };
         for (source, placed) in (1..).zip(&self.values) {
@@ -120,8 +120,8 @@ impl View {
         source: u32,
         placed: &Placed,
         places: std::ops::Range<u32>,
-    ) -> Result<(Run, Vec<u32>)> {
-        let (mut run, mut kept) = (Run::default(), Vec::new());
+    ) -> Result<(ValueRun, Vec<u32>)> {
+        let (mut run, mut kept) = (ValueRun::default(), Vec::new());
         for place in places {
             if placed.read(place, &mut run)? {
                 kept.push(place);
@@ -129,7 +129,7 @@ impl View {
         }
         let hits = self.places_of(&run, true)?;
         let is_newest = |place: &u32, hit: &Hit| *hit == Hit { source, place: *place };
-        let (mut newest, mut at) = (Run::default(), Vec::new());
+        let (mut newest, mut at) = (ValueRun::default(), Vec::new());
         for ((row, place), hit) in run.rows.iter().zip(kept).zip(hits) {
             if is_newest(&place, &hit) {
                 newest.push_from(&run, row);
@@ -142,7 +142,7 @@ impl View {
 
 impl Placed {
     /// Append the entry at `place` to `run`, unless it is gone; answers whether it was.
-    pub(super) fn read(&self, place: u32, run: &mut Run) -> Result<bool> {
+    pub(super) fn read(&self, place: u32, run: &mut ValueRun) -> Result<bool> {
         let (mut scratch, mut text) = (Vec::new(), Vec::new());
         let record = self.segment.record(place, &mut scratch)?;
         if self.is_gone(record.flags, record.until) {

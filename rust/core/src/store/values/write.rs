@@ -6,10 +6,10 @@ use super::PARTITION_US;
 use crate::format::manifest::{Manifest, ValueEntry};
 use crate::format::names::FileKind;
 use crate::key::{Form, Key};
-use crate::memtable::values::Recent;
+use crate::memtable::values::ValueMemtable;
 use crate::segment::Wanted;
 use crate::segment::values::run::FOREVER;
-use crate::segment::values::run::{GONE, PENDING, Row, Run};
+use crate::segment::values::run::{GONE, PENDING, Row, ValueRun};
 use crate::segment::values::writer::{self, Named};
 use crate::store::KeySpace;
 use crate::store::Writer;
@@ -40,7 +40,7 @@ const MOST_PARTITIONS: usize = 16;
 /// One atomic change.
 #[derive(Debug)]
 pub(crate) struct ValueChange {
-    pub(crate) run: Run,
+    pub(crate) run: ValueRun,
     /// Begins a claim under this transaction.
     pub(crate) transaction: Option<NumberedBatch>,
     /// The open claim of the same transaction that it takes the place of.
@@ -111,8 +111,8 @@ impl Expiry {
 impl KeySpace {
     /// Whether the log holds more values than it should.
     pub(in crate::store) fn is_log_full_of_values(view: &View) -> bool {
-        !view.tail.values.run.is_empty()
-            && (view.tail.values.run.len() > MOST_IN_LOG || view.tail.position > MOST_LOG_BYTES)
+        !view.memtable.values.run.is_empty()
+            && (view.memtable.values.run.len() > MOST_IN_LOG || view.memtable.position > MOST_LOG_BYTES)
     }
 
     /// Write runs as files of the numbers from `next_file` on; their bytes are durable, their names
@@ -130,7 +130,7 @@ impl KeySpace {
                 let id = *next_file;
                 *next_file += 1;
                 let path = kind.path(&self.directory, id);
-                self.remove_left_over(&path)?;
+                self.remove_orphan(&path)?;
                 let named = Named { id, history: self.env.history, is_later: class == Class::Later };
                 let (sum, bytes) = writer::write(&*self.env.system, &path, named, &run)?;
                 entries.push(entry_of(class, id, sum, bytes, &run));
@@ -177,7 +177,7 @@ impl Writer<'_> {
         let (mut recent, claim) = {
             let view = self.space.present();
             let Some(view) = view.as_ref() else { return Err(Error::State("the key space is not there".into())) };
-            (view.tail.values.clone(), view.tail.next_sequence)
+            (view.memtable.values.clone(), view.memtable.next_sequence)
         };
         let ValueChange { run, transaction, replaces, ending } = change;
         recent.apply(&run);
@@ -205,7 +205,7 @@ impl Writer<'_> {
         &mut self,
         view: &View,
         manifest: &mut Manifest,
-        recent: &Recent,
+        recent: &ValueMemtable,
         expiry: Expiry,
     ) -> Result<()> {
         if recent.run.is_empty() {
@@ -231,7 +231,7 @@ impl Writer<'_> {
     }
 }
 
-fn entry_of(class: Class, id: u64, sum: u32, bytes: u64, run: &Run) -> ValueEntry {
+fn entry_of(class: Class, id: u64, sum: u32, bytes: u64, run: &ValueRun) -> ValueEntry {
     ValueEntry {
         id,
         sum,
@@ -249,7 +249,7 @@ fn entry_of(class: Class, id: u64, sum: u32, bytes: u64, run: &Run) -> ValueEntr
 /// Entries on their way into files, by class.
 pub(in crate::store) struct Runs {
     width: u8,
-    pub(super) by_class: BTreeMap<Class, Run>,
+    pub(super) by_class: BTreeMap<Class, ValueRun>,
 }
 
 impl Runs {
@@ -266,25 +266,25 @@ impl Runs {
         Self { width: (0..WIDEST).find(is_few).unwrap_or(WIDEST), by_class: BTreeMap::new() }
     }
 
-    pub(in crate::store) fn plain(&mut self, run: &Run, row: &Row) {
+    pub(in crate::store) fn plain(&mut self, run: &ValueRun, row: &Row) {
         self.by_class.entry(Class::of(row, self.width)).or_default().push_from(run, row);
     }
 
-    pub(in crate::store) fn later(&mut self) -> &mut Run {
+    pub(in crate::store) fn later(&mut self) -> &mut ValueRun {
         self.by_class.entry(Class::Later).or_default()
     }
 }
 
 /// A sorted run in parts that are not too large.
-fn split(run: Run) -> Vec<Run> {
+fn split(run: ValueRun) -> Vec<ValueRun> {
     if run.len() <= MOST_ROWS && run.heap_bytes() <= MOST_BYTES {
         return vec![run];
     }
-    let mut parts = vec![Run::default()];
+    let mut parts = vec![ValueRun::default()];
     for row in &run.rows {
-        let is_full = |part: &Run| part.len() >= MOST_ROWS || part.heap_bytes() >= MOST_BYTES;
+        let is_full = |part: &ValueRun| part.len() >= MOST_ROWS || part.heap_bytes() >= MOST_BYTES;
         if parts.last().is_some_and(is_full) {
-            parts.push(Run::default());
+            parts.push(ValueRun::default());
         }
         if let Some(part) = parts.last_mut() {
             part.push_from(&run, row);
@@ -294,14 +294,14 @@ fn split(run: Run) -> Vec<Run> {
 }
 
 /// What a look-up needs of a run: its keys and forms.
-pub(super) fn keys_and_forms(run: &Run) -> (Vec<Key>, Vec<Form>) {
+pub(super) fn keys_and_forms(run: &ValueRun) -> (Vec<Key>, Vec<Form>) {
     let form = |row: &Row| if run.text(row).is_empty() { Form::Uuid } else { Form::Text };
     (run.rows.iter().map(|row| row.key).collect(), run.rows.iter().map(form).collect())
 }
 
 impl View {
     /// Whether each id of a run stands in a file, be it as removed or purged.
-    fn known_in_files(&self, run: &Run) -> Result<Vec<bool>> {
+    fn known_in_files(&self, run: &ValueRun) -> Result<Vec<bool>> {
         if self.values.is_empty() {
             return Ok(vec![false; run.len()]);
         }
@@ -310,7 +310,7 @@ impl View {
     }
 
     /// Where the newest entry of each id of a run stands.
-    pub(super) fn places_of(&self, run: &Run, with_log: bool) -> Result<Vec<Hit>> {
+    pub(super) fn places_of(&self, run: &ValueRun, with_log: bool) -> Result<Vec<Hit>> {
         let (keys, forms) = keys_and_forms(run);
         let text = |row: u32| run.text(&run.rows[row as usize]);
         self.find_values(&Wanted { keys: &keys, forms: &forms, text: &text }, with_log)

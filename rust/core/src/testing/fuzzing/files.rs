@@ -9,11 +9,11 @@ use crate::format::names::WRITER_LOCK;
 use crate::io::FileSystem;
 use crate::io::pages::{PAGE, page_sums};
 use crate::key::{Form, Key};
-use crate::memtable::Tail;
-use crate::segment::global::Rollup;
+use crate::memtable::Memtable;
+use crate::segment::global::GlobalFilter;
 use crate::segment::merge::Merge;
 use crate::segment::{Segment, Wanted};
-use crate::store::turn::{self, Turn};
+use crate::store::writer_lock::{self, WriterLock};
 use crate::testing::simulated::Simulated;
 use crate::wal::frame::HEADER;
 use crate::wal::{Log, Owner, START};
@@ -64,13 +64,13 @@ pub fn log(bytes: &[u8]) {
     }
     let Ok(log) = Log::open(&system, Path::new(FILE), 7, owner, false) else { return };
     let manifest = Manifest { history: HISTORY, next_sequence: 1, partition_us: 1_000_000, ..Manifest::default() };
-    let mut tail = Tail::new(&manifest, START);
+    let mut memtable = Memtable::new(&manifest, START);
     let proven = if how & 2 == 0 { START } else { START + frames.len() as u64 };
-    let gaps = log.salvage(proven, &mut |frame, end| tail.apply(frame, end));
+    let gaps = log.salvage(proven, &mut |frame, end| memtable.apply(frame, end));
     assert!(gaps.is_ok(), "a log that can be read can be salvaged");
-    tail.runs(manifest.partition_us, i64::MIN);
-    tail.outcomes();
-    tail.transactions();
+    memtable.runs(manifest.partition_us, i64::MIN);
+    memtable.outcomes();
+    memtable.transactions();
 }
 
 /// Frames whose fixed fields are as they have to be.
@@ -150,20 +150,22 @@ pub fn filter(bytes: &[u8]) {
     let Some(system) = machine(&paged(bytes, 64, 72)) else { return };
     // A view asks a filter only if it covers as many segments as the manifest lists, which has a
     // line for each.
-    let opened = Rollup::open(&system, Path::new(FILE), HISTORY);
-    if let Some(rollup) = opened.ok().filter(|rollup| rollup.slots() < 1 << 12) {
+    let opened = GlobalFilter::open(&system, Path::new(FILE), HISTORY);
+    if let Some(global_filter) = opened.ok().filter(|global_filter| global_filter.slots() < 1 << 12) {
         wanted(|wanted| {
-            drop(rollup.may_contain(wanted, 0, &mut Vec::new()));
-            drop(rollup.candidates(wanted));
+            drop(global_filter.may_contain(wanted, 0, &mut Vec::new()));
+            drop(global_filter.candidates(wanted));
         });
-        drop(rollup.verify(&mut |_| {}));
+        drop(global_filter.verify(&mut |_| {}));
     }
 }
 
 /// A file of values: opened, looked into, read.
 pub fn values(bytes: &[u8]) {
     let Some(system) = machine(&paged(bytes, 72, 80)) else { return };
-    let Ok(segment) = crate::segment::values::segment::Segment::open(&system, Path::new(FILE), HISTORY) else { return };
+    let Ok(segment) = crate::segment::values::segment::ValueSegment::open(&system, Path::new(FILE), HISTORY) else {
+        return;
+    };
     wanted(|wanted| {
         let rows: Vec<u32> = (0..wanted.keys.len() as u32).collect();
         drop(segment.may_contain(wanted, 0, &mut Vec::new()));
@@ -177,18 +179,19 @@ pub fn values(bytes: &[u8]) {
     drop(segment.verify(&mut |_| {}));
 }
 
-/// The file of the writers' turn, which is only ever advice.
-pub fn turn(bytes: &[u8]) {
+/// The file of the writer lock, which is only ever advice.
+pub fn writer_lock(bytes: &[u8]) {
     let system = Simulated::new(0);
     let (directory, other) = (Path::new("/"), system.process());
     let path = directory.join(WRITER_LOCK);
-    let (Ok(turn), Ok(file)) = (Turn::open(&system, directory), system.open(&path, true)) else { return };
-    let Ok(_guard) = turn.take(&system, Duration::ZERO, || ()) else { return };
+    let (Ok(lock), Ok(file)) = (WriterLock::open(&system, directory), system.open(&path, true)) else { return };
+    let Ok(_guard) = lock.take(&system, Duration::ZERO, || ()) else { return };
     if file.write_at(bytes, 0).is_ok() {
-        turn::watermark(&system, directory, 7);
-        turn::has_failed(&system, directory, 7);
+        writer_lock::watermark(&system, directory, 7);
+        writer_lock::has_failed(&system, directory, 7);
         // Whoever waits is told what stands there of the holder.
-        let waited = Turn::open(&other, directory).and_then(|turn| turn.take(&other, Duration::ZERO, || ()).map(drop));
+        let waited =
+            WriterLock::open(&other, directory).and_then(|lock| lock.take(&other, Duration::ZERO, || ()).map(drop));
         assert!(matches!(waited, Err(crate::Error::Locked { .. })));
     }
 }

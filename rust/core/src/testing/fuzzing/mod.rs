@@ -9,7 +9,7 @@ mod files;
 mod seeds;
 
 pub use columns::columns;
-pub use files::{filter, identity, log, manifest, segment, turn, values};
+pub use files::{filter, identity, log, manifest, segment, values, writer_lock};
 pub use seeds::seeds;
 
 /// A fuzz target: its name, and what it does with any bytes.
@@ -22,7 +22,7 @@ pub const TARGETS: [Target; 10] = [
     ("log", log),
     ("segment", segment),
     ("filter", filter),
-    ("turn", turn),
+    ("writer_lock", writer_lock),
     ("values", values),
     ("delivery", delivery),
     ("duration", duration),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::files::HISTORY;
-use crate::format::manifest::{LogEntry, Manifest, OutcomeEntry, RollupEntry, SegmentEntry, ValueEntry};
+use crate::format::manifest::{GlobalFilterEntry, LogEntry, Manifest, OutcomeEntry, SegmentEntry, ValueEntry};
 use crate::io::FileSystem;
 use crate::key::Key;
 use crate::segment::Segment;
@@ -28,7 +28,9 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "log" => vec![[&[0][..], &log()].concat(), [&[2][..], &log()].concat(), [&[1][..], &log()].concat()],
         "segment" => vec![segment(3).unwrap_or_default(), segment(300).unwrap_or_default()],
         "filter" => vec![filter().unwrap_or_default()],
-        "turn" => vec![b"DHTN\0\0\0\0".repeat(8), [&[0; 64][..], b"host process 12 since 1790000000000000"].concat()],
+        "writer_lock" => {
+            vec![b"DHTN\0\0\0\0".repeat(8), [&[0; 64][..], b"host process 12 since 1790000000000000"].concat()]
+        }
         "values" => vec![value_file(3).unwrap_or_default(), value_file(300).unwrap_or_default()],
         "delivery" => delivery(),
         "duration" => ["30 days", "1 day 12 hours", "PT2H", "P1DT0.5S", "500 ms"].map(Into::into).to_vec(),
@@ -53,7 +55,12 @@ fn manifest() -> Manifest {
         next_file: 12,
         log: LogEntry { id: 7, proven: START },
         segments: vec![SegmentEntry { id: 3, entries: 5, bytes: 99, ..SegmentEntry::default() }],
-        rollups: vec![RollupEntry { id: 4, entries: 5, segments: vec![3, 0], ..RollupEntry::default() }],
+        global_filters: vec![GlobalFilterEntry {
+            id: 4,
+            entries: 5,
+            segments: vec![3, 0],
+            ..GlobalFilterEntry::default()
+        }],
         outcomes: vec![OutcomeEntry { claim: 2, started_at: 5, outcome: Outcome::Completed }],
         transactions: vec![TransactionEntry {
             transaction,
@@ -80,7 +87,7 @@ fn log() -> Vec<u8> {
     let transaction = Some(NumberedBatch { transaction, rows: Some(BatchRows::of_numbers([5, 6, 7])) });
     let kinds = [Kind::Begin, Kind::CompleteKeys, Kind::ReleaseKeys, Kind::CompleteClaim, Kind::ReleaseClaim];
     let kinds = kinds.into_iter().chain([Kind::Values, Kind::ValuesAndComplete]);
-    let mut entries = values::Run::default();
+    let mut entries = values::ValueRun::default();
     entries.push(key(1), b"", 1 << 50, 0, b"value");
     entries.push(key(9), b"urn:nine", i64::MAX, PENDING, b"");
     entries.push(key(2), b"", i64::MIN, GONE, b"");
@@ -92,7 +99,7 @@ fn log() -> Vec<u8> {
             _ => FrameKeys::default(),
         };
         let of_values = matches!(kind, Kind::Values | Kind::ValuesAndComplete);
-        let values = if of_values { entries.clone() } else { values::Run::default() };
+        let values = if of_values { entries.clone() } else { values::ValueRun::default() };
         let transaction = transaction.clone().filter(|_| kind == Kind::Begin);
         let (replaces, durable) = (None, 0);
         let frame = Frame { kind, sequence, claim: 1, started_at: 5, replaces, durable, transaction, keys, values };
@@ -140,7 +147,7 @@ fn filter() -> Option<Vec<u8>> {
 
 fn value_file(entries: u64) -> Option<Vec<u8>> {
     let (system, path) = (Simulated::new(0), Path::new("/values"));
-    let mut run = values::Run::default();
+    let mut run = values::ValueRun::default();
     for number in 0..entries {
         run.push(key(number), b"", i64::MAX, 0, format!("value {number}").as_bytes());
         run.push(key(number + 1_000), format!("urn:{number}").as_bytes(), 5, PENDING, b"");

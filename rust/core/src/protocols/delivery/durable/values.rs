@@ -67,25 +67,25 @@ impl Rows for Space {
         let keys = Keys::new(changes.iter().map(|change| change.key.as_str()));
         let column = keys.column();
         let ids = self.values.ids(&column);
-        let done = self.values.change(&ids, |turn| {
-            let differs = |(at, change): &(usize, &Exchange)| turn.found().value(*at) != change.expected.as_deref();
+        let done = self.values.change(&ids, |edit| {
+            let differs = |(at, change): &(usize, &Exchange)| edit.found().value(*at) != change.expected.as_deref();
             if let Some((at, _)) = changes.iter().enumerate().find(differs) {
-                return Ok(Err(Overtaken { at, found: turn.found().value(at).map(<[u8]>::to_vec) }));
+                return Ok(Err(Overtaken { at, found: edit.found().value(at).map(<[u8]>::to_vec) }));
             }
             for (at, change) in changes.iter().enumerate() {
                 match &change.new {
                     Some(value) => {
                         let entry = Entry { value: Some(value), persist_until: FOREVER, pending: false };
-                        turn.put(ids.id(at), entry)?;
+                        edit.put(ids.id(at), entry)?;
                     }
-                    None => turn.remove(ids.id(at))?,
+                    None => edit.remove(ids.id(at))?,
                 }
             }
             Ok(Ok(()))
         })?;
-        if self.auto_maintain && self.values.is_upkeep_due() {
-            // What was asked for is done and durable. Upkeep that fails is due again, and a failed
-            // write is told by the next.
+        if self.auto_maintain && self.values.is_maintenance_due() {
+            // What was asked for is done and durable. Maintenance that fails is due again, and a
+            // failed write is told by the next.
             drop(self.values.maintain(false, &mut |_, _| Ok(())));
         }
         Ok(done)

@@ -58,15 +58,15 @@ impl Send {
             }
         }
         let ending = self.claim.filter(|_| !after.is_ended && after.is_done());
-        self.mapper.values.write(|turn| {
+        self.mapper.values.write(|edit| {
             let touched: Vec<u32> = steps.iter().map(|(row, _)| *row).collect();
             // A mapping whose time is over is still none of ours to remove.
-            let now = Known::read(&turn.look_at(ids, &touched)?, MapperSettings::default(), 0)?;
+            let now = Known::read(&edit.look_at(ids, &touched)?, MapperSettings::default(), 0)?;
             for (at, (row, step)) in steps.iter().enumerate() {
-                self.take(*step, turn, ids, *row as usize, (&now, at))?;
+                self.take(*step, edit, ids, *row as usize, (&now, at))?;
             }
             if let Some(claim) = ending {
-                turn.end(claim, Ending::Completed);
+                edit.end(claim, Ending::Completed);
             }
             Ok(())
         })?;
@@ -96,7 +96,7 @@ impl Send {
     }
 
     /// One step, by what the map holds of its row now.
-    fn take(&self, step: Step, turn: &mut Work, ids: &Ids, row: usize, (now, at): (&Known, usize)) -> Result<()> {
+    fn take(&self, step: Step, edit: &mut Work, ids: &Ids, row: usize, (now, at): (&Known, usize)) -> Result<()> {
         let (pending, kept_until) = (now.pending_of(at), now.persist_until[at]);
         let is_own = pending.is_some_and(|pending| pending.attempt == self.attempt);
         let mapped_to = now.values.get(at);
@@ -105,9 +105,9 @@ impl Send {
             let is_shared = now.mapped[at] || pending.is_some();
             let until = if is_shared { until.max(kept_until) } else { until };
             let record = Record { is_mapped: true, value: mapped_to.or(value), pending };
-            Mapper::put(turn, ids.id(row), &record, until)?;
+            Mapper::put(edit, ids.id(row), &record, until)?;
             let is_given = mapped_to.is_none();
-            return self.mapper.mirror(turn, value.filter(|_| is_given), ids.bytes(row).as_deref(), until);
+            return self.mapper.mirror(edit, value.filter(|_| is_given), ids.bytes(row).as_deref(), until);
         }
         if !is_own || pending.is_some_and(|pending| pending.resolved.is_some()) {
             return Ok(());
@@ -115,9 +115,9 @@ impl Send {
         let had = self.facts.pending[row] && matches!(step, Step::GiveBack);
         let pending = self.known.pending_of(row).filter(|_| had);
         if !now.mapped[at] && pending.is_none() {
-            return turn.remove(ids.id(row));
+            return edit.remove(ids.id(row));
         }
         let until = if now.mapped[at] { kept_until } else { self.known.persist_until[row] };
-        Mapper::put(turn, ids.id(row), &Record { is_mapped: now.mapped[at], value: mapped_to, pending }, until)
+        Mapper::put(edit, ids.id(row), &Record { is_mapped: now.mapped[at], value: mapped_to, pending }, until)
     }
 }

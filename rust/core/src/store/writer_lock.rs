@@ -1,4 +1,4 @@
-//! The writers' turn: a lock that is held for one operation, and dies with its holder.
+//! The writer lock: it that is held for one operation, and dies with its holder.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use crate::format::names::WRITER_LOCK;
 use crate::io::{FileId, FileSystem};
 use crate::{Error, Result};
 
-/// Where the holder's name stands in the turn file; before it stands the watermark.
+/// Where the holder's name stands in the lock file; before it stands the watermark.
 const HOLDER_AT: u64 = 64;
 const HOLDER_BYTES: usize = 192;
 const WATERMARK_BYTES: usize = 24;
@@ -18,26 +18,27 @@ const MAGIC: [u8; 4] = *b"DHTN";
 /// Where the record of a failed sync stands.
 const FAILED_AT: u64 = 32;
 
-/// The turn file of a key space: its lock, who holds it, and how far the log is durable.
+/// The lock file of a key space: its lock, who holds it, and how far the log is durable.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct WriterLock {
     lock: Lock,
     /// Which file that is: another one under its name keeps nobody out.
     file: FileId,
     alone: Alone,
 }
 
-/// The turn, until it is dropped.
+/// The held lock; dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct Taken<'a> {
-    turn: &'a Turn,
+    lock: &'a WriterLock,
     _guard: Guard<'a>,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         // Before the lock is given back, which is dropped after this.
-        self.turn.alone.leave(self.turn.lock.file(), self.turn.lock.path());
+        let WriterLock { lock, alone, .. } = self.lock;
+        alone.leave(lock.file(), lock.path());
     }
 }
 
@@ -45,21 +46,21 @@ impl Drop for Taken<'_> {
 /// its own process too.
 #[derive(Debug)]
 pub(crate) struct Held {
-    turn: Turn,
+    lock: WriterLock,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.turn.lock.release();
+        self.lock.lock.release();
     }
 }
 
-impl Turn {
+impl WriterLock {
     pub(crate) fn open(system: &dyn FileSystem, directory: &Path) -> Result<Self> {
         let path = directory.join(WRITER_LOCK);
-        let turn = Self::named(system, &path)?;
+        let lock = Self::named(system, &path)?;
         alone::probe(system, &path)?;
-        Ok(turn)
+        Ok(lock)
     }
 
     /// A lock of another name, which keeps nobody from writing.
@@ -74,8 +75,8 @@ impl Turn {
         if !self.lock.acquire(limit, || {})? {
             return Err(self.locked(limit));
         }
-        let held = Held { turn: self };
-        held.turn.sign(&[])?;
+        let held = Held { lock: self };
+        held.lock.sign(&[])?;
         Ok(held)
     }
 
@@ -85,7 +86,7 @@ impl Turn {
         Error::Locked { path, waited_ms, holder: self.holder() }
     }
 
-    /// Wait for the turn, for `limit` at most; `meanwhile` is done now and then while there is
+    /// Wait for the lock, for `limit` at most; `meanwhile` is done now and then while there is
     /// something to wait for.
     pub(crate) fn take(&self, system: &dyn FileSystem, limit: Duration, meanwhile: impl FnMut()) -> Result<Taken<'_>> {
         let Some(guard) = self.lock.take(limit, meanwhile)? else {
@@ -93,7 +94,7 @@ impl Turn {
         };
         let (file, path) = (self.lock.file(), self.lock.path());
         self.alone.arrive(system, file, path)?;
-        let taken = Taken { turn: self, _guard: guard };
+        let taken = Taken { lock: self, _guard: guard };
         self.sign(&self.alone.entry())?;
         self.check_in_place(system)?;
         Ok(taken)
@@ -168,7 +169,7 @@ impl Turn {
     }
 }
 
-/// How far log `log` is known to be durable, by the turn file in `directory`; 0 when it does not
+/// How far log `log` is known to be durable, by the lock file in `directory`; 0 when it does not
 /// say.
 pub(crate) fn watermark(system: &dyn FileSystem, directory: &Path, log: u64) -> u64 {
     recorded(system, directory, 0, log).unwrap_or(0)

@@ -6,7 +6,7 @@ use super::Case;
 use crate::format::manifest::{ValueEntry, read_values};
 use crate::format::names::FileKind;
 use crate::io::bytes::Decoder;
-use crate::segment::values::format::Header;
+use crate::segment::values::format::ValueHeader;
 use crate::store::files::newest;
 use crate::store::publish::is_partition_width;
 use crate::{Error, Result};
@@ -15,13 +15,13 @@ use crate::{Error, Result};
 const NAME_AT: usize = 40;
 
 #[derive(Default)]
-pub(super) struct Left {
+pub(super) struct Remnants {
     bytes: Vec<u8>,
     pub(super) name: Option<String>,
     pub(super) partition_us: Option<i64>,
 }
 
-impl Left {
+impl Remnants {
     pub(super) fn of_newest(case: Case) -> Self {
         let Ok(bytes) = read(case) else { return Self::default() };
         let starts = bytes.get(NAME_AT + 4..).unwrap_or_default();
@@ -47,7 +47,7 @@ impl Left {
     }
 
     /// What it says of a file of values, if that agrees with what the file says of itself.
-    pub(super) fn values(&self, header: &Header, sum: u32) -> Option<ValueEntry> {
+    pub(super) fn values(&self, header: &ValueHeader, sum: u32) -> Option<ValueEntry> {
         let place = self.place_of(header.id, sum)?;
         let entry = read_values(&mut Decoder::new(&self.bytes[place..], Path::new("manifest"))).ok()?;
         let is_likely = entry.rows == header.rows

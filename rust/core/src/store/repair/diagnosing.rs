@@ -7,13 +7,13 @@ use super::diagnose::damage;
 use super::log::LogDamage;
 use super::values::{Mended, Unsure};
 use super::{Case, Count, Diagnosis, Finding, Looked, Remedy, name_of};
-use crate::format::manifest::{Manifest, RollupEntry, SegmentEntry};
+use crate::format::manifest::{GlobalFilterEntry, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
 use crate::io::pages::PAGE;
-use crate::memtable::Tail;
-use crate::memtable::values::Recent;
+use crate::memtable::Memtable;
+use crate::memtable::values::ValueMemtable;
 use crate::segment::Segment;
-use crate::segment::global::Rollup;
+use crate::segment::global::GlobalFilter;
 use crate::store::publish::entry_of;
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ pub(super) const DROPPED: &str =
     "an id that only this file held is new when it comes again, and a document whose end it told is in doubt";
 pub(super) const NOTHING: &str = "nothing is lost";
 
-pub(super) struct Doctor<'a> {
+pub(super) struct Diagnosing<'a> {
     pub(super) case: Case<'a>,
     pub(super) manifest: Manifest,
     pub(super) is_manifest_lost: bool,
@@ -32,19 +32,19 @@ pub(super) struct Doctor<'a> {
     /// The findings that may have cost entries their end, and how many at most.
     ends_lost: Vec<(usize, u64)>,
     pub(super) retired: Vec<String>,
-    pub(super) tail: Option<Tail>,
+    pub(super) memtable: Option<Memtable>,
     pub(super) skipped: u64,
     pub(super) lacks_filters: bool,
     /// Of a map: what the log holds, as far as nothing is lost before it; and what of it is older
     /// than a loss.
-    pub(super) in_log: Recent,
+    pub(super) in_log: ValueMemtable,
     pub(super) log_damage: Option<LogDamage>,
     /// Of a map whose manifest is lost: whether files count that should not.
     pub(super) unsure: Option<Unsure>,
     pub(super) values: Mended,
 }
 
-impl<'a> Doctor<'a> {
+impl<'a> Diagnosing<'a> {
     pub(super) fn new(case: Case<'a>, manifest: Manifest) -> Self {
         Self {
             case,
@@ -55,10 +55,10 @@ impl<'a> Doctor<'a> {
             open_entries: 0,
             ends_lost: Vec::new(),
             retired: Vec::new(),
-            tail: None,
+            memtable: None,
             skipped: 0,
             lacks_filters: false,
-            in_log: Recent::default(),
+            in_log: ValueMemtable::default(),
             log_damage: None,
             unsure: None,
             values: Mended::default(),
@@ -101,18 +101,18 @@ impl<'a> Doctor<'a> {
 
     pub(super) fn look(mut self, names: &[String], looked: Looked) -> Result<Diagnosis> {
         let entries = std::mem::take(&mut self.manifest.segments);
-        let total = (entries.len() + self.manifest.rollups.len() + self.manifest.values.len() + 1) as u64;
+        let total = (entries.len() + self.manifest.global_filters.len() + self.manifest.values.len() + 1) as u64;
         for (done, entry) in entries.into_iter().enumerate() {
             looked(done as u64, total)?;
             self.look_at_segment(entry)?;
         }
-        let rollups = std::mem::take(&mut self.manifest.rollups);
-        for rollup in rollups {
-            self.look_at_filter(rollup)?;
+        let global_filters = std::mem::take(&mut self.manifest.global_filters);
+        for global_filter in global_filters {
+            self.look_at_filter(global_filter)?;
         }
         self.look_at_log(names)?;
         if self.case.room.is_some() {
-            self.look_at_values(&mut |left| looked(total - 1 - left, total))?;
+            self.look_at_values(&mut |remnants| looked(total - 1 - remnants, total))?;
         }
         looked(total, total)?;
         self.look_at_pins(names)?;
@@ -120,7 +120,7 @@ impl<'a> Doctor<'a> {
     }
 
     pub(super) fn finish(self, names: &[String]) -> Diagnosis {
-        let Self { mut findings, manifest, salvaged_segments, mut retired, tail, skipped, .. } = self;
+        let Self { mut findings, manifest, salvaged_segments, mut retired, memtable, skipped, .. } = self;
         let (lacks_filters, values) = (self.lacks_filters, self.values);
         for (finding, most) in self.ends_lost {
             findings[finding].reopened = Count::AtMost(most.min(self.open_entries));
@@ -132,7 +132,7 @@ impl<'a> Doctor<'a> {
         retired.sort();
         retired.dedup();
         let is_gone = false;
-        Diagnosis { findings, manifest, salvaged_segments, retired, tail, skipped, lacks_filters, values, is_gone }
+        Diagnosis { findings, manifest, salvaged_segments, retired, memtable, skipped, lacks_filters, values, is_gone }
     }
 
     /// The file leaves its place.
@@ -199,16 +199,17 @@ impl<'a> Doctor<'a> {
         Ok(())
     }
 
-    fn look_at_filter(&mut self, entry: RollupEntry) -> Result<()> {
+    fn look_at_filter(&mut self, entry: GlobalFilterEntry) -> Result<()> {
         let path = FileKind::GlobalFilter.path(self.case.directory, entry.id);
-        let opened = Rollup::open(&*self.case.env.system, &path, self.case.env.history).and_then(|rollup| {
-            if rollup.sum() != entry.sum || rollup.slots() != entry.segments.len() {
-                return Err(Error::corrupt(&path, 0, "this is not the filter that the manifest names"));
-            }
-            rollup.verify(&mut |_| {})
-        });
+        let opened =
+            GlobalFilter::open(&*self.case.env.system, &path, self.case.env.history).and_then(|global_filter| {
+                if global_filter.sum() != entry.sum || global_filter.slots() != entry.segments.len() {
+                    return Err(Error::corrupt(&path, 0, "this is not the filter that the manifest names"));
+                }
+                global_filter.verify(&mut |_| {})
+            });
         match opened {
-            Ok(()) => self.manifest.rollups.push(entry),
+            Ok(()) => self.manifest.global_filters.push(entry),
             Err(error) => {
                 let damage = damage(&*self.case.env.system, error, &path, Some(PAGE))?;
                 self.find(damage, Remedy::Rebuilt, |_| {});
