@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dochistory_core::history::History;
-use dochistory_core::history::values::Values;
+use dochistory_core::history::values::ValueMap;
 use dochistory_core::{Error, Maintained, Progress};
 
 /// So long `begin` waits when upkeep has fallen far behind, so that it can catch up.
@@ -45,7 +45,7 @@ impl Upkeep {
     }
 
     /// [`Upkeep::see_to`] for a space of values.
-    pub(crate) fn see_to_values(&self, values: &Values, name: &str) -> Option<Failed> {
+    pub(crate) fn see_to_values(&self, values: &ValueMap, name: &str) -> Option<Failed> {
         let failed = self.collect();
         if values.is_maintenance_due() {
             let values = values.clone();

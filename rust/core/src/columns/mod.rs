@@ -84,7 +84,7 @@ pub enum IdColumn<'a> {
 
 /// One id as it stands in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Id<'a> {
+pub enum IdCell<'a> {
     /// Null.
     Null,
     /// Text.
@@ -112,38 +112,38 @@ impl<'a> IdColumn<'a> {
 
     /// The value of `row`.
     #[inline]
-    pub fn get(&self, row: usize) -> Id<'a> {
+    pub fn get(&self, row: usize) -> IdCell<'a> {
         match self {
             Self::Utf8 { offsets, values, validity } => {
                 if !validity.is_valid(row) {
-                    return Id::Null;
+                    return IdCell::Null;
                 }
-                Id::Text(&values[offsets[row] as usize..offsets[row + 1] as usize])
+                IdCell::Text(&values[offsets[row] as usize..offsets[row + 1] as usize])
             }
             Self::LargeUtf8 { offsets, values, validity } => {
                 if !validity.is_valid(row) {
-                    return Id::Null;
+                    return IdCell::Null;
                 }
-                Id::Text(&values[offsets[row] as usize..offsets[row + 1] as usize])
+                IdCell::Text(&values[offsets[row] as usize..offsets[row + 1] as usize])
             }
             Self::Utf8View { views, buffers, validity } => {
                 if validity.is_valid(row) {
-                    Id::Text(view_bytes(&views[row], buffers))
+                    IdCell::Text(view_bytes(&views[row], buffers))
                 } else {
-                    Id::Null
+                    IdCell::Null
                 }
             }
             Self::Uuid { values, validity } => {
                 if !validity.is_valid(row) {
-                    return Id::Null;
+                    return IdCell::Null;
                 }
-                values[row * 16..row * 16 + 16].first_chunk().map_or(Id::Null, Id::Uuid)
+                values[row * 16..row * 16 + 16].first_chunk().map_or(IdCell::Null, IdCell::Uuid)
             }
             Self::Dictionary { indices, values, validity } => {
                 if validity.is_valid(row) {
                     values.get(indices[row] as usize)
                 } else {
-                    Id::Null
+                    IdCell::Null
                 }
             }
         }

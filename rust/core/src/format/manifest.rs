@@ -1,6 +1,6 @@
 //! The manifest of a key space: a full, immutable, numbered snapshot (docs/format.md, "Manifest").
 
-use crate::types::{Outcome, TransactionEntry};
+use crate::types::{Ending, TransactionEntry};
 use std::path::Path;
 
 use crate::Result;
@@ -41,10 +41,10 @@ pub(crate) struct Manifest {
     pub(crate) segments: Vec<SegmentEntry>,
     pub(crate) global_filters: Vec<GlobalFilterEntry>,
     /// Outcomes of claims whose entries stand open in segments.
-    pub(crate) outcomes: Vec<OutcomeEntry>,
+    pub(crate) outcomes: Vec<EndedClaim>,
     /// The last transaction of each application.
     pub(crate) transactions: Vec<TransactionEntry>,
-    pub(crate) values: Vec<ValueEntry>,
+    pub(crate) values: Vec<ValueFileEntry>,
 }
 
 /// The live log.
@@ -71,7 +71,7 @@ pub(crate) struct SegmentEntry {
 
 /// A file of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ValueEntry {
+pub(crate) struct ValueFileEntry {
     pub(crate) id: u64,
     /// Checksum of its header page, which holds all others.
     pub(crate) sum: u32,
@@ -101,10 +101,10 @@ pub(crate) struct GlobalFilterEntry {
 
 /// The outcome of one claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OutcomeEntry {
+pub(crate) struct EndedClaim {
     pub(crate) claim: u64,
     pub(crate) started_at: i64,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Ending,
 }
 
 impl TransactionEntry {
@@ -264,8 +264,8 @@ pub(crate) fn read_segment(from: &mut Decoder) -> Result<SegmentEntry> {
     })
 }
 
-pub(crate) fn read_values(from: &mut Decoder) -> Result<ValueEntry> {
-    Ok(ValueEntry {
+pub(crate) fn read_values(from: &mut Decoder) -> Result<ValueFileEntry> {
+    Ok(ValueFileEntry {
         id: from.u64()?,
         sum: from.u32()?,
         is_later: from.u8()? != 0,
@@ -287,16 +287,16 @@ fn read_global_filter(from: &mut Decoder) -> Result<GlobalFilterEntry> {
     Ok(global_filter)
 }
 
-fn read_outcome(from: &mut Decoder) -> Result<OutcomeEntry> {
-    let (claim, started_at, outcome) = (from.u64()?, from.i64()?, Outcome::from_u8(from.u8()?));
+fn read_outcome(from: &mut Decoder) -> Result<EndedClaim> {
+    let (claim, started_at, outcome) = (from.u64()?, from.i64()?, Ending::from_u8(from.u8()?));
     let outcome = outcome.ok_or_else(|| from.corrupt("an unknown outcome of a claim"))?;
-    Ok(OutcomeEntry { claim, started_at, outcome })
+    Ok(EndedClaim { claim, started_at, outcome })
 }
 
 fn read_transaction(from: &mut Decoder, has_rows: bool) -> Result<TransactionEntry> {
     let transaction = Transaction { application: from.text()?, batch: from.i64()? };
     let (claim, started_at, outcome) = (from.u64()?, from.i64()?, from.u8()?);
-    if outcome > Outcome::Completed as u8 {
+    if outcome > Ending::Completed as u8 {
         return Err(from.corrupt("an unknown outcome of a transaction"));
     }
     let mut rows = None;
@@ -304,5 +304,5 @@ fn read_transaction(from: &mut Decoder, has_rows: bool) -> Result<TransactionEnt
         let (is_there, found) = (from.u8()? != 0, BatchRows::decode(from)?);
         rows = is_there.then_some(found);
     }
-    Ok(TransactionEntry { transaction, rows, claim, started_at, outcome: Outcome::from_u8(outcome) })
+    Ok(TransactionEntry { transaction, rows, claim, started_at, outcome: Ending::from_u8(outcome) })
 }

@@ -8,9 +8,9 @@ use super::History;
 use crate::columns::Documents;
 use crate::key::{Codec, Form};
 use crate::segment::format::Mark;
-use crate::store::batch::Batch;
-use crate::store::{Entry, EntryCursor, Maintained, Progress, Purge, Purged, SpaceSettings};
-use crate::types::{Outcome, TransactionEntry};
+use crate::store::batch::IdBatch;
+use crate::store::{EntryCursor, ListedEntry, Maintained, Progress, Purge, Purged, SpaceSettings};
+use crate::types::{Ending, TransactionEntry};
 use crate::{Error, Result};
 
 use crate::store::SpaceStatistics;
@@ -91,7 +91,7 @@ enum Source {
     /// All that there are.
     Listing(Box<EntryCursor>),
     /// Those of given keys.
-    Found(IntoIter<Entry>),
+    Found(IntoIter<ListedEntry>),
 }
 
 impl Entries {
@@ -106,7 +106,7 @@ impl Entries {
             };
             let Some(found) = found else { return Ok(None) };
             let mut batch = EntryBatch::default();
-            for Entry { key, text, stamp } in found {
+            for ListedEntry { key, text, stamp } in found {
                 let status =
                     if stamp.mark == Mark::Completed { EntryStatus::Completed } else { EntryStatus::Processing };
                 let is_wanted = self.wanted.status.is_none_or(|wanted| wanted == status);
@@ -145,7 +145,7 @@ impl History {
     /// # Errors
     /// `Config` for a part that there is not; `Schema` for columns that are no keys.
     pub fn entries_of_keys(&self, trigger: &str, keys: &Documents, wanted: Selection) -> Result<Entries> {
-        let (batch, space, range) = (Batch::identify(self.codec(), keys)?, self.space(trigger)?, wanted.keys()?);
+        let (batch, space, range) = (IdBatch::identify(self.codec(), keys)?, self.space(trigger)?, wanted.keys()?);
         let found = batch.wanted(keys, |looked_for| space.entries_of(looked_for))?;
         let mut seen = HashSet::new();
         let mut entries = Vec::with_capacity(found.len());
@@ -154,7 +154,7 @@ impl History {
             let text = is_text.then(|| batch.text(keys, row).to_vec());
             // A key that is given twice is told once.
             if range.contains(&key.hi) && seen.insert((key, text.clone(), stamp.claim)) {
-                entries.push(Entry { key, text, stamp });
+                entries.push(ListedEntry { key, text, stamp });
             }
         }
         Ok(Entries { codec: self.codec().clone(), wanted, source: Source::Found(entries.into_iter()) })
@@ -171,8 +171,8 @@ impl History {
         let found = self.space(trigger)?.transaction(application)?;
         let progressed = |entry: &TransactionEntry| match entry.outcome {
             None => Progressed::Begun,
-            Some(Outcome::Completed) => Progressed::Completed,
-            Some(Outcome::Released) => Progressed::Released,
+            Some(Ending::Completed) => Progressed::Completed,
+            Some(Ending::Released) => Progressed::Released,
         };
         Ok(found.map(|entry| (entry.transaction.batch, progressed(&entry))))
     }

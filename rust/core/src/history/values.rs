@@ -1,7 +1,7 @@
 //! A map of values of a history, and the change in which it is looked up and changed as one step.
 
 pub use crate::format::names::Room;
-pub use crate::segment::values::columns::{Found, Id, Ids};
+pub use crate::segment::values::columns::{FoundValues, Id, Ids};
 pub use crate::segment::values::run::{FOREVER, MOST_ID_BYTES, MOST_VALUE_BYTES};
 pub use crate::store::values::{Snapshot, ValueCursor, ValueStatistics};
 use std::sync::Arc;
@@ -13,28 +13,20 @@ use crate::segment::values::columns::id_text;
 use crate::segment::values::run::{GONE, NULL, PENDING, ValueRun};
 use crate::store::values::ValueChange;
 use crate::store::{KeySpace, Maintained, Progress, Purged, Writer};
+pub use crate::types::Ending;
+use crate::types::TransactionEntry;
 use crate::types::transaction::{BatchRows, Last, NumberedBatch, Transaction};
-use crate::types::{Outcome, TransactionEntry};
 use crate::{Error, Result};
 
 /// What is written for an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'v> {
+pub struct NewValue<'v> {
     /// The value; an entry may be there without one.
     pub value: Option<&'v [u8]>,
     /// It is kept until then at least, in microseconds since 1970; [`FOREVER`] without end.
     pub persist_until: i64,
     /// Not purged by time alone.
     pub pending: bool,
-}
-
-/// How a claim of a transaction ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Its work is done.
-    Completed,
-    /// Its work was undone.
-    Released,
 }
 
 /// The last transaction of an application.
@@ -52,45 +44,45 @@ pub struct LastTransaction {
 
 /// An open value space. All its methods may be called by many threads at once.
 #[derive(Clone, Debug)]
-pub struct Values {
+pub struct ValueMap {
     space: Arc<KeySpace>,
     codec: Codec,
 }
 
 /// A change of a space in the making: its writer lock is held.
-pub struct Work<'a> {
+pub struct ValueEdit<'a> {
     writer: &'a Writer<'a>,
-    found: Found,
+    found: FoundValues,
     run: ValueRun,
     transaction: Option<NumberedBatch>,
     replaces: Option<u64>,
-    ending: Option<(u64, Outcome)>,
+    ending: Option<(u64, Ending)>,
 }
 
-impl std::fmt::Debug for Work<'_> {
+impl std::fmt::Debug for ValueEdit<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Work").field("changes", &self.run.len()).finish_non_exhaustive()
     }
 }
 
-impl Work<'_> {
+impl ValueEdit<'_> {
     /// What the space holds of the ids that the change is about.
-    pub fn found(&self) -> &Found {
+    pub fn found(&self) -> &FoundValues {
         &self.found
     }
 
     /// What the space holds of other ids; these changes do not show.
-    pub fn look(&self, ids: &Ids) -> Result<Found> {
+    pub fn look(&self, ids: &Ids) -> Result<FoundValues> {
         ids.wanted(|wanted| self.writer.values_of(wanted))
     }
 
     /// What the space holds of some rows of other ids, in this order.
-    pub fn look_at(&self, ids: &Ids, rows: &[u32]) -> Result<Found> {
+    pub fn look_at(&self, ids: &Ids, rows: &[u32]) -> Result<FoundValues> {
         ids.wanted_at(rows, |wanted| self.writer.values_of(wanted))
     }
 
     /// Write an entry; it takes the place of an older one of the same id.
-    pub fn put(&mut self, id: Id, entry: Entry) -> Result<()> {
+    pub fn put(&mut self, id: Id, entry: NewValue) -> Result<()> {
         check(id)?;
         let value = entry.value.unwrap_or_default();
         if value.len() > MOST_VALUE_BYTES {
@@ -130,30 +122,18 @@ impl Work<'_> {
 
     /// Write these changes as the end of a claim.
     pub fn end(&mut self, claim: u64, ending: Ending) {
-        let outcome = match ending {
-            Ending::Completed => Outcome::Completed,
-            Ending::Released => Outcome::Released,
-        };
-        self.ending = Some((claim, outcome));
+        self.ending = Some((claim, ending));
     }
 }
 
 impl LastTransaction {
     /// What a number that comes again is compared with.
     pub(crate) fn last(&self) -> Last {
-        let outcome = self.ending.map(|ending| match ending {
-            Ending::Completed => Outcome::Completed,
-            Ending::Released => Outcome::Released,
-        });
-        Last { batch: self.batch, rows: self.rows, outcome }
+        Last { batch: self.batch, rows: self.rows, outcome: self.ending }
     }
 
     fn of(entry: &TransactionEntry) -> Self {
-        let ending = entry.outcome.map(|outcome| match outcome {
-            Outcome::Completed => Ending::Completed,
-            Outcome::Released => Ending::Released,
-        });
-        Self { batch: entry.transaction.batch, claim: entry.claim, ending, rows: entry.rows }
+        Self { batch: entry.transaction.batch, claim: entry.claim, ending: entry.outcome, rows: entry.rows }
     }
 }
 
@@ -169,12 +149,12 @@ fn check(id: Id) -> Result<()> {
 
 impl History {
     /// The value space of a name; nothing is made of it before it is first changed.
-    pub fn values(&self, room: Room, name: &str) -> Result<Values> {
-        Ok(Values { space: self.value_space(room, name)?, codec: self.codec().clone() })
+    pub fn values(&self, room: Room, name: &str) -> Result<ValueMap> {
+        Ok(ValueMap { space: self.value_space(room, name)?, codec: self.codec().clone() })
     }
 }
 
-impl Values {
+impl ValueMap {
     /// Whether anything was ever written here.
     pub fn exists(&self) -> Result<bool> {
         self.space.exists()
@@ -196,7 +176,7 @@ impl Values {
     }
 
     /// What the space holds of some ids. No answer rests on what is not durable.
-    pub fn look(&self, ids: &Ids) -> Result<Found> {
+    pub fn look(&self, ids: &Ids) -> Result<FoundValues> {
         ids.wanted(|wanted| self.space.look_values(wanted))
     }
 
@@ -207,13 +187,13 @@ impl Values {
     /// # Errors
     /// Those of `work`; `Locked` when another writer takes too long, `ReadOnly`, `Failed` after a
     /// failed write.
-    pub fn change<T>(&self, ids: &Ids, work: impl FnOnce(&mut Work) -> Result<T>) -> Result<T> {
+    pub fn change<T>(&self, ids: &Ids, work: impl FnOnce(&mut ValueEdit) -> Result<T>) -> Result<T> {
         self.space.write(KeySpace::value_settings(), |writer| {
             let found = ids.wanted(|wanted| writer.values_of(wanted))?;
             let mut edit =
-                Work { writer, found, run: ValueRun::default(), transaction: None, replaces: None, ending: None };
+                ValueEdit { writer, found, run: ValueRun::default(), transaction: None, replaces: None, ending: None };
             let done = work(&mut edit)?;
-            let Work { run, transaction, replaces, ending, .. } = edit;
+            let ValueEdit { run, transaction, replaces, ending, .. } = edit;
             if !run.is_empty() || transaction.is_some() || ending.is_some() {
                 writer.write_values(ValueChange { run, transaction, replaces, ending })?;
             }
@@ -222,7 +202,7 @@ impl Values {
     }
 
     /// [`Values::change`] about no ids in particular.
-    pub fn write<T>(&self, work: impl FnOnce(&mut Work) -> Result<T>) -> Result<T> {
+    pub fn write<T>(&self, work: impl FnOnce(&mut ValueEdit) -> Result<T>) -> Result<T> {
         self.change(&Ids::none(), work)
     }
 
@@ -299,7 +279,7 @@ pub struct EntryBatch {
     /// The ids as they came.
     pub ids: Vec<String>,
     /// What they hold.
-    pub found: Found,
+    pub found: FoundValues,
 }
 
 impl Entries {

@@ -6,15 +6,15 @@ use std::hash::RandomState;
 use super::index::Index;
 use hashbrown::HashMap;
 
-use crate::format::manifest::{Manifest, OutcomeEntry};
+use crate::format::manifest::{EndedClaim, Manifest};
 use crate::key::{Form, Key};
 use crate::memtable::values::ValueMemtable;
 use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
-use crate::segment::run::{Run, Runs};
+use crate::segment::run::{EntryRun, Runs};
 use crate::types::FrameKeys;
-use crate::types::{Outcome, TransactionEntry};
-use crate::wal::frame::{Frame, Kind};
+use crate::types::{Ending, TransactionEntry};
+use crate::wal::frame::{Frame, FrameKind};
 
 const NONE: u32 = u32::MAX;
 /// Keys whose lines are asked for together, before the first of them is read.
@@ -22,7 +22,7 @@ const GROUP: usize = 16;
 
 /// One key under one claim.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct MemtableEntry {
     key: Key,
     /// Index into the claims.
     claim: u32,
@@ -51,13 +51,13 @@ pub(crate) struct Memtable {
     pub(crate) next_sequence: u64,
     /// How far the log was durable, as its own frames say.
     pub(crate) durable: u64,
-    entries: Vec<Entry>,
+    entries: Vec<MemtableEntry>,
     index: Index,
     texts: Vec<(u32, u16)>,
     heap: Vec<u8>,
     claims: Vec<Claim>,
     claim_index: HashMap<(u64, i64), u32, RandomState>,
-    outcomes: HashMap<u64, (Outcome, i64), RandomState>,
+    outcomes: HashMap<u64, (Ending, i64), RandomState>,
     transactions: HashMap<String, TransactionEntry, RandomState>,
     /// Entries with values.
     pub(crate) values: ValueMemtable,
@@ -66,7 +66,7 @@ pub(crate) struct Memtable {
 impl Memtable {
     /// Before the first frame of the manifest's log.
     pub(crate) fn new(manifest: &Manifest, position: u64) -> Self {
-        let outcome = |entry: &OutcomeEntry| (entry.claim, (entry.outcome, entry.started_at));
+        let outcome = |entry: &EndedClaim| (entry.claim, (entry.outcome, entry.started_at));
         let transaction = |entry: &TransactionEntry| (entry.transaction.application.clone(), entry.clone());
         Self {
             position,
@@ -100,20 +100,20 @@ impl Memtable {
     /// Take in one frame, which ends at `end`. A frame that was taken before changes nothing.
     pub(crate) fn apply(&mut self, frame: &Frame, end: u64) {
         match frame.kind {
-            Kind::Begin => self.begin(frame),
-            Kind::CompleteClaim => {
-                self.finish_claim(frame.claim, frame.started_at, Outcome::Completed);
+            FrameKind::Begin => self.begin(frame),
+            FrameKind::CompleteClaim => {
+                self.finish_claim(frame.claim, frame.started_at, Ending::Completed);
                 self.finish_keys(frame, Mark::Completed);
             }
-            Kind::ReleaseClaim => {
-                self.finish_claim(frame.claim, frame.started_at, Outcome::Released);
+            FrameKind::ReleaseClaim => {
+                self.finish_claim(frame.claim, frame.started_at, Ending::Released);
                 self.finish_keys(frame, Mark::Released);
             }
-            Kind::CompleteKeys => self.finish_keys(frame, Mark::Completed),
-            Kind::ReleaseKeys => self.finish_keys(frame, Mark::Released),
-            Kind::Values => self.change_values(frame, None),
-            Kind::ValuesAndComplete => self.change_values(frame, Some(Outcome::Completed)),
-            Kind::ValuesAndRelease => self.change_values(frame, Some(Outcome::Released)),
+            FrameKind::CompleteKeys => self.finish_keys(frame, Mark::Completed),
+            FrameKind::ReleaseKeys => self.finish_keys(frame, Mark::Released),
+            FrameKind::Values => self.change_values(frame, None),
+            FrameKind::ValuesAndComplete => self.change_values(frame, Some(Ending::Completed)),
+            FrameKind::ValuesAndRelease => self.change_values(frame, Some(Ending::Released)),
         }
         self.position = end;
         self.durable = self.durable.max(frame.durable);
@@ -134,13 +134,13 @@ impl Memtable {
     fn begin_transaction(&mut self, frame: &Frame) {
         if let Some(batch) = &frame.transaction {
             if let Some((claim, started_at)) = frame.replaces {
-                self.finish_claim(claim, started_at, Outcome::Released);
+                self.finish_claim(claim, started_at, Ending::Released);
             }
             self.know(TransactionEntry::begun(batch.clone(), frame.claim, frame.started_at));
         }
     }
 
-    fn change_values(&mut self, frame: &Frame, ending: Option<Outcome>) {
+    fn change_values(&mut self, frame: &Frame, ending: Option<Ending>) {
         self.values.apply(&frame.values);
         self.begin_transaction(frame);
         if let Some(outcome) = ending {
@@ -171,10 +171,10 @@ impl Memtable {
         }
     }
 
-    fn finish_claim(&mut self, claim: u64, started_at: i64, outcome: Outcome) {
+    fn finish_claim(&mut self, claim: u64, started_at: i64, outcome: Ending) {
         let slot = self.outcomes.entry(claim).or_insert((outcome, started_at));
         // Completed outweighs released, whatever came first.
-        if outcome == Outcome::Completed {
+        if outcome == Ending::Completed {
             slot.0 = outcome;
         }
         let outcome = slot.0;
@@ -237,7 +237,7 @@ impl Memtable {
             heap.extend_from_slice(text);
             texts.len() as u32 - 1
         });
-        self.entries.push(Entry { key, claim, previous, text, mark });
+        self.entries.push(MemtableEntry { key, claim, previous, text, mark });
     }
 
     /// The entries of a key, newest first.
@@ -275,7 +275,7 @@ impl Memtable {
         }
     }
 
-    fn stamp(&self, entry: &Entry) -> Stamp {
+    fn stamp(&self, entry: &MemtableEntry) -> Stamp {
         let claim = self.claims[entry.claim as usize];
         Stamp { claim: claim.number, started_at: claim.started_at, mark: entry.mark }
     }
@@ -292,14 +292,14 @@ impl Memtable {
     /// How a claim as a whole ended.
     /// Entries that no frame ended, at most.
     pub(crate) fn open(&self) -> u64 {
-        let is_open = |entry: &&Entry| {
+        let is_open = |entry: &&MemtableEntry| {
             let outcome = self.outcomes.get(&self.claims[entry.claim as usize].number);
             folded(entry.mark, outcome) == Mark::Open
         };
         self.entries.iter().filter(is_open).count() as u64
     }
 
-    pub(crate) fn outcome(&self, claim: u64) -> Option<Outcome> {
+    pub(crate) fn outcome(&self, claim: u64) -> Option<Ending> {
         self.outcomes.get(&claim).map(|(outcome, _)| *outcome)
     }
 
@@ -314,7 +314,7 @@ impl Memtable {
     }
 
     /// The outcomes that segments may need: those of claims that did not begin in this log.
-    pub(crate) fn outcomes(&self) -> Vec<OutcomeEntry> {
+    pub(crate) fn outcomes(&self) -> Vec<EndedClaim> {
         let began_here = |claim: u64, started_at: i64| {
             self.claim_index.get(&(claim, started_at)).is_some_and(|at| self.claims[*at as usize].began_here)
         };
@@ -322,7 +322,7 @@ impl Memtable {
             .outcomes
             .iter()
             .filter(|(claim, (_, started_at))| !began_here(**claim, *started_at))
-            .map(|(claim, (outcome, started_at))| OutcomeEntry {
+            .map(|(claim, (outcome, started_at))| EndedClaim {
                 claim: *claim,
                 started_at: *started_at,
                 outcome: *outcome,
@@ -352,7 +352,7 @@ impl Memtable {
 
     /// The entries as runs, one for each time partition of `width`, without those that began at or
     /// before `expired`.
-    pub(crate) fn runs(&self, width: i64, expired: i64) -> Vec<Run> {
+    pub(crate) fn runs(&self, width: i64, expired: i64) -> Vec<EntryRun> {
         let mut runs = Runs::new(width);
         for (key, text, stamp) in self.entries().filter(|(_, _, stamp)| stamp.started_at > expired) {
             let run = runs.of(stamp.started_at);
@@ -367,22 +367,22 @@ impl Memtable {
 
 /// What a mark means once the outcome of its claim is known.
 #[inline]
-fn folded(mark: Mark, outcome: Option<&(Outcome, i64)>) -> Mark {
+fn folded(mark: Mark, outcome: Option<&(Ending, i64)>) -> Mark {
     match outcome {
         // A key that was released for itself stays so when the rest of its claim completes.
-        Some((Outcome::Completed, _)) if mark == Mark::Open => Mark::Completed,
-        Some((Outcome::Released, _)) if mark != Mark::Completed => Mark::Released,
+        Some((Ending::Completed, _)) if mark == Mark::Open => Mark::Completed,
+        Some((Ending::Released, _)) if mark != Mark::Completed => Mark::Released,
         _ => mark,
     }
 }
 
-fn text_of<'a>(entry: &Entry, texts: &[(u32, u16)], heap: &'a [u8]) -> Option<&'a [u8]> {
+fn text_of<'a>(entry: &MemtableEntry, texts: &[(u32, u16)], heap: &'a [u8]) -> Option<&'a [u8]> {
     let (start, length) = *texts.get(entry.text as usize)?;
     heap.get(start as usize..start as usize + usize::from(length))
 }
 
 #[inline]
-fn is_entry(entry: &Entry, texts: &[(u32, u16)], heap: &[u8], key: Key, text: Option<&[u8]>) -> bool {
+fn is_entry(entry: &MemtableEntry, texts: &[(u32, u16)], heap: &[u8], key: Key, text: Option<&[u8]>) -> bool {
     if entry.key != key {
         return false;
     }

@@ -76,7 +76,7 @@ pub(crate) const PARTS: usize = 10;
 
 /// The header page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Header {
+pub(crate) struct SegmentHeader {
     pub(crate) id: u64,
     pub(crate) history: [u8; 16],
     pub(crate) min_started_at: i64,
@@ -95,7 +95,7 @@ pub(crate) struct Header {
     pub(crate) sums_crc: u32,
 }
 
-impl Header {
+impl SegmentHeader {
     pub(crate) fn section(&self, part: Part) -> Section {
         self.sections[part as usize]
     }
@@ -166,7 +166,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn of(header: &Header) -> Self {
+    pub(crate) fn of(header: &SegmentHeader) -> Self {
         let directory = |bits: u8| ((1u64 << bits) + 1) * 4;
         let packed = |count: u64| (count * u64::from(header.stamp_bits)).div_ceil(8) + 8;
         let heap = header.sections[Part::TextHeap as usize].length;

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use format::{Header, Mark, Part, STAMP_BYTES, Stamp, bucket_of, key_bytes, ordered_bytes};
+use format::{Mark, Part, STAMP_BYTES, SegmentHeader, Stamp, bucket_of, key_bytes, ordered_bytes};
 
 use crate::filter;
 use crate::io::FileSystem;
@@ -31,7 +31,7 @@ const GROUP: usize = 64;
 /// An open segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    header: Header,
+    header: SegmentHeader,
     /// The header page's checksum, by which the manifest knows this very file.
     sum: u32,
     pages: Pages,
@@ -127,7 +127,7 @@ impl Segment {
             return Err(Error::corrupt(path, length, "shorter than a header"));
         }
         file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
-        let header = Header::decode(&page, path)?;
+        let header = SegmentHeader::decode(&page, path)?;
         if header.history != history {
             return Err(Error::corrupt(path, 24, "this segment belongs to another history"));
         }
@@ -137,7 +137,7 @@ impl Segment {
         Ok(Arc::new(Self { sum: header_sum(&page), header, pages, filter }))
     }
 
-    pub(crate) fn header(&self) -> &Header {
+    pub(crate) fn header(&self) -> &SegmentHeader {
         &self.header
     }
 

@@ -1,6 +1,6 @@
 //! A batch of documents with all its keys.
 
-use crate::columns::{CountColumn, Documents, FlagColumn, Id, IdColumn};
+use crate::columns::{CountColumn, Documents, FlagColumn, IdCell, IdColumn};
 use crate::key::{Codec, Form, Key, identify};
 use crate::segment::Wanted;
 use crate::types::transaction::BatchRows;
@@ -8,7 +8,7 @@ use crate::{Error, Result};
 
 /// All keys of a batch, as columns.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct IdBatch {
     pub(crate) keys: Vec<Key>,
     pub(crate) forms: Vec<Form>,
     /// Which id column each row's key comes from.
@@ -20,12 +20,12 @@ pub(crate) struct Batch {
 pub(crate) fn text_of<'a>(documents: &Documents<'a>, source: u8, row: usize) -> &'a [u8] {
     let column: Option<&IdColumn<'a>> = documents.ids.get(usize::from(source));
     match column.map(|column| column.get(row)) {
-        Some(Id::Text(text)) => text,
+        Some(IdCell::Text(text)) => text,
         _ => &[],
     }
 }
 
-impl Batch {
+impl IdBatch {
     /// The keys of a batch whose columns must be of one length.
     pub(crate) fn identify(codec: &Codec, documents: &Documents) -> Result<Self> {
         check_lengths(documents)?;

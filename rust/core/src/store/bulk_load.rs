@@ -10,10 +10,10 @@ use crate::format::names::FileKind;
 use crate::format::names::LOAD_LOCK;
 use crate::key::Key;
 use crate::segment::format::Mark;
-use crate::segment::run::Run;
+use crate::segment::run::EntryRun;
 use crate::segment::writer;
 use crate::types::transaction::{LOAD_PREFIX, Transaction};
-use crate::types::{Outcome, TransactionEntry};
+use crate::types::{Ending, TransactionEntry};
 use crate::{Error, Result};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl KeySpace {
     /// Publish entries as segments of their own, and that this part of a load is there. Sorting and
     /// writing happen outside the lock, under names that no manifest knows; whoever dies leaves
     /// such files, and the next load or maintenance collects them.
-    pub(crate) fn add(&self, runs: Vec<Run>, part: &LoadedPart) -> Result<()> {
+    pub(crate) fn add(&self, runs: Vec<EntryRun>, part: &LoadedPart) -> Result<()> {
         let mut settled = Vec::new();
         for mut run in runs {
             run.settle();
@@ -110,7 +110,7 @@ impl KeySpace {
                 manifest.segments.push(entry);
             }
             let transaction = Transaction { application: part.application(), batch: part.entries as i64 };
-            let outcome = Some(Outcome::Completed);
+            let outcome = Some(Ending::Completed);
             manifest.transactions.push(TransactionEntry { transaction, rows: None, claim: 0, started_at: 0, outcome });
             writer.publish(&manifest)
         })
@@ -135,8 +135,8 @@ impl KeySpace {
         })
     }
 
-    fn write_parts(&self, first: u64, claim: u64, runs: &mut [Run]) -> Result<Vec<SegmentEntry>> {
-        let write = |(id, run): (u64, &mut Run)| {
+    fn write_parts(&self, first: u64, claim: u64, runs: &mut [EntryRun]) -> Result<Vec<SegmentEntry>> {
+        let write = |(id, run): (u64, &mut EntryRun)| {
             run.stamps.number_open_claims(claim);
             let path = self.part_path(id);
             let (header, sum, bytes) = writer::write(self.segment_at(&path, id), run)?;

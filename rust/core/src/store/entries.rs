@@ -17,7 +17,7 @@ const CHUNK: usize = 8192;
 
 /// One entry of the history.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ListedEntry {
     pub(crate) key: Key,
     /// The text of a key that is no UUID.
     pub(crate) text: Option<Vec<u8>>,
@@ -38,7 +38,7 @@ pub(crate) struct EntryCursor {
     started_at: Range<i64>,
     /// Whether only what is in progress is wanted.
     is_open: bool,
-    from_log: std::vec::IntoIter<Entry>,
+    from_log: std::vec::IntoIter<ListedEntry>,
 }
 
 impl KeySpace {
@@ -53,8 +53,11 @@ impl KeySpace {
     ) -> Result<EntryCursor> {
         let view = self.pinned_view()?;
         let of_tail = |view: &View| {
-            let entry =
-                |(key, text, stamp): (Key, Option<&[u8]>, Stamp)| Entry { key, text: text.map(<[u8]>::to_vec), stamp };
+            let entry = |(key, text, stamp): (Key, Option<&[u8]>, Stamp)| ListedEntry {
+                key,
+                text: text.map(<[u8]>::to_vec),
+                stamp,
+            };
             view.memtable.entries().filter(|(key, ..)| keys.contains(&key.hi)).map(entry).collect::<Vec<_>>()
         };
         let from_log = view.as_ref().map_or(Vec::new(), of_tail).into_iter();
@@ -101,7 +104,7 @@ fn completions(view: &View, wanted: &Wanted, states: &[HistoryState]) -> Result<
 
 impl EntryCursor {
     /// The next entries that count; none after the last. A batch may be empty.
-    pub(crate) fn next(&mut self) -> Result<Option<Vec<Entry>>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<ListedEntry>>> {
         let Some(view) = self.view.take() else { return Ok(None) };
         let source = self.source;
         let chunk = self.chunk(&view);
@@ -114,7 +117,7 @@ impl EntryCursor {
         Ok(kept)
     }
 
-    fn chunk(&mut self, view: &View) -> Result<Option<Vec<Entry>>> {
+    fn chunk(&mut self, view: &View) -> Result<Option<Vec<ListedEntry>>> {
         if self.source == 0 {
             let chunk: Vec<_> = self.from_log.by_ref().take(CHUNK).collect();
             if chunk.is_empty() {
@@ -145,7 +148,7 @@ fn read_chunk(
     part: Part,
     keys: &RangeInclusive<u64>,
     place: &mut Option<u64>,
-) -> Result<Vec<Entry>> {
+) -> Result<Vec<ListedEntry>> {
     let mut cursor = KeyCursor::new(segment, part);
     match *place {
         Some(place) => cursor.seek(place)?,
@@ -153,7 +156,7 @@ fn read_chunk(
     }
     let mut scratch = Vec::new();
     let mut chunk = Vec::new();
-    let is_wanted = |key: &Key, chunk: &Vec<Entry>| chunk.len() < CHUNK && key.hi <= *keys.end();
+    let is_wanted = |key: &Key, chunk: &Vec<ListedEntry>| chunk.len() < CHUNK && key.hi <= *keys.end();
     while let Some(key) = cursor.peek()?.filter(|key| is_wanted(key, &chunk)) {
         let (text, stamp) = if part == Part::UuidKeys {
             (None, segment.stamp_at(Part::UuidStamps, cursor.place(), &mut scratch)?)
@@ -161,7 +164,7 @@ fn read_chunk(
             let text = segment.text_at(cursor.place(), &mut scratch)?.to_vec();
             (Some(text), segment.stamp_at(Part::TextStamps, cursor.place(), &mut scratch)?)
         };
-        chunk.push(Entry { key, text, stamp });
+        chunk.push(ListedEntry { key, text, stamp });
         cursor.advance();
     }
     *place = Some(cursor.place());
@@ -170,7 +173,7 @@ fn read_chunk(
 
 /// Of a chunk of `source` the entries that say what their key is, and that no earlier source says
 /// already.
-fn counting(view: &View, source: usize, chunk: &[Entry]) -> Result<Vec<Entry>> {
+fn counting(view: &View, source: usize, chunk: &[ListedEntry]) -> Result<Vec<ListedEntry>> {
     let keys: Vec<Key> = chunk.iter().map(|entry| entry.key).collect();
     let forms: Vec<Form> =
         chunk.iter().map(|entry| if entry.text.is_some() { Form::Text } else { Form::Uuid }).collect();

@@ -6,10 +6,10 @@ use crate::key::Form;
 use crate::segment::Wanted;
 use crate::segment::values::run::ValueRun;
 use crate::store::Writer;
+use crate::types::Ending;
 use crate::types::FrameKeys;
 use crate::types::HistoryState;
-use crate::types::Outcome;
-use crate::wal::frame::{Frame, Kind};
+use crate::wal::frame::{Frame, FrameKind};
 
 /// How many of the keys given were ended, and how many were not there to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,31 +25,25 @@ pub struct Finished {
 impl Writer<'_> {
     /// End a whole claim, unless it ended the same way before; and with it some of its
     /// keys by themselves.
-    pub(crate) fn finish_claim(
-        &mut self,
-        claim: u64,
-        started_at: i64,
-        outcome: Outcome,
-        keys: FrameKeys,
-    ) -> Result<()> {
+    pub(crate) fn finish_claim(&mut self, claim: u64, started_at: i64, outcome: Ending, keys: FrameKeys) -> Result<()> {
         let kind = match outcome {
-            Outcome::Completed => Kind::CompleteClaim,
-            Outcome::Released => Kind::ReleaseClaim,
+            Ending::Completed => FrameKind::CompleteClaim,
+            Ending::Released => FrameKind::ReleaseClaim,
         };
         let known = self.space.present().as_ref().and_then(|view| view.memtable.outcome(claim));
-        if known == Some(outcome) || known == Some(Outcome::Completed) {
+        if known == Some(outcome) || known == Some(Ending::Completed) {
             return Ok(());
         }
         self.end(kind, claim, started_at, keys)
     }
 
     /// End some keys of one claim.
-    pub(crate) fn finish_rows(&mut self, claim: u64, started_at: i64, outcome: Outcome, keys: FrameKeys) -> Result<()> {
+    pub(crate) fn finish_rows(&mut self, claim: u64, started_at: i64, outcome: Ending, keys: FrameKeys) -> Result<()> {
         // What ended stays ended: a release that comes after the completion of its claim changes
         // nothing.
         let is_completed =
-            || self.space.present().as_ref().and_then(|view| view.memtable.outcome(claim)) == Some(Outcome::Completed);
-        if keys.len() == 0 || outcome == Outcome::Released && is_completed() {
+            || self.space.present().as_ref().and_then(|view| view.memtable.outcome(claim)) == Some(Ending::Completed);
+        if keys.len() == 0 || outcome == Ending::Released && is_completed() {
             return Ok(());
         }
         let kind = kind_for_keys(outcome);
@@ -62,7 +56,7 @@ impl Writer<'_> {
     pub(crate) fn finish_keys(
         &mut self,
         wanted: &Wanted,
-        outcome: Outcome,
+        outcome: Ending,
         now_us: i64,
         expired: i64,
     ) -> Result<Finished> {
@@ -81,12 +75,12 @@ impl Writer<'_> {
         for (row, state) in found.states.iter().enumerate().filter(|(row, _)| wanted.forms[*row].is_usable()) {
             match (state, outcome) {
                 (HistoryState::Processing, _) => finished.changed += 1,
-                (HistoryState::Completed, Outcome::Completed) => finished.already += 1,
-                (_, Outcome::Completed) => {
+                (HistoryState::Completed, Ending::Completed) => finished.already += 1,
+                (_, Ending::Completed) => {
                     finished.unknown += 1;
                     keys.push(wanted, row, (0, now_us));
                 }
-                (_, Outcome::Released) => finished.unknown += 1,
+                (_, Ending::Released) => finished.unknown += 1,
             }
         }
         let keys = keys.join();
@@ -112,7 +106,7 @@ impl Writer<'_> {
     }
 
     /// Append a frame that ends something.
-    fn end(&mut self, kind: Kind, claim: u64, started_at: i64, keys: FrameKeys) -> Result<()> {
+    fn end(&mut self, kind: FrameKind, claim: u64, started_at: i64, keys: FrameKeys) -> Result<()> {
         let (replaces, transaction, values) = (None, None, ValueRun::default());
         let frame =
             |sequence| Frame { kind, sequence, claim, started_at, replaces, durable: 0, transaction, keys, values };
@@ -120,10 +114,10 @@ impl Writer<'_> {
     }
 }
 
-fn kind_for_keys(outcome: Outcome) -> Kind {
+fn kind_for_keys(outcome: Ending) -> FrameKind {
     match outcome {
-        Outcome::Completed => Kind::CompleteKeys,
-        Outcome::Released => Kind::ReleaseKeys,
+        Ending::Completed => FrameKind::CompleteKeys,
+        Ending::Released => FrameKind::ReleaseKeys,
     }
 }
 

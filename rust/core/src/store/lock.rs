@@ -40,7 +40,7 @@ impl Queue {
     }
 
     /// Wait until no other thread has it.
-    fn take(&self) -> Result<Place<'_>> {
+    fn take(&self) -> Result<QueuePlace<'_>> {
         let mut is_taken = self.lock();
         while *is_taken {
             (is_taken, _) = self.changed.wait_timeout(is_taken, SLICE).unwrap_or_else(PoisonError::into_inner);
@@ -51,15 +51,15 @@ impl Queue {
             }
         }
         *is_taken = true;
-        Ok(Place(self))
+        Ok(QueuePlace(self))
     }
 }
 
 /// The first place of the queue, until it is dropped.
 #[derive(Debug)]
-struct Place<'a>(&'a Queue);
+struct QueuePlace<'a>(&'a Queue);
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         *self.0.lock() = false;
         self.0.changed.notify_one();
@@ -70,7 +70,7 @@ impl Drop for Place<'_> {
 #[derive(Debug)]
 pub(crate) struct Guard<'a> {
     lock: &'a Lock,
-    _place: Place<'a>,
+    _place: QueuePlace<'a>,
 }
 
 impl Drop for Guard<'_> {

@@ -21,7 +21,7 @@ use crate::segment::global;
 use crate::segment::merge::Merge;
 use crate::segment::writer;
 use crate::store::Writer;
-use crate::types::Outcome;
+use crate::types::Ending;
 use crate::{Error, Result};
 
 /// Number of segments outside the global filter from which maintenance is due.
@@ -209,11 +209,11 @@ impl Writer<'_> {
 }
 
 /// A stamp with the outcome of its claim folded in; none when nothing is left of the entry.
-fn folded(outcomes: &HashMap<u64, Outcome>, mut stamp: Stamp) -> Option<Stamp> {
+fn folded(outcomes: &HashMap<u64, Ending>, mut stamp: Stamp) -> Option<Stamp> {
     if stamp.mark == Mark::Open {
         match outcomes.get(&stamp.claim) {
-            Some(Outcome::Completed) => stamp.mark = Mark::Completed,
-            Some(Outcome::Released) => return None,
+            Some(Ending::Completed) => stamp.mark = Mark::Completed,
+            Some(Ending::Released) => return None,
             None => {}
         }
     }
@@ -255,8 +255,8 @@ impl View {
     /// The outcomes that may be folded into entries: only those of the manifest, as those of the
     /// log may not be durable yet; and none of a claim of which single keys were released, as what
     /// says so may stand elsewhere.
-    fn foldable(&self) -> Result<HashMap<u64, Outcome>> {
-        let mut outcomes: HashMap<u64, Outcome> =
+    fn foldable(&self) -> Result<HashMap<u64, Ending>> {
+        let mut outcomes: HashMap<u64, Ending> =
             self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect();
         if outcomes.is_empty() {
             return Ok(outcomes);

@@ -33,7 +33,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
 use std::time::Duration;
 
 pub(crate) use bulk_load::{Fingerprint, LoadedPart};
-pub(crate) use entries::{Entry, EntryCursor};
+pub(crate) use entries::{EntryCursor, ListedEntry};
 use environment::Environment;
 pub use finish::Finished;
 use held::Files;

@@ -12,8 +12,8 @@ use crate::format::manifest::{LogEntry, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
 use crate::io::publish;
 use crate::memtable::values::ValueMemtable;
-use crate::segment::format::{Header, MOST_ENTRIES, Mark, Stamp};
-use crate::segment::run::Run;
+use crate::segment::format::{MOST_ENTRIES, Mark, SegmentHeader, Stamp};
+use crate::segment::run::EntryRun;
 use crate::segment::sort::sorted_keys;
 use crate::segment::writer::{self, Target};
 use crate::store::Writer;
@@ -45,7 +45,7 @@ impl KeySpace {
     /// Write keys of one stamp as segments that `manifest` will name.
     fn write_keys(&self, manifest: &mut Manifest, keys: &FrameKeys, stamp: Stamp, threads: usize) -> Result<()> {
         if !keys.texts.is_empty() || keys.uuids.len() > MOST_ENTRIES {
-            return self.write_run(manifest, &mut Run::of_keys(keys, stamp));
+            return self.write_run(manifest, &mut EntryRun::of_keys(keys, stamp));
         }
         let mut sorted = sorted_keys(&keys.uuids, threads)?;
         sorted.dedup();
@@ -56,7 +56,7 @@ impl KeySpace {
     }
 
     /// Settle a run and write it as segments that `manifest` will name.
-    pub(super) fn write_run(&self, manifest: &mut Manifest, run: &mut Run) -> Result<()> {
+    pub(super) fn write_run(&self, manifest: &mut Manifest, run: &mut EntryRun) -> Result<()> {
         run.settle();
         for part in split(run) {
             manifest.segments.push(self.write_segment(&mut manifest.next_file, &part)?);
@@ -65,7 +65,7 @@ impl KeySpace {
     }
 
     /// Write a settled run under the next file number; its bytes are durable, its name not yet.
-    pub(super) fn write_segment(&self, next_file: &mut u64, run: &Run) -> Result<SegmentEntry> {
+    pub(super) fn write_segment(&self, next_file: &mut u64, run: &EntryRun) -> Result<SegmentEntry> {
         let (id, path) = self.new_segment(next_file)?;
         let (header, sum, bytes) = writer::write(self.segment_at(&path, id), run)?;
         Ok(entry_of(&header, sum, bytes))
@@ -285,7 +285,7 @@ impl View {
     }
 }
 
-pub(super) fn entry_of(header: &Header, sum: u32, bytes: u64) -> SegmentEntry {
+pub(super) fn entry_of(header: &SegmentHeader, sum: u32, bytes: u64) -> SegmentEntry {
     let (min_started_at, max_started_at) = (header.min_started_at, header.max_started_at);
     SegmentEntry {
         id: header.id,
@@ -307,7 +307,7 @@ pub(super) fn remove_orphan(env: &Environment, path: &std::path::Path) -> Result
 }
 
 /// A run in parts of at most [`MOST_ENTRIES`], in key order.
-pub(super) fn split(run: &mut Run) -> Vec<Run> {
+pub(super) fn split(run: &mut EntryRun) -> Vec<EntryRun> {
     if run.len() <= MOST_ENTRIES {
         return vec![std::mem::take(run)];
     }

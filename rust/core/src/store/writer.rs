@@ -11,7 +11,7 @@ use crate::types::FrameKeys;
 use crate::types::TransactionEntry;
 use crate::types::transaction::NumberedBatch;
 use crate::wal::Log;
-use crate::wal::frame::{Frame, Kind};
+use crate::wal::frame::{Frame, FrameKind};
 use crate::{Error, Result};
 
 /// More entries than this in the log, and they are put into a segment. (Tests meet every path with
@@ -178,7 +178,7 @@ impl Writer<'_> {
         }
         let Beginning { keys, transaction, replaces, started_at, .. } = beginning;
         self.append(|sequence| Frame {
-            kind: Kind::Begin,
+            kind: FrameKind::Begin,
             sequence,
             claim: sequence,
             started_at,

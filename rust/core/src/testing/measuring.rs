@@ -8,15 +8,15 @@ use crate::io::Disk;
 use crate::key::{Form, Key};
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::merge::Merge;
-use crate::segment::run::Run;
+use crate::segment::run::EntryRun;
 use crate::segment::writer::{self, Target};
 use crate::segment::{Segment, Wanted};
 use crate::types::FrameKeys;
-use crate::wal::frame::{Frame, FrameHeader, HEADER, Kind, Place};
+use crate::wal::frame::{Frame, FrameHeader, FrameKind, FramePlace, HEADER};
 
 const HISTORY: [u8; 16] = [7; 16];
 /// Where a measured frame stands.
-const PLACE: Place = Place { log: 1, mark: 0, position: 0 };
+const PLACE: FramePlace = FramePlace { log: 1, mark: 0, position: 0 };
 const STAMP: Stamp = Stamp { claim: 0, started_at: 0, mark: Mark::Completed };
 
 /// Segments of completed UUIDs.
@@ -74,8 +74,8 @@ pub fn settle(keys: &[Key]) -> usize {
     run.len()
 }
 
-fn run(keys: &[Key]) -> Run {
-    Run::of_keys(&FrameKeys { uuids: keys.to_vec(), ..FrameKeys::default() }, STAMP)
+fn run(keys: &[Key]) -> EntryRun {
+    EntryRun::of_keys(&FrameKeys { uuids: keys.to_vec(), ..FrameKeys::default() }, STAMP)
 }
 
 /// A frame of the log that begins keys.
@@ -86,7 +86,7 @@ impl BeginFrame {
     /// Of these keys.
     pub fn of(uuids: Vec<Key>) -> Self {
         let keys = FrameKeys { uuids, ..FrameKeys::default() };
-        let (kind, replaces, transaction) = (Kind::Begin, None, None);
+        let (kind, replaces, transaction) = (FrameKind::Begin, None, None);
         Self(Frame {
             kind,
             sequence: 1,

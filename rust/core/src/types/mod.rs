@@ -7,8 +7,7 @@ pub(crate) mod transaction;
 pub(crate) mod words;
 
 pub(crate) use keys::FrameKeys;
-pub use state::HistoryState;
-pub(crate) use state::Outcome;
+pub use state::{Ending, HistoryState};
 pub(crate) use transaction::TransactionEntry;
 pub use words::Kind;
 pub(crate) use words::word_setting;

@@ -22,13 +22,15 @@ impl HistoryState {
 /// How a whole claim ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Outcome {
+pub enum Ending {
+    /// Its work was undone.
     Released = 1,
+    /// Its work is done.
     Completed = 2,
 }
 
-impl Outcome {
+impl Ending {
     pub(crate) fn from_u8(value: u8) -> Option<Self> {
-        [Self::Released, Self::Completed].into_iter().find(|outcome| *outcome as u8 == value)
+        [Self::Released, Self::Completed].into_iter().find(|ending| *ending as u8 == value)
     }
 }

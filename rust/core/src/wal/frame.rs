@@ -21,7 +21,7 @@ const HAS_ROWS: u8 = 4;
 /// What a frame does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// Write `processing` for its keys, under a new claim.
     Begin = 1,
     /// Everything of a claim ended.
@@ -40,10 +40,10 @@ pub(crate) enum Kind {
     ValuesAndRelease = 8,
 }
 
-impl Kind {
+impl FrameKind {
     fn from_u8(value: u8) -> Option<Self> {
-        use Kind::{Begin, CompleteClaim, CompleteKeys, ReleaseClaim, ReleaseKeys};
-        use Kind::{Values, ValuesAndComplete, ValuesAndRelease};
+        use FrameKind::{Begin, CompleteClaim, CompleteKeys, ReleaseClaim, ReleaseKeys};
+        use FrameKind::{Values, ValuesAndComplete, ValuesAndRelease};
         let of_keys = [Begin, CompleteClaim, ReleaseClaim, CompleteKeys, ReleaseKeys];
         of_keys.into_iter().chain([Values, ValuesAndComplete, ValuesAndRelease]).find(|kind| *kind as u8 == value)
     }
@@ -56,7 +56,7 @@ impl Kind {
 /// A frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     /// Number of this operation in its key space.
     pub(crate) sequence: u64,
     /// The claim it begins or ends.
@@ -75,7 +75,7 @@ pub(crate) struct Frame {
 
 /// Where a frame stands: its header repeats it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FramePlace {
     pub(crate) log: u64,
     /// The log's mark.
     pub(crate) mark: u64,
@@ -100,8 +100,8 @@ pub(crate) struct FrameHeader {
 
 impl Frame {
     /// The frame's bytes for a place.
-    pub(crate) fn encode(&self, place: Place) -> Vec<u8> {
-        let Place { log, mark, position } = place;
+    pub(crate) fn encode(&self, place: FramePlace) -> Vec<u8> {
+        let FramePlace { log, mark, position } = place;
         let payload = self.payload();
         let mut flags = 0;
         flags |= if self.transaction.is_some() { HAS_TRANSACTION } else { 0 };
@@ -158,8 +158,8 @@ impl Frame {
 
 impl FrameHeader {
     /// Read a header that must stand at this place; none if these bytes are no such header.
-    pub(crate) fn decode(bytes: &[u8], place: Place) -> Option<Self> {
-        let Place { log, mark, position } = place;
+    pub(crate) fn decode(bytes: &[u8], place: FramePlace) -> Option<Self> {
+        let FramePlace { log, mark, position } = place;
         let bytes = bytes.get(..HEADER)?;
         let (content, sum) = bytes.split_last_chunk::<4>()?;
         let u32_at = |at: usize| content.get(at..)?.first_chunk().map(|field| u32::from_le_bytes(*field));
@@ -196,7 +196,7 @@ impl FrameHeader {
 
     /// Whether it does nothing but write new keys.
     pub(crate) fn is_begin(&self) -> bool {
-        self.kind == Kind::Begin as u8 && self.replaces == 0
+        self.kind == FrameKind::Begin as u8 && self.replaces == 0
     }
 
     pub(crate) fn matches(&self, payload: &[u8]) -> bool {
@@ -206,7 +206,7 @@ impl FrameHeader {
     /// The frame, once its payload was found good; `path` is for errors.
     pub(crate) fn frame(&self, payload: &[u8], path: &Path) -> Result<Frame> {
         let mut from = Decoder::new(payload, path);
-        let Some(kind) = Kind::from_u8(self.kind) else {
+        let Some(kind) = FrameKind::from_u8(self.kind) else {
             return Err(from.corrupt(format!("a frame of unknown kind {}", self.kind)));
         };
         if self.sequence >= MOST_NUMBER {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use frame::{Frame, FrameHeader, HEADER, Place};
+use frame::{Frame, FrameHeader, FramePlace, HEADER};
 pub(crate) use salvage::{Gap, Keys};
 
 use crate::io::bytes::{Decoder, Encoder, checked};
@@ -190,8 +190,8 @@ impl Log {
     }
 
     /// What a frame at `position` of this log says of itself.
-    pub(crate) fn place(&self, position: u64) -> Place {
-        Place { log: self.id, mark: self.mark, position }
+    pub(crate) fn place(&self, position: u64) -> FramePlace {
+        FramePlace { log: self.id, mark: self.mark, position }
     }
 
     /// Tell a torn tail, which a crash leaves, from damage: a tail cannot be torn where the log is

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::*;
 use crate::segment::values::run::ValueRun;
 use crate::testing::simulated::Simulated;
@@ -25,7 +25,7 @@ fn made(mark: Option<u64>) -> (Simulated, Log) {
 fn frame(sequence: u64, durable: u64, text: &[u8]) -> Frame {
     let mut keys = FrameKeys::default();
     keys.push_text(crate::key::Key { hi: 1, lo: sequence }, text);
-    let (kind, replaces, transaction) = (Kind::Begin, None, None);
+    let (kind, replaces, transaction) = (FrameKind::Begin, None, None);
     Frame {
         kind,
         sequence,
@@ -42,7 +42,7 @@ fn frame(sequence: u64, durable: u64, text: &[u8]) -> Frame {
 /// What somebody who knows everything but the mark sends as an id: a frame's header for the place
 /// where the id will stand.
 fn forged(at: u64) -> Vec<u8> {
-    let mut bytes = frame(99, at, b"").encode(Place { log: LOG, mark: 0, position: at });
+    let mut bytes = frame(99, at, b"").encode(FramePlace { log: LOG, mark: 0, position: at });
     bytes.truncate(HEADER);
     bytes
 }

@@ -20,7 +20,7 @@
 
 use super::send::SenderState;
 use super::state::ReceiverState;
-use crate::types::Outcome;
+use crate::types::Ending;
 use crate::types::transaction::BatchRows;
 
 /// Bytes of an encoded state, receiving or sending.
@@ -142,15 +142,15 @@ pub(super) struct LastBatch {
     /// Its messages; none if an earlier version wrote it.
     pub(super) rows: Option<BatchRows>,
     /// How it ended, once it has.
-    pub(super) outcome: Option<Outcome>,
+    pub(super) outcome: Option<Ending>,
 }
 
 impl Encoded for LastBatch {
     fn to_bytes(&self) -> [u8; ENCODED_LEN] {
         let outcome = match self.outcome {
             None => 0,
-            Some(Outcome::Completed) => COMMITTED,
-            Some(Outcome::Released) => ROLLED_BACK,
+            Some(Ending::Completed) => COMMITTED,
+            Some(Ending::Released) => ROLLED_BACK,
         };
         let [count, first, second] = self.rows.unwrap_or_default().numbers();
         encode(BATCH, [self.batch as u64, outcome, count, first, second, u64::from(self.rows.is_some())])
@@ -159,8 +159,8 @@ impl Encoded for LastBatch {
     fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
         let [batch, outcome, count, first, second, is_known] = decode(BATCH, bytes)?;
         let outcome = match outcome {
-            COMMITTED => Some(Outcome::Completed),
-            ROLLED_BACK => Some(Outcome::Released),
+            COMMITTED => Some(Ending::Completed),
+            ROLLED_BACK => Some(Ending::Released),
             _ => None,
         };
         let rows = (is_known == 1).then_some(BatchRows::of_numbers([count, first, second]));

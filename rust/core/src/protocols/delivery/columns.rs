@@ -2,8 +2,8 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::header::{BadHeader, Header};
-use crate::columns::{Id, IdColumn, Validity};
+use super::header::{BadHeader, PartHeader};
+use crate::columns::{IdCell, IdColumn, Validity};
 use crate::error::{Error, Result};
 use crate::key::{Form, Key};
 use crate::types::transaction::BatchRows;
@@ -45,18 +45,18 @@ pub enum Headers<'a> {
 impl Headers<'_> {
     /// The header of `row`.
     #[inline]
-    pub(super) fn get(&self, row: usize) -> std::result::Result<Header, BadHeader> {
+    pub(super) fn get(&self, row: usize) -> std::result::Result<PartHeader, BadHeader> {
         match self {
             Self::Text(column) => match column.get(row) {
-                Id::Text(text) => Header::parse(text),
-                Id::Null => Err(BadHeader::Missing),
-                Id::Uuid(_) => Err(BadHeader::Malformed),
+                IdCell::Text(text) => PartHeader::parse(text),
+                IdCell::Null => Err(BadHeader::Missing),
+                IdCell::Uuid(_) => Err(BadHeader::Malformed),
             },
             Self::Numbers { resend_count, prev, cur, seq, validity } => {
                 if !validity.is_valid(row) {
                     return Err(BadHeader::Missing);
                 }
-                Header::new(resend_count[row], prev[row], cur[row], seq[row])
+                PartHeader::new(resend_count[row], prev[row], cur[row], seq[row])
             }
         }
     }
@@ -65,8 +65,8 @@ impl Headers<'_> {
     fn damaged(&self, row: usize) -> &[u8] {
         match self {
             Self::Text(column) => match column.get(row) {
-                Id::Text(text) => text,
-                Id::Null | Id::Uuid(_) => &[],
+                IdCell::Text(text) => text,
+                IdCell::Null | IdCell::Uuid(_) => &[],
             },
             Self::Numbers { .. } => &[],
         }
@@ -94,7 +94,7 @@ impl HeaderColumns<'_> {
     pub(super) fn add_row(&self, row: usize, rows: &mut BatchRows) {
         let mut hash = Xxh3::new();
         match self.header(row) {
-            Some(Header { resend_count, prev, cur, seq }) => {
+            Some(PartHeader { resend_count, prev, cur, seq }) => {
                 for number in [resend_count, prev, cur, u64::from(seq)] {
                     hash.update(&number.to_le_bytes());
                 }
@@ -109,7 +109,7 @@ impl HeaderColumns<'_> {
     }
 
     /// The header of `row`, if it can be used.
-    pub fn header(&self, row: usize) -> Option<Header> {
+    pub fn header(&self, row: usize) -> Option<PartHeader> {
         self.headers.get(row).ok()
     }
 

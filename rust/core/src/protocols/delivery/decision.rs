@@ -1,6 +1,6 @@
 //! The receiver's table, rows 0 to 8: one message against the position of its stream.
 
-use super::header::{BadHeader, Header};
+use super::header::{BadHeader, PartHeader};
 
 /// What is done with a message when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -267,8 +267,8 @@ pub(super) enum Match {
 /// Rows 1 to 8; row 0 is how the header came to be. `held` finds the end (`cur`) of what is held in
 /// the same place.
 #[inline]
-pub(super) fn decide(header: &Header, at: &Position, held: impl FnOnce() -> Option<u64>) -> Match {
-    let Header { resend_count, prev, cur, seq } = *header;
+pub(super) fn decide(header: &PartHeader, at: &Position, held: impl FnOnce() -> Option<u64>) -> Match {
+    let PartHeader { resend_count, prev, cur, seq } = *header;
     let (applied, seq) = (at.log_received, u64::from(seq));
     if resend_count < at.rereceive_count {
         return Match::Stale;

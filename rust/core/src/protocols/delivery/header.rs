@@ -8,7 +8,7 @@ use std::fmt;
 /// not its last; `prev < cur` and `seq > 0` is the last part. All parts share `prev`. Identity is
 /// (`resend_count`, `prev`, `seq`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Header {
+pub struct PartHeader {
     /// How often the receiver had lost messages when this one was sent: the epoch.
     pub resend_count: u64,
     /// Log offset of the last COMMIT in the previous message.
@@ -47,7 +47,7 @@ const MAX_DIGITS: usize = 20;
 /// With this many digits nothing can overflow.
 const SAFE_DIGITS: usize = 19;
 
-impl Header {
+impl PartHeader {
     /// Puts a header together from its four numbers.
     #[inline]
     pub fn new(resend_count: u64, prev: u64, cur: u64, seq: u32) -> Result<Self, BadHeader> {
@@ -80,7 +80,7 @@ impl Header {
     }
 }
 
-impl fmt::Display for Header {
+impl fmt::Display for PartHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({}-{:010}-{:010}-{})", self.resend_count, self.prev, self.cur, self.seq)
     }

@@ -23,13 +23,13 @@ impl Message {
 }
 
 #[derive(Clone, Debug)]
-struct Run {
+struct HeldRange {
     messages: Arc<Vec<Message>>,
     start: usize,
     end: usize,
 }
 
-impl Run {
+impl HeldRange {
     fn window(&self) -> &[Message] {
         &self.messages[self.start..self.end]
     }
@@ -38,7 +38,7 @@ impl Run {
 /// All held messages of a stream; no run is empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
-    runs: Vec<Run>,
+    runs: Vec<HeldRange>,
 }
 
 impl Runs {
@@ -98,12 +98,12 @@ impl Runs {
             messages = merge(last.window(), &messages);
             self.runs.pop();
         }
-        self.runs.push(Run { start: 0, end: messages.len(), messages: Arc::new(messages) });
+        self.runs.push(HeldRange { start: 0, end: messages.len(), messages: Arc::new(messages) });
     }
 
     /// All messages, run by run.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Message> {
-        self.runs.iter().flat_map(Run::window)
+        self.runs.iter().flat_map(HeldRange::window)
     }
 }
 

@@ -50,7 +50,7 @@ pub use durable::{
     Built, Exchange, Inbox, KeyAndValue, Opening, Outbox, Overtaken, Portion, Receiving, Rows as StateRows, Settings,
     StreamStatus, Taken, Transactions, decide_portion, status,
 };
-pub use header::{BadHeader, Header, MAX_EPOCH};
+pub use header::{BadHeader, MAX_EPOCH, PartHeader};
 pub use names::encode_names;
 pub use options::Options;
 pub use order::{InOrder, Place};

@@ -4,7 +4,7 @@ use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::NO_STREAM;
-use crate::columns::{Id, IdColumn};
+use crate::columns::{IdCell, IdColumn};
 use crate::error::{Error, Result};
 
 /// Index of each row's name, or [`NO_STREAM`] where it is null; and the names in the order in which
@@ -22,12 +22,12 @@ pub fn encode_names<'a>(column: &IdColumn<'a>) -> Result<(Vec<u32>, Vec<&'a str>
     let mut rows = Vec::with_capacity(column.len());
     for row in 0..column.len() {
         let text = match column.get(row) {
-            Id::Null => {
+            IdCell::Null => {
                 rows.push(NO_STREAM);
                 continue;
             }
-            Id::Text(text) => text,
-            Id::Uuid(_) => return Err(Error::Schema("the column of streams holds UUIDs; allowed is text".into())),
+            IdCell::Text(text) => text,
+            IdCell::Uuid(_) => return Err(Error::Schema("the column of streams holds UUIDs; allowed is text".into())),
         };
         if last.1 == NO_STREAM || last.0 != text {
             let hash = xxh3_64(text);

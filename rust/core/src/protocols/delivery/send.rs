@@ -6,7 +6,7 @@
 //! split of a transaction into parts must depend on the transaction only, because parts that were
 //! sent before a crash carry the same identity as the same parts after it.
 
-use super::header::{Header, MAX_EPOCH};
+use super::header::{MAX_EPOCH, PartHeader};
 use crate::Error;
 
 /// The durable sending state, columns of the status table.
@@ -104,17 +104,17 @@ impl SenderState {
 
     /// The message that ends with the commit at `cur`: a whole one with `seq` 0, else the last
     /// part.
-    pub fn message(self, cur: u64, seq: u32, now: i64) -> Result<(Header, Self), SendError> {
+    pub fn message(self, cur: u64, seq: u32, now: i64) -> Result<(PartHeader, Self), SendError> {
         if cur <= self.log_sent || cur > self.log_send {
             return Err(SendError::NothingToSend { cur, log_sent: self.log_sent, log_send: self.log_send });
         }
-        let header = Header { resend_count: self.resend_count, prev: self.log_sent, cur, seq };
+        let header = PartHeader { resend_count: self.resend_count, prev: self.log_sent, cur, seq };
         Ok((header, Self { log_sent: cur, send_count: self.send_count + 1, time_sent: now, ..self }))
     }
 
     /// Part `seq`, not the last, of the transaction after `log_sent`, which only the last part
     /// moves.
-    pub fn part(self, seq: u32, now: i64) -> Result<(Header, Self), SendError> {
+    pub fn part(self, seq: u32, now: i64) -> Result<(PartHeader, Self), SendError> {
         if !self.has_to_send() {
             return Err(SendError::NothingToSend {
                 cur: self.log_sent,
@@ -122,7 +122,7 @@ impl SenderState {
                 log_send: self.log_send,
             });
         }
-        let header = Header { resend_count: self.resend_count, prev: self.log_sent, cur: self.log_sent, seq };
+        let header = PartHeader { resend_count: self.resend_count, prev: self.log_sent, cur: self.log_sent, seq };
         Ok((header, Self { send_count: self.send_count + 1, time_sent: now, ..self }))
     }
 

@@ -3,7 +3,7 @@
 use super::arrivals::{EARLIER, Front, Shelf, Source};
 use super::decision::{Match, Position, Reason, decide};
 use super::group::Arrival;
-use super::header::Header;
+use super::header::PartHeader;
 use super::held::Message;
 use super::options::Options;
 use super::poll::{Dropped, Released};
@@ -106,7 +106,7 @@ impl Pass<'_> {
     #[inline]
     fn take_in(&mut self, place: usize) {
         let Arrival { resend_count, prev, cur, seq, row } = self.given.arrivals[place];
-        let header = Header { resend_count, prev, cur, seq };
+        let header = PartHeader { resend_count, prev, cur, seq };
         let mut found = self.decide(&header, place);
         let adopted = found == Match::Adopt;
         if adopted {
@@ -148,7 +148,7 @@ impl Pass<'_> {
     }
 
     #[inline]
-    fn decide(&self, header: &Header, place: usize) -> Match {
+    fn decide(&self, header: &PartHeader, place: usize) -> Match {
         let at = Position {
             rereceive_count: self.durable.rereceive_count,
             log_received: self.durable.log_received,
@@ -163,8 +163,8 @@ impl Pass<'_> {
     }
 
     /// Rules 7 and 8, for the message that is expected next.
-    fn advance(&mut self, header: Header, source: Source, reason: Reason) -> Reason {
-        let Header { prev, cur, seq, .. } = header;
+    fn advance(&mut self, header: PartHeader, source: Source, reason: Reason) -> Reason {
+        let PartHeader { prev, cur, seq, .. } = header;
         if header.is_open_part() {
             self.parts.push(source);
             self.volatile.next += 1;
@@ -205,7 +205,7 @@ impl Pass<'_> {
         while let Some(front) = self.shelf.take(self.durable.log_received, self.volatile.next) {
             match front {
                 Front::Expected(Message { prev, cur, seq }, source) => {
-                    let header = Header { resend_count: self.durable.rereceive_count, prev, cur, seq };
+                    let header = PartHeader { resend_count: self.durable.rereceive_count, prev, cur, seq };
                     let reason = if header.is_open_part() { Reason::HeldPart } else { Reason::HeldApplied };
                     self.advance(header, source, reason);
                     if source != EARLIER {

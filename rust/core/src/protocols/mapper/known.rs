@@ -5,7 +5,7 @@ use super::rules::Policy;
 use super::texts::Texts;
 use super::{Mapper, MapperSettings};
 use crate::Result;
-use crate::segment::values::columns::{Found, Ids};
+use crate::segment::values::columns::{FoundValues, Ids};
 
 /// What a mapper knows of the ids of a batch.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ pub struct Known {
 }
 
 impl Known {
-    pub(super) fn read(found: &Found, settings: MapperSettings, now_us: i64) -> Result<Self> {
+    pub(super) fn read(found: &FoundValues, settings: MapperSettings, now_us: i64) -> Result<Self> {
         let mut known = Self::default();
         for row in 0..found.len() {
             let mut record = match found.value(row) {

@@ -5,7 +5,7 @@ use super::record::Record;
 use super::texts::{Texts, Untils};
 use super::{Mapper, same_length};
 use crate::Result;
-use crate::history::values::{Entry, Work};
+use crate::history::values::{NewValue, ValueEdit};
 use crate::key::Form;
 use crate::segment::values::columns::{Id, Ids};
 
@@ -103,7 +103,7 @@ impl Mapper {
     /// Write one mapping, and its mirror; a pending entry of the same id stays.
     pub(super) fn map(
         &self,
-        edit: &mut Work,
+        edit: &mut ValueEdit,
         ids: &Ids,
         row: usize,
         known: &Known,
@@ -118,26 +118,32 @@ impl Mapper {
         self.mirror(edit, value, ids.bytes(row).as_deref(), until)
     }
 
-    pub(super) fn put(edit: &mut Work, id: Id, record: &Record, until: i64) -> Result<()> {
+    pub(super) fn put(edit: &mut ValueEdit, id: Id, record: &Record, until: i64) -> Result<()> {
         let mut bytes = Vec::with_capacity(64);
         record.encode(&mut bytes);
         let pending = !record.is_mapped && record.pending.is_some();
-        edit.put(id, Entry { value: Some(&bytes), persist_until: until, pending })
+        edit.put(id, NewValue { value: Some(&bytes), persist_until: until, pending })
     }
 
     /// The second direction of a mapping.
-    pub(super) fn mirror(&self, edit: &mut Work, value: Option<&[u8]>, id: Option<&[u8]>, until: i64) -> Result<()> {
+    pub(super) fn mirror(
+        &self,
+        edit: &mut ValueEdit,
+        value: Option<&[u8]>,
+        id: Option<&[u8]>,
+        until: i64,
+    ) -> Result<()> {
         let Some(value) = value.filter(|value| self.settings.mirror && !value.is_empty()) else { return Ok(()) };
         Self::put(edit, self.values.id(value), &Record::mapped(id), until)
     }
 
-    pub(super) fn unmirror(&self, edit: &mut Work, value: Option<&[u8]>) -> Result<()> {
+    pub(super) fn unmirror(&self, edit: &mut ValueEdit, value: Option<&[u8]>) -> Result<()> {
         let Some(value) = value.filter(|value| self.settings.mirror && !value.is_empty()) else { return Ok(()) };
         edit.remove(self.values.id(value))
     }
 
     /// What stands in the way of mirror entries.
-    fn mirrors(&self, edit: &Work, values: &Texts, now_us: i64) -> Result<Mirrors> {
+    fn mirrors(&self, edit: &ValueEdit, values: &Texts, now_us: i64) -> Result<Mirrors> {
         if !self.settings.mirror {
             return Ok(Mirrors::default());
         }
@@ -165,7 +171,7 @@ impl Mapper {
         })
     }
 
-    pub(super) fn unmap(&self, edit: &mut Work, ids: &Ids, row: usize, known: &Known) -> Result<()> {
+    pub(super) fn unmap(&self, edit: &mut ValueEdit, ids: &Ids, row: usize, known: &Known) -> Result<()> {
         self.unmirror(edit, known.values.get(row))?;
         match known.pending_of(row) {
             None => edit.remove(ids.id(row)),

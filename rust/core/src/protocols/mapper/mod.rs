@@ -12,7 +12,7 @@ mod unit;
 
 use super::mapper::rules::Policy;
 use crate::history::History;
-use crate::history::values::{Room, Values};
+use crate::history::values::{Room, ValueMap};
 use crate::{Error, Result};
 
 pub use admin::{PendingBatch, PendingEntries};
@@ -37,7 +37,7 @@ pub struct MapperSettings {
 #[derive(Clone, Debug)]
 pub struct Mapper {
     name: String,
-    values: Values,
+    values: ValueMap,
     settings: MapperSettings,
 }
 
@@ -58,7 +58,7 @@ impl Mapper {
     }
 
     /// Its value space.
-    pub fn values(&self) -> &Values {
+    pub fn values(&self) -> &ValueMap {
         &self.values
     }
 }

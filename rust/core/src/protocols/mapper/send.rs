@@ -7,11 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::known::Known;
 use super::record::{Pending, Record};
 use super::rules::{
-    Action, Attempt, Batch, Change, NO_ID, Policies, Policy, Qos, ReceiverFacts, Rule, decide_receiver,
+    Action, Attempt, Change, MapperBatch, NO_ID, Policies, Policy, Qos, ReceiverFacts, Rule, decide_receiver,
 };
 use super::texts::Untils;
 use super::{Mapper, same_length};
-use crate::history::values::{Ending, LastTransaction, Work};
+use crate::history::values::{Ending, LastTransaction, ValueEdit};
 use crate::segment::values::columns::{Id, Ids};
 use crate::types::transaction::{Meaning, Replay, Replays, Transaction};
 use crate::{Error, Result};
@@ -82,7 +82,7 @@ pub struct Messages<'a> {
 
 impl Facts {
     fn decide(&self, attempts: Option<&[Attempt]>) -> Result<Vec<Rule>> {
-        let batch = Batch {
+        let batch = MapperBatch {
             qos: &self.qos,
             first_copies: &self.first_copies,
             queues: &self.queues,
@@ -161,7 +161,7 @@ impl Mapper {
     /// What a rule changes before anything is sent; `begun` is the pending entry of what is, and
     /// until when it is kept.
     fn first_change(
-        edit: &mut Work,
+        edit: &mut ValueEdit,
         id: Id,
         row: usize,
         rule: Rule,

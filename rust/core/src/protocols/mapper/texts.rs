@@ -2,7 +2,7 @@
 
 use super::same_length;
 use crate::Result;
-use crate::columns::{Id, IdColumn, Validity};
+use crate::columns::{IdCell, IdColumn, Validity};
 use crate::key::format_uuid;
 
 /// Until when entries are kept.
@@ -56,9 +56,9 @@ impl Texts {
         same_length("external_ids", column.len(), rows)?;
         for row in 0..rows {
             match column.get(row) {
-                Id::Null => texts.push(None),
-                Id::Text(text) => texts.push(Some(text)),
-                Id::Uuid(uuid) => texts.push(Some(&format_uuid(*uuid))),
+                IdCell::Null => texts.push(None),
+                IdCell::Text(text) => texts.push(Some(text)),
+                IdCell::Uuid(uuid) => texts.push(Some(&format_uuid(*uuid))),
             }
         }
         Ok(texts)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::known::Known;
 use super::mappings::RowError;
-use super::rules::{Attempt, Batch, NO_ID, Qos, Rule, SenderFacts, decide_sender};
+use super::rules::{Attempt, MapperBatch, NO_ID, Qos, Rule, SenderFacts, decide_sender};
 use super::send::Messages;
 use super::texts::{Texts, Untils};
 use super::{Mapper, same_length};
@@ -303,7 +303,7 @@ fn key(ids: &Ids, row: usize) -> Vec<u8> {
 
 impl Taken {
     fn decide(&mut self) -> Result<()> {
-        let batch = Batch {
+        let batch = MapperBatch {
             qos: &self.qos,
             first_copies: &self.first_copies,
             queues: &self.queues,

@@ -72,7 +72,7 @@ impl History {
             return Ok(Begun { verdicts, claim: None, replay: None });
         }
         let space = self.space(&trigger.name)?;
-        let mut work = Work {
+        let mut work = BeginWork {
             codec: self.codec(),
             trigger,
             settings,
@@ -135,7 +135,7 @@ impl Known {
 }
 
 /// A batch in the course of being begun.
-pub(super) struct Work<'a, 'd> {
+pub(super) struct BeginWork<'a, 'd> {
     pub(super) codec: &'a Codec,
     pub(super) trigger: &'a Trigger,
     pub(super) settings: Settings,
@@ -149,7 +149,7 @@ pub(super) struct Work<'a, 'd> {
     pub(super) answers: Answers,
 }
 
-impl<'a, 'd> Work<'a, 'd> {
+impl<'a, 'd> BeginWork<'a, 'd> {
     /// Under one lock: look up, decide, and write if all is decided.
     fn attempt(&mut self, space: &std::sync::Arc<KeySpace>, now_us: i64, is_last: bool) -> Result<Attempt> {
         let settings = SpaceSettings::of(self.trigger);

@@ -7,13 +7,13 @@ use super::rules::Trigger;
 use crate::columns::Documents;
 use crate::history::History;
 use crate::store::{Finished, KeySpace, SpaceSettings};
+use crate::types::Ending as End;
 use crate::types::FrameKeys;
-use crate::types::Outcome as End;
 use crate::{Error, Result};
 
 use super::classify::expired;
 use super::ends::Ends;
-use crate::store::batch::Batch;
+use crate::store::batch::IdBatch;
 
 /// Documents that were begun together and are now to be processed.
 #[derive(Debug)]
@@ -156,7 +156,7 @@ impl History {
 
     fn finish_keys(&self, trigger: &Trigger, documents: &Documents, end: End, now_us: i64) -> Result<Finished> {
         trigger.validate()?;
-        let batch = Batch::identify(self.codec(), documents)?;
+        let batch = IdBatch::identify(self.codec(), documents)?;
         let space = self.space(&trigger.name)?;
         space.write(SpaceSettings::of(trigger), |writer| {
             batch.wanted(documents, |wanted| writer.finish_keys(wanted, end, now_us, expired(trigger, now_us)))

@@ -12,8 +12,8 @@ use crate::format::manifest::SegmentEntry;
 use crate::history::History;
 use crate::segment::Segment;
 use crate::segment::format::{Mark, Stamp};
-use crate::segment::run::Run;
-use crate::store::staged::{Job, Keys, Plan, Publication, Receipt, rest_of};
+use crate::segment::run::EntryRun;
+use crate::store::staged::{Job, JobPlan, Keys, Publication, Receipt, rest_of};
 use crate::store::{KeySpace, SpaceSettings, Writer};
 use crate::types::TransactionEntry;
 use crate::types::transaction::{BatchRows, NumberedBatch};
@@ -95,7 +95,7 @@ fn lost_keys(writer: &Writer<'_>, trigger: &Trigger, job: &Job, files: &[StagedF
 }
 
 /// The files that lost nothing, and what is left of the others.
-fn left<'a>(files: &'a [StagedFile], job: &Job, lost: &Keys) -> Result<(Vec<&'a StagedFile>, Vec<Run>)> {
+fn left<'a>(files: &'a [StagedFile], job: &Job, lost: &Keys) -> Result<(Vec<&'a StagedFile>, Vec<EntryRun>)> {
     let stamp = Stamp { claim: job.claim(), started_at: job.plan().started_at, mark: Mark::Open };
     let (mut whole, mut rests) = (Vec::new(), Vec::new());
     for file in files {
@@ -143,7 +143,7 @@ fn conflict(what: &str) -> Error {
 }
 
 /// What the store knows of the number of a job's batch, if it is a transaction.
-pub(super) fn known_of(space: &KeySpace, plan: &Plan, rows: Option<BatchRows>) -> Result<Option<Known>> {
+pub(super) fn known_of(space: &KeySpace, plan: &JobPlan, rows: Option<BatchRows>) -> Result<Option<Known>> {
     let of = |transaction| Known::of(space, transaction, rows, plan.replays);
     plan.transaction.as_ref().map(of).transpose()
 }
@@ -155,7 +155,7 @@ fn publication(
     known: Option<&Known>,
     rows: BatchRows,
     files: &[&StagedFile],
-    rests: Vec<Run>,
+    rests: Vec<EntryRun>,
 ) -> Option<Publication> {
     let plan = job.plan();
     if files.is_empty() && rests.is_empty() && !known.is_some_and(|known| known.is_written(plan.replays)) {

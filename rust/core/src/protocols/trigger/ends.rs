@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::types::Outcome as End;
+use crate::types::Ending as End;
 use crate::{Error, Result};
 
 /// The ends of one claim, document by document and as a whole.

@@ -16,7 +16,7 @@ use crate::history::History;
 use crate::key::Form;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Runs;
-use crate::store::batch::Batch;
+use crate::store::batch::IdBatch;
 use crate::store::{Fingerprint, KeySpace, LoadedPart, SpaceSettings};
 use crate::sys::interrupt;
 use crate::{Error, Result};
@@ -174,11 +174,11 @@ impl Drop for Load<'_> {
 }
 
 /// The keys of entries, all of which must have one, and a start time.
-pub(super) fn identified(history: &History, documents: &Documents, started_at: &[i64]) -> Result<Batch> {
+pub(super) fn identified(history: &History, documents: &Documents, started_at: &[i64]) -> Result<IdBatch> {
     if started_at.len() != documents.rows {
         return Err(Error::Schema(format!("{} start times for {} rows", started_at.len(), documents.rows)));
     }
-    let batch = Batch::identify(history.codec(), documents)?;
+    let batch = IdBatch::identify(history.codec(), documents)?;
     if let Some(row) = batch.forms.iter().position(|form| !form.is_usable()) {
         let what = if batch.forms[row] == Form::TooLong { "a key of more than 96 characters" } else { "no key" };
         return Err(Error::Schema(format!("row {row} has {what}; nothing of this batch was loaded")));

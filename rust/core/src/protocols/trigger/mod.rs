@@ -15,7 +15,7 @@ mod stage;
 mod stage_entries;
 mod staged_claim;
 
-pub use crate::store::staged::{Job, OutcomeCount, Plan, Receipt};
+pub use crate::store::staged::{Job, JobPlan, OutcomeCount, Receipt};
 pub use crate::types::transaction::{OnReplay, Replay};
 pub use begin::Begun;
 pub use claim::Claim;

@@ -8,11 +8,11 @@ use crate::columns::{CountColumn, Documents, FlagColumn, IdColumn, Validity};
 use crate::history::{History, OpenOptions};
 use crate::key::Form;
 use crate::protocols::trigger::rules::{Kind, Trigger};
-use crate::protocols::trigger::{Attempt, Begun, Call, Plan};
+use crate::protocols::trigger::{Attempt, Begun, Call, JobPlan};
 use crate::store::{Beginning, SpaceSettings};
 use crate::testing::simulated::Simulated;
+use crate::types::Ending;
 use crate::types::FrameKeys;
-use crate::types::Outcome;
 use crate::types::transaction::{NumberedBatch, OnOtherRows, OnReplay, Replay, Replays, Transaction};
 use crate::{Error, Result};
 
@@ -51,7 +51,7 @@ fn number() -> Transaction {
 }
 
 /// A history whose batch 5 began these ids, and ended so, as an earlier version wrote it down.
-fn old(ids: &[&str], outcome: Option<Outcome>) -> (Simulated, History) {
+fn old(ids: &[&str], outcome: Option<Ending>) -> (Simulated, History) {
     let system = Simulated::new(0);
     let options = OpenOptions { create: true, ..OpenOptions::default() };
     let history = History::open_on(Arc::new(system.clone()), Path::new("/history"), &options).unwrap();
@@ -101,7 +101,7 @@ fn versions(system: &Simulated) -> (u32, u32) {
 
 #[test]
 fn of_a_finished_number_only_what_is_recorded_is_a_duplicate() {
-    let (_, history) = old(&["a", "b"], Some(Outcome::Completed));
+    let (_, history) = old(&["a", "b"], Some(Ending::Completed));
     let begun = begin(&history, &["a", "c"], Replays::default()).unwrap();
     assert_eq!((rules(&begun), begun.replay), (vec!["R9", "R8"], Some(Replay::Finished)));
     begun.claim.unwrap().complete(None).unwrap();
@@ -113,7 +113,7 @@ fn of_a_finished_number_only_what_is_recorded_is_a_duplicate() {
 
 #[test]
 fn the_same_rows_of_a_finished_number_write_nothing() {
-    let (system, history) = old(&["a", "b"], Some(Outcome::Completed));
+    let (system, history) = old(&["a", "b"], Some(Ending::Completed));
     let begun = begin(&history, &["b", "a"], RERUN).unwrap();
     assert_eq!((rules(&begun), begun.claim.is_none()), (vec!["R9", "R9"], true));
     assert_eq!(versions(&system), (2, 1));
@@ -135,8 +135,8 @@ fn a_rerun_of_an_unfinished_number_forgets_no_row_that_stayed_away() {
 
 #[test]
 fn tasks_look_the_rows_of_an_old_number_up() {
-    let (system, history) = old(&["a", "b"], Some(Outcome::Completed));
-    let plan = Plan {
+    let (system, history) = old(&["a", "b"], Some(Ending::Completed));
+    let plan = JobPlan {
         parts: 1,
         reads: true,
         routed: false,

@@ -2,19 +2,19 @@
 //! segments").
 
 use super::Call;
-use super::begin::{Answers, Work};
+use super::begin::{Answers, BeginWork};
 use super::classify::{Looked, Verdicts, checked_reply};
 use super::commit::known_of;
 use super::identities::Identities;
 use super::resolver::Ask;
 use super::rules::{KeyClass, Outcome, Trigger};
-use crate::columns::{Documents, Id};
+use crate::columns::{Documents, IdCell};
 use crate::history::{History, snapshot_of};
 use crate::key::format_uuid;
 use crate::segment::format::{Mark, Stamp};
-use crate::segment::run::Run;
+use crate::segment::run::EntryRun;
 use crate::store::SpaceSettings;
-use crate::store::staged::{Job, OutcomeCount, Plan, Receipt};
+use crate::store::staged::{Job, JobPlan, OutcomeCount, Receipt};
 use crate::types::FrameKeys;
 use crate::types::HistoryState;
 use crate::types::transaction::Replay;
@@ -48,7 +48,7 @@ impl History {
     /// # Errors
     /// `Transaction` when batch numbers go backwards, or a known number comes with other rows;
     /// `Config` for a trigger that uses no history, or no parts.
-    pub fn reserve(&self, trigger: &Trigger, plan: Plan) -> Result<(Job, Option<Replay>)> {
+    pub fn reserve(&self, trigger: &Trigger, plan: JobPlan) -> Result<(Job, Option<Replay>)> {
         trigger.validate()?;
         if plan.reads && !trigger.settings(false).needs_history() {
             return Err(Error::Config(format!(
@@ -156,8 +156,8 @@ impl History {
         job: &'a Job,
         documents: &'a Documents<'d>,
         call: &Call,
-    ) -> Result<Work<'a, 'd>> {
-        Ok(Work {
+    ) -> Result<BeginWork<'a, 'd>> {
+        Ok(BeginWork {
             codec: self.codec(),
             trigger,
             settings: trigger.settings(call.resolver.is_some()),
@@ -172,12 +172,12 @@ impl History {
     }
 }
 
-fn open_run(keys: &FrameKeys, job: &Job) -> Vec<Run> {
+fn open_run(keys: &FrameKeys, job: &Job) -> Vec<EntryRun> {
     if keys.len() == 0 {
         return Vec::new();
     }
     let stamp = Stamp { claim: job.claim(), started_at: job.plan().started_at, mark: Mark::Open };
-    vec![Run::of_keys(keys, stamp)]
+    vec![EntryRun::of_keys(keys, stamp)]
 }
 
 /// Copies of a key must meet in one part: a row whose key's place is another one is an error.
@@ -189,8 +189,8 @@ fn check_parts(identities: &Identities, documents: &Documents, job: &Job, part: 
     let is_usable = |row: usize| identities.classes[row] == KeyClass::Usable;
     for (row, source) in identities.sources.iter().enumerate().filter(|(row, _)| is_usable(*row)) {
         let hash = match documents.ids.get(usize::from(*source)).map(|column| column.get(row)) {
-            Some(Id::Uuid(uuid)) => xxhash_rust::xxh64::xxh64(&format_uuid(*uuid), SPARK_SEED),
-            Some(Id::Text(text)) => xxhash_rust::xxh64::xxh64(text, SPARK_SEED),
+            Some(IdCell::Uuid(uuid)) => xxhash_rust::xxh64::xxh64(&format_uuid(*uuid), SPARK_SEED),
+            Some(IdCell::Text(text)) => xxhash_rust::xxh64::xxh64(text, SPARK_SEED),
             _ => continue,
         };
         let place = (hash as i64).rem_euclid(parts);

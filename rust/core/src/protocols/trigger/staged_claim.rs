@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Call;
-use super::begin::{Answers, ROUNDS, Work};
+use super::begin::{Answers, BeginWork, ROUNDS};
 use super::classify::{Looked, Verdicts, checked_reply};
 use super::ends::Ends;
 use super::identities::Identities;
@@ -13,11 +13,11 @@ use crate::columns::Documents;
 use crate::key::{Codec, Form, Key};
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::{Segment, Wanted};
-use crate::store::batch::Batch;
+use crate::store::batch::IdBatch;
 use crate::store::staged::{Job, Keys, each_chunk};
 use crate::store::{KeySpace, SpaceSettings};
+use crate::types::Ending as End;
 use crate::types::FrameKeys;
-use crate::types::Outcome as End;
 use crate::types::transaction::{Replay, Replays};
 use crate::{Error, Result};
 
@@ -118,7 +118,7 @@ impl StagedClaim {
     /// `State` when the claim has ended as a whole, or a purge has passed its start. Storage that
     /// does not answer is an error.
     pub fn decide_lost(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
-        let mut work = Work {
+        let mut work = BeginWork {
             codec: &self.codec,
             trigger,
             settings: trigger.settings(call.resolver.is_some()),
@@ -144,7 +144,7 @@ impl StagedClaim {
 
     /// One attempt to decide lost documents: their verdicts, or rows that the resolver has to be
     /// asked about first.
-    fn attempt(&self, work: &mut Work, is_last: bool) -> Result<std::result::Result<Verdicts, Vec<Asked>>> {
+    fn attempt(&self, work: &mut BeginWork, is_last: bool) -> Result<std::result::Result<Verdicts, Vec<Asked>>> {
         let mut begun = self.begun();
         self.space.write(SpaceSettings::STORED, |writer| {
             let found = writer.look(|view| work.look(self.started_at, view))?;
@@ -219,7 +219,7 @@ impl StagedClaim {
 
     /// The keys of documents, each of which must be claimed.
     fn own_keys(&self, begun: &Begun, documents: &Documents) -> Result<FrameKeys> {
-        let batch = Batch::identify(&self.codec, documents)?;
+        let batch = IdBatch::identify(&self.codec, documents)?;
         let mut is_own = vec![false; documents.rows];
         batch.wanted(documents, |wanted: &Wanted| {
             for segment in &begun.segments {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{BITS, ENTRY_BYTES, Header, tag_of};
+use super::{BITS, ENTRY_BYTES, FilterHeader, tag_of};
 use crate::filter;
 use crate::io::pages::{PAGE, header_sum};
 use crate::io::{File, FileSystem};
@@ -33,7 +33,7 @@ pub(crate) fn build(
     let blocks = filter::blocks_for(entries, BITS);
     let slots = segments.len() as u32;
     let directory_bits = directory_bits(entries);
-    let mut header = Header { id, history, entries, slots, blocks, directory_bits, pages: 0, sums_crc: 0 };
+    let mut header = FilterHeader { id, history, entries, slots, blocks, directory_bits, pages: 0, sums_crc: 0 };
     header.pages = header.expected_pages();
     let file = system.create(path).map_err(Error::io("create", path))?;
     let mut out = Output { file, path, at: PAGE as u64, buffer: Vec::new(), sums: vec![0; 4] };
@@ -90,7 +90,7 @@ fn cursors(segments: &[Arc<Segment>]) -> Vec<(u32, KeyCursor<'_>)> {
 
 fn write_filter(
     out: &mut Output,
-    header: &Header,
+    header: &FilterHeader,
     segments: &[Arc<Segment>],
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
@@ -121,7 +121,7 @@ fn write_filter(
 }
 
 /// The directory is small; the entries follow it, window by window.
-fn write_index(out: &mut Output, header: &Header, segments: &[Arc<Segment>]) -> Result<()> {
+fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>]) -> Result<()> {
     let buckets = 1usize << header.directory_bits;
     let mut counts = vec![0u32; buckets + 1];
     for (_, cursor) in &mut cursors(segments) {

@@ -35,7 +35,7 @@ const GROUP: usize = 64;
 
 /// The header: what is where in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header {
+struct FilterHeader {
     id: u64,
     history: [u8; 16],
     /// Entries covered.
@@ -60,12 +60,12 @@ pub(crate) struct Candidate {
 #[derive(Debug)]
 pub(crate) struct GlobalFilter {
     sum: u32,
-    header: Header,
+    header: FilterHeader,
     pages: Pages,
     filter: Region,
 }
 
-impl Header {
+impl FilterHeader {
     fn slot_bits(&self) -> u32 {
         self.slots.max(1).next_power_of_two().ilog2()
     }
@@ -136,7 +136,7 @@ impl GlobalFilter {
         }
         let mut page = vec![0; PAGE];
         file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
-        let header = Header::decode(&page, path)?;
+        let header = FilterHeader::decode(&page, path)?;
         if header.history != history {
             return Err(Error::corrupt(path, 24, "this filter belongs to another history"));
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::columns::{Id as Cell, IdColumn, Validity};
+use crate::columns::{IdCell as Cell, IdColumn, Validity};
 use crate::key::{Codec, Form, Key, format_uuid, identify, parse_uuid};
 use crate::segment::Wanted;
 use crate::segment::values::run::{MOST_ID_BYTES, NULL, PENDING};
@@ -175,7 +175,7 @@ pub(crate) const THERE: u8 = 1 << 7;
 
 /// What a space holds of some ids, as columns.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct FoundValues {
     pub(crate) flags: Vec<u8>,
     pub(crate) untils: Vec<i64>,
     /// Where each value ends.
@@ -183,7 +183,7 @@ pub struct Found {
     pub(crate) values: Vec<u8>,
 }
 
-impl Found {
+impl FoundValues {
     /// Nothing at all.
     pub(crate) fn none(rows: usize) -> Self {
         Self { flags: vec![0; rows], untils: vec![0; rows], ends: vec![0; rows], values: Vec::new() }

@@ -6,13 +6,13 @@ use super::format::ValueHeader;
 use super::run::{PENDING, ValueRun};
 use super::segment::ValueSegment;
 use crate::Result;
-use crate::format::manifest::ValueEntry;
+use crate::format::manifest::ValueFileEntry;
 use crate::io::FileSystem;
 use crate::key::Key;
 
 /// An id of which the key, and the text, can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct LostId {
     pub(crate) key: Key,
     pub(crate) text: Vec<u8>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Salvaged {
     /// Entries of which everything stands on pages that match their checksums.
     pub(crate) run: ValueRun,
     /// Entries of which only the id does.
-    pub(crate) lost: Vec<Named>,
+    pub(crate) lost: Vec<LostId>,
     /// Entries of which not even that can be read.
     pub(crate) unknown: u64,
     /// Bytes of pages that cannot be read.
@@ -51,13 +51,13 @@ impl ValueSegment {
         Ok(Salvaged { header: file.header().clone(), sum: file.sum(), run, lost, unknown, bytes: file.damaged() })
     }
 
-    fn named(&self, place: u32) -> Option<Named> {
+    fn named(&self, place: u32) -> Option<LostId> {
         let mut scratch = Vec::new();
         let key = self.key(place, &mut scratch).ok()?;
-        Some(Named { key, text: self.text(place, &mut scratch).ok()?.to_vec() })
+        Some(LostId { key, text: self.text(place, &mut scratch).ok()?.to_vec() })
     }
 
-    fn read_row(&self, place: u32, id: &Named, run: &mut ValueRun) -> Result<()> {
+    fn read_row(&self, place: u32, id: &LostId, run: &mut ValueRun) -> Result<()> {
         let mut scratch = Vec::new();
         let record = self.record(place, &mut scratch)?;
         let value = self.value(record, &mut scratch)?;
@@ -67,8 +67,8 @@ impl ValueSegment {
 
     /// What a manifest says of this file, as far as the file itself tells; nothing of it counts as
     /// purged.
-    pub(crate) fn describe(&self, is_later: bool) -> Result<ValueEntry> {
-        let mut entry = ValueEntry {
+    pub(crate) fn describe(&self, is_later: bool) -> Result<ValueFileEntry> {
+        let mut entry = ValueFileEntry {
             id: self.header().id,
             sum: self.sum(),
             is_later,
@@ -76,7 +76,7 @@ impl ValueSegment {
             bytes: self.file_bytes(),
             purged_upto: i64::MIN,
             pending_purged_upto: i64::MIN,
-            ..ValueEntry::default()
+            ..ValueFileEntry::default()
         };
         let mut scratch = Vec::new();
         for place in 0..self.header().rows as u32 {

@@ -13,7 +13,7 @@ use crate::segment::format::bucket_of;
 
 /// Whose file it is, and of which kind.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named {
+pub(crate) struct FileIdentity {
     pub(crate) id: u64,
     pub(crate) history: [u8; 16],
     pub(crate) is_later: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Named {
 
 /// Write a sorted run as a file; its bytes are durable on return, its name is not.
 /// Answers the header's checksum and the file's size.
-pub(crate) fn write(system: &dyn FileSystem, path: &Path, named: Named, run: &ValueRun) -> Result<(u32, u64)> {
+pub(crate) fn write(system: &dyn FileSystem, path: &Path, named: FileIdentity, run: &ValueRun) -> Result<(u32, u64)> {
     let mut header = header_of(named, run);
     let mut image = vec![0; header.pages as usize * PAGE];
     keys(&mut image, &header, run);
@@ -37,7 +37,7 @@ pub(crate) fn write(system: &dyn FileSystem, path: &Path, named: Named, run: &Va
     Ok((header_sum(&image[..PAGE]), (image.len() + sums.len()) as u64))
 }
 
-fn header_of(Named { id, history, is_later }: Named, run: &ValueRun) -> ValueHeader {
+fn header_of(FileIdentity { id, history, is_later }: FileIdentity, run: &ValueRun) -> ValueHeader {
     let rows = run.len() as u64;
     let mut header = ValueHeader {
         id,

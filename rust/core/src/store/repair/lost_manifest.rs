@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Case;
 use super::remnants::Remnants;
 use crate::Result;
-use crate::format::manifest::{Manifest, SegmentEntry, ValueEntry};
+use crate::format::manifest::{Manifest, SegmentEntry, ValueFileEntry};
 use crate::format::names::FileKind;
 use crate::segment::Segment;
 use crate::segment::values::segment::ValueSegment as Values;
@@ -104,8 +104,9 @@ enum Witness {
 
 /// A file of values as the manifests describe it, else as its header does; of one that cannot be
 /// opened, only its number.
-fn value_entry(case: Case, remnants: &Remnants, known: &Manifest, id: u64) -> (ValueEntry, Witness) {
-    let marks = ValueEntry { id, purged_upto: i64::MIN, pending_purged_upto: i64::MIN, ..ValueEntry::default() };
+fn value_entry(case: Case, remnants: &Remnants, known: &Manifest, id: u64) -> (ValueFileEntry, Witness) {
+    let marks =
+        ValueFileEntry { id, purged_upto: i64::MIN, pending_purged_upto: i64::MIN, ..ValueFileEntry::default() };
     let older = known.values.iter().find(|entry| entry.id == id);
     match Values::head(&*case.env.system, &FileKind::Values.path(case.directory, id), case.env.history) {
         Ok((_, header, sum)) if header.id == id => {
@@ -118,18 +119,19 @@ fn value_entry(case: Case, remnants: &Remnants, known: &Manifest, id: u64) -> (V
             // Without a word of the file itself: what is asked first hides what is asked later, as
             // newer files do.
             let is_later = header.is_later.unwrap_or(true);
-            (ValueEntry { sum, is_later, rows: header.rows, ..marks }, Witness::Nobody)
+            (ValueFileEntry { sum, is_later, rows: header.rows, ..marks }, Witness::Nobody)
         }
-        _ => older.map_or((ValueEntry { is_later: true, ..marks }, Witness::Nobody), |entry| (*entry, Witness::Older)),
+        _ => older
+            .map_or((ValueFileEntry { is_later: true, ..marks }, Witness::Nobody), |entry| (*entry, Witness::Older)),
     }
 }
 
 /// The files that count; and whether that is a guess. What the lost manifest names counts. Beside
 /// such files those do not that only an older one names: a snapshot keeps them alive, and their
 /// entries stand in newer ones.
-fn that_count(found: Vec<(ValueEntry, Witness)>) -> (Vec<ValueEntry>, bool) {
+fn that_count(found: Vec<(ValueFileEntry, Witness)>) -> (Vec<ValueFileEntry>, bool) {
     let tells = found.iter().any(|(_, witness)| *witness == Witness::Newest);
-    let counts = |(_, witness): &(ValueEntry, Witness)| !(tells && *witness == Witness::Older);
+    let counts = |(_, witness): &(ValueFileEntry, Witness)| !(tells && *witness == Witness::Older);
     let counting: Vec<_> = found.into_iter().filter(counts).collect();
     let is_unsure = counting.iter().any(|(_, witness)| *witness != Witness::Newest);
     (counting.into_iter().map(|(entry, _)| entry).collect(), is_unsure)

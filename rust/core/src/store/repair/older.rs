@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{Case, Count, MOST_NAMED};
 use crate::Result;
-use crate::format::manifest::ValueEntry;
+use crate::format::manifest::ValueFileEntry;
 use crate::key::Key;
 use crate::memtable::values::ValueMemtable;
 use crate::segment::values::columns::id_text;
 use crate::segment::values::run::FOREVER;
 use crate::segment::values::run::{GONE, ValueRun};
-use crate::segment::values::salvage::Named;
+use crate::segment::values::salvage::LostId;
 use crate::store::values::Placed;
 
 /// Entries of a map, older than those of the layers before.
@@ -19,7 +19,7 @@ pub(super) enum Layer {
     /// A file that is whole.
     File(Placed),
     /// What is left of one that is not, and what the manifest says of it.
-    Saved(ValueRun, ValueEntry),
+    Saved(ValueRun, ValueFileEntry),
 }
 
 /// An entry; `GONE` if it was removed or purged.
@@ -36,7 +36,7 @@ pub(super) struct Loss {
     /// Where it is told.
     pub(super) finding: usize,
     /// Ids that can be read, and whose entries cannot.
-    pub(super) lost: Vec<Named>,
+    pub(super) lost: Vec<LostId>,
     /// Entries of which nothing can be read, at most.
     pub(super) unknown: Option<u64>,
     /// Whether how many are dropped follows from this.
@@ -58,7 +58,7 @@ pub(super) struct LossReport {
 }
 
 /// What all of them come to, and the entries to put in the place of lost ones.
-pub(super) struct Outcome {
+pub(super) struct Settled {
     pub(super) losses: Vec<LossReport>,
     pub(super) mended: ValueRun,
 }
@@ -73,7 +73,7 @@ impl Layer {
     }
 
     pub(super) fn each(&self, take: &mut dyn FnMut(LayerRow) -> Result<()>) -> Result<()> {
-        let in_run = |run: &ValueRun, entry: Option<&ValueEntry>, take: &mut dyn FnMut(LayerRow) -> Result<()>| {
+        let in_run = |run: &ValueRun, entry: Option<&ValueFileEntry>, take: &mut dyn FnMut(LayerRow) -> Result<()>| {
             for row in &run.rows {
                 let is_gone = entry.is_some_and(|entry| entry.is_gone(row.flags, row.until));
                 let flags = if is_gone { GONE } else { row.flags };
@@ -104,7 +104,7 @@ struct Search<'a> {
 }
 
 /// Go through the layers, newest first.
-pub(super) fn tell(case: Case, layers: &[Layer], damages: Vec<Damage>) -> Result<Outcome> {
+pub(super) fn tell(case: Case, layers: &[Layer], damages: Vec<Damage>) -> Result<Settled> {
     let is_needed = !damages.is_empty();
     let mut search = Search {
         case,
@@ -203,7 +203,7 @@ impl Search<'_> {
         }
     }
 
-    fn end(mut self) -> Outcome {
+    fn end(mut self) -> Settled {
         for ((key, text), number) in std::mem::take(&mut self.lost) {
             self.name(number, key, &text);
             self.mend(key, &text, None);
@@ -216,6 +216,6 @@ impl Search<'_> {
             };
             told.ids.sort();
         }
-        Outcome { losses: self.told, mended: self.mended }
+        Settled { losses: self.told, mended: self.mended }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Case;
-use crate::format::manifest::{ValueEntry, read_values};
+use crate::format::manifest::{ValueFileEntry, read_values};
 use crate::format::names::FileKind;
 use crate::io::bytes::Decoder;
 use crate::segment::values::format::ValueHeader;
@@ -47,7 +47,7 @@ impl Remnants {
     }
 
     /// What it says of a file of values, if that agrees with what the file says of itself.
-    pub(super) fn values(&self, header: &ValueHeader, sum: u32) -> Option<ValueEntry> {
+    pub(super) fn values(&self, header: &ValueHeader, sum: u32) -> Option<ValueFileEntry> {
         let place = self.place_of(header.id, sum)?;
         let entry = read_values(&mut Decoder::new(&self.bytes[place..], Path::new("manifest"))).ok()?;
         let is_likely = entry.rows == header.rows

@@ -9,7 +9,7 @@ use super::diagnose::damage;
 use super::diagnosing::{Diagnosing, NOTHING};
 use super::older::{Damage, Layer, Loss};
 use super::{Count, Remedy};
-use crate::format::manifest::ValueEntry;
+use crate::format::manifest::ValueFileEntry;
 use crate::format::names::FileKind;
 use crate::io::pages::PAGE;
 use crate::memtable::values::ValueMemtable;
@@ -103,7 +103,7 @@ impl Diagnosing<'_> {
         (layers, damages)
     }
 
-    fn open_values(&self, entry: ValueEntry) -> Result<Placed> {
+    fn open_values(&self, entry: ValueFileEntry) -> Result<Placed> {
         let env = self.case.env;
         let path = FileKind::Values.path(self.case.directory, entry.id);
         let segment = ValueSegment::open(&*env.system, &path, env.history)?;
@@ -117,7 +117,7 @@ impl Diagnosing<'_> {
     }
 
     /// What is left of a damaged file, and what is lost of it.
-    fn salvage_values(&mut self, entry: ValueEntry, error: Error) -> Result<(Layer, Loss)> {
+    fn salvage_values(&mut self, entry: ValueFileEntry, error: Error) -> Result<(Layer, Loss)> {
         let env = self.case.env;
         let path = FileKind::Values.path(self.case.directory, entry.id);
         let damage = damage(&*env.system, error, &path, Some(PAGE))?;

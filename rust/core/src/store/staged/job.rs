@@ -12,7 +12,7 @@ const VERSION: u32 = 2;
 
 /// What a job is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct JobPlan {
     /// Parts that its work is divided into, each of which stages files of its own.
     pub parts: u32,
     /// Whether its tasks classify, and so need a snapshot of sealed files.
@@ -38,7 +38,7 @@ pub struct Job {
     pub(crate) claim: u64,
     pub(crate) first_file: u64,
     pub(crate) partition_us: i64,
-    pub(crate) plan: Plan,
+    pub(crate) plan: JobPlan,
 }
 
 impl Job {
@@ -58,7 +58,7 @@ impl Job {
     }
 
     /// What it is to do.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &JobPlan {
         &self.plan
     }
 
@@ -99,7 +99,7 @@ impl Job {
         let mut out = Encoder::new();
         out.u32(VERSION).text(&self.trigger).text(&self.pin).u64(self.claim).u64(self.first_file);
         out.i64(self.partition_us).u32(self.plan.parts).i64(self.plan.started_at);
-        let Plan { reads, routed, replays, transaction, rows, .. } = &self.plan;
+        let JobPlan { reads, routed, replays, transaction, rows, .. } = &self.plan;
         let (reruns, looks_up) = (replays.on_replay == OnReplay::Rerun, replays.on_other_rows == OnOtherRows::LookUp);
         for flag in [*reads, *routed, reruns, looks_up, rows.is_some(), transaction.is_some()] {
             out.u8(u8::from(flag));
@@ -145,7 +145,7 @@ impl Job {
             .then(|| Ok::<_, Error>(Transaction { application: from.text()?, batch: from.i64()? }))
             .transpose()?;
         from.finish()?;
-        let plan = Plan { parts, reads, routed, replays, transaction, rows, started_at };
+        let plan = JobPlan { parts, reads, routed, replays, transaction, rows, started_at };
         Ok(Self { trigger, pin, claim, first_file, partition_us, plan })
     }
 }
@@ -168,7 +168,7 @@ mod tests {
 
     fn job() -> Job {
         let transaction = Some(Transaction { application: "ä".into(), batch: 7 });
-        let plan = Plan {
+        let plan = JobPlan {
             parts: 8,
             reads: true,
             routed: true,

@@ -10,18 +10,18 @@ use crate::Result;
 use crate::format::manifest::SegmentEntry;
 use crate::segment::Segment;
 use crate::segment::format::Stamp;
-use crate::segment::run::Run;
+use crate::segment::run::EntryRun;
 use crate::store::Writer;
 use crate::store::view::View;
 use crate::types::FrameKeys;
 
 /// The entries of a staged segment without the keys in `lost`; none where it holds none of them.
-pub(crate) fn rest_of(segment: &Arc<Segment>, stamp: Stamp, lost: &Keys) -> Result<Option<Run>> {
+pub(crate) fn rest_of(segment: &Arc<Segment>, stamp: Stamp, lost: &Keys) -> Result<Option<EntryRun>> {
     if lost.len() == 0 || held_by(segment, lost)?.is_empty() {
         return Ok(None);
     }
     let lost: HashSet<_> = lost.each().collect();
-    let mut rest = Run::default();
+    let mut rest = EntryRun::default();
     each_chunk(segment, |keys| {
         for (key, text) in keys.each().filter(|one| !lost.contains(one)) {
             match text {
@@ -42,7 +42,7 @@ impl Writer<'_> {
             return Err(Error::State("the key space is not there".into()));
         };
         let first = manifest.segments.len();
-        let written = self.space.write_run(&mut manifest, &mut Run::of_keys(keys, stamp));
+        let written = self.space.write_run(&mut manifest, &mut EntryRun::of_keys(keys, stamp));
         // Whether the manifest stands is not known if this fails.
         written.and_then(|()| self.publish(&manifest)).inspect_err(|error| self.space.sync.fail(error))?;
         Ok(self.segments_of(&manifest.segments[first..]))

@@ -13,21 +13,21 @@ mod receipt;
 use super::publish::entry_of;
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
-use crate::format::manifest::{Manifest, OutcomeEntry, SegmentEntry};
+use crate::format::manifest::{EndedClaim, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
 use crate::segment::Segment;
 use crate::segment::format::MOST_ENTRIES;
-use crate::segment::run::Run;
+use crate::segment::run::EntryRun;
 use crate::segment::writer;
 use crate::store::Writer;
 use crate::types::transaction::NumberedBatch;
-use crate::types::{Outcome, TransactionEntry};
+use crate::types::{Ending, TransactionEntry};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use conflict::{Keys, each_chunk};
-pub use job::{Job, Plan};
+pub use job::{Job, JobPlan};
 pub(crate) use job::{is_staged_name, job_of};
 pub(crate) use leave_out::rest_of;
 pub use receipt::{OutcomeCount, Receipt};
@@ -41,7 +41,7 @@ pub(crate) struct Publication {
     pub(crate) files: Vec<(SegmentEntry, PathBuf)>,
     /// What is left of files that held more than may be published; each is written anew, in our
     /// turn.
-    pub(crate) rests: Vec<Run>,
+    pub(crate) rests: Vec<EntryRun>,
     pub(crate) transaction: Option<TransactionEntry>,
     /// The open claim of the same transaction that this one takes the place of, and its start.
     pub(crate) replaces: Option<(u64, i64)>,
@@ -53,8 +53,8 @@ impl KeySpace {
     pub(crate) fn reserve_job(
         &self,
         settings: SpaceSettings,
-        plan: Plan,
-        check: impl FnOnce(&Writer<'_>, &Plan) -> Result<()>,
+        plan: JobPlan,
+        check: impl FnOnce(&Writer<'_>, &JobPlan) -> Result<()>,
     ) -> Result<Job> {
         self.write(settings, |writer| {
             check(writer, &plan)?;
@@ -95,7 +95,7 @@ impl KeySpace {
         part: u32,
         attempt: &str,
         staged: &mut Vec<SegmentEntry>,
-        runs: Vec<Run>,
+        runs: Vec<EntryRun>,
     ) -> Result<()> {
         for mut run in runs {
             run.settle();
@@ -196,7 +196,7 @@ impl Writer<'_> {
     pub(crate) fn ended_transaction(&self, batch: NumberedBatch) -> TransactionEntry {
         let claim = self.space.present().as_ref().map_or(0, |view| view.next_of_same_log().next_sequence);
         let begun = TransactionEntry::begun(batch, claim, crate::sys::time::now_us());
-        TransactionEntry { outcome: Some(Outcome::Completed), ..begun }
+        TransactionEntry { outcome: Some(Ending::Completed), ..begun }
     }
 
     /// Give the files the names that were reserved for them, and publish them, with
@@ -217,7 +217,7 @@ impl Writer<'_> {
             self.space.write_run(&mut manifest, &mut rest)?;
         }
         if let Some((claim, started_at)) = replaces {
-            manifest.outcomes.push(OutcomeEntry { claim, started_at, outcome: Outcome::Released });
+            manifest.outcomes.push(EndedClaim { claim, started_at, outcome: Ending::Released });
         }
         if let Some(entry) = transaction {
             manifest.next_sequence = manifest.next_sequence.max(entry.claim + 1);

@@ -138,11 +138,11 @@ fn read_count(from: &mut Decoder) -> Result<OutcomeCount> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::staged::Plan;
+    use crate::store::staged::JobPlan;
     use crate::types::transaction::Replays;
 
     fn receipt() -> Receipt {
-        let plan = Plan {
+        let plan = JobPlan {
             parts: 2,
             reads: true,
             routed: false,

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::key::Key;
-use crate::segment::values::columns::{Found, Ids};
+use crate::segment::values::columns::{FoundValues, Ids};
 use crate::segment::values::run::GONE;
 use crate::store::KeySpace;
 use crate::store::view::View;
@@ -44,10 +44,10 @@ impl KeySpace {
 
 impl Snapshot {
     /// What the space held of some ids when the snapshot was taken.
-    pub fn look(&self, ids: &Ids) -> Result<Found> {
+    pub fn look(&self, ids: &Ids) -> Result<FoundValues> {
         ids.wanted(|wanted| match &self.view {
             Some(view) => Ok(view.look_values(wanted)?.0),
-            None => Ok(Found::none(wanted.keys.len())),
+            None => Ok(FoundValues::none(wanted.keys.len())),
         })
     }
 }
@@ -55,9 +55,9 @@ impl Snapshot {
 impl ValueCursor {
     /// The next entries, whose keys and texts `id` hears; none after the last. There may be none in
     /// between.
-    pub(crate) fn next(&mut self, id: &mut dyn FnMut(Key, &[u8])) -> Result<Option<Found>> {
+    pub(crate) fn next(&mut self, id: &mut dyn FnMut(Key, &[u8])) -> Result<Option<FoundValues>> {
         let Some(view) = &self.view else { return Ok(None) };
-        let mut found = Found::default();
+        let mut found = FoundValues::default();
         let rows = match self.source {
             0 => view.memtable.values.run.len() as u32,
             source => match view.values.get(source as usize - 1) {

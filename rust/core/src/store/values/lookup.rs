@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::key::Form;
 use crate::segment::Wanted;
-use crate::segment::values::columns::{Found, text_of};
+use crate::segment::values::columns::{FoundValues, text_of};
 use crate::segment::values::run::GONE;
 use crate::segment::values::segment::Record;
 use crate::store::KeySpace;
@@ -70,8 +70,8 @@ impl View {
     }
 
     /// What the entries at `hits` say; and whether any answer rests on the log.
-    fn gather(&self, hits: &[Hit]) -> Result<(Found, bool)> {
-        let mut found = Found::with_capacity(hits.len());
+    fn gather(&self, hits: &[Hit]) -> Result<(FoundValues, bool)> {
+        let mut found = FoundValues::with_capacity(hits.len());
         let mut rests_on_log = false;
         let mut scratch = Vec::new();
         let mut records = [Record::default(); GROUP];
@@ -123,7 +123,7 @@ impl View {
     }
 
     /// What this state holds of a batch; and whether any answer rests on the log.
-    pub(crate) fn look_values(&self, wanted: &Wanted) -> Result<(Found, bool)> {
+    pub(crate) fn look_values(&self, wanted: &Wanted) -> Result<(FoundValues, bool)> {
         self.gather(&self.find_values(wanted, true)?)
     }
 }
@@ -131,20 +131,20 @@ impl View {
 impl KeySpace {
     /// What the space holds of a batch; answers that rest on the log are given once they are
     /// durable.
-    pub(crate) fn look_values(&self, wanted: &Wanted) -> Result<Found> {
+    pub(crate) fn look_values(&self, wanted: &Wanted) -> Result<FoundValues> {
         self.look_durably(|view| match view {
             Some(view) => view.look_values(wanted),
-            None => Ok((Found::none(wanted.keys.len()), false)),
+            None => Ok((FoundValues::none(wanted.keys.len()), false)),
         })
     }
 }
 
 impl Writer<'_> {
     /// The same. What the answers rest on is durable when the lock is released.
-    pub(crate) fn values_of(&self, wanted: &Wanted) -> Result<Found> {
+    pub(crate) fn values_of(&self, wanted: &Wanted) -> Result<FoundValues> {
         match self.space.present().as_ref() {
             Some(view) => Ok(view.look_values(wanted)?.0),
-            None => Ok(Found::none(wanted.keys.len())),
+            None => Ok(FoundValues::none(wanted.keys.len())),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::format::names::FileKind;
 use super::Placed;
 use super::write::{Class, MOST_BYTES, MOST_ROWS, Runs};
 use crate::Result;
-use crate::format::manifest::ValueEntry;
+use crate::format::manifest::ValueFileEntry;
 use crate::memtable::values::ValueMemtable;
 use crate::segment::values::run::{GONE, ValueRun};
 use crate::store::view::View;
@@ -60,7 +60,7 @@ impl KeySpace {
 
     fn merge_values(&self, group: &Group, first: u64, progress: Progress, done: &mut Maintained) -> Result<bool> {
         let mut next_file = first;
-        let mut written: Vec<ValueEntry> = Vec::new();
+        let mut written: Vec<ValueFileEntry> = Vec::new();
         let parts = group.parts();
         for part in 0..parts {
             let merged = group.read(part, parts)?;

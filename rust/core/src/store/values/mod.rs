@@ -20,7 +20,7 @@ use super::environment::Environment;
 pub(crate) use super::writer_lock::Held;
 use super::writer_lock::WriterLock;
 use super::{KeySpace, SpaceSettings};
-use crate::format::manifest::ValueEntry;
+use crate::format::manifest::ValueFileEntry;
 use crate::format::names::FileKind;
 use crate::segment::values::run::{GONE, PENDING, ValueRun};
 use crate::segment::values::segment::ValueSegment;
@@ -36,7 +36,7 @@ const ROWS: u32 = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) segment: Arc<ValueSegment>,
-    pub(crate) entry: ValueEntry,
+    pub(crate) entry: ValueFileEntry,
 }
 
 impl Placed {
@@ -45,10 +45,10 @@ impl Placed {
     pub(crate) fn open_all(
         env: &Environment,
         directory: &std::path::Path,
-        entries: &[ValueEntry],
+        entries: &[ValueFileEntry],
         known: &[Self],
     ) -> Result<Vec<Self>> {
-        let open = |entry: &ValueEntry| {
+        let open = |entry: &ValueFileEntry| {
             let same = |placed: &&Self| placed.segment.header().id == entry.id;
             let segment = match known.iter().find(same) {
                 Some(placed) => placed.segment.clone(),
@@ -71,7 +71,7 @@ impl Placed {
     }
 }
 
-impl ValueEntry {
+impl ValueFileEntry {
     /// Whether an entry of this file is no longer there: removed, or purged.
     #[inline]
     pub(super) fn is_gone(&self, flags: u8, until: i64) -> bool {

@@ -5,7 +5,7 @@ use super::Placed;
 use super::lookup::Hit;
 use super::write::Expiry;
 use crate::Result;
-use crate::format::manifest::{Manifest, ValueEntry};
+use crate::format::manifest::{Manifest, ValueFileEntry};
 use crate::segment::values::run::{GONE, ValueRun};
 use crate::store::Writer;
 use crate::store::view::View;
@@ -59,12 +59,12 @@ fn mark(manifest: &mut Manifest, expiry: Expiry) {
 
 /// The files that hold nothing any more. Those with later entries hide what older files hold, so
 /// they go last, oldest first.
-fn dropped(entries: &[ValueEntry]) -> Vec<u64> {
-    let is_empty = |entry: &ValueEntry| {
+fn dropped(entries: &[ValueFileEntry]) -> Vec<u64> {
+    let is_empty = |entry: &ValueFileEntry| {
         let marks = entry.purged_upto.min(if entry.pending > 0 { entry.pending_purged_upto } else { i64::MAX });
         entry.max_until <= marks
     };
-    let mut ordered: Vec<&ValueEntry> = entries.iter().collect();
+    let mut ordered: Vec<&ValueFileEntry> = entries.iter().collect();
     ordered.sort_by_key(|entry| (entry.is_later, entry.id));
     let mut ids = Vec::new();
     let mut is_older_left = false;

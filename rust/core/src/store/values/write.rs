@@ -3,22 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::PARTITION_US;
-use crate::format::manifest::{Manifest, ValueEntry};
+use crate::format::manifest::{Manifest, ValueFileEntry};
 use crate::format::names::FileKind;
 use crate::key::{Form, Key};
 use crate::memtable::values::ValueMemtable;
 use crate::segment::Wanted;
 use crate::segment::values::run::FOREVER;
 use crate::segment::values::run::{GONE, PENDING, Row, ValueRun};
-use crate::segment::values::writer::{self, Named};
+use crate::segment::values::writer::{self, FileIdentity};
 use crate::store::KeySpace;
 use crate::store::Writer;
 use crate::store::view::View;
 use crate::store::writer::{LARGE_BATCH, MOST_IN_LOG};
 use crate::types::FrameKeys;
 use crate::types::transaction::NumberedBatch;
-use crate::types::{Outcome, TransactionEntry};
-use crate::wal::frame::{Frame, Kind};
+use crate::types::{Ending, TransactionEntry};
+use crate::wal::frame::{Frame, FrameKind};
 use crate::{Error, Result};
 
 use super::lookup::Hit;
@@ -46,7 +46,7 @@ pub(crate) struct ValueChange {
     /// The open claim of the same transaction that it takes the place of.
     pub(crate) replaces: Option<u64>,
     /// Ends a claim.
-    pub(crate) ending: Option<(u64, Outcome)>,
+    pub(crate) ending: Option<(u64, Ending)>,
 }
 
 /// What decides in which file an entry goes. Those of one file may go together.
@@ -70,7 +70,7 @@ impl Class {
     }
 
     /// Of a whole file.
-    pub(super) fn of_file(entry: &ValueEntry) -> Self {
+    pub(super) fn of_file(entry: &ValueFileEntry) -> Self {
         let (first, last) = (entry.min_until, entry.max_until);
         let is_one = |width: &u8| partition(first, *width) == partition(last, *width);
         match entry {
@@ -122,7 +122,7 @@ impl KeySpace {
         runs: Runs,
         next_file: &mut u64,
         kind: FileKind,
-    ) -> Result<Vec<ValueEntry>> {
+    ) -> Result<Vec<ValueFileEntry>> {
         let mut entries = Vec::new();
         for (class, mut run) in runs.by_class {
             run.sort();
@@ -131,7 +131,7 @@ impl KeySpace {
                 *next_file += 1;
                 let path = kind.path(&self.directory, id);
                 self.remove_orphan(&path)?;
-                let named = Named { id, history: self.env.history, is_later: class == Class::Later };
+                let named = FileIdentity { id, history: self.env.history, is_later: class == Class::Later };
                 let (sum, bytes) = writer::write(&*self.env.system, &path, named, &run)?;
                 entries.push(entry_of(class, id, sum, bytes, &run));
             }
@@ -153,9 +153,9 @@ impl Writer<'_> {
         }
         let ValueChange { run, transaction, replaces, ending } = change;
         let kind = match ending {
-            None => Kind::Values,
-            Some((_, Outcome::Completed)) => Kind::ValuesAndComplete,
-            Some((_, Outcome::Released)) => Kind::ValuesAndRelease,
+            None => FrameKind::Values,
+            Some((_, Ending::Completed)) => FrameKind::ValuesAndComplete,
+            Some((_, Ending::Released)) => FrameKind::ValuesAndRelease,
         };
         let frame = |sequence| Frame {
             kind,
@@ -182,7 +182,7 @@ impl Writer<'_> {
         let ValueChange { run, transaction, replaces, ending } = change;
         recent.apply(&run);
         drop(run);
-        let outcomes = ending.into_iter().chain(replaces.map(|claim| (claim, Outcome::Released)));
+        let outcomes = ending.into_iter().chain(replaces.map(|claim| (claim, Ending::Released)));
         let result = self.seal_all(i64::MIN, Some((&recent, Expiry::NONE)), |manifest| {
             manifest.next_sequence = claim + 1;
             for (claim, outcome) in outcomes {
@@ -231,8 +231,8 @@ impl Writer<'_> {
     }
 }
 
-fn entry_of(class: Class, id: u64, sum: u32, bytes: u64, run: &ValueRun) -> ValueEntry {
-    ValueEntry {
+fn entry_of(class: Class, id: u64, sum: u32, bytes: u64, run: &ValueRun) -> ValueFileEntry {
+    ValueFileEntry {
         id,
         sum,
         is_later: class == Class::Later,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::columns::{CountColumn, Documents, FlagColumn, Id, IdColumn, Validity};
+use crate::columns::{CountColumn, Documents, FlagColumn, IdCell, IdColumn, Validity};
 use crate::history::{History, OpenOptions};
 use crate::protocols::trigger::rules::{Kind, Trigger};
 use crate::protocols::trigger::{Call, OnReplay};
@@ -116,7 +116,7 @@ pub fn columns(bytes: &[u8]) {
     let documents = Documents { rows, ids, count, eligible };
     if documents.check().is_ok() {
         // Every row of what was found good can be read.
-        let read = |column: &IdColumn| (0..rows).filter(|row| column.get(*row) != Id::Null).count();
+        let read = |column: &IdColumn| (0..rows).filter(|row| column.get(*row) != IdCell::Null).count();
         assert!(documents.ids.iter().map(read).sum::<usize>() <= rows * documents.ids.len());
     }
     judge(&documents, how);

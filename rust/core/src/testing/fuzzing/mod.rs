@@ -31,15 +31,15 @@ pub const TARGETS: [Target; 10] = [
 
 /// The state of a stream and the header of a message.
 pub fn delivery(bytes: &[u8]) {
-    use crate::protocols::delivery::{Header, ReceiverState, SenderState};
+    use crate::protocols::delivery::{PartHeader, ReceiverState, SenderState};
     if let Ok(state) = ReceiverState::decode(bytes) {
         assert_eq!(state.encode()[..], *bytes);
     }
     if let Ok(state) = SenderState::decode(bytes) {
         assert_eq!(state.encode()[..], *bytes);
     }
-    if let Ok(header) = Header::parse(bytes) {
-        let again = Header::parse(header.to_string().as_bytes());
+    if let Ok(header) = PartHeader::parse(bytes) {
+        let again = PartHeader::parse(header.to_string().as_bytes());
         assert!(again.is_ok_and(|again| again == header));
     }
 }

@@ -5,20 +5,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::files::HISTORY;
-use crate::format::manifest::{GlobalFilterEntry, LogEntry, Manifest, OutcomeEntry, SegmentEntry, ValueEntry};
+use crate::format::manifest::{EndedClaim, GlobalFilterEntry, LogEntry, Manifest, SegmentEntry, ValueFileEntry};
 use crate::io::FileSystem;
 use crate::key::Key;
 use crate::segment::Segment;
 use crate::segment::format::{Mark, Stamp};
-use crate::segment::run::Run;
+use crate::segment::run::EntryRun;
 use crate::segment::values::run::{self as values, GONE, PENDING};
 use crate::segment::writer::{self, Target};
 use crate::testing::simulated::Simulated;
 use crate::types::FrameKeys;
 use crate::types::transaction::{BatchRows, NumberedBatch, Transaction};
-use crate::types::{Outcome, TransactionEntry};
+use crate::types::{Ending, TransactionEntry};
 use crate::wal::START;
-use crate::wal::frame::{Frame, Kind, Place};
+use crate::wal::frame::{Frame, FrameKind, FramePlace};
 
 /// Inputs of a target that are whole.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -61,7 +61,7 @@ fn manifest() -> Manifest {
             segments: vec![3, 0],
             ..GlobalFilterEntry::default()
         }],
-        outcomes: vec![OutcomeEntry { claim: 2, started_at: 5, outcome: Outcome::Completed }],
+        outcomes: vec![EndedClaim { claim: 2, started_at: 5, outcome: Ending::Completed }],
         transactions: vec![TransactionEntry {
             transaction,
             rows: Some(BatchRows::of_numbers([5, 6, 7])),
@@ -69,7 +69,7 @@ fn manifest() -> Manifest {
             started_at: 5,
             outcome: None,
         }],
-        values: vec![ValueEntry { id: 5, rows: 3, pending: 1, bytes: 99, ..ValueEntry::default() }],
+        values: vec![ValueFileEntry { id: 5, rows: 3, pending: 1, bytes: 99, ..ValueFileEntry::default() }],
         ..Manifest::default()
     }
 }
@@ -85,8 +85,14 @@ fn log() -> Vec<u8> {
     let claims = Some(vec![(1, 5); 5]);
     let transaction = Transaction { application: "stream".into(), batch: 4 };
     let transaction = Some(NumberedBatch { transaction, rows: Some(BatchRows::of_numbers([5, 6, 7])) });
-    let kinds = [Kind::Begin, Kind::CompleteKeys, Kind::ReleaseKeys, Kind::CompleteClaim, Kind::ReleaseClaim];
-    let kinds = kinds.into_iter().chain([Kind::Values, Kind::ValuesAndComplete]);
+    let kinds = [
+        FrameKind::Begin,
+        FrameKind::CompleteKeys,
+        FrameKind::ReleaseKeys,
+        FrameKind::CompleteClaim,
+        FrameKind::ReleaseClaim,
+    ];
+    let kinds = kinds.into_iter().chain([FrameKind::Values, FrameKind::ValuesAndComplete]);
     let mut entries = values::ValueRun::default();
     entries.push(key(1), b"", 1 << 50, 0, b"value");
     entries.push(key(9), b"urn:nine", i64::MAX, PENDING, b"");
@@ -94,22 +100,22 @@ fn log() -> Vec<u8> {
     let mut bytes = Vec::new();
     for (kind, sequence) in kinds.zip(1..) {
         let keys = match kind {
-            Kind::Begin => keys.clone(),
-            Kind::CompleteKeys | Kind::ReleaseKeys => FrameKeys { claims: claims.clone(), ..keys.clone() },
+            FrameKind::Begin => keys.clone(),
+            FrameKind::CompleteKeys | FrameKind::ReleaseKeys => FrameKeys { claims: claims.clone(), ..keys.clone() },
             _ => FrameKeys::default(),
         };
-        let of_values = matches!(kind, Kind::Values | Kind::ValuesAndComplete);
+        let of_values = matches!(kind, FrameKind::Values | FrameKind::ValuesAndComplete);
         let values = if of_values { entries.clone() } else { values::ValueRun::default() };
-        let transaction = transaction.clone().filter(|_| kind == Kind::Begin);
+        let transaction = transaction.clone().filter(|_| kind == FrameKind::Begin);
         let (replaces, durable) = (None, 0);
         let frame = Frame { kind, sequence, claim: 1, started_at: 5, replaces, durable, transaction, keys, values };
-        bytes.extend(frame.encode(Place { log: 7, mark: 0, position: START + bytes.len() as u64 }));
+        bytes.extend(frame.encode(FramePlace { log: 7, mark: 0, position: START + bytes.len() as u64 }));
     }
     bytes
 }
 
-fn run(entries: u64) -> Run {
-    let mut run = Run::default();
+fn run(entries: u64) -> EntryRun {
+    let mut run = EntryRun::default();
     for number in 0..entries {
         let mark = [Mark::Open, Mark::Completed, Mark::Released][number as usize % 3];
         let stamp = Stamp { claim: 1 + number % 5, started_at: 1_000 + number as i64, mark };
@@ -153,7 +159,7 @@ fn value_file(entries: u64) -> Option<Vec<u8>> {
         run.push(key(number + 1_000), format!("urn:{number}").as_bytes(), 5, PENDING, b"");
     }
     run.sort();
-    let named = crate::segment::values::writer::Named { id: 3, history: HISTORY, is_later: false };
+    let named = crate::segment::values::writer::FileIdentity { id: 3, history: HISTORY, is_later: false };
     crate::segment::values::writer::write(&system, path, named, &run).ok()?;
     read(&system, path)
 }
@@ -163,6 +169,6 @@ fn delivery() -> Vec<Vec<u8>> {
         let numbers = [3u64, 4, 3, 2, 1, 5].map(u64::to_le_bytes).concat();
         [&[1, kind, 0, 0, 0, 0, 0, 0][..], &numbers].concat()
     };
-    let header = crate::protocols::delivery::Header::new(0, 0, 4, 1).map(|header| header.to_string().into_bytes());
+    let header = crate::protocols::delivery::PartHeader::new(0, 0, 4, 1).map(|header| header.to_string().into_bytes());
     [Some(state(1)), Some(state(2)), header.ok()].into_iter().flatten().collect()
 }

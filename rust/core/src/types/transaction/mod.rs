@@ -8,7 +8,7 @@ mod rows;
 
 pub use rows::BatchRows;
 
-use super::Outcome;
+use super::Ending;
 use crate::{Error, Result};
 
 /// Who commits a batch, so that the same batch is known when it comes again.
@@ -79,7 +79,7 @@ pub enum Replay {
 pub(crate) struct Last {
     pub(crate) batch: i64,
     pub(crate) rows: Option<BatchRows>,
-    pub(crate) outcome: Option<Outcome>,
+    pub(crate) outcome: Option<Ending>,
 }
 
 /// What the number of a batch means.
@@ -115,10 +115,10 @@ impl Transaction {
         if last.batch > self.batch {
             return Err(self.backwards(last.batch));
         }
-        if last.batch < self.batch || last.outcome == Some(Outcome::Released) {
+        if last.batch < self.batch || last.outcome == Some(Ending::Released) {
             return Ok(Meaning::First);
         }
-        let is_finished = last.outcome == Some(Outcome::Completed);
+        let is_finished = last.outcome == Some(Ending::Completed);
         match (last.rows, rows) {
             (None, _) => Ok(Meaning::Unknown { is_finished }),
             (Some(then), Some(now)) if then != now => match how.on_other_rows {
@@ -204,7 +204,7 @@ pub(crate) struct TransactionEntry {
     pub(crate) claim: u64,
     pub(crate) started_at: i64,
     /// How it ended, once it has.
-    pub(crate) outcome: Option<Outcome>,
+    pub(crate) outcome: Option<Ending>,
 }
 
 impl TransactionEntry {

@@ -18,7 +18,7 @@ fn after(last: Option<Last>, now: Option<BatchRows>, how: Replays) -> Result<Mea
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what is compared is an option: old stores have none")]
-fn last(batch: i64, rows: Option<BatchRows>, outcome: Option<Outcome>) -> Option<Last> {
+fn last(batch: i64, rows: Option<BatchRows>, outcome: Option<Ending>) -> Option<Last> {
     Some(Last { batch, rows, outcome })
 }
 
@@ -26,14 +26,14 @@ fn last(batch: i64, rows: Option<BatchRows>, outcome: Option<Outcome>) -> Option
 fn a_number_is_new_after_none_a_lower_one_or_a_roll_back() {
     for how in [REFUSE, LOOK_UP] {
         assert_eq!(after(None, rows(&[1]), how).unwrap(), Meaning::First);
-        assert_eq!(after(last(4, rows(&[1]), Some(Outcome::Completed)), rows(&[2]), how).unwrap(), Meaning::First);
-        assert_eq!(after(last(5, rows(&[1]), Some(Outcome::Released)), rows(&[2]), how).unwrap(), Meaning::First);
+        assert_eq!(after(last(4, rows(&[1]), Some(Ending::Completed)), rows(&[2]), how).unwrap(), Meaning::First);
+        assert_eq!(after(last(5, rows(&[1]), Some(Ending::Released)), rows(&[2]), how).unwrap(), Meaning::First);
     }
 }
 
 #[test]
 fn the_same_number_and_rows_are_the_same_batch() {
-    for (outcome, is_finished) in [(None, false), (Some(Outcome::Completed), true)] {
+    for (outcome, is_finished) in [(None, false), (Some(Ending::Completed), true)] {
         for how in [REFUSE, LOOK_UP] {
             let found = after(last(5, rows(&[1, 2]), outcome), rows(&[2, 1]), how).unwrap();
             assert_eq!(found, Meaning::Same { is_finished });
@@ -47,7 +47,7 @@ fn the_same_number_and_rows_are_the_same_batch() {
 
 #[test]
 fn the_same_number_with_other_rows_is_refused_or_looked_up() {
-    for outcome in [None, Some(Outcome::Completed)] {
+    for outcome in [None, Some(Ending::Completed)] {
         for other in [rows(&[]), rows(&[1]), rows(&[1, 3]), rows(&[1, 2, 2])] {
             let refused = after(last(5, rows(&[1, 2]), outcome), other, REFUSE).unwrap_err();
             assert_eq!(refused.code(), "DH-TRANSACTION");
@@ -61,7 +61,7 @@ fn the_same_number_with_other_rows_is_refused_or_looked_up() {
 
 #[test]
 fn where_the_rows_were_not_written_down_none_is_done() {
-    for (outcome, is_finished) in [(None, false), (Some(Outcome::Completed), true)] {
+    for (outcome, is_finished) in [(None, false), (Some(Ending::Completed), true)] {
         let found = after(last(5, None, outcome), rows(&[1]), REFUSE).unwrap();
         assert_eq!(found, Meaning::Unknown { is_finished });
         assert!(!found.is_done() && !found.replaces(LOOK_UP) && !found.begins());

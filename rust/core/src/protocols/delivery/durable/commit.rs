@@ -6,7 +6,7 @@ use super::inbox::{Inbox, Inner, Taken};
 use super::row::{Row, exchange, receiving_key};
 use crate::protocols::delivery::columns::HeaderColumns;
 use crate::protocols::delivery::poll::Poll;
-use crate::types::Outcome;
+use crate::types::Ending;
 use crate::{Error, Result};
 
 impl Inbox {
@@ -24,7 +24,7 @@ impl Inbox {
             changes.push(exchange(receiving_key(stream), row.as_ref(), Some(&new)));
             rows.push(new);
         }
-        let batch = taken.batch.as_ref().map(|batch| batch.note(Some(Outcome::Completed)));
+        let batch = taken.batch.as_ref().map(|batch| batch.note(Some(Ending::Completed)));
         changes.extend(batch.as_ref().map(|(change, _)| change.clone()));
         if !changes.is_empty() {
             self.exchange(&changes)?;
@@ -84,7 +84,7 @@ impl Inbox {
             changes.push(exchange(key, row.as_ref(), new.as_ref()));
             restored.extend(known.zip(new));
         }
-        let batch = taken.batch.as_ref().map(|batch| batch.note(Some(Outcome::Released)));
+        let batch = taken.batch.as_ref().map(|batch| batch.note(Some(Ending::Released)));
         changes.extend(batch.as_ref().map(|(change, _)| change.clone()));
         self.exchange(&changes)?;
         taken.batch = batch.map(|(_, noted)| noted);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::inbox::{Inbox, Inner, Taken};
 use super::row::Row;
-use super::share::{Decided, Plan, Receipt, Waiting};
-use super::transaction::Batch;
+use super::share::{Decided, ShardPlan, ShardReceipt, Waiting};
+use super::transaction::DeliveryBatch;
 use crate::protocols::delivery::poll::{Change, Pending, Poll, Rows, StreamOutcome};
 use crate::protocols::delivery::receive::receive_nothing;
 use crate::protocols::delivery::state::{ReceiverState, Volatile};
@@ -19,7 +19,7 @@ impl Inbox {
     pub fn plan(&self, now: i64, transaction: Option<&Transaction>, replays: Replays) -> Result<Vec<u8>> {
         let inner = self.lock();
         inner.check_ready()?;
-        let batch = transaction.map(|transaction| Batch::look_up(&*self.store, transaction)).transpose()?;
+        let batch = transaction.map(|transaction| DeliveryBatch::look_up(&*self.store, transaction)).transpose()?;
         let mut waiting = Vec::new();
         for (name, durable, volatile) in inner.table.all() {
             if !volatile.held.is_empty() {
@@ -33,7 +33,7 @@ impl Inbox {
             }
         }
         let options = self.settings.options;
-        let plan = Plan {
+        let plan = ShardPlan {
             options,
             now,
             version: inner.table.version(),
@@ -53,16 +53,16 @@ impl Inbox {
         transaction: Option<&Transaction>,
         replays: Replays,
     ) -> Result<Taken> {
-        let plan = Plan::decode(plan)?;
+        let plan = ShardPlan::decode(plan)?;
         let mut inner = self.lock();
         inner.check_ready()?;
-        let batch = transaction.map(|transaction| Batch::look_up(&*self.store, transaction)).transpose()?;
+        let batch = transaction.map(|transaction| DeliveryBatch::look_up(&*self.store, transaction)).transpose()?;
         if plan.version != inner.table.version() || plan.reopen != reopened_by(batch.as_ref(), replays)? {
             return Err(Error::State("the streams have changed since this poll was planned; plan it again".into()));
         }
         let (mut decided, mut rows) = (Vec::new(), BatchRows::default());
         for receipt in receipts {
-            let receipt = Receipt::decode(receipt)?;
+            let receipt = ShardReceipt::decode(receipt)?;
             if receipt.version != plan.version {
                 return Err(Error::State("a receipt is of another poll".into()));
             }
@@ -85,7 +85,7 @@ impl Inbox {
     }
 }
 
-fn reopened_by(batch: Option<&Batch>, replays: Replays) -> Result<u64> {
+fn reopened_by(batch: Option<&DeliveryBatch>, replays: Replays) -> Result<u64> {
     batch.map_or(Ok(0), |batch| batch.reopens(replays))
 }
 
@@ -132,7 +132,7 @@ impl Inner {
         ended.collect()
     }
 
-    fn poll_of(&self, decided: &[Decided], plan: &Plan) -> Poll {
+    fn poll_of(&self, decided: &[Decided], plan: &ShardPlan) -> Poll {
         let mut poll = Poll {
             rows: Rows { reasons: Vec::new(), transactions: Vec::new(), apply_ranks: Vec::new() },
             streams: Vec::new(),

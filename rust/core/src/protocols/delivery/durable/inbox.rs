@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::reading::{load, overtaken_error};
 use super::row::{Row, exchange, receiving_key};
 use super::store::{Exchange, Rows};
-use super::transaction::Batch;
+use super::transaction::DeliveryBatch;
 use crate::protocols::delivery::columns::HeaderColumns;
 use crate::protocols::delivery::options::Options;
 use crate::protocols::delivery::poll::{Change, Poll};
@@ -70,7 +70,7 @@ pub struct Taken {
     pub(super) is_recorded: bool,
     /// The rows of [`Poll::changes`] as they stand in the store.
     pub(super) rows: Vec<Option<Row<ReceiverState>>>,
-    pub(super) batch: Option<Batch>,
+    pub(super) batch: Option<DeliveryBatch>,
 }
 
 /// The receiving side of one stream, or of many.
@@ -126,7 +126,7 @@ impl Inbox {
         if inner.table.all().any(|(_, _, volatile)| volatile.held_elsewhere > 0) {
             return Err(Error::State("other processes hold messages of this delivery: they decide its polls".into()));
         }
-        let batch = how.transaction.map(|transaction| Batch::look_up(&*self.store, transaction)).transpose()?;
+        let batch = how.transaction.map(|transaction| DeliveryBatch::look_up(&*self.store, transaction)).transpose()?;
         let mark = batch.as_ref().map(|batch| batch.reopens(how.replays)).transpose()?;
         let known = batch.map(|batch| batch.of(how.columns.batch_rows(), how.replays)).transpose()?;
         let (batch, meaning) = known.unzip();
@@ -145,7 +145,7 @@ impl Inbox {
         &self,
         inner: &mut Inner,
         how: &Receiving<'_>,
-        batch: Option<Batch>,
+        batch: Option<DeliveryBatch>,
         reopened: &[(u32, u64)],
     ) -> Result<Recorded> {
         let receive =
@@ -155,7 +155,7 @@ impl Inbox {
     }
 
     /// Writes what a poll is about to apply: durable on return.
-    pub(super) fn record(&self, inner: &Inner, poll: Poll, batch: Option<Batch>) -> Result<Recorded> {
+    pub(super) fn record(&self, inner: &Inner, poll: Poll, batch: Option<DeliveryBatch>) -> Result<Recorded> {
         let mut rows: Vec<_> = poll.changes.iter().map(|change| inner.row_of(&poll, change)).collect();
         let applies = |change: &Change| change.after.log_received > change.applying.log_received;
         if self.settings.own_transaction || !poll.changes.iter().any(applies) {
@@ -229,7 +229,7 @@ pub(super) struct Recorded {
     poll: Poll,
     rows: Vec<Option<Row<ReceiverState>>>,
     is_recorded: bool,
-    batch: Option<Batch>,
+    batch: Option<DeliveryBatch>,
 }
 
 impl Inner {

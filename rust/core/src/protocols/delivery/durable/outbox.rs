@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::row::{Row, exchange, names_of, publisher_prefix, sending_key};
 use super::store::Rows;
-use crate::protocols::delivery::header::Header;
+use crate::protocols::delivery::header::PartHeader;
 use crate::protocols::delivery::send::{Confirmation, Resend, SenderState, truncation_point};
 use crate::{Error, Result};
 
@@ -26,7 +26,7 @@ pub struct Transactions<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Built {
     /// What to send with each.
-    pub headers: Vec<Header>,
+    pub headers: Vec<PartHeader>,
     /// The first transaction of each message, as an index into the offsets.
     pub first: Vec<u32>,
     /// How many transactions it carries; 1 for a part.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::inbox::decide_again;
 use super::row::{Row, receiving_key};
-use super::share::{Decided, Plan, Receipt, Waiting};
+use super::share::{Decided, ShardPlan, ShardReceipt, Waiting};
 use super::store::Rows;
 use crate::protocols::delivery::columns::{HeaderColumns, NO_STREAM};
 use crate::protocols::delivery::decision::Reason;
@@ -39,7 +39,7 @@ pub struct Portion {
 /// `kept` says which of the rows these are. Reads the streams' rows in `store`, and changes nothing
 /// there.
 pub fn decide_portion(store: &dyn Rows, plan: &[u8], columns: &HeaderColumns<'_>, kept: &[bool]) -> Result<Portion> {
-    let plan = Plan::decode(plan)?;
+    let plan = ShardPlan::decode(plan)?;
     columns.check()?;
     if kept.len() != columns.streams.len() {
         return Err(Error::Schema(format!(
@@ -78,7 +78,7 @@ pub fn decide_portion(store: &dyn Rows, plan: &[u8], columns: &HeaderColumns<'_>
     }
     let mut rows = BatchRows::default();
     (0..kept.len()).filter(|&row| !kept[row]).for_each(|row| columns.add_row(row, &mut rows));
-    let receipt = Receipt { version: plan.version, rows, streams: decided }.encode();
+    let receipt = ShardReceipt { version: plan.version, rows, streams: decided }.encode();
     Ok(whole(&poll, &arrived, &returned, kept, receipt))
 }
 
@@ -139,7 +139,7 @@ fn named<'a>(columns: &HeaderColumns<'a>) -> Vec<&'a str> {
 /// The rows of the streams, and what is known beside them.
 fn load(
     store: &dyn Rows,
-    plan: &Plan,
+    plan: &ShardPlan,
     names: &[&str],
     returned: &Returned<'_>,
 ) -> Result<(StreamTable, Vec<Row<ReceiverState>>)> {

@@ -21,7 +21,7 @@ const NONE: u64 = u64::MAX;
 
 /// What a process has to know to decide some streams of a poll.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ShardPlan {
     pub(super) options: Options,
     pub(super) now: i64,
     /// The state of the table of who gathers.
@@ -92,7 +92,7 @@ impl Waiting {
     }
 }
 
-impl Plan {
+impl ShardPlan {
     pub(super) fn encode(&self) -> Vec<u8> {
         let Options { patience, batch_mode, reset_patience, first_contact, held_limit } = self.options;
         let mut to = Packed::default();
@@ -144,7 +144,7 @@ pub(super) struct Decided {
 
 /// The streams that one process has decided.
 #[derive(Debug)]
-pub(super) struct Receipt {
+pub(super) struct ShardReceipt {
     pub(super) version: u64,
     /// The messages that arrived, without those of earlier polls.
     pub(super) rows: BatchRows,
@@ -189,7 +189,7 @@ impl Decided {
     }
 }
 
-impl Receipt {
+impl ShardReceipt {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut to = Packed::default();
         to.number(RECEIPT);

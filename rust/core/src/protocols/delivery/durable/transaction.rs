@@ -5,13 +5,13 @@ use xxhash_rust::xxh3::Xxh3;
 use super::row::{Row, application_key, exchange};
 use super::store::{Exchange, Rows};
 use crate::protocols::delivery::codec::LastBatch;
-use crate::types::Outcome;
+use crate::types::Ending;
 use crate::types::transaction::{BatchRows, Last, Meaning, Replays};
 use crate::{Result, Transaction};
 
 /// A poll's batch, and the row of its application.
 #[derive(Clone, Debug)]
-pub(super) struct Batch {
+pub(super) struct DeliveryBatch {
     key: String,
     transaction: Transaction,
     found: Option<Row<LastBatch>>,
@@ -21,7 +21,7 @@ pub(super) struct Batch {
     pub(super) mark: u64,
 }
 
-impl Batch {
+impl DeliveryBatch {
     pub(super) fn look_up(store: &dyn Rows, transaction: &Transaction) -> Result<Self> {
         let Transaction { application, batch } = transaction;
         let key = application_key(application);
@@ -56,7 +56,7 @@ impl Batch {
     }
 
     /// Writes that the batch begins, or how it ended.
-    pub(super) fn note(&self, outcome: Option<Outcome>) -> (Exchange, Self) {
+    pub(super) fn note(&self, outcome: Option<Ending>) -> (Exchange, Self) {
         let state = LastBatch { batch: self.transaction.batch, rows: self.rows, outcome };
         let row = Row::after(self.found.as_ref(), state, self.mark);
         let change = exchange(self.key.clone(), self.found.as_ref(), Some(&row));

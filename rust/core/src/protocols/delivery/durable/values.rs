@@ -6,14 +6,14 @@ use super::store::{Exchange, KeyAndValue, Overtaken, Rows};
 use crate::Result;
 use crate::columns::{IdColumn, Validity};
 use crate::history::History;
-use crate::history::values::{Entry, FOREVER, Room, Values};
+use crate::history::values::{FOREVER, NewValue, Room, ValueMap};
 
 const RECEIVED: &str = "received";
 const SENT: &str = "sent";
 
 #[derive(Debug)]
 struct Space {
-    values: Values,
+    values: ValueMap,
     /// Whether files are put together when that pays.
     auto_maintain: bool,
 }
@@ -75,7 +75,7 @@ impl Rows for Space {
             for (at, change) in changes.iter().enumerate() {
                 match &change.new {
                     Some(value) => {
-                        let entry = Entry { value: Some(value), persist_until: FOREVER, pending: false };
+                        let entry = NewValue { value: Some(value), persist_until: FOREVER, pending: false };
                         edit.put(ids.id(at), entry)?;
                     }
                     None => edit.remove(ids.id(at))?,

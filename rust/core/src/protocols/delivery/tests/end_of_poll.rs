@@ -2,14 +2,14 @@
 use super::*;
 
 /// Decides and commits; patience, and the request.
-fn turn(table: &mut StreamTable, headers: &[Header], options: &Options) -> (Option<u32>, Option<(u64, u64)>) {
+fn turn(table: &mut StreamTable, headers: &[PartHeader], options: &Options) -> (Option<u32>, Option<(u64, u64)>) {
     let poll = poll_one(table, headers, options);
     let outcome = poll.streams.first().map_or((None, None), |one| (one.patience, one.resend));
     table.commit(poll).unwrap();
     outcome
 }
 
-const EARLY: Header = Header { resend_count: 0, prev: 20, cur: 30, seq: 0 };
+const EARLY: PartHeader = PartHeader { resend_count: 0, prev: 20, cur: 30, seq: 0 };
 
 fn patient(patience: u32) -> Options {
     Options { patience, ..Options::default() }
@@ -50,7 +50,7 @@ fn row_10_a_new_message_starts_the_wait_again_unless_switched_off() {
 #[test]
 fn row_10_stale_and_duplicate_messages_do_not_reset_patience() {
     let mut table = one_stream(10, 1);
-    let early = Header { resend_count: 1, ..EARLY };
+    let early = PartHeader { resend_count: 1, ..EARLY };
     assert_eq!(turn(&mut table, &[early], &patient(3)), (Some(3), None));
     assert_eq!(turn(&mut table, &[early, header(0, 30, 40, 0), header(1, 5, 10, 0)], &patient(3)), (Some(2), None));
     assert_eq!(turn(&mut table, &[header(0, 30, 40, 0)], &patient(3)), (Some(1), None));

@@ -16,10 +16,10 @@ use super::*;
 use crate::columns::{IdColumn, Validity};
 
 /// One message as it arrives: its stream, and its header unless the message is damaged.
-type Arriving<'a> = (&'a str, Option<Header>);
+type Arriving<'a> = (&'a str, Option<PartHeader>);
 
-fn header(resend_count: u64, prev: u64, cur: u64, seq: u32) -> Header {
-    Header { resend_count, prev, cur, seq }
+fn header(resend_count: u64, prev: u64, cur: u64, seq: u32) -> PartHeader {
+    PartHeader { resend_count, prev, cur, seq }
 }
 
 /// A table of one stream, "s".
@@ -54,7 +54,7 @@ fn poll_headers(table: &StreamTable, arrivals: &[Arriving<'_>], options: &Option
             names.push(stream);
         }
         bits[row / 8] |= u8::from(header.is_some()) << (row % 8);
-        let Header { resend_count, prev, cur, seq } = header.unwrap_or(self::header(0, 0, 0, 0));
+        let PartHeader { resend_count, prev, cur, seq } = header.unwrap_or(self::header(0, 0, 0, 0));
         epochs.push(resend_count);
         prevs.push(prev);
         curs.push(cur);
@@ -65,7 +65,7 @@ fn poll_headers(table: &StreamTable, arrivals: &[Arriving<'_>], options: &Option
     receive(table, &HeaderColumns { streams: &streams, names: &names, headers }, options, 7).unwrap()
 }
 
-fn poll_one(table: &StreamTable, headers: &[Header], options: &Options) -> Poll {
+fn poll_one(table: &StreamTable, headers: &[PartHeader], options: &Options) -> Poll {
     poll_headers(table, &headers.iter().map(|&header| ("s", Some(header))).collect::<Vec<_>>(), options)
 }
 

@@ -41,7 +41,7 @@ impl StateRows for Memory {
 const STREAMS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// A message: its stream's place in `STREAMS`, and its header unless it is damaged.
-type Row = (usize, Option<Header>);
+type Row = (usize, Option<PartHeader>);
 
 struct Columns {
     streams: Vec<u32>,
@@ -69,10 +69,10 @@ impl Columns {
 }
 
 /// Messages that wait, by stream, `prev` and `seq`.
-type Held = BTreeMap<(usize, u64, u32), Header>;
+type Held = BTreeMap<(usize, u64, u32), PartHeader>;
 
 /// What was applied of each stream.
-type Applied = Vec<Vec<Header>>;
+type Applied = Vec<Vec<PartHeader>>;
 
 struct Random(u64);
 
@@ -86,7 +86,7 @@ impl Random {
         (0..self.below(most)).map(|_| (self.below(5) as usize, self.header())).collect()
     }
 
-    fn header(&mut self) -> Option<Header> {
+    fn header(&mut self) -> Option<PartHeader> {
         let (prev, seq) = (self.below(12) * 10, [0, 0, 0, 1, 2][self.below(5) as usize]);
         let cur = prev + [0, 10, 10, 10, 20][self.below(5) as usize];
         (self.below(20) > 0).then(|| header([0, 0, 0, 1, 2][self.below(5) as usize], prev, cur, seq))
@@ -112,7 +112,7 @@ fn opening() -> Opening {
 /// keep.
 struct Parts {
     receipts: Vec<Vec<u8>>,
-    applied: Vec<(usize, u32, Header)>,
+    applied: Vec<(usize, u32, PartHeader)>,
     keep: Vec<Row>,
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// A chain of transactions from `start`: the length of each in the log, and its parts.
-fn any_chain() -> impl Strategy<Value = (u64, Vec<Header>)> {
+fn any_chain() -> impl Strategy<Value = (u64, Vec<PartHeader>)> {
     let sizes = prop::collection::vec((1..1000_u64, prop_oneof![3 => Just(1_u32), 1 => 2..6_u32]), 1..40);
     (0..1_u64 << 40, 0..3_u64, sizes).prop_map(|(start, epoch, sizes)| {
         let mut chain = Vec::new();
@@ -17,7 +17,7 @@ fn any_chain() -> impl Strategy<Value = (u64, Vec<Header>)> {
 }
 
 /// The chain in any order, some messages more than once; and where to split it into polls.
-fn any_shuffle() -> impl Strategy<Value = (u64, Vec<Header>, Vec<Header>, Vec<usize>)> {
+fn any_shuffle() -> impl Strategy<Value = (u64, Vec<PartHeader>, Vec<PartHeader>, Vec<usize>)> {
     any_chain().prop_flat_map(|(start, chain)| {
         let copies = prop::collection::vec(0..chain.len(), 0..20);
         (Just(start), Just(chain), copies).prop_flat_map(|(start, chain, copies)| {
@@ -29,7 +29,7 @@ fn any_shuffle() -> impl Strategy<Value = (u64, Vec<Header>, Vec<Header>, Vec<us
     })
 }
 
-fn messages(chain: &[Header]) -> Vec<(u64, u64, u32)> {
+fn messages(chain: &[PartHeader]) -> Vec<(u64, u64, u32)> {
     chain.iter().map(|h| (h.prev, h.cur, h.seq)).collect()
 }
 
@@ -101,8 +101,8 @@ proptest! {
 #[test]
 fn a_long_stream_in_reverse_is_applied_whole() {
     let count = 100_000_u64;
-    let chain: Vec<Header> = (0..count).map(|n| header(0, n, n + 1, 0)).collect();
-    let reversed: Vec<Header> = chain.iter().rev().copied().collect();
+    let chain: Vec<PartHeader> = (0..count).map(|n| header(0, n, n + 1, 0)).collect();
+    let reversed: Vec<PartHeader> = chain.iter().rev().copied().collect();
     let mut table = one_stream(0, 0);
     let patient = Options { patience: 1000, ..Options::default() };
     for some in reversed[..count as usize - 1].chunks(999) {

@@ -35,7 +35,7 @@ impl Naive {
         Self { l, rr, k, outstanding: rr > 0, ..Self::default() }
     }
 
-    fn poll(&mut self, rows: &[(usize, Option<Header>)], options: &Options) -> Told {
+    fn poll(&mut self, rows: &[(usize, Option<PartHeader>)], options: &Options) -> Told {
         let mut told = Told::default();
         let (mut news, mut stale, mut other, mut overlap) = (false, false, false, 0);
         for &(row, header) in rows {
@@ -65,7 +65,7 @@ impl Naive {
         told
     }
 
-    fn one(&mut self, h: Header, row: usize, told: &mut Told, overlap: &mut u64) -> (Decision, Status) {
+    fn one(&mut self, h: PartHeader, row: usize, told: &mut Told, overlap: &mut u64) -> (Decision, Status) {
         use Decision as D;
         use Status as S;
         let next = self.parts.len() as u32;
@@ -202,7 +202,7 @@ fn columnar(poll: &Poll, arrivals: &[Arriving<'_>], stream: &str) -> Told {
 }
 
 /// Messages in so small a world that all rules meet.
-fn any_arrival() -> impl Strategy<Value = (usize, Option<Header>)> {
+fn any_arrival() -> impl Strategy<Value = (usize, Option<PartHeader>)> {
     let epoch = prop_oneof![8 => Just(0_u64), 2 => Just(1), 1 => 0..4_u64];
     let seq = prop_oneof![4 => Just(0_u32), 2 => 0..4_u32];
     let header =

@@ -49,7 +49,7 @@ struct Happened {
 struct World {
     sender: Sender,
     receiver: Receiver,
-    there: Channel<(super::Header, Payload)>,
+    there: Channel<(super::PartHeader, Payload)>,
     back: Channel<Answer>,
     random: Random,
     happened: Happened,

@@ -10,7 +10,7 @@ fn waiting() -> StreamTable {
     table
 }
 
-fn outcome_of(one: Header) -> (Decision, Status, Reason) {
+fn outcome_of(one: PartHeader) -> (Decision, Status, Reason) {
     let poll = poll_one(&waiting(), &[one], &Options { patience: 9, ..Options::default() });
     (poll.rows.decision(0), poll.rows.status(0), poll.rows.reasons[0])
 }

@@ -66,7 +66,7 @@ pub enum Attempt {
 
 /// What is known of each row whatever its direction.
 #[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
+pub struct MapperBatch<'a> {
     /// Quality of service.
     pub qos: &'a [Qos],
     /// The first row of the batch with the same id, which is the row itself where it is the first;
@@ -90,7 +90,7 @@ pub(super) struct Standing {
     pub(super) id_taken: bool,
 }
 
-impl Batch<'_> {
+impl MapperBatch<'_> {
     /// Equal lengths, queues that exist, and first copies that do not come later.
     pub(super) fn check(&self, lengths: &[usize]) -> Result<()> {
         let rows = self.qos.len();

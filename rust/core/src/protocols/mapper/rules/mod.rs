@@ -13,7 +13,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-pub use facts::{Attempt, Batch, NO_ID, Policies, Policy, Qos};
-pub use outcome::{Action, Audit, Change, Outcome, Rule, Status};
+pub use facts::{Attempt, MapperBatch, NO_ID, Policies, Policy, Qos};
+pub use outcome::{Action, Audit, Change, MapperOutcome, Rule, Status};
 pub use receiver::{ReceiverFacts, decide_receiver};
 pub use sender::{SenderFacts, decide_sender};

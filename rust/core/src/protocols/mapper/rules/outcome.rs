@@ -124,7 +124,7 @@ pub enum Audit {
 
 /// All that follows from a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct MapperOutcome {
     /// The common word.
     pub status: Status,
     /// What to do with the message.
@@ -137,8 +137,8 @@ pub struct Outcome {
     pub audit: Audit,
 }
 
-const fn outcome(status: Status, action: Action, change: Change, on_success: Change, audit: Audit) -> Outcome {
-    Outcome { status, action, change, on_success, audit }
+const fn outcome(status: Status, action: Action, change: Change, on_success: Change, audit: Audit) -> MapperOutcome {
+    MapperOutcome { status, action, change, on_success, audit }
 }
 
 impl Rule {
@@ -153,7 +153,7 @@ impl Rule {
     /// The table.
     #[expect(clippy::match_same_arms, reason = "one line a rule, as in the table that it implements")]
     #[rustfmt::skip]
-    pub const fn outcome(self) -> Outcome {
+    pub const fn outcome(self) -> MapperOutcome {
         use Action::{Hold, Process, Raise, Skip};
         use Change::{MapInUnit, RemovePending, RollBack, TakePending, WriteMappingRemovePending, WritePending};
         use Status::{Duplicate, Failed, InDoubt, New, NewUnchecked, Undecided};

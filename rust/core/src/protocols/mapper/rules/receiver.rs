@@ -1,7 +1,7 @@
 //! Receiver direction: messages go out to an external system, with a pending entry before and a
 //! mapping after.
 
-use super::facts::{Attempt, Batch, NO_ID, Policies, Policy, Qos, Standing};
+use super::facts::{Attempt, MapperBatch, NO_ID, Policies, Policy, Qos, Standing};
 use super::outcome::Rule;
 use crate::error::Result;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverFacts<'a> {
     /// What both directions have.
-    pub batch: Batch<'a>,
+    pub batch: MapperBatch<'a>,
     /// P: sending was begun. Not looked at without an id.
     pub pending: &'a [bool],
     /// C: sending was completed. Not looked at without an id.

@@ -1,7 +1,7 @@
 //! Sender direction: messages come in, and the check, the message and the mapping are one unit of
 //! work.
 
-use super::facts::{Attempt, Batch, NO_ID, Qos, Standing};
+use super::facts::{Attempt, MapperBatch, NO_ID, Qos, Standing};
 use super::outcome::Rule;
 use crate::error::Result;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 pub struct SenderFacts<'a> {
     /// What both directions have. An unknown attempt counts as failed: what was committed shows at
     /// the next arrival.
-    pub batch: Batch<'a>,
+    pub batch: MapperBatch<'a>,
     /// The external id is mapped. Not looked at without an id.
     pub mapped: &'a [bool],
 }

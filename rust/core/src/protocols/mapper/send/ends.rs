@@ -2,7 +2,7 @@
 //! this very send wrote, and that nobody decided about since. What others sent, have under way,
 //! decided or mapped by hand stays.
 
-use super::{Ending, Ids, Qos, Record, Result, Rule, Send, SentRow, State, Work};
+use super::{Ending, Ids, Qos, Record, Result, Rule, Send, SentRow, State, ValueEdit};
 use crate::protocols::mapper::texts::{Texts, Untils};
 use crate::protocols::mapper::{Known, Mapper, MapperSettings, same_length};
 
@@ -96,7 +96,7 @@ impl Send {
     }
 
     /// One step, by what the map holds of its row now.
-    fn take(&self, step: Step, edit: &mut Work, ids: &Ids, row: usize, (now, at): (&Known, usize)) -> Result<()> {
+    fn take(&self, step: Step, edit: &mut ValueEdit, ids: &Ids, row: usize, (now, at): (&Known, usize)) -> Result<()> {
         let (pending, kept_until) = (now.pending_of(at), now.persist_until[at]);
         let is_own = pending.is_some_and(|pending| pending.attempt == self.attempt);
         let mapped_to = now.values.get(at);

@@ -7,7 +7,7 @@ use super::channel::{Channel, Random};
 use super::{Answer, Happened, Payload, Transaction};
 use crate::columns::{IdColumn, Validity};
 use crate::protocols::delivery::tests::{
-    ENCODED_LEN, Header, HeaderColumns, Headers, Options, Poll, ReceiverState, Status, StreamTable, receive,
+    ENCODED_LEN, HeaderColumns, Headers, Options, PartHeader, Poll, ReceiverState, Status, StreamTable, receive,
 };
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Receiver {
 
     pub(super) fn poll(
         &mut self,
-        arrivals: &[((Header, Payload), bool)],
+        arrivals: &[((PartHeader, Payload), bool)],
         back: &mut Channel<Answer>,
         random: &mut Random,
         happened: &mut Happened,
@@ -120,7 +120,7 @@ impl Receiver {
         }
     }
 
-    fn decide(&self, arrivals: &[((Header, Payload), bool)]) -> Poll {
+    fn decide(&self, arrivals: &[((PartHeader, Payload), bool)]) -> Poll {
         let (mut offsets, mut values) = (vec![0], Vec::new());
         for ((header, _), damaged) in arrivals {
             let mut text = header.to_string().into_bytes();
@@ -136,7 +136,11 @@ impl Receiver {
     }
 
     /// The messages to apply, in order; the others that will be needed are kept.
-    fn keep_and_order(&mut self, poll: &Poll, arrivals: &[((Header, Payload), bool)]) -> Vec<(Header, Payload)> {
+    fn keep_and_order(
+        &mut self,
+        poll: &Poll,
+        arrivals: &[((PartHeader, Payload), bool)],
+    ) -> Vec<(PartHeader, Payload)> {
         let mut ranked = Vec::new();
         for (row, (message, _)) in arrivals.iter().enumerate() {
             let place = (message.0.prev, message.0.seq);
@@ -150,7 +154,7 @@ impl Receiver {
         }
         for one in &poll.released {
             let payload = self.kept[&(one.prev, one.seq)].clone();
-            let header = Header { resend_count: 0, prev: one.prev, cur: one.cur, seq: one.seq };
+            let header = PartHeader { resend_count: 0, prev: one.prev, cur: one.cur, seq: one.seq };
             ranked.push((one.apply_rank, (header, payload)));
         }
         ranked.sort_by_key(|(rank, _)| *rank);
@@ -161,7 +165,7 @@ impl Receiver {
 
 /// What the messages carry. A split transaction must be there with all its parts, one after the
 /// other.
-fn whole_transactions(messages: Vec<(Header, Payload)>) -> Vec<Transaction> {
+fn whole_transactions(messages: Vec<(PartHeader, Payload)>) -> Vec<Transaction> {
     let mut transactions = Vec::new();
     let mut parts: Vec<Transaction> = Vec::new();
     for (header, payload) in messages {

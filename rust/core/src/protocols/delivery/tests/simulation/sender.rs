@@ -2,7 +2,7 @@
 
 use super::channel::{Channel, Random};
 use super::{Answer, Happened, Payload, Transaction};
-use crate::protocols::delivery::tests::{Confirmation, Header, Resend, SenderState, truncation_point};
+use crate::protocols::delivery::tests::{Confirmation, PartHeader, Resend, SenderState, truncation_point};
 
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -32,7 +32,7 @@ impl Sender {
     /// loses the message.
     pub(super) fn send(
         &mut self,
-        channel: &mut Channel<(Header, Payload)>,
+        channel: &mut Channel<(PartHeader, Payload)>,
         random: &mut Random,
         happened: &mut Happened,
         crashes: u64,
@@ -54,7 +54,7 @@ impl Sender {
     }
 
     /// The next message: a part, or several whole transactions.
-    fn build(&self, random: &mut Random) -> ((Header, Payload), SenderState) {
+    fn build(&self, random: &mut Random) -> ((PartHeader, Payload), SenderState) {
         let at = self.log.partition_point(|one| one.end <= self.state.log_sent);
         let first = self.log[at];
         if first.parts > 1 {

@@ -94,11 +94,12 @@ fn an_attempt_at_a_row_that_was_not_to_be_processed_means_nothing() {
 fn columns_that_do_not_fit_are_refused() {
     let good = Rows::new(&[("a", Qos::InOrder, 3), ("b", Qos::ExactlyOnce, 99)]);
     assert!(decide_sender(&SenderFacts { batch: good.batch(None), mapped: &[false; 2] }).is_ok());
-    let code = |batch: Batch<'_>, mapped: &[bool]| decide_sender(&SenderFacts { batch, mapped }).unwrap_err().code();
+    let code =
+        |batch: MapperBatch<'_>, mapped: &[bool]| decide_sender(&SenderFacts { batch, mapped }).unwrap_err().code();
     assert_eq!(code(good.batch(None), &[false]), "DH-SCHEMA");
     assert_eq!(code(good.batch(Some(&[Attempt::Open])), &[false; 2]), "DH-SCHEMA");
-    assert_eq!(code(Batch { queue_count: 3, ..good.batch(None) }, &[false; 2]), "DH-SCHEMA");
-    assert_eq!(code(Batch { first_copies: &[1, 1], ..good.batch(None) }, &[false; 2]), "DH-SCHEMA");
+    assert_eq!(code(MapperBatch { queue_count: 3, ..good.batch(None) }, &[false; 2]), "DH-SCHEMA");
+    assert_eq!(code(MapperBatch { first_copies: &[1, 1], ..good.batch(None) }, &[false; 2]), "DH-SCHEMA");
     let facts = ReceiverFacts {
         batch: good.batch(None),
         pending: &[false; 2],

@@ -25,8 +25,8 @@ impl Rows {
         }
     }
 
-    fn batch<'a>(&'a self, attempts: Option<&'a [Attempt]>) -> Batch<'a> {
-        Batch { qos: &self.qos, first_copies: &self.first_copies, queues: &self.queues, queue_count: 4, attempts }
+    fn batch<'a>(&'a self, attempts: Option<&'a [Attempt]>) -> MapperBatch<'a> {
+        MapperBatch { qos: &self.qos, first_copies: &self.first_copies, queues: &self.queues, queue_count: 4, attempts }
     }
 
     /// With facts that are the same for all rows.

@@ -6,12 +6,12 @@ use Status::{Duplicate, InDoubt, New, NewUnchecked, Undecided};
 
 const NO: Change = Change::None;
 
-fn one(pending: bool, mapped: bool, policy: Policy) -> Outcome {
+fn one(pending: bool, mapped: bool, policy: Policy) -> MapperOutcome {
     Rows::new(&[("a", Qos::ExactlyOnce, 0)]).receive(pending, mapped, policy, None)[0].outcome()
 }
 
-fn outcome(status: Status, action: Action, change: Change, on_success: Change, audit: Audit) -> Outcome {
-    Outcome { status, action, change, on_success, audit }
+fn outcome(status: Status, action: Action, change: Change, on_success: Change, audit: Audit) -> MapperOutcome {
+    MapperOutcome { status, action, change, on_success, audit }
 }
 
 #[test]

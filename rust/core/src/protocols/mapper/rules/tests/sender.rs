@@ -1,8 +1,8 @@
 //! N1 to N5, literally.
 use super::*;
 
-fn outcome(status: Status, action: Action, change: Change, on_success: Change, audit: Audit) -> Outcome {
-    Outcome { status, action, change, on_success, audit }
+fn outcome(status: Status, action: Action, change: Change, on_success: Change, audit: Audit) -> MapperOutcome {
+    MapperOutcome { status, action, change, on_success, audit }
 }
 
 #[test]
