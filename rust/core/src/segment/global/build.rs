@@ -7,10 +7,11 @@ use std::sync::Arc;
 use super::{BITS, ENTRY_BYTES, FilterHeader, tag_of};
 use crate::Result;
 use crate::filter;
-use crate::io::pages::{PAGE, header_sum};
-use crate::io::{FileSystem, NamedFile};
+use crate::io::FileSystem;
+use crate::io::pages::PAGE;
 use crate::key::Key;
 use crate::segment::Segment;
+use crate::segment::file::Sink;
 use crate::segment::format::{bucket_of, directory_bits};
 use crate::segment::merge::KeyCursor;
 
@@ -35,27 +36,22 @@ pub(crate) fn build(
     let directory_bits = directory_bits(entries);
     let mut header = FilterHeader { id, history, entries, slots, blocks, directory_bits, pages: 0, sums_crc: 0 };
     header.pages = header.expected_pages();
-    let file = system.create_at(path)?;
-    let mut out = Output { file, at: PAGE as u64, buffer: Vec::new(), sums: vec![0; 4] };
+    let mut out = Output { sink: Sink::create(system, path)?, buffer: Vec::new() };
     write_filter(&mut out, &header, segments, progress)?;
     if header.has_index() {
         write_index(&mut out, &header, segments)?;
     }
-    header.sums_crc = crc32c::crc32c(&out.sums);
-    let Output { file, sums, .. } = out;
-    file.write(&sums, header.pages * PAGE as u64)?;
-    let page = header.encode();
-    file.write(&page, 0)?;
-    file.sync()?;
-    Ok(header_sum(&page))
+    let finished = out.sink.finish(|sums_crc| {
+        header.sums_crc = sums_crc;
+        header.encode()
+    });
+    finished.map(|(sum, _)| sum)
 }
 
-/// Whole pages, written in order, with their checksums.
+/// Gathers whole pages.
 struct Output {
-    file: NamedFile,
-    at: u64,
+    sink: Sink,
     buffer: Vec<u8>,
-    sums: Vec<u8>,
 }
 
 impl Output {
@@ -73,10 +69,7 @@ impl Output {
     }
 
     fn write(&mut self, length: usize) -> Result<()> {
-        let pages = &self.buffer[..length];
-        self.file.write(pages, self.at)?;
-        self.sums.extend(pages.chunks(PAGE).map(crc32c::crc32c).flat_map(u32::to_le_bytes));
-        self.at += length as u64;
+        self.sink.push(&self.buffer[..length])?;
         self.buffer.drain(..length);
         Ok(())
     }

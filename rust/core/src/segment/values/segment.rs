@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::format::{Part, RECORD, ValueHeader};
-use crate::io::pages::{Pages, header_sum, open_header};
+use super::format::{KIND, Part, RECORD, ValueHeader};
+use crate::io::pages::Pages;
 use crate::io::{FileSystem, NamedFile};
 use crate::key::Key;
 use crate::segment::format::bucket_of;
@@ -69,12 +69,9 @@ impl ValueSegment {
         path: &Path,
         history: [u8; 16],
     ) -> Result<(NamedFile, ValueHeader, u32)> {
-        let (file, page) = open_header(system, path)?;
+        let (file, page, sum) = KIND.open(system, path, Some(history))?;
         let header = ValueHeader::decode(&page, path)?;
-        if header.history != history {
-            return Err(Error::corrupt(path, 24, "these values belong to another history"));
-        }
-        Ok((file, header, header_sum(&page)))
+        Ok((file, header, sum))
     }
 
     /// A file whose pages need not be what was written: each is checked when it is read.
