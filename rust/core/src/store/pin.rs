@@ -34,7 +34,7 @@ pub struct Pin {
 impl Pin {
     /// What a file's name says; none if it is no pin's. (`pin-<microseconds>-<process>-<manifest>`,
     /// and `-<seconds>` of its lease.)
-    fn of(name: &str) -> Option<Self> {
+    pub(super) fn of(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(FileKind::Pin.prefix())?.split('-');
         let pinned_at: i64 = parts.next()?.parse().ok()?;
         let process = u32::from_str_radix(parts.next()?, 16).ok()?;
@@ -150,14 +150,4 @@ pub(super) fn pinned(env: &Environment, directory: &Path, names: &[String]) -> R
         }
     }
     Ok(manifests)
-}
-
-/// Take away pins that nobody can need any more.
-pub(super) fn collect_forgotten(env: &Environment, directory: &Path, names: &[String], now_us: i64) -> Result<()> {
-    for name in names {
-        if Pin::of(name).is_some_and(|pin| pin.ends_at < now_us) {
-            env.system.remove_if_there(&directory.join(name))?;
-        }
-    }
-    Ok(())
 }

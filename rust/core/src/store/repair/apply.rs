@@ -9,7 +9,6 @@ use crate::Result;
 use crate::format::manifest::{LogEntry, Manifest};
 use crate::format::names::{FileKind, MAINTENANCE_LOCK};
 use crate::segment::Segment;
-use crate::store::maintain::forget_dropped;
 use crate::store::values::Runs;
 use crate::store::writer_lock::WriterLock;
 use crate::store::{KeySpace, Writer};
@@ -112,7 +111,7 @@ fn publish(case: Case, diagnosis: &Diagnosis, writer: &mut Writer<'_>) -> Result
         manifest.log = LogEntry { id: log.id, proven: START };
     }
     manifest.next_sequence += diagnosis.skipped;
-    forget_dropped(&mut manifest);
+    manifest.forget_dropped();
     writer.publish(&manifest)
 }
 

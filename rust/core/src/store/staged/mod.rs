@@ -177,18 +177,6 @@ impl KeySpace {
         }
         Ok(())
     }
-
-    /// Take away the staged files whose job is over. A job lives as long as its pin.
-    pub(super) fn collect_staged(&self, names: &[String]) -> Result<()> {
-        for name in names {
-            let Some(job) = job_of(name) else { continue };
-            let pin = self.directory.join(format!("{}{job}", FileKind::Pin.prefix()));
-            if !self.env.system.has(&pin)? {
-                self.env.system.remove_if_there(&self.directory.join(name))?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Writer<'_> {

@@ -4,7 +4,6 @@
 mod entries;
 mod figures;
 mod lookup;
-mod merge;
 mod purge;
 mod write;
 
@@ -12,7 +11,7 @@ use crate::store::Writer;
 pub use entries::{Snapshot, ValueCursor};
 pub use figures::ValueStatistics;
 pub(crate) use write::ValueChange;
-pub(super) use write::{Expiry, Runs};
+pub(super) use write::{Class, Expiry, MOST_BYTES, MOST_ROWS, Runs};
 
 use std::sync::Arc;
 
