@@ -188,7 +188,7 @@ INTERRUPT = """
 """
 
 
-def test_an_interrupt_in_a_resolver_ends_the_call_and_begins_nothing(directory: Path) -> None:
+def test_interrupt_in_a_resolver_ends_the_call_unbegun(directory: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(INTERRUPT), str(directory)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )

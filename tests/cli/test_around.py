@@ -68,7 +68,7 @@ def test_documents_are_resolved_and_resubmitted_into_a_file_once(run: Run, doubt
         assert status_of(history, ["0003"]) == ["DUPLICATE"]
 
 
-def test_a_file_that_cannot_be_written_leaves_documents_as_they_were(run: Run, doubtful: Path, tmp_path: Path) -> None:
+def test_unwritable_output_file_changes_no_document(run: Run, doubtful: Path, tmp_path: Path) -> None:
     (tmp_path / "there.parquet").write_text("precious")
     for output in ("there.parquet", "no/where.parquet", "again.what"):
         ran = run("audit", "resubmit", "1", "--history", doubtful, "--output", output)

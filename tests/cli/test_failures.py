@@ -107,7 +107,7 @@ def test_a_locked_history_is_worth_another_try(run: Run, orders: Path) -> None:
     assert (ran.status, "[DH-LOCKED]" in ran.err) == (3, True)
 
 
-def test_what_nobody_foresaw_is_a_sentence_too_and_a_traceback_on_demand(
+def test_internal_error_is_a_sentence_with_traceback_on_demand(
     run: Run, orders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> dh.History:

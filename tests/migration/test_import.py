@@ -69,7 +69,7 @@ def test_a_difference_is_found_and_named(history: dh.History) -> None:
     assert done.differences.to_pylist() == [found]
 
 
-def test_the_sample_is_as_large_as_asked_and_spread_over_all_rows(history: dh.History) -> None:
+def test_sample_has_the_asked_size_and_spreads_over_all_rows(history: dh.History) -> None:
     old = pa.table({"uuid": [f"id-{n}" for n in range(20_000)]})
     readings = iter([old.to_batches(max_chunksize=1_000), []])
     done = migration.import_history(history, lambda: next(readings), ORDERS, sample=200, seed=7)

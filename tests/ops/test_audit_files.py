@@ -54,7 +54,7 @@ def test_a_missing_file_is_named_with_the_documents_it_held(log: Path, doubtful:
         doubtful.audit.list()
 
 
-def test_a_missing_last_file_gives_no_number_twice_and_keeps_no_document_out(log: Path, doubtful: dh.History) -> None:
+def test_missing_last_file_reuses_no_number_and_keeps_documents(log: Path, doubtful: dh.History) -> None:
     files(log, "kept")[-1].unlink()
     verdicts = doubtful.classify(batch(None), trigger())
     assert doubtful.audit.keep(batch(None), verdicts, trigger()) == [6]
@@ -76,9 +76,7 @@ def test_a_log_that_is_deleted_whole_is_missed(log: Path, doubtful: dh.History) 
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
-def test_a_damaged_manifest_is_an_error_and_made_again_when_told_to(
-    log: Path, doubtful: dh.History, damage: str
-) -> None:
+def test_damaged_manifest_is_an_error_until_repaired(log: Path, doubtful: dh.History, damage: str) -> None:
     before = doubtful.audit.list()
     (path,) = log.glob("manifest-*")
     if damage == "flip":
@@ -96,7 +94,7 @@ def test_a_damaged_manifest_is_an_error_and_made_again_when_told_to(
     assert audit.repair(log.parent)["findings"] == []
 
 
-def test_a_lost_file_of_documents_is_dropped_by_name_and_kept_aside(log: Path, doubtful: dh.History) -> None:
+def test_lost_file_of_documents_is_dropped_by_name(log: Path, doubtful: dh.History) -> None:
     path = files(log, "kept")[0]
     flip(path)
     damaged = path.read_bytes()

@@ -37,12 +37,12 @@ def constant(file: str, name: str) -> str:
     return found[1] or found[2]
 
 
-def test_an_id_may_have_so_many_code_points(history: dh.History) -> None:
+def test_id_beyond_its_limit_of_code_points_is_r4(history: dh.History) -> None:
     most = figure("a document's id")
     assert rules(history.classify(documents(["ä" * most, "ä" * (most + 1)]), trigger())) == ["R8", "R4"]
 
 
-def test_a_name_may_have_so_many_bytes(history: dh.History) -> None:
+def test_name_beyond_its_limit_is_refused(history: dh.History) -> None:
     most = int(re.findall(r"\d+", row("a trigger's name"))[1])
     history.begin(documents(["a"]), trigger("x" * most)).complete()
     history.begin(documents(["a"]), trigger("ä" * (most // 2))).complete()
@@ -61,7 +61,7 @@ def test_settings_beyond_their_limits_are_refused(settings: dict[str, Any]) -> N
     trigger(history_time_to_live="1 us", max_delivery_count=1)
 
 
-def test_shards_are_a_power_of_two_up_to_so_many(tmp_path: Path) -> None:
+def test_shards_beyond_the_limit_or_no_power_of_two_are_refused(tmp_path: Path) -> None:
     most = figure("`shards` of a new history")
     dh.open(tmp_path / "most", create=True, shards=most).close()
     for shards in (0, 3, most * 2):
@@ -75,13 +75,13 @@ def test_the_number_of_a_transaction_has_64_bits(history: dh.History) -> None:
         history.begin(documents(["b"]), trigger(), transaction=("other", 2**63))
 
 
-def test_ids_of_a_mapper_may_have_so_many_bytes(history: dh.History) -> None:
+def test_id_of_a_mapper_beyond_its_limit_is_too_long(history: dh.History) -> None:
     mapper, most = history.mapper("ids"), figure("an id of a mapper")
     answers = mapper.create(["x" * most, "x" * (most + 1)], ["y", "z"], "forever").to_pylist()
     assert [one["error"] for one in answers] == [None, "TOO_LONG"]
 
 
-def test_a_mapped_id_may_have_so_many_bytes(history: dh.History) -> None:
+def test_mapped_id_beyond_its_limit_is_refused(history: dh.History) -> None:
     mapper, most = history.mapper("ids"), figure("a mapped id")
     mapper.create(["a"], ["y" * most], "forever")
     with pytest.raises(dh.SchemaError, match="DH-SCHEMA"):

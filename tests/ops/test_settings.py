@@ -68,7 +68,7 @@ def answer(batch: Any) -> list[str]:
 no_function = 5
 
 
-def test_defaults_hold_for_every_trigger_that_does_not_say_otherwise(write: Write) -> None:
+def test_defaults_hold_for_every_trigger_without_own_settings(write: Write) -> None:
     path = write("""
         defaults = {detect_duplicates = true, processing_mode = "serial"}
         triggers.a = {}

@@ -71,7 +71,7 @@ def test_a_replayed_batch_sends_nothing_again(stream: Stream, path: Path) -> Non
     assert seen == [["M1"], ["M1"], ["M2"]]
 
 
-def test_what_may_have_been_sent_stops_the_stream_until_it_is_decided(stream: Stream, path: Path) -> None:
+def test_message_that_may_have_been_sent_stops_the_stream(stream: Stream, path: Path) -> None:
     outside = Outside()
     outside.fails = OSError("the line is dead")
     stream.add(["a", "b"])

@@ -230,7 +230,7 @@ def test_a_new_checkpoint_under_an_old_name_is_refused(sink: Sink) -> None:
     assert entries(sink.history) == dict.fromkeys(["a", "b", "c"], "completed")
 
 
-def test_a_new_checkpoint_with_an_equal_number_and_other_rows_is_refused(sink: Sink) -> None:
+def test_new_checkpoint_with_old_number_other_rows_is_refused(sink: Sink) -> None:
     sink.add(["a"])
     sink.run(application="loader")
     (sink.home / "input" / "0000.parquet").unlink()
@@ -242,7 +242,7 @@ def test_a_new_checkpoint_with_an_equal_number_and_other_rows_is_refused(sink: S
     assert entries(sink.history) == dict.fromkeys(["a", "b", "c"], "completed")
 
 
-def test_a_commit_that_raises_and_is_aborted_with_the_same_messages_stays_a_commit(sink: Sink, tmp_path: Path) -> None:
+def test_failed_commit_aborted_with_same_messages_stays_commit(sink: Sink, tmp_path: Path) -> None:
     sink.add(["a", "b"])
     sink.add(["c"])
     marker = tmp_path / "fail-once"
@@ -268,7 +268,7 @@ def test_a_commit_that_raises_and_is_aborted_with_the_same_messages_stays_a_comm
         assert pa.table(history.entries("orders")).num_rows == 3
 
 
-def test_a_batch_whose_task_fails_for_good_is_aborted_and_comes_again_whole(sink: Sink) -> None:
+def test_batch_of_a_failed_task_is_aborted_and_replayed_whole(sink: Sink) -> None:
     fails = sink.home / "fails"
     fails.touch()
     sink.add(["a", "b"])

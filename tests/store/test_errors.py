@@ -49,7 +49,7 @@ def test_a_history_that_is_not_there_is_not_made_up(directory: Path) -> None:
     assert not directory.exists()
 
 
-def test_a_directory_of_something_else_is_not_taken_for_a_history(tmp_path: Path) -> None:
+def test_directory_of_something_else_is_not_opened_as_history(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear Ada")
     with pytest.raises(dh.OpenError):
         dh.open(tmp_path)
@@ -170,7 +170,7 @@ def test_verifying_finds_damage(intact: Path, tmp_path: Path) -> None:
         history.verify()
 
 
-def test_when_a_write_fails_nothing_is_claimed_and_the_handle_writes_no_more(directory: Path) -> None:
+def test_failed_write_claims_nothing_and_stops_the_handle(directory: Path) -> None:
     dh.open(directory, create=True).close()
     lines = run(
         """
