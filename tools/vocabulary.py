@@ -1,7 +1,7 @@
 """Check the words of prose, and the length of test names. `tools/prose.py --check` runs it.
 
-Code spans, code blocks and URLs are not prose. A new rule is a row of `BANNED`; a new place to look is a row of
-`PROSE`.
+Code spans, code blocks and URLs are not prose. A new rule is a row of `BANNED`; a new place to look
+is a row of `PROSE`.
 """
 
 import ast
