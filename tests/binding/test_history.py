@@ -228,7 +228,7 @@ def test_a_lock_timeout_may_be_text_a_timedelta_or_seconds(directory: Path, time
 
 
 @pytest.mark.parametrize("shards", [0, 3, 1 << 17])
-def test_a_number_of_shards_that_makes_no_sense_is_refused(directory: Path, shards: int) -> None:
+def test_invalid_number_of_shards_is_refused(directory: Path, shards: int) -> None:
     with pytest.raises(dh.ConfigError, match="shards"):
         dh.open(directory, create=True, shards=shards)
     assert not directory.exists()
@@ -266,7 +266,7 @@ def test_objects_show_what_they_are(history: dh.History) -> None:
 
 
 @pytest.mark.parametrize("threads", [0, -3, 1.5, "two", None, True])
-def test_a_number_of_threads_that_makes_no_sense_gets_a_sentence(history: dh.History, threads: Any) -> None:
+def test_invalid_number_of_threads_gets_a_sentence(history: dh.History, threads: Any) -> None:
     for call in (history.classify, history.begin):
         with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] threads is .*; allowed is a whole number from 1 on"):
             call(documents(["a"]), trigger(), threads=threads)

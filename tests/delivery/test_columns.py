@@ -199,7 +199,7 @@ def test_what_is_no_poll_is_refused(history: dh.History, batch: Any, complaint: 
         history.delivery().receive(batch)
 
 
-def test_arguments_that_make_no_sense_are_refused(history: dh.History) -> None:
+def test_invalid_arguments_are_refused(history: dh.History) -> None:
     with pytest.raises(dh.SchemaError, match='of stream "b"'):
         history.delivery("a", start=0).receive(messages([CHAIN[0]], stream=["b"]))
     with pytest.raises(dh.SchemaError, match='names "uuid"'):

@@ -79,7 +79,7 @@ def test_columns_that_do_not_fit_are_refused(mapper: dh.MessageIdMapper) -> None
 
 
 @pytest.mark.parametrize("wrong", [{"pending": "never"}, {"expiry": "soon"}, {"persist": "long"}])
-def test_settings_that_make_no_sense_are_refused(history: dh.History, wrong: dict[str, str]) -> None:
+def test_invalid_settings_are_refused(history: dh.History, wrong: dict[str, str]) -> None:
     with pytest.raises(dh.ConfigError, match=next(iter(wrong))):
         history.mapper("x", **wrong)  # type: ignore[arg-type]
 

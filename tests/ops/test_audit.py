@@ -123,7 +123,7 @@ def test_batches_of_different_columns_live_together(history: dh.History) -> None
         {"uuid": None, "a": 1, "b": None},
         {"uuid": None, "a": None, "b": "x"},
     ]
-    with pytest.raises(dh.SchemaError, match="do not fit together"):
+    with pytest.raises(dh.SchemaError, match="incompatible columns"):
         history.audit.documents([1, 3])
 
 
@@ -235,7 +235,7 @@ def test_failed_service_leaves_documents_cut_off_until_decided(doubtful: dh.Hist
     with pytest.raises(ZeroDivisionError), doubtful.audit.resubmit(trigger(), [1, 2]):
         raise ZeroDivisionError
     assert states(doubtful) == ["cut_off", "cut_off", "open"]
-    with pytest.raises(dh.StateError, match="cut off: resolve it first"):
+    with pytest.raises(dh.StateError, match="interrupted: resolve it first"):
         doubtful.audit.resubmit(trigger(), [1])
     with doubtful.audit.resubmit(trigger(), [3]):
         pass

@@ -173,8 +173,8 @@ def test_verdicts_of_another_batch_are_refused(history: dh.History, batch: pa.Re
 
 
 @pytest.mark.parametrize("settings", [{"most": -1}, {"sample": "last"}])
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(dh.ConfigError, match="it is to be"):
+def test_invalid_settings_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(dh.ConfigError, match="it must be"):
         journal.write(None, many(1), SERIAL, **settings)
 
 

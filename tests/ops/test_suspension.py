@@ -269,7 +269,7 @@ def test_it_is_told_to_the_log(history: dh.History, clock: Clock, caplog: pytest
 
 
 @pytest.mark.parametrize("settings", [{"backoff": 0.5}, {"poll_every": "often"}, {"poll_every": -1}, {"longest": True}])
-def test_settings_that_make_no_sense_are_refused(history: dh.History, settings: Any) -> None:
+def test_invalid_settings_are_refused(history: dh.History, settings: Any) -> None:
     with pytest.raises(dh.ConfigError, match=f"DH-CONFIG. {next(iter(settings))} is"):
         dh.Suspension(history, trigger(), **settings)
 

@@ -177,6 +177,6 @@ def test_a_trigger_that_is_locked_is_left_for_the_next_run(
 
 
 @pytest.mark.parametrize("settings", [{"every": 0}, {"every": "soon"}, {"retry_window": -1}])
-def test_settings_that_make_no_sense_are_refused(used: dh.History, settings: Any) -> None:
+def test_invalid_settings_are_refused(used: dh.History, settings: Any) -> None:
     with pytest.raises(dh.ConfigError, match=next(iter(settings))):
         dh.Sweeper(used, **settings)

@@ -325,6 +325,6 @@ def test_what_cannot_be_claimed_is_refused(spark: "SparkSession", history_path: 
         dh.spark.claim(documents, history_path, orders(), resolver_on="mars")  # type: ignore[arg-type]
     with pytest.raises(dh.SchemaError, match="none of the id columns"):
         dh.spark.claim(documents.drop("uuid"), history_path, orders())
-    with pytest.raises(dh.SchemaError, match="is there already"):
+    with pytest.raises(dh.SchemaError, match="exists already"):
         dh.spark.claim(documents.withColumnRenamed("payload", "rule"), history_path, orders())
     assert dh.spark.claim(documents.withColumnRenamed("payload", "rule"), history_path, orders(), prefix="v_").rows == 1

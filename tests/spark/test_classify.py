@@ -185,7 +185,7 @@ def test_an_open_history_serves_as_well_as_its_path(documents: "DataFrame", hist
 
 
 def test_columns_that_cannot_be_are_refused_before_spark_runs(documents: "DataFrame", history: Path) -> None:
-    with pytest.raises(dh.SchemaError, match=r"\[DH-SCHEMA\] the column status is there already"):
+    with pytest.raises(dh.SchemaError, match=r"\[DH-SCHEMA\] the column status exists already"):
         dh.spark.classify(documents.withColumnRenamed("payload", "status"), history, orders())
     with pytest.raises(dh.SchemaError, match=r"there is no column nowhere among"):
         dh.spark.classify(documents, history, orders(), columns={"uuid": "nowhere"})

@@ -201,7 +201,7 @@ def test_workers_apply_streams_beside_their_own_log_received(feed: Feed, history
         assert bodies == [f"{name} {text}" for text in CHAIN]
 
 
-def test_arguments_that_make_no_sense_are_refused(spark: SparkSession, history_path: Path) -> None:
+def test_invalid_arguments_are_refused(spark: SparkSession, history_path: Path) -> None:
     for wrong in ({"on_replay": "again"}, {"messages": "pandas"}, {"decide": "me"}):
         with pytest.raises(dh.ConfigError):
             handler(history_path, print, **wrong)

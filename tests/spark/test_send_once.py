@@ -116,7 +116,7 @@ def test_a_receiver_that_is_idempotent_may_be_run_again(stream: Stream, path: Pa
     assert outside.got == ["a", "b", "a", "b"]
 
 
-def test_options_that_make_no_sense_are_refused(path: Path) -> None:
+def test_invalid_options_are_refused(path: Path) -> None:
     with pytest.raises(dh.ConfigError, match="on_replay"):
         handler(path, Outside(), on_replay="resolver")
     with pytest.raises(dh.ConfigError, match="messages"):

@@ -128,7 +128,7 @@ def test_a_row_without_an_id_stops_the_write(spark: "SparkSession", history_path
         ("overwrite", {}, "a history is never overwritten"),
         ("append", {"batch": 3}, "application and batch go together"),
         ("append", {"record": "new"}, "record is 'new'; allowed is 'processing' or 'completed'"),
-        ("append", {"use_history": "yes"}, 'use_history is "yes"; it is to be true or false'),
+        ("append", {"use_history": "yes"}, 'use_history is "yes"; it must be true or false'),
         ("append", {"use_history": "false"}, "uses no history"),
         ("append", {"max_delivery_count": "-4"}, "max_delivery_count"),
         ("append", {"colour": "red"}, "has no option colour for writing"),
@@ -136,7 +136,7 @@ def test_a_row_without_an_id_stops_the_write(spark: "SparkSession", history_path
         ("append", {"columns.name": "uuid"}, "columns.name: there is no such column"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
+def test_invalid_options_are_refused(
     spark: "SparkSession", history_path: Path, mode: str, options: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(Exception, match=text):

@@ -86,7 +86,7 @@ def test_a_reader_writes_nothing(directory: Path, write: str) -> None:
         assert status_of(reader, ["a", "b"]) == ["NEW", "IN_DOUBT"]
 
 
-def test_a_limit_that_makes_no_sense_is_refused(directory: Path) -> None:
+def test_invalid_limit_is_refused(directory: Path) -> None:
     with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\]"):
         dh.open(directory, create=True, lock_timeout="in a while")
 
