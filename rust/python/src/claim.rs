@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::arrow::array::{BooleanArray, RecordBatch};
 use crate::arrow::buffer::BooleanBuffer;
 use crate::arrow::compute::filter_record_batch;
-use dochistory_core::engine::{Claim as Claimed, Replay};
-use dochistory_core::rules::Outcome as Decision;
+use dochistory_core::protocols::trigger::rules::Outcome as Decision;
+use dochistory_core::protocols::trigger::{Claim as Claimed, Replay};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
