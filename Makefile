@@ -112,7 +112,7 @@ lint: $(STAMP)/dev
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	$(BIN)/ruff format --check $(wildcard $(PYTHON_CODE))
 	$(BIN)/ruff check $(wildcard $(PYTHON_CODE))
-	$(BIN)/python tools/prose.py --check
+	$(BIN)/python tools/prose.py --check --exempt-names rust/core/src --exempt-names rust/python/src
 
 types: $(STAMP)/native $(STAMP)/dev
 	$(BIN)/mypy

@@ -1,7 +1,7 @@
 """Keep prose at 100 columns: Markdown, comments and docstrings.
 
     python tools/prose.py          # rewrap what is too wide
-    python tools/prose.py --check  # say where prose is too wide, and fail
+    python tools/prose.py --check  # fail where prose is too wide, or words or test names break a rule
 
 Tables, code, headings, one-line docstrings and lines without a space to break at stay as they are.
 Only a paragraph that holds a line which is too wide is wrapped again, so that a diff stays small.
@@ -17,6 +17,8 @@ import textwrap
 import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import vocabulary
 
 WIDTH = 100
 ITEM = re.compile(r"^(\s*)([-*+]|\d+[.)])(\s+)(?=\S)")
@@ -231,7 +233,10 @@ def files(names: Iterable[str]) -> list[Path]:
 def main() -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail where prose is too wide")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail where a rule is broken")
+    parser.add_argument(
+        "--exempt-names", action="append", default=[], metavar="DIRECTORY", help="test names there may be longer"
+    )
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     changed = []
@@ -244,7 +249,10 @@ def main() -> int:
                 path.write_text(new, encoding="utf-8")
     for path in changed:
         print(f"{path}: prose {'over' if arguments.check else 'wrapped at'} {WIDTH} columns")
-    return 1 if changed and arguments.check else 0
+    found = vocabulary.findings(files([]), arguments.exempt_names) if arguments.check and not arguments.files else []
+    for finding in found:
+        print(finding)
+    return 1 if (changed and arguments.check) or found else 0
 
 
 if __name__ == "__main__":

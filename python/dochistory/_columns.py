@@ -25,7 +25,7 @@ def table_of(documents: Any) -> pa.Table:
         return pa.table(documents)
     except (TypeError, ValueError, pa.ArrowException) as error:
         kind = type(documents).__name__
-        raise dh.SchemaError(f"[DH-SCHEMA] a {kind} is no table: give an Arrow, Polars or pandas table") from error
+        raise dh.SchemaError(f"[DH-SCHEMA] a {kind} is not a table: pass an Arrow, Polars or pandas table") from error
 
 
 def verdicts_of(verdicts: Any, needed: tuple[str, ...] = VERDICTS) -> pa.Table:
@@ -37,7 +37,7 @@ def verdicts_of(verdicts: Any, needed: tuple[str, ...] = VERDICTS) -> pa.Table:
     table = table_of(verdicts)
     if missing := [name for name in needed if name not in table.column_names]:
         raise dh.SchemaError(
-            f"[DH-SCHEMA] verdicts have no column {', '.join(missing)}: give what classify or claim.verdicts answers"
+            f"[DH-SCHEMA] verdicts have no column {', '.join(missing)}: pass the result of classify or claim.verdicts"
         )
     return without_views(table)
 

@@ -86,15 +86,13 @@ def content_of(path: Path) -> dict[str, Any] | None:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except UnicodeDecodeError as error:
-            raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no text: {error}") from error
+            raise dh.CorruptError(f"[DH-CORRUPT] {path}: not text: {error}") from error
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise dh.CorruptError(
-            f"[DH-CORRUPT] {path}: this is no JSON: {error}; take the file away to begin anew"
-        ) from error
+        raise dh.CorruptError(f"[DH-CORRUPT] {path}: not JSON: {error}; remove the file to start again") from error
     if not isinstance(found, dict):
-        raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no JSON object; take the file away to begin anew")
+        raise dh.CorruptError(f"[DH-CORRUPT] {path}: not a JSON object; remove the file to start again")
     return found
 
 

@@ -164,9 +164,9 @@ def write(
         SchemaError: documents and verdicts have different numbers of rows.
     """
     if sample not in ("spread", "first"):
-        raise dh.ConfigError(f"[DH-CONFIG] sample is {sample!r}; it is to be spread or first")
+        raise dh.ConfigError(f"[DH-CONFIG] sample is {sample!r}; it must be spread or first")
     if most is not None and most < 0:
-        raise dh.ConfigError(f"[DH-CONFIG] most is {most}; it is to be 0 or more, or None for all")
+        raise dh.ConfigError(f"[DH-CONFIG] most is {most}; it must be 0 or more, or None for all")
     journal = records(documents, verdicts, trigger, columns=columns, now=now)
     if journal.num_rows:
         for sink in sinks:

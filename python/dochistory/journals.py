@@ -139,7 +139,7 @@ class _Reader:
                 yield from self._new_lines()
         except FileNotFoundError as error:
             if not self._waits:
-                raise dh.StorageError(f"[DH-IO] {self._path}: there is no such journal") from error
+                raise dh.StorageError(f"[DH-IO] {self._path}: no such journal") from error
         except OSError as error:
             raise dh.StorageError(f"[DH-IO] {self._path}: {error.strerror or error}") from error
 
@@ -155,7 +155,7 @@ class _Reader:
             try:
                 table = pq.ParquetFile(path).read()
             except pa.ArrowException as error:
-                raise dh.SchemaError(f"[DH-SCHEMA] {path}: this is no Parquet: {error}") from error
+                raise dh.SchemaError(f"[DH-SCHEMA] {path}: not Parquet: {error}") from error
             self._seen.add(path.name)
             yield from self._given(table, str(path))
 
@@ -184,7 +184,7 @@ class _Reader:
             records = self._wanted(table.select(SCHEMA.names).cast(SCHEMA))
         except (KeyError, ValueError, pa.ArrowException) as error:
             names = ", ".join(table.column_names)
-            raise dh.SchemaError(f"[DH-SCHEMA] {place}: this is no journal, its columns are {names}") from error
+            raise dh.SchemaError(f"[DH-SCHEMA] {place}: not a journal: its columns are {names}") from error
         if records.num_rows:
             yield records, place
 
@@ -201,9 +201,9 @@ def _parsed(lines: bytes, place: str) -> pa.Table:
         zone_free = pc.replace_substring(table["time"], "Z", "")
         times = zone_free.cast(pa.timestamp("us")).cast(SCHEMA.field("time").type)
     except (pa.ArrowException, ValueError) as error:
-        raise dh.SchemaError(f"[DH-SCHEMA] {place}: this is no journal: {' '.join(str(error).split())}") from error
+        raise dh.SchemaError(f"[DH-SCHEMA] {place}: not a journal: {' '.join(str(error).split())}") from error
     if times.null_count or table["status"].null_count:
-        raise dh.SchemaError(f"[DH-SCHEMA] {place}: this is no journal: a line has no time or no status")
+        raise dh.SchemaError(f"[DH-SCHEMA] {place}: not a journal: a line has no time or no status")
     return table.set_column(table.column_names.index("time"), "time", times)
 
 

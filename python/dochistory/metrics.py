@@ -181,7 +181,7 @@ _OF_HISTORY = {
     "entries": _Metric("dochistory_entries", "gauge", "Entries of the history, in segments and log."),
     "bytes": _Metric("dochistory_bytes", "gauge", "Bytes of the history's files."),
     "segments": _Metric("dochistory_segments", "gauge", "Segment files."),
-    "filters": _Metric("dochistory_filters", "gauge", "Rolled-up filter files."),
+    "filters": _Metric("dochistory_filters", "gauge", "Global filter files."),
     "pins": _Metric("dochistory_pins", "gauge", "Pinned states, which keep their files from being purged."),
     "log_bytes": _Metric("dochistory_log_bytes", "gauge", "Bytes of the write-ahead log."),
     "history_time_to_live_seconds": _Metric(

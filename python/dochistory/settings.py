@@ -128,7 +128,7 @@ def trigger_from_text(name: str, settings: Mapping[str, str]) -> dh.Trigger:
     read: dict[str, Any] = {}
     for setting, text in settings.items():
         if setting not in _TYPES:
-            raise dh.ConfigError(f"[DH-CONFIG] there is no setting {setting!r}; there are {', '.join(sorted(_TYPES))}")
+            raise dh.ConfigError(f"[DH-CONFIG] unknown setting {setting!r}; there are {', '.join(sorted(_TYPES))}")
         read[setting] = _of_text(setting, text)
     try:
         return dh.Trigger(name, **read)
@@ -152,7 +152,7 @@ def _of_text(setting: str, text: str) -> Any:
         return float(text)
     if str in types:
         return text
-    raise dh.ConfigError(f'[DH-CONFIG] {setting} is "{text}"; it is to be {_NAMES[types[0]]}')
+    raise dh.ConfigError(f'[DH-CONFIG] {setting} is "{text}"; it must be {_NAMES[types[0]]}')
 
 
 def resolver_named(spelt: str) -> Callable[..., Any]:
@@ -163,7 +163,7 @@ def resolver_named(spelt: str) -> Callable[..., Any]:
     """
     module, colon, name = spelt.partition(":")
     if not (module and colon and name):
-        raise ValueError(f'resolver is "{spelt}"; it is to be "module:function"')
+        raise ValueError(f'resolver is "{spelt}"; it must be "module:function"')
     try:
         found: Any = import_module(module)
         for part in name.split("."):
@@ -171,7 +171,7 @@ def resolver_named(spelt: str) -> Callable[..., Any]:
     except Exception as error:  # the module is the user's, and may raise anything
         raise ValueError(f'resolver "{spelt}" cannot be imported: {error}') from error
     if not callable(found):
-        said = f'resolver "{spelt}" is a {type(found).__name__}; it is to be a function'
+        said = f'resolver "{spelt}" is a {type(found).__name__}; it must be a function'
         raise ValueError(said)  # noqa: TRY004 - it is the setting that is wrong
     made: Callable[..., Any] = found
     return made
@@ -190,7 +190,7 @@ class _File:
             self._text = path.read_text(encoding="utf-8-sig")
         except OSError as error:
             raise dh.ConfigError(
-                f"[DH-CONFIG] {path}: the file of settings cannot be read: {error.strerror or error}"
+                f"[DH-CONFIG] {path}: the settings file cannot be read: {error.strerror or error}"
             ) from error
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
@@ -204,7 +204,7 @@ class _File:
         said = str(error)
         at = re.search(r" \(at line (\d+), column (\d+)\)$", said)
         line = int(at[1]) if at else self._text.count("\n") + 1
-        return dh.ConfigError(f"[DH-CONFIG] {self.path}:{line}: this is no TOML: {said[: at.start()] if at else said}")
+        return dh.ConfigError(f"[DH-CONFIG] {self.path}:{line}: not TOML: {said[: at.start()] if at else said}")
 
     def error(self, place: _Place, sentence: str) -> dh.ConfigError:
         return dh.ConfigError(f"[DH-CONFIG] {self.path}:{self.line(place)}: {sentence}")
@@ -233,22 +233,20 @@ class _File:
         for name in place:
             found = found.get(name, {})
         if not isinstance(found, dict):
-            raise self.error(place, f"{'.'.join(place)} is {found!r}: it is to be a table, as in [{'.'.join(place)}]")
+            raise self.error(place, f"{'.'.join(place)} is {found!r}: it must be a table, as in [{'.'.join(place)}]")
         return found
 
     def check_names(self, place: _Place, table: Mapping[str, Any], allowed: set[str]) -> None:
         for name in table:
             if name not in allowed:
-                raise self.error(
-                    (*place, name), f"there is no setting {name!r}; there are {', '.join(sorted(allowed))}"
-                )
+                raise self.error((*place, name), f"unknown setting {name!r}; there are {', '.join(sorted(allowed))}")
 
     def check_type(self, place: _Place, value: Any, types: tuple[type, ...]) -> None:
         # In Python true is a whole number; in a file of settings it is a mistake.
         if value is None or type(value) in types:
             return
         wanted = " or ".join(_NAMES[type_] for type_ in types if not (type_ is int and float in types))
-        raise self.error(place, f"{place[-1]} is {_shown(value)}; it is to be {wanted}")
+        raise self.error(place, f"{place[-1]} is {_shown(value)}; it must be {wanted}")
 
     def check_settings(self, place: _Place, table: Mapping[str, Any]) -> None:
         self.check_names(place, table, set(_TYPES))

@@ -91,7 +91,7 @@ class Statistics:
         most_per_batch: int = 100,
     ) -> None:
         if most_documents < 0 or most_per_batch < 0:
-            raise dh.ConfigError("[DH-CONFIG] most_documents and most_per_batch are to be 0 or more")
+            raise dh.ConfigError("[DH-CONFIG] most_documents and most_per_batch must be 0 or more")
         self.path = _files.place(history)
         self._file = self.path / "statistics" / "verdicts.jsonl"
         self._most = most_documents

@@ -305,7 +305,7 @@ def _read(path: Path) -> Status | None:
         }
         return Status(**{**found, **times})
     except (KeyError, TypeError, ValueError) as error:
-        raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no suspension: {error}") from error
+        raise dh.CorruptError(f"[DH-CORRUPT] {path}: not a suspension: {error}") from error
 
 
 def _write(path: Path, status: Status) -> None:

@@ -45,7 +45,7 @@ TRIGGERS: dict[str, Callable[[dh.History, Any], object]] = {
     ],
     ids=repr,
 )
-def test_a_transaction_that_makes_no_sense_is_refused(history: dh.History, entrance: str, given: Any) -> None:
+def test_invalid_transaction_is_refused(history: dh.History, entrance: str, given: Any) -> None:
     with pytest.raises(dh.ConfigError) as refused:
         TRANSACTIONS[entrance](history, given)
     assert str(refused.value) == (
@@ -64,7 +64,7 @@ def test_what_is_no_trigger_is_refused(history: dh.History, entrance: str, given
 
 
 @pytest.mark.parametrize("given", [0, -1, "2", 1.5, None, True, 2**32])
-def test_a_number_of_parts_that_makes_no_sense_is_refused(history: dh.History, given: Any) -> None:
+def test_invalid_number_of_parts_is_refused(history: dh.History, given: Any) -> None:
     with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] parts is .*; allowed is a whole number from 1 on"):
         history.reserve(ORDERS, given)
 

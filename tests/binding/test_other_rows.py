@@ -88,7 +88,7 @@ def test_rows_that_differ_in_anything_are_refused(
 
 @WAYS
 @pytest.mark.parametrize("first", [by_driver, by_tasks])
-def test_the_same_rows_in_any_order_and_division_are_the_same_batch(
+def test_same_rows_in_any_order_and_division_are_the_same_batch(
     history: dh.History, first: Begin, begin: Begin
 ) -> None:
     ids = ["a", "urn:b", None, "x" * 97, "7d444840-9dc0-4f5b-8b5c-5c5b7a2b1c01", "a", "c"]
@@ -102,7 +102,7 @@ def test_the_same_rows_in_any_order_and_division_are_the_same_batch(
 
 
 @WAYS
-def test_the_same_rows_stay_done_after_a_purge_and_others_are_new(history: dh.History, begin: Begin) -> None:
+def test_same_rows_after_a_purge_stay_done_and_others_are_new(history: dh.History, begin: Begin) -> None:
     history.begin(documents(["a", "b"]), trigger(), now=T0 - DAYS_31, transaction=APP).complete()
     history.purge(trigger(), now=T0)
     assert rules(history.classify(documents(["a"]), trigger())) == ["R8"]
@@ -180,7 +180,7 @@ def test_a_large_batch_remembers_its_rows(history: dh.History) -> None:
             reopened.begin(documents(ids[1:]), trigger(), transaction=APP)
 
 
-def test_entries_of_another_load_under_a_known_number_are_refused(history: dh.History) -> None:
+def test_other_entries_under_a_known_number_are_refused(history: dh.History) -> None:
     def staged(*ids: str) -> list[bytes]:
         receipts = []
         for one in ids:
@@ -214,7 +214,7 @@ def _die_after_begin(path: Path) -> None:
 
 
 @WAYS
-def test_after_a_kill_between_begin_and_complete_only_the_same_rows_go_on(history_path: Path, begin: Begin) -> None:
+def test_kill_before_complete_lets_only_the_same_rows_go_on(history_path: Path, begin: Begin) -> None:
     with dh.open(history_path, create=True):
         pass
     process = multiprocessing.get_context("spawn").Process(target=_die_after_begin, args=(history_path,))

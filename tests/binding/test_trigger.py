@@ -67,7 +67,7 @@ def test_it_never_changes() -> None:
         dh.Trigger("orders").use_history = True  # type: ignore[misc]
 
 
-def test_its_representation_makes_it_anew() -> None:
+def test_repr_of_a_trigger_evaluates_to_an_equal_one() -> None:
     one = trigger(history_time_to_live="36 hours", in_batch="duplicate")
     assert eval(repr(one), {"Trigger": dh.Trigger, "datetime": datetime}) == one
 

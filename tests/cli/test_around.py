@@ -68,7 +68,7 @@ def test_documents_are_resolved_and_resubmitted_into_a_file_once(run: Run, doubt
         assert status_of(history, ["0003"]) == ["DUPLICATE"]
 
 
-def test_a_file_that_cannot_be_written_leaves_documents_as_they_were(run: Run, doubtful: Path, tmp_path: Path) -> None:
+def test_unwritable_output_file_changes_no_document(run: Run, doubtful: Path, tmp_path: Path) -> None:
     (tmp_path / "there.parquet").write_text("precious")
     for output in ("there.parquet", "no/where.parquet", "again.what"):
         ran = run("audit", "resubmit", "1", "--history", doubtful, "--output", output)
@@ -98,10 +98,10 @@ def test_documents_are_resubmitted_to_a_service(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["resubmit"], "either --service MODULE:FUNCTION or --output FILE"),
-        (["resubmit", "-o", "x.csv"], "nothing was resolved"),
+        (["resubmit"], "pass --service MODULE:FUNCTION or --output FILE"),
+        (["resubmit", "-o", "x.csv"], "no document is resolved as process"),
         (["resubmit", "1", "--service", "nowhere:ship"], "cannot be imported"),
-        (["resubmit", "1", "--service", "json:__name__"], "is no function"),
+        (["resubmit", "1", "--service", "json:__name__"], "is not a function"),
         (["show", "99"], "there is no document 99"),
         (["resolve", "maybe", "1"], "invalid choice"),
         (["list", "--state", "lost"], "invalid choice"),
@@ -320,12 +320,12 @@ def test_something_else_than_a_journal_is_told_by_name(run: Run, tmp_path: Path,
     ran = run("journal", "other.jsonl")
     assert (ran.status, ran.out) == (2, "")
     assert "other.jsonl" in ran.err
-    assert "is no journal" in ran.err
+    assert "not a journal" in ran.err
 
 
 def test_a_journal_that_is_not_there_is_told(run: Run, tmp_path: Path) -> None:
-    assert "there is no such journal" in run("journal", "none.jsonl").err
+    assert "no such journal" in run("journal", "none.jsonl").err
     (tmp_path / "bad.parquet").write_text("no")
-    assert "this is no Parquet" in run("journal", "bad.parquet").err
+    assert "not Parquet" in run("journal", "bad.parquet").err
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
-    assert "this is no journal, its columns are a" in run("journal", "other.parquet").err
+    assert "not a journal: its columns are a" in run("journal", "other.parquet").err

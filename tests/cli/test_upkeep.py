@@ -196,7 +196,7 @@ def test_long_work_shows_how_far_it_is_on_a_terminal(
     assert run("verify", "--history", orders, "--json").err == ""
 
 
-def test_a_backup_taken_while_others_write_purge_and_merge_is_whole(run: Run, tmp_path: Path) -> None:
+def test_backup_beside_writers_purges_and_compaction_is_whole(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "busy.history"
     with dh.open(path, create=True) as history:
         history.begin(documents(["before"]), trigger()).complete()

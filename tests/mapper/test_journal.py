@@ -14,7 +14,7 @@ from tests.mapper.support import messages
 __all__ = ["run"]  # a fixture
 
 
-def test_what_the_mapper_audits_stands_in_the_journal_beside_the_triggers(
+def test_mapper_audits_appear_in_the_journal_beside_triggers(
     mapper: dh.MessageIdMapper, tmp_path: Path, caplog: pytest.LogCaptureFixture, run: Run
 ) -> None:
     caplog.set_level(logging.INFO, journal.LOGGER)

@@ -210,7 +210,7 @@ def test_what_is_no_trigger_is_refused(spark: "SparkSession", history: Path, ent
 
 
 @pytest.mark.parametrize("parts", [0, -1, "2", 1.5, True])
-def test_a_number_of_parts_that_makes_no_sense_is_refused(spark: "SparkSession", history: Path, parts: Any) -> None:
+def test_invalid_number_of_parts_is_refused(spark: "SparkSession", history: Path, parts: Any) -> None:
     df = spark.sql("SELECT 'x' AS uuid")
     calls: list[Callable[[], object]] = [
         lambda: dh.spark.claim(df, history, orders(), parts=parts),

@@ -26,7 +26,7 @@ def files(path: Path) -> list[str]:
     return sorted(one.name for one in path.rglob("*") if one.is_file())
 
 
-def test_after_200_small_claims_there_are_few_files_and_every_document_is_known(tmp_path: Path) -> None:
+def test_200_small_claims_leave_few_files_and_known_documents(tmp_path: Path) -> None:
     path = tmp_path / "orders.history"
     ids = [[f"d{number}-{row}" for row in range(8)] for number in range(CLAIMS)]
     most = 0

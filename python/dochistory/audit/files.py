@@ -88,14 +88,11 @@ class Directory:
             return
         if newest is not None:
             raise dh.CorruptError(
-                f"[DH-CORRUPT] {self.directory}: this is another audit log than {self.known} names: "
-                "put the right one in its place"
+                f"[DH-CORRUPT] {self.directory}: this is not the audit log that {self.known} names: restore that one"
             )
         # It may have been made between both looks.
         if not manifest.numbers_in(self.directory):
-            raise dh.CorruptError(
-                f"[DH-CORRUPT] {self.directory}: the audit log that was here has no manifest any more"
-            )
+            raise dh.CorruptError(f"[DH-CORRUPT] {self.directory}: the manifest of the audit log here is lost")
 
     def names(self) -> list[str]:
         """The names of data files in the directory."""

@@ -109,7 +109,7 @@ def publish(directory: Path, manifest: Manifest) -> None:
     path = path_of(directory, manifest.number)
     if not _files.publish(path, b"%s\n%08x\n" % (line, zlib.crc32(line))):
         raise dh.FencedError(
-            f"[DH-FENCED] {path} is there already: the file system's locks do not exclude each other, or another log "
+            f"[DH-FENCED] {path} exists already: the file system's locks do not exclude each other, or another log "
             "was put in this one's place"
         )
     with _files.storage(directory):

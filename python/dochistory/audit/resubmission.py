@@ -77,7 +77,7 @@ class Resubmission:
         verdicts = _columns.verdicts_of(claim.verdicts)
         if len(_columns.rows_where(verdicts["action"], "SUSPEND")):
             message = verdicts["message"][0].as_py()
-            raise dh.StorageError(f"[DH-IO] nothing was resubmitted, for the history cannot be reached: {message}")
+            raise dh.StorageError(f"[DH-IO] nothing was resubmitted, because the history cannot be reached: {message}")
         rows = _columns.rows_where(verdicts["action"], "PROCESS")
         states_ = pc.if_else(pc.equal(_columns.text(verdicts["action"]), "PROCESS"), "resubmitted", "duplicate")
         judged = chosen.set_column(chosen.column_names.index("state"), "state", states_)

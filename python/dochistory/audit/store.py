@@ -183,7 +183,7 @@ class Store:
         path = self.directory / f"{name}-{zlib.crc32(content):08x}.parquet"
         if not _files.publish(path, content):
             raise dh.FencedError(
-                f"[DH-FENCED] {path} is there already: the file system's locks do not exclude each other"
+                f"[DH-FENCED] {path} exists already: the file system's locks do not exclude each other"
             )
         return Named(path.name, len(content), numbers)
 
@@ -200,7 +200,7 @@ class Store:
                 raise Gone(path) from None
         if f"{zlib.crc32(content):08x}" != path.stem.rpartition("-")[2]:
             raise dh.CorruptError(
-                f"[DH-CORRUPT] {path}: its {len(content)} bytes have another checksum than its name says"
+                f"[DH-CORRUPT] {path}: its {len(content)} bytes do not match the checksum in its name"
             )
         return len(content)
 
@@ -232,8 +232,10 @@ def steadily(read: Callable[[], T]) -> T:
 def missing(file: Named) -> str:
     """What it means that a file is gone."""
     if not file.name.startswith("kept-"):
-        return f"the file is gone; it told of documents {manifest.described(file.numbers)}: repair says what that means"
-    return f"the file is gone, and with it {file.rows} documents: {manifest.described(file.numbers)}"
+        return (
+            f"the file is lost; it described documents {manifest.described(file.numbers)}: repair says what that means"
+        )
+    return f"the file is lost, and with it {file.rows} documents: {manifest.described(file.numbers)}"
 
 
 def batch_name(trigger: str, transaction: tuple[str, int] | None) -> str:

@@ -128,7 +128,7 @@ def audit_resubmit(context: Context) -> Exit:
     options = context.options
     service = _service(options.service) if options.service else None
     if (service is None) == (options.output is None):
-        raise CommandError("where are the documents to go? give either --service MODULE:FUNCTION or --output FILE")
+        raise CommandError("no target given: pass --service MODULE:FUNCTION or --output FILE")
     given = options.numbers or None
     with context.open(read_only=False) as history:
         trigger = context.described(_trigger_of(context, history, given))
@@ -149,7 +149,7 @@ def _written(output: str, given: str | None, documents: pa.Table) -> None:
     """A file appears whole or not at all; so if it cannot be written, nothing happened to the documents."""
     path = Path(output)
     if output != "-" and path.exists():
-        raise _NotWrittenError(f"{output}: this is there already, and may hold documents of an earlier resubmission")
+        raise _NotWrittenError(f"{output}: exists already, and may hold documents of an earlier resubmission")
     try:
         files.write(output, given, documents.schema, documents.to_batches())
     except CommandError as error:
@@ -175,8 +175,8 @@ def _trigger_of(context: Context, history: dh.History, numbers: list[int] | None
     if len(waiting) == 1:
         return str(waiting[0])
     if not waiting:
-        raise CommandError("nothing was resolved as to be processed: name documents by their numbers, or resolve some")
-    raise CommandError(f"documents of which trigger? name it with --trigger NAME (there are {', '.join(waiting)})")
+        raise CommandError("no document is resolved as process: name documents by number, or resolve some first")
+    raise CommandError(f"no trigger given: name it with --trigger NAME (there are {', '.join(waiting)})")
 
 
 def _service(spelt: str) -> Callable[[pa.Table], object]:
@@ -189,7 +189,7 @@ def _service(spelt: str) -> Callable[[pa.Table], object]:
     finally:
         sys.path.remove("")
     if not callable(found):
-        raise CommandError(f"the service {spelt!r} is no function")
+        raise CommandError(f"the service {spelt!r} is not a function")
     made: Callable[[pa.Table], object] = found
     return made
 
@@ -222,7 +222,7 @@ def suspension_change(context: Context) -> Exit:
     """Suspend a trigger by hand, or resume it."""
     options = context.options
     if options.trigger is None:
-        raise CommandError("which trigger? name it with --trigger NAME")
+        raise CommandError("no trigger given: name it with --trigger NAME")
     one = dh.Suspension(context.history_path, dh.Trigger(options.trigger))
     was = one.status
     if options.action == "suspend":

@@ -36,7 +36,7 @@ def statistics(commands: Any, add: Add) -> None:
         "what", nargs="?", choices=["show", "documents", "clear"], default="show", help="show, if absent"
     )
     _trigger(command)
-    command.add_argument("--limit", type=positive, metavar="N", help="so many documents at most (50; all with --json)")
+    command.add_argument("--limit", type=positive, metavar="N", help="N documents at most (50; all with --json)")
     command.add_argument(
         "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
     )
@@ -55,9 +55,7 @@ def _journal(commands: Any, add: Add) -> None:
     command.add_argument("--rule", metavar="RULE", help="by this rule: R11; R10 means R10>S3, too")
     command.add_argument("--key", metavar="KEY", help="of this document")
     command.add_argument("--since", type=moment, metavar="TIME", help="written then or later: 2026-11-21T09:30:00Z")
-    command.add_argument(
-        "--limit", type=positive, metavar="N", help="so many at most, the newest (50; all with --json)"
-    )
+    command.add_argument("--limit", type=positive, metavar="N", help="the newest N at most (50; all with --json)")
     command.add_argument("--follow", "-f", action="store_true", help="wait for more, and show them as they come")
     command.add_argument("--all", action="store_true", help="with --follow: first show what is there already")
 
@@ -65,7 +63,7 @@ def _journal(commands: Any, add: Add) -> None:
 def _audit(commands: Any, add: Add) -> None:
     command = commands.add_parser(
         "audit",
-        help="look at documents in doubt, decide about them, resubmit them",
+        help="list documents in doubt, decide about them, resubmit them",
         description="Documents in doubt are kept whole, until somebody decides.",
         allow_abbrev=False,
     )
@@ -73,7 +71,7 @@ def _audit(commands: Any, add: Add) -> None:
     listed = add(ways, "list", around.audit_list, "show what is in the audit log")
     _trigger(listed)
     listed.add_argument("--state", choices=STATES, help="only those; all, if absent")
-    listed.add_argument("--limit", type=positive, metavar="N", help="so many at most, the newest (50; all with --json)")
+    listed.add_argument("--limit", type=positive, metavar="N", help="the newest N at most (50; all with --json)")
     shown = add(ways, "show", around.audit_show, "show one document, whole")
     shown.add_argument("number", type=positive, metavar="NUMBER", help="its number in the list")
     resolved = add(
@@ -136,4 +134,4 @@ def _sweep(commands: Any, add: Add) -> None:
     )
     command.add_argument("--every", type=duration, default="10 minutes", metavar="TIME", help="how often (10 minutes)")
     command.add_argument("--retry-window", type=duration, metavar="TIME", help="for how long the broker delivers again")
-    command.add_argument("--runs", type=positive, metavar="N", help="end after so many")
+    command.add_argument("--runs", type=positive, metavar="N", help="end after N records")

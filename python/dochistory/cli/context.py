@@ -48,8 +48,7 @@ class Context:
         if self.settings and self.settings.history:
             return self.settings.history
         raise CommandError(
-            f"which history? name its directory with --history DIR, in {HISTORY_VARIABLE}, "
-            f'or as history = "…" in {FILE_NAME}'
+            f'no history given: pass --history DIR, set {HISTORY_VARIABLE}, or write history = "…" in {FILE_NAME}'
         )
 
     def open(self, *, read_only: bool) -> dh.History:
@@ -60,9 +59,9 @@ class Context:
         """
         path = self.history_path
         if not path.exists():
-            raise CommandError(f"{path}: there is no such directory: name that of a history with --history DIR")
+            raise CommandError(f"{path}: no such directory: name that of a history with --history DIR")
         if not path.is_dir() or not (path / "HISTORY").exists():
-            raise CommandError(f"{path}: this is no history: name the directory of one, which has a file HISTORY")
+            raise CommandError(f"{path}: not a dochistory directory (no file HISTORY): name the directory of a history")
         return dh.open(self.history_path, read_only=read_only, lock_timeout=self.options.lock_timeout)
 
     def named(self, history: dh.History) -> list[str]:
@@ -108,7 +107,7 @@ def _only(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
     known = f" (there are {', '.join(sorted(names))})" if names else ""
-    raise CommandError(f"whose documents are they? name the trigger with --trigger NAME{known}")
+    raise CommandError(f"no trigger given: name it with --trigger NAME{known}")
 
 
 def positive(text: str) -> int:
@@ -118,7 +117,7 @@ def positive(text: str) -> int:
         argparse.ArgumentTypeError: it is none.
     """
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is to be a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 up")
     return int(text)
 
 
@@ -133,7 +132,7 @@ def moment(text: str) -> dt.datetime:
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time with a zone, such as 2026-11-21T09:30:00Z")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time with a zone, such as 2026-11-21T09:30:00Z")
     return found
 
 
@@ -146,4 +145,4 @@ def duration(text: str) -> dt.timedelta:
     try:
         return dh.Trigger("any", history_time_to_live=text).history_time_to_live
     except dh.ConfigError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration, such as '15 minutes' or PT2H") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration, such as '15 minutes' or PT2H") from None

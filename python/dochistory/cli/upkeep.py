@@ -145,7 +145,9 @@ def maintain(context: Context) -> Exit:
         print(show.as_json({"triggers": done}))
         return Exit.DONE
     rows = [[name, *one["merged"], one["rewritten"], one["rolled_up"]] for name, one in done.items()]
-    show.table("", ["trigger", "files before", "files after", "entries rewritten", "entries rolled up"], rows)
+    show.table(
+        "", ["trigger", "files before", "files after", "entries rewritten", "entries added to global filters"], rows
+    )
     return Exit.DONE
 
 

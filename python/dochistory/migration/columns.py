@@ -75,8 +75,8 @@ class Shape:
         if place.null_count:
             row = pc.index(place.is_null(), True).as_py()
             raise dh.SchemaError(
-                f"[DH-SCHEMA] column {name!r} holds {texts[row].as_py()!r}; known are {', '.join(known)}: say what it "
-                "means (statuses={…: 'completed'}, or --status-value VALUE=completed)"
+                f"[DH-SCHEMA] column {name!r} holds {texts[row].as_py()!r}; known values are {', '.join(known)}: "
+                "say what it means (statuses={…: 'completed'}, or --status-value VALUE=completed)"
             )
         return pa.array(list(known.values()), pa.string()).take(place)
 

@@ -120,7 +120,7 @@ class _Waiting:
 
     def _trigger(self, name: str | None, before: int) -> dh.Trigger:
         if name is None:
-            raise dh.SchemaError(f"[DH-SCHEMA] of the rows from {before:,} on, some name no trigger: mend or drop them")
+            raise dh.SchemaError(f"[DH-SCHEMA] of the rows from {before:,} on, some name no trigger: fix or drop them")
         if isinstance(self._triggers, dh.Trigger):
             return self._triggers
         if not isinstance(self._triggers, Mapping):

@@ -156,7 +156,7 @@ def _journal(source: str | Path | pa.Table, names: list[str]) -> pa.Table:
         plain = pa.table({name: plain[name].cast(_TIME if name == "time" else pa.string()) for name in wanted})
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
         raise dh.SchemaError(
-            f"[DH-SCHEMA] {source}: this is no journal, which has the columns {', '.join(wanted)} ({error})"
+            f"[DH-SCHEMA] {source}: not a journal, which has the columns {', '.join(wanted)} ({error})"
         ) from error
     return plain.filter(pc.is_in(plain["trigger"], value_set=pa.array(names, pa.string())))
 
@@ -165,7 +165,7 @@ def _read(path: Path) -> pa.Table:
     import pyarrow.dataset as ds  # here, for it brings pandas along, which no other command needs
 
     if not path.exists():
-        raise dh.SchemaError(f"[DH-SCHEMA] {path}: there is no journal here")
+        raise dh.SchemaError(f"[DH-SCHEMA] {path}: no journal here")
     if path.is_dir():
         return ds.dataset(sorted(map(str, path.glob("**/*.parquet"))), format="parquet").to_table()
     if path.suffix in (".jsonl", ".ndjson", ".json"):

@@ -86,8 +86,8 @@ def audit_sink(
         name = application or compat.query_id(frame.sparkSession)
         if name is None:
             raise dh.ConfigError(
-                "[DH-CONFIG] audit_sink needs application=…, a name that outlives restarts: outside a stream, and on "
-                "Spark Connect, there is no query whose id could serve"
+                "[DH-CONFIG] audit_sink needs application=…, a name that stays the same over restarts: outside a "
+                "stream and on Spark Connect there is no query id to use"
             )
         _keep_frame(frame, place, trigger, (name, int(batch_id)), prefix, columns)
 
@@ -104,7 +104,7 @@ def _keep_frame(
 ) -> None:
     judged = [prefix + name for name in _columns.VERDICTS]
     if missing := [name for name in judged if name not in frame.columns]:
-        raise dh.SchemaError(f"[DH-SCHEMA] the frame has no column {', '.join(missing)}: give what `classify` answered")
+        raise dh.SchemaError(f"[DH-SCHEMA] the frame has no column {', '.join(missing)}: pass the result of `classify`")
     rows = compat.collect_arrow(frame.filter(F.col(f"`{prefix}status`") == "IN_DOUBT"))
     if not rows.num_rows:
         return

@@ -78,8 +78,8 @@ class ExactlyOnce:
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
             raise dh.ConfigError(
-                "[DH-CONFIG] exactly_once needs application=…, a name that outlives restarts: "
-                "outside a stream, and on Spark Connect, there is no query whose id could serve"
+                "[DH-CONFIG] exactly_once needs application=…, a name that stays the same over restarts: "
+                "outside a stream and on Spark Connect there is no query id to use"
             )
         if self._decides_on(frame) == "executors":
             self._by_tasks(frame, int(batch_id), application)

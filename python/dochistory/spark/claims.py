@@ -314,7 +314,7 @@ class Claimer:
         self._appended = [prefix + name for name in VERDICT_COLUMNS]
         if taken := [name for name in self._appended if name in df.columns]:
             raise dh.SchemaError(
-                f"[DH-SCHEMA] the column {', '.join(taken)} is there already: rename it or give a prefix"
+                f"[DH-SCHEMA] the column {', '.join(taken)} exists already: rename it or pass a prefix"
             )
         self._df = df
         self._trigger = trigger

@@ -75,7 +75,7 @@ def classify(
     compat.check_choice("resolve", resolve, ("workers", "driver"))
     appended = [prefix + name for name in VERDICT_COLUMNS]
     if taken := [name for name in appended if name in df.columns]:
-        raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} is there already: rename it or give a prefix")
+        raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} exists already: rename it or pass a prefix")
     found = checks.columns(trigger, df.schema, columns)
     judge = Judge.of(history, trigger, now)
     if judge.asks and resolve == "driver":

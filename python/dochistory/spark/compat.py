@@ -317,14 +317,14 @@ def running_session() -> SparkSession:
     """
     found = SparkSession.getActiveSession()
     if found is None:
-        raise dh.ConfigError("[DH-CONFIG] there is no Spark session: start one, or give it as spark=…")
+        raise dh.ConfigError("[DH-CONFIG] no Spark session: start one, or pass it as spark=…")
     return found
 
 
 def query_id(spark: SparkSession) -> str | None:
     """The id of the streaming query whose batch this thread handles; it outlives restarts from one checkpoint.
 
-    None outside a stream, and on Spark Connect, which shows no such thing.
+    None outside a stream and on Spark Connect, which shows no such thing.
     """
     try:
         context = spark.sparkContext

@@ -136,8 +136,8 @@ class Delivery:
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
             raise dh.ConfigError(
-                "[DH-CONFIG] delivery needs application=…, a name that outlives restarts: "
-                "outside a stream, and on Spark Connect, there is no query whose id could serve"
+                "[DH-CONFIG] delivery needs application=…, a name that stays the same over restarts: "
+                "outside a stream and on Spark Connect there is no query id to use"
             )
         batch = _Batch(frame, int(batch_id), application, self._on_replay, self._on_other_rows)
         try:

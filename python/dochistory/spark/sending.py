@@ -85,8 +85,8 @@ class SendOnce:
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
             raise dh.ConfigError(
-                "[DH-CONFIG] send_once needs application=…, a name that outlives restarts: "
-                "outside a stream, and on Spark Connect, there is no query whose id could serve"
+                "[DH-CONFIG] send_once needs application=…, a name that stays the same over restarts: "
+                "outside a stream and on Spark Connect there is no query id to use"
             )
         # Once, here: every further evaluation of the frame might bring the rows in another order.
         rows = compat.collect_arrow(frame)

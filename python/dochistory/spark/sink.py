@@ -75,7 +75,7 @@ class _Recorder:
             return Staged([], _streaming_query())
         batches = (self._with_status(batch) for batch in chain([first], iterator))
         if self._sight is None:
-            raise dh.StateError("[DH-STATE] a writer of tables is to see its history before its tasks do")
+            raise dh.StateError("[DH-STATE] the driver must open the history before its tasks run")
         with self._sight.open() as history:
             receipt = stage(history, self._trigger, batches, self._with_status(first).schema, self._columns)
         return Staged([receipt], _streaming_query())
@@ -158,7 +158,7 @@ def writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> Wri
     """
     if overwrite:
         raise dh.ConfigError(
-            '[DH-CONFIG] a history is never overwritten: write with .mode("append"); what expired goes by a purge'
+            '[DH-CONFIG] a history is never overwritten: write with .mode("append"); a purge drops expired entries'
         )
     made = Writer(Options(given, writing=True), schema)
     made.see()

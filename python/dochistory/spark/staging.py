@@ -77,7 +77,7 @@ class Staging:
 def _task() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise dh.StateError("[DH-STATE] documents are staged by tasks of Spark, and this is none")
+        raise dh.StateError("[DH-STATE] only Spark tasks stage documents, and this is not one")
     return context
 
 

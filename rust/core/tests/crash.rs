@@ -24,7 +24,7 @@ fn regression(line: &str) -> Schedule {
 }
 
 #[test]
-fn no_crash_loses_what_was_acknowledged_or_leaves_half_of_what_was_not() {
+fn crash_loses_nothing_acknowledged_and_leaves_no_half_batch() {
     let wanted = std::env::var("DOCHISTORY_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000);
     let known = REGRESSIONS.lines().filter(|line| !line.starts_with('#')).map(regression);
     crash_everywhere::<Rig>("crash schedules", wanted, known);

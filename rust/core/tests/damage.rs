@@ -83,7 +83,7 @@ fn a_shortened_or_missing_file_is_noticed_or_changes_nothing() {
 }
 
 #[test]
-fn an_identity_that_is_gone_is_not_made_anew() {
+fn lost_identity_is_not_created_again() {
     let store = Store::new();
     std::fs::remove_file(store.root.join("HISTORY")).unwrap();
     let opened = History::open(&store.root, &OpenOptions { create: true, ..OpenOptions::default() });
@@ -91,7 +91,7 @@ fn an_identity_that_is_gone_is_not_made_anew() {
 }
 
 #[test]
-fn a_trigger_whose_files_are_all_gone_is_none_that_was_never_used() {
+fn trigger_without_any_files_is_damaged_not_unused() {
     for with_directory in [true, false] {
         let mut store = Store::new();
         let is_of_orders =
@@ -120,7 +120,7 @@ fn a_trigger_whose_files_are_all_gone_is_none_that_was_never_used() {
 }
 
 #[test]
-fn a_store_without_names_of_its_triggers_gets_them_with_the_next_change() {
+fn store_without_registered_names_gets_them_at_the_next_change() {
     let mut store = Store::new();
     std::fs::remove_dir_all(store.root.join("known")).unwrap();
     assert!(!store.check("no names", true));

@@ -18,7 +18,7 @@ use dochistory_core::protocols::trigger::{Call, OnReplay};
 use dochistory_core::testing::simulated::{Fault, Simulated};
 
 #[test]
-fn nothing_rests_on_a_frame_whose_sync_failed_until_a_writer_has_written_it_anew() {
+fn frame_whose_sync_failed_counts_only_once_rewritten() {
     let mut met = 0;
     for at in 1..40 {
         let machine = Simulated::new(at);

@@ -25,7 +25,7 @@ fn a_document_is_new_then_in_doubt_then_a_duplicate() {
 }
 
 #[test]
-fn another_handle_sees_what_was_written_at_once_and_after_reopening() {
+fn second_handle_sees_writes_at_once_and_after_reopening() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("h");
     let (writer, reader) = (open(&path), open(&path));
@@ -133,7 +133,7 @@ fn a_purge_drops_what_is_expired_and_nothing_else() {
 }
 
 #[test]
-fn a_completion_after_the_purge_stays_visible_until_the_next_purge() {
+fn completion_after_a_purge_is_visible_until_the_next_purge() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(&directory.path().join("h"));
     let trigger = trigger();
@@ -147,7 +147,7 @@ fn a_completion_after_the_purge_stays_visible_until_the_next_purge() {
 }
 
 #[test]
-fn a_row_released_after_its_claim_was_sealed_stays_released_when_the_rest_completes() {
+fn row_released_after_sealing_stays_released() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(&directory.path().join("h"));
     let trigger = trigger();
@@ -174,7 +174,7 @@ fn a_row_released_after_its_claim_was_sealed_stays_released_when_the_rest_comple
 }
 
 #[test]
-fn what_is_completed_stays_completed_whatever_is_released_later() {
+fn completed_key_stays_completed_after_later_releases() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(&directory.path().join("h"));
     let trigger = trigger();
@@ -252,7 +252,7 @@ fn a_purge_within_a_partition_keeps_the_ends_of_what_stays() {
 }
 
 #[test]
-fn a_claim_that_ends_after_the_purge_ends_its_transaction_and_leaves_released_rows_new() {
+fn claim_ending_after_a_purge_keeps_released_rows_new() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(&directory.path().join("h"));
     let trigger = trigger();
@@ -272,7 +272,7 @@ fn a_claim_that_ends_after_the_purge_ends_its_transaction_and_leaves_released_ro
 }
 
 #[test]
-fn a_pinned_snapshot_gives_the_same_verdicts_whatever_comes_after() {
+fn pinned_snapshot_gives_the_same_verdicts_after_any_change() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("h");
     let history = open(&path);
@@ -303,7 +303,7 @@ fn a_pinned_snapshot_gives_the_same_verdicts_whatever_comes_after() {
 }
 
 #[test]
-fn pins_are_listed_and_upkeep_lets_those_go_whose_lease_is_over() {
+fn maintenance_releases_pins_whose_lease_is_over() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(&directory.path().join("h"));
     assert_eq!(history.pins("orders").unwrap(), []);
@@ -422,7 +422,7 @@ fn a_batch_that_goes_straight_into_segments_is_like_any_other() {
 }
 
 #[test]
-fn ending_a_key_ends_all_its_open_claims_also_where_another_claim_has_completed() {
+fn ending_a_key_ends_all_its_open_claims() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(&directory.path().join("h"));
     let mut trigger = trigger();

@@ -41,7 +41,7 @@ fn segments(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_load_that_was_broken_off_goes_on_where_it_ended_whatever_the_size_of_its_batches() {
+fn interrupted_load_resumes_with_any_batch_size() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
     // Two parts of eight documents, and what was gathered of the third is lost.
@@ -57,7 +57,7 @@ fn a_load_that_was_broken_off_goes_on_where_it_ended_whatever_the_size_of_its_ba
 }
 
 #[test]
-fn parts_of_a_load_are_known_in_another_process_and_after_other_writes() {
+fn load_parts_are_recognised_after_reopening_and_other_writes() {
     let directory = tempfile::tempdir().unwrap();
     load(&open(directory.path()), 30, 30, true);
     let history = open(directory.path());
@@ -69,7 +69,7 @@ fn parts_of_a_load_are_known_in_another_process_and_after_other_writes() {
 }
 
 #[test]
-fn a_load_that_came_to_its_end_is_forgotten_and_loading_it_again_changes_nothing() {
+fn repeating_a_finished_load_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
     load(&history, 40, 40, false);
@@ -114,7 +114,7 @@ fn the_time_that_stands_for_unknown_may_differ_from_run_to_run() {
 }
 
 #[test]
-fn what_a_killed_load_left_is_taken_away_by_the_next_upkeep() {
+fn maintenance_collects_the_orphans_of_a_killed_load() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
     load(&history, 9, 9, false);

@@ -145,7 +145,7 @@ fn a_lock_that_is_given_twice_is_refused_when_a_history_is_made() {
 }
 
 #[test]
-fn a_lock_that_is_given_twice_is_refused_when_a_history_is_opened() {
+fn lock_given_twice_is_refused_when_a_history_opens() {
     let system = Simulated::new(1);
     drop(History::open_on(Arc::new(system.clone()), Path::new("/h"), &creating()).unwrap());
     system.let_locks_lie();
@@ -156,7 +156,7 @@ fn a_lock_that_is_given_twice_is_refused_when_a_history_is_opened() {
 }
 
 #[test]
-fn a_lock_that_is_given_twice_is_refused_by_a_triggers_first_write() {
+fn lock_given_twice_is_refused_by_a_triggers_first_write() {
     let system = Simulated::new(1);
     let history = History::open_on(Arc::new(system.clone()), Path::new("/h"), &creating()).unwrap();
     system.let_locks_lie();
@@ -217,7 +217,7 @@ fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
 }
 
 #[test]
-fn a_writer_that_died_in_its_turn_keeps_nobody_out() {
+fn writer_that_died_with_the_lock_blocks_nobody() {
     for change in 1.. {
         let system = Simulated::new(change);
         let history = History::open_on(Arc::new(system.clone()), Path::new("/h"), &creating()).unwrap();

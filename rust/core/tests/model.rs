@@ -159,7 +159,7 @@ fn live(seed: u64) {
 }
 
 #[test]
-fn a_history_says_what_a_naive_model_says_whatever_happens_to_it() {
+fn history_matches_a_naive_model_after_any_events() {
     if let Ok(life) = std::env::var("DOCHISTORY_LIFE") {
         return live(life.parse().unwrap());
     }

@@ -138,7 +138,7 @@ fn every_file(what: &str, step: impl Fn(&Store, &Path, &[u8], &mut Seen)) -> See
 }
 
 #[test]
-fn after_a_repair_of_flipped_bytes_only_what_was_named_is_missing() {
+fn repair_of_flipped_bytes_loses_only_what_it_names() {
     let seen = every_file("flipped", |store, path, bytes, seen| {
         for at in (0..bytes.len()).filter(|at| *at < 64 && at % 7 == 0 || at % 797 == 0 || at % 4096 == 4095) {
             restore(&store.root, &store.files);
@@ -152,7 +152,7 @@ fn after_a_repair_of_flipped_bytes_only_what_was_named_is_missing() {
 }
 
 #[test]
-fn after_a_repair_of_shortened_and_missing_files_only_what_was_named_is_missing() {
+fn repair_of_cut_or_missing_files_loses_only_what_it_names() {
     let seen = every_file("shortened", |store, path, bytes, seen| {
         for length in [0, 40, 150, 5000, bytes.len() / 2, bytes.len() - 1] {
             restore(&store.root, &store.files);
@@ -167,7 +167,7 @@ fn after_a_repair_of_shortened_and_missing_files_only_what_was_named_is_missing(
 }
 
 #[test]
-fn after_a_repair_of_files_in_the_place_of_others_only_what_was_named_is_missing() {
+fn repair_of_swapped_files_loses_only_what_it_names() {
     let seen = every_file("swapped", |store, path, bytes, seen| {
         for (other, content) in &store.files {
             if other != path && content != bytes && Store::kind(other) == Store::kind(path) {
@@ -256,7 +256,7 @@ fn lose_manifest(root: &Path) {
 }
 
 #[test]
-fn what_was_staged_and_never_committed_is_not_taken_in_by_a_repair() {
+fn repair_takes_in_no_uncommitted_staged_file() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("h");
     let history = open(&root);
@@ -291,7 +291,7 @@ fn what_was_staged_and_never_committed_is_not_taken_in_by_a_repair() {
 }
 
 #[test]
-fn what_was_staged_and_committed_outlives_the_loss_of_the_manifest() {
+fn committed_staged_file_survives_the_loss_of_the_manifest() {
     for dies_before_tidying in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("h");
@@ -313,7 +313,7 @@ fn what_was_staged_and_committed_outlives_the_loss_of_the_manifest() {
 }
 
 #[test]
-fn a_trigger_whose_files_are_all_gone_is_named_and_becomes_one_that_was_never_used() {
+fn trigger_without_any_files_is_named_and_becomes_unused() {
     let store = Store::new();
     let gone = now(&store.root).into_keys().find(|path| path.to_string_lossy().contains("triggers/orders-")).unwrap();
     std::fs::remove_dir_all(gone.parent().unwrap()).unwrap();

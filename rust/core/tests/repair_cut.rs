@@ -204,7 +204,7 @@ fn of_a_cut_log_no_less_is_named_than_is_lost() {
 }
 
 #[test]
-fn of_a_log_damaged_before_its_last_frame_a_number_is_named_and_holds() {
+fn repair_of_a_log_damaged_inside_names_a_bound_that_holds() {
     let store = Cut::new(fill, uuids(0..(BATCHES * BATCH) as u64));
     let known = |root: &Path| {
         let history = History::open(root, &OpenOptions { read_only: true, ..OpenOptions::default() }).unwrap();

@@ -50,7 +50,7 @@ fn staged_files(path: &Path) -> usize {
 }
 
 #[test]
-fn nothing_staged_shows_before_it_is_committed_and_then_all_of_it() {
+fn staged_entries_show_all_at_once_at_the_commit() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
     let ids = [uuids(0..50), vec!["urn:a".into(), "urn:b".into()]].concat();
@@ -81,7 +81,7 @@ fn only_the_attempts_that_won_count() {
 }
 
 #[test]
-fn what_comes_after_the_commit_is_never_named_and_upkeep_takes_it_away() {
+fn file_staged_after_the_commit_is_collected_as_an_orphan() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
     let job = reserve(&history, plan(1));
@@ -105,7 +105,7 @@ fn what_comes_after_the_commit_is_never_named_and_upkeep_takes_it_away() {
 }
 
 #[test]
-fn upkeep_and_purges_leave_a_live_jobs_files_alone() {
+fn maintenance_and_purges_keep_the_files_of_a_live_job() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
     begin(&history, &trigger(), &uuids(100..140), START - 90 * DAY);
@@ -144,7 +144,7 @@ fn conflicts(between: impl FnOnce(&History)) -> bool {
 }
 
 #[test]
-fn a_document_that_others_began_meanwhile_is_a_conflict_wherever_it_stands() {
+fn document_begun_by_others_meanwhile_is_a_conflict() {
     let seal = |history: &History| drop(history.pin("orders").unwrap());
     assert!(!conflicts(|_| ()));
     assert!(!conflicts(|history| drop(begin(history, &trigger(), &uuids(1000..1010), START))));
@@ -207,7 +207,7 @@ fn a_claim_leaves_out_what_others_were_first_with() {
 }
 
 #[test]
-fn a_lost_document_that_was_released_since_is_begun_under_the_claim() {
+fn lost_document_released_since_begins_under_the_claim() {
     let release = |history: &History| {
         assert_eq!(history.release_keys(&trigger(), &Ids::new(&["b"]).documents(), START).unwrap().changed, 1);
     };
@@ -350,7 +350,7 @@ fn a_replay_of_a_claim_that_lost_documents_gives_the_same() {
 }
 
 #[test]
-fn the_same_job_decided_anew_gets_what_is_left() {
+fn same_job_decided_again_gets_what_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
     let job = reserve(&history, plan(1));
@@ -369,7 +369,7 @@ fn the_same_job_decided_anew_gets_what_is_left() {
 }
 
 #[test]
-fn single_documents_end_by_themselves_and_the_rest_with_the_claim() {
+fn single_documents_end_alone_and_the_rest_with_the_claim() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
     let job = reserve(&history, plan(1));
@@ -507,7 +507,7 @@ fn a_row_that_was_sent_to_another_part_is_noticed() {
 }
 
 #[test]
-fn entries_are_staged_and_published_once_whoever_reserved_for_them() {
+fn staged_entries_are_published_once_for_any_reserver() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
     let load = |part: u64| {

@@ -142,7 +142,7 @@ fn renew(store: &Store) {
 }
 
 #[test]
-fn after_a_repair_of_flipped_bytes_of_a_map_only_what_was_named_is_missing() {
+fn repair_of_a_maps_flipped_bytes_loses_only_what_it_names() {
     let seen = every_file("flipped", |store, path, bytes, seen| {
         for at in (0..bytes.len()).filter(|at| *at < 64 && at % 21 == 0 || at % 1499 == 40 || at % 4096 == 4095) {
             renew(store);
@@ -156,7 +156,7 @@ fn after_a_repair_of_flipped_bytes_of_a_map_only_what_was_named_is_missing() {
 }
 
 #[test]
-fn after_a_repair_of_shortened_and_missing_files_of_a_map_only_what_was_named_is_missing() {
+fn repair_of_a_maps_cut_files_loses_only_what_it_names() {
     let seen = every_file("shortened", |store, path, bytes, seen| {
         for length in [40, 5000, bytes.len() / 2, bytes.len() - 1] {
             renew(store);
@@ -171,7 +171,7 @@ fn after_a_repair_of_shortened_and_missing_files_of_a_map_only_what_was_named_is
 }
 
 #[test]
-fn after_a_repair_of_files_of_a_map_in_the_place_of_others_only_what_was_named_is_missing() {
+fn repair_of_a_maps_swapped_files_loses_only_what_it_names() {
     let seen = every_file("swapped", |store, path, bytes, seen| {
         for (other, content) in &store.files {
             let is_of_one_room = other.parent() == path.parent();
@@ -249,7 +249,7 @@ fn a_stream_whose_last_state_is_lost_is_in_doubt_and_named() {
 }
 
 #[test]
-fn a_map_whose_files_are_all_gone_is_named_and_becomes_one_that_was_never_used() {
+fn map_without_any_files_is_named_and_becomes_unused() {
     let store = Store::new();
     std::fs::remove_dir_all(store.root.join("mappers")).unwrap();
     assert!(held(&store.root, true).is_err() && held(&store.root, false).is_err());

@@ -126,7 +126,7 @@ fn live(seed: u64) {
 }
 
 #[test]
-fn a_space_holds_what_a_naive_model_holds_whatever_happens_to_it() {
+fn value_space_matches_a_naive_model_after_any_events() {
     let mut failed = Vec::new();
     for seed in 0..wanted("DOCHISTORY_LIVES", 300) {
         let only = wanted("DOCHISTORY_LIFE", seed);

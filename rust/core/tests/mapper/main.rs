@@ -73,7 +73,7 @@ fn only(rules: &[&'static str]) -> &'static str {
 }
 
 #[test]
-fn after_a_crash_at_any_change_a_message_that_goes_out_is_never_sent_twice() {
+fn crash_at_any_change_never_sends_a_message_twice() {
     for rows in [4, 40] {
         let mut met = Vec::new();
         for (at, power) in (1..120).flat_map(|at| [(at, true), (at, false)]) {
@@ -158,7 +158,7 @@ fn take(process: &Simulated, rows: u64) -> (bool, Vec<&'static str>) {
 }
 
 #[test]
-fn after_a_crash_at_any_change_a_unit_of_work_is_there_whole_or_not_at_all() {
+fn crash_at_any_change_leaves_a_unit_of_work_whole_or_absent() {
     for rows in [4, 40] {
         let mut met = Vec::new();
         for (at, power) in (1..120).flat_map(|at| [(at, true), (at, false)]) {
