@@ -11,6 +11,7 @@ days") with dh.open("orders.history", create=True) as history:
 ```
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,6 @@ from dochistory._native import (
     ForkedError,
     GuaranteedDelivery,
     History,
-    Job,
     LockedError,
     MapperSend,
     MapperTaken,
@@ -39,8 +39,6 @@ from dochistory._native import (
     ReadOnlyError,
     RestoredError,
     SchemaError,
-    Staged,
-    StagedClaim,
     StateError,
     StorageError,
     TransactionError,
@@ -52,7 +50,6 @@ from dochistory._native import (
     count_verdicts,
     local_path,
     open,  # noqa: A004 - always said as dochistory.open
-    read_receipt,
     repair,
     verdict_words,
 )
@@ -93,7 +90,6 @@ __all__ = [
     "ForkedError",
     "GuaranteedDelivery",
     "History",
-    "Job",
     "LockedError",
     "MapperSend",
     "MapperTaken",
@@ -104,8 +100,6 @@ __all__ = [
     "RestoredError",
     "RolledBack",
     "SchemaError",
-    "Staged",
-    "StagedClaim",
     "StateError",
     "StorageError",
     "SuspendedError",
@@ -118,7 +112,6 @@ __all__ = [
     "count_verdicts",
     "local_path",
     "open",
-    "read_receipt",
     "repair",
     "verdict_words",
 ]
@@ -144,8 +137,19 @@ _ON_DEMAND = (
 _CLASSES = {"Consumer": "consumer", "Statistics": "statistics", "Suspension": "suspension", "Sweeper": "sweeper"}
 """Classes of such modules."""
 
+_MOVED = ("Job", "Staged", "StagedClaim", "read_receipt")
+"""What was public, and is a primitive of `dochistory.spark`."""
+
 
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        warnings.warn(
+            f"dochistory.{name} is deprecated: it is a primitive of dochistory.spark, now dochistory._native.{name}, "
+            "and may change with any version",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(import_module("dochistory._native"), name)
     if name in _CLASSES:
         return getattr(import_module(f"dochistory.{_CLASSES[name]}"), name)
     if name in _ON_DEMAND:

@@ -35,6 +35,7 @@ __all__ = [
     "ReadOnlyError",
     "RestoredError",
     "SchemaError",
+    "Shards",
     "Staged",
     "StagedClaim",
     "StateError",
@@ -410,6 +411,8 @@ class History:
     @property
     def shards(self) -> int: ...
     @property
+    def _shards(self) -> Shards: ...
+    @property
     def audit(self) -> AuditLog: ...
     def transaction(
         self, trigger: Trigger | str, application: str
@@ -500,58 +503,6 @@ class History:
         now: dt.datetime | None = None,
         progress: Callable[[int], object] | bool | None = None,
     ) -> int: ...
-    def reserve(
-        self,
-        trigger: Trigger,
-        parts: int = 1,
-        *,
-        reads: bool = True,
-        routed: bool = False,
-        transaction: tuple[str, int] | None = None,
-        on_replay: Literal["in_doubt", "resolver", "rerun"] = "in_doubt",
-        on_other_rows: _OtherRows = "error",
-        receipts: Sequence[bytes] | None = None,
-        now: dt.datetime | None = None,
-    ) -> Job: ...
-    def job(self, token: str, trigger: Trigger) -> Job: ...
-    def stage(
-        self,
-        documents: _Arrow,
-        trigger: Trigger,
-        *,
-        job: str,
-        part: int,
-        attempt: str,
-        columns: Mapping[str, str] | None = None,
-        threads: int = 1,
-    ) -> Staged: ...
-    def stage_entries(
-        self,
-        documents: _Arrow,
-        trigger: Trigger,
-        *,
-        job: str,
-        part: int,
-        attempt: str,
-        columns: Mapping[str, str] | None = None,
-        now: dt.datetime | None = None,
-    ) -> bytes: ...
-    def commit_entries(
-        self,
-        receipts: Sequence[bytes],
-        trigger: Trigger,
-        *,
-        transaction: tuple[str, int] | None = None,
-        on_other_rows: _OtherRows = "error",
-    ) -> int: ...
-    def abort_entries(self, receipts: Sequence[bytes]) -> None: ...
-    def maintain_values(
-        self,
-        *,
-        all: bool = False,  # noqa: A002 - a setting's name
-        progress: Callable[[int, int], object] | bool | None = None,
-    ) -> dict[str, _Maintained]: ...
-    def verify_values(self, *, progress: Callable[[int, int], object] | bool | None = None) -> int: ...
     def verify(
         self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | bool | None = None
     ) -> int: ...
@@ -571,15 +522,6 @@ class History:
         keep_rows: bool = True,
     ) -> GuaranteedDelivery: ...
     def delivery_out(self, subscriber: str, *, publisher: str = "", start: int | None = None) -> DeliveryOutbox: ...
-    def delivery_portion(
-        self,
-        plan: bytes,
-        messages: _Arrow,
-        *,
-        kept: int = 0,
-        columns: Mapping[str, str] | None = None,
-        stream: str | None = None,
-    ) -> tuple[pa.RecordBatch, bytes]: ...
     def delivery_status(self) -> pa.RecordBatch: ...
     def mapper(
         self,
@@ -612,23 +554,6 @@ class GuaranteedDelivery:
         now: dt.datetime | None = None,
         columns: Mapping[str, str] | None = None,
         threads: int = 1,
-        transaction: tuple[str, int] | None = None,
-        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
-        on_other_rows: _OtherRows = "error",
-    ) -> DeliveryPoll: ...
-    def plan(
-        self,
-        *,
-        now: dt.datetime | None = None,
-        transaction: tuple[str, int] | None = None,
-        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
-        on_other_rows: _OtherRows = "error",
-    ) -> bytes: ...
-    def gather(
-        self,
-        plan: bytes,
-        receipts: Sequence[bytes],
-        *,
         transaction: tuple[str, int] | None = None,
         on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
         on_other_rows: _OtherRows = "error",
@@ -686,6 +611,89 @@ class DeliveryOutbox:
     def on_resend_request(self, epoch: int, offset: int, *, log_start: int | None = None) -> bool: ...
     def truncation_point(self) -> int: ...
     def remove(self) -> None: ...
+
+@final
+class Shards:
+    def reserve(
+        self,
+        trigger: Trigger,
+        parts: int = 1,
+        *,
+        reads: bool = True,
+        routed: bool = False,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "resolver", "rerun"] = "in_doubt",
+        on_other_rows: _OtherRows = "error",
+        receipts: Sequence[bytes] | None = None,
+        now: dt.datetime | None = None,
+    ) -> Job: ...
+    def job(self, token: str, trigger: Trigger) -> Job: ...
+    def stage(
+        self,
+        documents: _Arrow,
+        trigger: Trigger,
+        *,
+        job: str,
+        part: int,
+        attempt: str,
+        columns: Mapping[str, str] | None = None,
+        threads: int = 1,
+    ) -> Staged: ...
+    def stage_entries(
+        self,
+        documents: _Arrow,
+        trigger: Trigger,
+        *,
+        job: str,
+        part: int,
+        attempt: str,
+        columns: Mapping[str, str] | None = None,
+        now: dt.datetime | None = None,
+    ) -> bytes: ...
+    def commit_entries(
+        self,
+        receipts: Sequence[bytes],
+        trigger: Trigger,
+        *,
+        transaction: tuple[str, int] | None = None,
+        on_other_rows: _OtherRows = "error",
+    ) -> int: ...
+    def abort_entries(self, receipts: Sequence[bytes]) -> None: ...
+    @staticmethod
+    def plan_delivery(
+        delivery: GuaranteedDelivery,
+        *,
+        now: dt.datetime | None = None,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+        on_other_rows: _OtherRows = "error",
+    ) -> bytes: ...
+    def decide_delivery(
+        self,
+        plan: bytes,
+        messages: _Arrow,
+        *,
+        kept: int = 0,
+        columns: Mapping[str, str] | None = None,
+        stream: str | None = None,
+    ) -> tuple[pa.RecordBatch, bytes]: ...
+    @staticmethod
+    def merge_delivery(
+        delivery: GuaranteedDelivery,
+        plan: bytes,
+        receipts: Sequence[bytes],
+        *,
+        transaction: tuple[str, int] | None = None,
+        on_replay: Literal["in_doubt", "rerun"] = "in_doubt",
+        on_other_rows: _OtherRows = "error",
+    ) -> DeliveryPoll: ...
+    def maintain_values(
+        self,
+        *,
+        all: bool = False,  # noqa: A002 - a setting's name
+        progress: Callable[[int, int], object] | bool | None = None,
+    ) -> dict[str, _Maintained]: ...
+    def verify_values(self, *, progress: Callable[[int, int], object] | bool | None = None) -> int: ...
 
 def count_verdicts(verdicts: _Arrow) -> list[tuple[str | None, str, str, int]]: ...
 def local_path(path: str | os.PathLike[str]) -> Path: ...

@@ -14,7 +14,8 @@ import pytest
 import dochistory as dh
 from dochistory import _native
 
-EXPORTS = [name for name in vars(_native) if not name.startswith("_")] + ["__version__"]
+PRIMITIVES = ["Job", "Shards", "Staged", "StagedClaim", "read_receipt"]
+EXPORTS = [name for name in vars(_native) if not name.startswith("_") and name not in PRIMITIVES] + ["__version__"]
 CLASSES = [dh.Trigger, dh.History, dh.Claim, dh.DocumentClaim]
 
 
@@ -28,7 +29,59 @@ def test_every_export_of_the_extension_is_public_in_the_package(name: str) -> No
     assert getattr(dh, name) is getattr(_native, name)
 
 
-@pytest.mark.parametrize("name", EXPORTS)
+def test_a_history_shows_what_its_users_need() -> None:
+    shown = {name for name, _ in public_members(dh.History)}
+    assert shown == {
+        *("path", "id", "closed", "shards", "close"),
+        *("classify", "classify_codes", "begin", "begin_one", "complete", "release", "transaction"),
+        *("entries", "triggers", "load", "audit"),
+        *("purge", "change", "maintain", "verify", "stats", "pin", "pins", "unpin"),
+        *("mapper", "mappers", "delivery", "delivery_out", "delivery_status"),
+    }
+
+
+OF_HISTORY = {name: name for name in ("reserve", "job", "stage", "stage_entries", "commit_entries", "abort_entries")}
+OF_HISTORY |= {"delivery_portion": "decide_delivery", "maintain_values": "maintain_values"}
+OF_HISTORY |= {"verify_values": "verify_values"}
+
+
+@pytest.mark.parametrize("name", OF_HISTORY)
+def test_a_primitive_warns_under_its_old_name(history: dh.History, name: str) -> None:
+    now = OF_HISTORY[name]
+    assert now in dir(history._shards)
+    with pytest.warns(DeprecationWarning, match=rf"History\.{name} is deprecated: .* History\._shards\.{now}\b"):
+        method = getattr(history, name)
+    assert method.__name__ == now
+
+
+def test_a_primitive_under_its_old_name_works(history: dh.History) -> None:
+    with pytest.warns(DeprecationWarning, match="verify_values"):
+        assert history.verify_values() == 0  # type: ignore[attr-defined]
+
+
+def test_a_delivery_is_planned_under_the_old_names(history: dh.History) -> None:
+    delivery: Any = history.delivery("s", start=1)
+    with pytest.warns(DeprecationWarning, match=r"GuaranteedDelivery\.plan .* History\._shards\.plan_delivery"):
+        plan = delivery.plan()
+    with pytest.warns(DeprecationWarning, match=r"GuaranteedDelivery\.gather .* History\._shards\.merge_delivery"):
+        poll = delivery.gather(plan, [])
+    assert poll.state == "open"
+
+
+def test_an_attribute_that_never_was_is_an_error(history: dh.History) -> None:
+    for of in (history, history.delivery()):
+        with pytest.raises(AttributeError, match="object has no attribute 'reserved'"):
+            of.reserved  # type: ignore[union-attr] # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["Job", "Staged", "StagedClaim", "read_receipt"])
+def test_a_class_of_primitives_warns_under_its_old_name(name: str) -> None:
+    assert name not in dh.__all__
+    with pytest.warns(DeprecationWarning, match=rf"dochistory\.{name} is deprecated: .* dochistory\._native\.{name}\b"):
+        assert getattr(dh, name) is getattr(_native, name)
+
+
+@pytest.mark.parametrize("name", [*EXPORTS, *PRIMITIVES])
 def test_every_export_is_documented(name: str) -> None:
     export = getattr(_native, name)
     assert inspect.getdoc(export)

@@ -140,7 +140,7 @@ def maintain(context: Context) -> Exit:
                 done.update(history.maintain(name, all=context.options.all, progress=progress))
         if context.options.trigger is None:
             with show.progress("maintaining mappers and delivery", quiet=context.json) as progress:
-                done.update(history.maintain_values(all=context.options.all, progress=progress))
+                done.update(history._shards.maintain_values(all=context.options.all, progress=progress))
     if context.json:
         print(show.as_json({"triggers": done}))
         return Exit.DONE
@@ -159,7 +159,7 @@ def verify(context: Context) -> Exit:
         values = 0
         if context.options.trigger is None:
             with show.progress("checking mappers and delivery", quiet=context.json) as progress:
-                values = history.verify_values(progress=progress)
+                values = history._shards.verify_values(progress=progress)
         log = history.audit.verify()
     if context.json:
         print(show.as_json({"whole": True, "bytes": checked, "value_bytes": values, "audit_bytes": log}))

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
 
 import dochistory as dh
-from dochistory import _checks
+from dochistory import _checks, _native
 from dochistory.spark import checks, compat, questions, shards, staging
 from dochistory.spark.judge import VERDICT_COLUMNS
 from dochistory.spark.lost import MOST, PLACE, Lost
@@ -32,7 +32,8 @@ from dochistory.spark.snapshots import Snapshot
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from dochistory import History, Job, StagedClaim, Trigger
+    from dochistory import History, Trigger
+    from dochistory._native import Job, StagedClaim
 
 Replay = Literal["in_doubt", "resolver", "rerun"]
 OtherRows = Literal["error", "look_up"]
@@ -258,7 +259,7 @@ def claim(
     try:
         number = parts or _default_parts(df, opened)
         for attempt in range(_TRIES):
-            job = opened.reserve(
+            job = opened._shards.reserve(
                 trigger,
                 number,
                 routed=True,
@@ -336,7 +337,7 @@ class Claimer:
         kept = self._staged(history, job).localCheckpoint(eager=True)
         found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
         receipts = self.receipts = [bytes(row.receipt) for row in found]
-        read = [dh.read_receipt(receipt) for receipt in receipts]
+        read = [_native.read_receipt(receipt) for receipt in receipts]
         committed = job.commit(receipts, most_lost=most_lost)
         words = _words(history, self._trigger)
         if committed.lost:

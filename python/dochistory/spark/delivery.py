@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory import _checks, _paths
+from dochistory._native import Shards
 from dochistory.spark import compat
 from dochistory.spark.portions import Portions
 from dochistory.spark.shipped import iterating
@@ -160,13 +161,13 @@ class Delivery:
         return _Decided(told, messages.num_rows, lambda: _by_stream(batch.frame, messages), lambda: messages)
 
     def _by_tasks(self, batch: "_Batch", inbox: "GuaranteedDelivery") -> "_Decided":
-        plan = inbox.plan(**batch.names)
+        plan = Shards.plan_delivery(inbox, **batch.names)
         history = self._opened or self._history
         with dh.open(history) if isinstance(history, str | os.PathLike) else nullcontext(history) as opened:
             sight = Sight.of(opened, None)
         portions = Portions(sight, self._columns, inbox.stream, self._parts)
         found = portions.decide(batch.frame, self._kept, plan)
-        poll = inbox.gather(plan, found.receipts, **batch.names)
+        poll = Shards.merge_delivery(inbox, plan, found.receipts, **batch.names)
         told = DeliveryBatch(batch.id, batch.application, found.decisions(poll.decisions), poll, inbox.in_doubt())
         return _Decided(told, found.applied, lambda: found.messages, lambda: _collected(found.messages), found.kept)
 

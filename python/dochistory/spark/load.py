@@ -148,9 +148,9 @@ def _step(
     try:
         if not receipts:
             return 0
-        return history.commit_entries(receipts, trigger, transaction=transaction, on_other_rows=on_other_rows)
+        return history._shards.commit_entries(receipts, trigger, transaction=transaction, on_other_rows=on_other_rows)
     except BaseException:
-        history.abort_entries(receipts)
+        history._shards.abort_entries(receipts)
         raise
 
 
@@ -177,7 +177,9 @@ def stage(
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("documents are staged by tasks of Spark")
-    job = history.reserve(trigger, reads=False)
+    job = history._shards.reserve(trigger, reads=False)
     documents = pa.RecordBatchReader.from_batches(schema, batches)
     attempt = attempt_name(context)
-    return history.stage_entries(documents, trigger, job=job.token, part=0, attempt=attempt, columns=columns or None)
+    return history._shards.stage_entries(
+        documents, trigger, job=job.token, part=0, attempt=attempt, columns=columns or None
+    )

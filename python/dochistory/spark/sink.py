@@ -90,7 +90,7 @@ class _Recorder:
         receipts = _receipts(messages)
         if receipts:
             with dh.open(self._path) as history:
-                history.commit_entries(
+                history._shards.commit_entries(
                     receipts, self._trigger, transaction=transaction, on_other_rows=self._on_other_rows
                 )
 
@@ -99,7 +99,7 @@ class _Recorder:
         receipts = _receipts(messages)
         if receipts:
             with dh.open(self._path) as history:
-                history.abort_entries(receipts)
+                history._shards.abort_entries(receipts)
 
 
 def _streaming_query() -> str | None:

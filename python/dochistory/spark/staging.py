@@ -19,7 +19,8 @@ from dochistory.spark.snapshots import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dochistory import Staged, Trigger
+    from dochistory import Trigger
+    from dochistory._native import Staged
 
 WORDS = ("status", "action", "acknowledge", "rule")
 """The verdict columns that come back as numbers of words: a byte each, -1 for none."""
@@ -57,7 +58,7 @@ class Staging:
     def staged(self, received: list[pa.RecordBatch]) -> "Staged":
         """Decide the rows of this task's partition together, and stage what is to be processed."""
         context = _task()
-        return self.snapshot.open().stage(
+        return self.snapshot.open()._shards.stage(
             pa.Table.from_batches(received),
             self.trigger,
             job=self.job,

@@ -104,39 +104,6 @@ impl History {
         Ok(maintained)
     }
 
-    /// `maintain` of the mappers and of guaranteed delivery alone.
-    ///
-    /// Args:
-    ///     all: go as far as it goes, rather than as far as it pays.
-    ///     progress: called with (entries done, entries in all) from time to time; what it raises stops the work, which
-    ///         does no harm.
-    ///
-    /// Returns and raises:
-    ///     As `maintain`.
-    #[pyo3(signature = (*, all = false, progress = None))]
-    fn maintain_values<'py>(
-        &self,
-        py: Python<'py>,
-        all: bool,
-        progress: Option<&Bound<'py, PyAny>>,
-    ) -> Outcome<Bound<'py, PyDict>> {
-        let maintained = PyDict::new(py);
-        upkeep::maintain_values(py, &*self.handle.get()?, all, progress, &maintained)?;
-        Ok(maintained)
-    }
-
-    /// Check every byte of the files of mappers and of guaranteed delivery alone; answers how many there were.
-    ///
-    /// Args:
-    ///     progress: called with (bytes done, bytes in all) from time to time; what it raises stops the work.
-    ///
-    /// Raises:
-    ///     CorruptError: a byte is not what was written.
-    #[pyo3(signature = (*, progress = None))]
-    fn verify_values(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
-        upkeep::verify_values(py, &*self.handle.get()?, progress)
-    }
-
     /// Check every byte of the history's files, those of mappers and of guaranteed delivery among them.
     ///
     /// Args:

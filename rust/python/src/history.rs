@@ -22,6 +22,7 @@ use crate::handle::Handle;
 use crate::input::Input;
 use crate::one::{Document, DocumentClaim};
 use crate::output;
+use crate::shards::{self, Shards};
 use crate::trigger::Trigger;
 use crate::verdicts::verdict_columns;
 
@@ -70,6 +71,18 @@ impl History {
     #[getter]
     fn shards(&self) -> Outcome<u32> {
         Ok(self.handle.get()?.shards())
+    }
+
+    /// What many processes do on it together. Not public: `dochistory.spark` uses it.
+    #[getter]
+    #[pyo3(name = "_shards")]
+    fn own_shards(&self) -> Shards {
+        Shards { handle: self.handle.clone() }
+    }
+
+    /// Methods that were public once, with a warning.
+    fn __getattr__<'py>(this: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        shards::formerly_of_history(this, name)
     }
 
     /// Judge documents by what the history holds now. Writes nothing, so it may be asked as often as one likes.

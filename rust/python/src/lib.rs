@@ -40,6 +40,7 @@ mod pyarrow;
 mod repair;
 mod resolver;
 mod rows;
+mod shards;
 mod staged_claim;
 mod staging;
 mod trigger;
@@ -82,6 +83,8 @@ mod _native {
     use super::paths::local_path;
     #[pymodule_export]
     use super::repair::repair;
+    #[pymodule_export]
+    use super::shards::Shards;
     #[pymodule_export]
     use super::staged_claim::StagedClaim;
     #[pymodule_export]

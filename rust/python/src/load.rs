@@ -19,6 +19,7 @@ use crate::errors::{Failure, Outcome};
 use crate::history::History;
 use crate::input::Input;
 use crate::progress::Hearer;
+use crate::shards::Shards;
 use crate::trigger::Trigger;
 
 /// Rows taken at a time: so often progress is told, and an interrupt from the keyboard heard.
@@ -126,11 +127,11 @@ fn each_batch(documents: &Bound<'_, PyAny>, take: &mut dyn FnMut(RecordBatch) ->
 }
 
 #[pymethods]
-impl History {
+impl Shards {
     /// Stage entries of one part of a job: durable on return, and not part of the history until `commit_entries`.
     ///
     /// Args:
-    ///     documents: as in `load`.
+    ///     documents: as in `History.load`.
     ///     trigger: whose documents they are.
     ///     job: the `token` of a job that was reserved with `reads=False`.
     ///     part: number of the part, from 0.

@@ -24,7 +24,7 @@ use crate::verdicts::verdict_columns;
 /// was undone for certain. Both are durable on return, and change nothing when said again. A
 /// document that has ended refuses the other end: what was released may be another claim's by now.
 /// What is neither stays `processing`, and is in doubt when it comes again.
-#[pyclass(module = "dochistory", name = "StagedClaim", frozen)]
+#[pyclass(module = "dochistory._native", name = "StagedClaim", frozen)]
 pub(crate) struct StagedClaim {
     pub(crate) handle: Arc<Handle>,
     pub(crate) trigger: Py<Trigger>,

@@ -17,19 +17,20 @@ use crate::claim::replay_word;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
-use crate::history::{History, names};
+use crate::history::names;
 use crate::input::Input;
 use crate::output;
+use crate::shards::Shards;
 use crate::staged_claim::StagedClaim;
 use crate::trigger::Trigger;
 use crate::verdicts::verdict_columns;
 
-/// Work that is divided among tasks: what `History.reserve` reserved for it.
+/// Work that is divided among tasks: what `Shards.reserve` reserved for it.
 ///
-/// The tasks stage (`History.stage`, `History.stage_entries`), wherever they run; whoever has their
-/// receipts commits. Until then nothing of it shows in the history. A job that nobody commits or
+/// The tasks stage (`Shards.stage`, `Shards.stage_entries`), wherever they run; the process that
+/// has their receipts commits. Until then nothing of it shows in the history. A job that nobody commits or
 /// gives up is forgotten after a week.
-#[pyclass(module = "dochistory", name = "Job", frozen)]
+#[pyclass(module = "dochistory._native", name = "Job", frozen)]
 pub(crate) struct Job {
     handle: Arc<Handle>,
     trigger: Py<Trigger>,
@@ -125,8 +126,8 @@ impl Job {
     }
 }
 
-/// One part of a job, decided and staged. `History.stage` makes it.
-#[pyclass(module = "dochistory", name = "Staged", frozen)]
+/// One part of a job, decided and staged. `Shards.stage` makes it.
+#[pyclass(module = "dochistory._native", name = "Staged", frozen)]
 pub(crate) struct Staged {
     is_batch: bool,
     verdict_columns: RecordBatch,
@@ -157,7 +158,7 @@ impl Staged {
 }
 
 #[pymethods]
-impl History {
+impl Shards {
     /// Reserve numbers for work that is divided among tasks, and pin what they read. Nothing of it shows in the history.
     ///
     /// Args:
@@ -167,8 +168,8 @@ impl History {
     ///     routed: whether part p holds exactly the documents whose key has `pmod(xxhash64(key), parts) == p` in Spark; any
     ///         other row is then an error, as copies of an id would not meet.
     ///     transaction: (application, number of the batch): a batch that comes again is known by it.
-    ///     on_replay: as in `begin`.
-    ///     on_other_rows: as in `begin`.
+    ///     on_replay: as in `History.begin`.
+    ///     on_other_rows: as in `History.begin`.
     ///     receipts: those of an attempt at the same batch that met a `ConflictError`: they say which rows it has. Without them a
     ///         number that is known counts as the same batch, until the commit compares.
     ///     now: the time at which the services begin, a datetime with a time zone; the clock's, if absent.

@@ -66,6 +66,11 @@ impl GuaranteedDelivery {
         self.shared.only()
     }
 
+    /// Methods that were public once, with a warning.
+    fn __getattr__<'py>(this: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        crate::shards::formerly_of_delivery(this.as_any(), this.get().shared.handle.clone(), name)
+    }
+
     /// Decide one poll: which messages are applied, in which order, and what is held, dropped or asked for again.
     ///
     /// Unless the delivery was opened with `own_transaction`, a poll that applies something is recorded (`applying_upto`)
