@@ -3,8 +3,8 @@
 ```python
 import dochistory as dh
 
-trigger = dh.Trigger("orders", detect_duplicates=True, use_history=True, history_time_to_live="30
-days") with dh.open("orders.history", create=True) as history:
+trigger = dh.Trigger("orders", detect_duplicates=True, use_history=True, history_time_to_live="30 days")
+with dh.open("orders.history", create=True) as history:
     claim = history.begin(documents, trigger)  # verdicts, and `processing` for what is new: durable on return
     process(claim.new)
     claim.complete()
@@ -13,6 +13,7 @@ days") with dh.open("orders.history", create=True) as history:
 
 import warnings
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dochistory._native import (
@@ -58,12 +59,17 @@ from dochistory.errors import PendingMessageError, RolledBack, SuspendedError
 if TYPE_CHECKING:
     from dochistory import audit as audit
     from dochistory import brokers as brokers
+    from dochistory import consumer as consumer
     from dochistory import journal as journal
+    from dochistory import journals as journals
+    from dochistory import mapper_journal as mapper_journal
     from dochistory import metrics as metrics
     from dochistory import migration as migration
+    from dochistory import probe as probe
     from dochistory import progress as progress
     from dochistory import report as report
     from dochistory import resolvers as resolvers
+    from dochistory import settings as settings
     from dochistory import spark as spark
     from dochistory import statistics as statistics
     from dochistory import suspension as suspension
@@ -79,6 +85,7 @@ __all__ = [
     "ClusterError",
     "ConfigError",
     "ConflictError",
+    "Consumer",
     "CorruptError",
     "DeliveryOutbox",
     "DeliveryPoll",
@@ -101,47 +108,63 @@ __all__ = [
     "RolledBack",
     "SchemaError",
     "StateError",
+    "Statistics",
     "StorageError",
     "SuspendedError",
+    "Suspension",
+    "Sweeper",
     "TransactionError",
     "TransientError",
     "Trigger",
     "TruncatedError",
     "UnitOfWork",
     "__version__",
-    "count_verdicts",
-    "local_path",
-    "open",
-    "repair",
-    "verdict_words",
-]
-
-
-_ON_DEMAND = (
     "audit",
     "brokers",
+    "consumer",
+    "count_verdicts",
+    "errors",
     "journal",
+    "journals",
+    "local_path",
+    "mapper_journal",
     "metrics",
     "migration",
+    "open",
+    "probe",
     "progress",
+    "repair",
     "report",
     "resolvers",
-    "spark",
+    "settings",
     "statistics",
     "suspension",
     "sweeper",
-)
-"""Modules that are imported when they are asked for; some need packages of their own."""
+    "triggers_from_toml",
+    "verdict_words",
+]
+if find_spec("pyspark") is not None:  # else `from dochistory import *` would fail
+    __all__ += ["spark"]
 
-
-_CLASSES = {"Consumer": "consumer", "Statistics": "statistics", "Suspension": "suspension", "Sweeper": "sweeper"}
-"""Classes of such modules."""
+_PLACES = {
+    "Consumer": "consumer",
+    "Statistics": "statistics",
+    "Suspension": "suspension",
+    "Sweeper": "sweeper",
+    "triggers_from_toml": "settings",
+}
+"""Names that are imported with their module when they are asked for."""
 
 _MOVED = ("Job", "Staged", "StagedClaim", "read_receipt")
 """What was public, and is a primitive of `dochistory.spark`."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(import_module(f"dochistory.{_PLACES[name]}"), name)
+    # Some modules need packages of their own, so all are imported when they are asked for.
+    if name in __all__ or name == "spark":
+        return import_module(f"dochistory.{name}")
     if name in _MOVED:
         warnings.warn(
             f"dochistory.{name} is deprecated: it is a primitive of dochistory.spark, now dochistory._native.{name}, "
@@ -150,10 +173,8 @@ def __getattr__(name: str) -> Any:
             stacklevel=2,
         )
         return getattr(import_module("dochistory._native"), name)
-    if name in _CLASSES:
-        return getattr(import_module(f"dochistory.{_CLASSES[name]}"), name)
-    if name in _ON_DEMAND:
-        return import_module(f"dochistory.{name}")
-    if name == "triggers_from_toml":
-        return import_module("dochistory.settings").triggers_from_toml
     raise AttributeError(f"module 'dochistory' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import subprocess
 import sys
 import types
@@ -16,6 +17,8 @@ from dochistory import _native
 
 PRIMITIVES = ["Job", "Shards", "Staged", "StagedClaim", "read_receipt"]
 EXPORTS = [name for name in vars(_native) if not name.startswith("_") and name not in PRIMITIVES] + ["__version__"]
+INTERNAL = {"checks", "cli", "display", "file_systems", "readable"}
+"""Modules of the package that other modules use, or the shell."""
 CLASSES = [dh.Trigger, dh.History, dh.Claim, dh.DocumentClaim]
 
 
@@ -108,10 +111,37 @@ def test_the_version_is_the_packages() -> None:
     assert dh.__version__ == version("dochistory")
 
 
+def run(script: str) -> str:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("name", [name for name in dh.__all__ if not hasattr(_native, name)])
+def test_every_public_name_works_without_an_import(name: str) -> None:
+    assert run(f"import dochistory as dh; print(getattr(dh, {name!r}) is not None)") == "True"
+
+
+def test_dir_shows_the_public_names_and_no_others() -> None:
+    shown = [name for name in dir(dh) if not name.startswith("__")]
+    assert shown == [name for name in sorted(dh.__all__) if not name.startswith("__")]
+    assert {"Consumer", "Statistics", "Suspension", "Sweeper", "triggers_from_toml", "journal", "spark"} <= set(shown)
+
+
+def test_every_public_module_is_shown() -> None:
+    found = {module.name for module in pkgutil.iter_modules(dh.__path__) if not module.name.startswith("_")}
+    assert found - set(dh.__all__) == INTERNAL
+
+
+def test_all_names_can_be_imported_without_spark() -> None:
+    script = (
+        "import sys; sys.modules['pyspark'] = None; from dochistory import *; print(Sweeper.__name__, 'spark' in dir())"
+    )
+    assert run(script) == "Sweeper False"
+
+
 def test_importing_the_package_does_not_import_spark_or_pyarrow() -> None:
-    script = "import sys, dochistory; print([one for one in ('pyarrow', 'pyspark', 'pandas') if one in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    loaded = "[one for one in ('pyarrow', 'pyspark', 'pandas') if one in sys.modules]"
+    assert run(f"import sys, dochistory; dir(dochistory); print({loaded})") == "[]"
 
 
 @pytest.mark.parametrize("of", [dh.History, dh.Claim, dh.DocumentClaim], ids=lambda of: of.__name__)
