@@ -174,8 +174,7 @@ class SparkClaim:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if isinstance(error, dh.RolledBack):
-                self.release()
+            self._staged.__exit__(kind, error, trace)
         finally:
             self._end()
 

@@ -8,6 +8,7 @@ use dochistory_core::engine::{Begun, Claim as Claimed, Verdicts};
 use dochistory_core::rules::{Acknowledge, Action, Kind, Outcome as Decision, Status};
 use pyo3::prelude::*;
 
+use crate::claim::on_leaving;
 use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
@@ -15,6 +16,10 @@ use crate::input::Input;
 use crate::messages::sentence;
 
 /// One document that was begun, and its verdict. `History.begin_one` makes it.
+///
+/// In a `with` block `RolledBack` releases it, unless it was completed, and is raised further. Any
+/// other exception ends nothing, and neither does leaving the block: only `complete()` says that
+/// the service has ended.
 #[pyclass(module = "dochistory", name = "DocumentClaim", frozen)]
 pub(crate) struct DocumentClaim {
     handle: Arc<Handle>,
@@ -85,6 +90,16 @@ impl DocumentClaim {
         self.handle.check_process()?;
         let Some(claimed) = &self.claimed else { return Ok(()) };
         Ok(crate::calls::outside(py, || claimed.release(None))?)
+    }
+
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (kind, error, trace, /))]
+    #[expect(unused_variables, reason = "only what was raised matters here")]
+    fn __exit__(&self, kind: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>, trace: &Bound<'_, PyAny>) -> Outcome<()> {
+        on_leaving(error, || self.release(error.py()))
     }
 
     fn __repr__(&self) -> String {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
 use crate::call::Documents;
-use crate::claim::replay_word;
+use crate::claim::{on_leaving, replay_word};
 use crate::clock;
 use crate::errors::Outcome;
 use crate::finish;
@@ -23,7 +23,8 @@ use crate::verdicts::verdict_columns;
 /// `complete()` when the services have ended, in success or failure; `release()` when their work
 /// was undone for certain. Both are durable on return, and change nothing when said again. A
 /// document that has ended refuses the other end: what was released may be another claim's by now.
-/// What is neither stays `processing`, and is in doubt when it comes again.
+/// What is neither stays `processing`, and is in doubt when it comes again. A `with` block ends it
+/// as that of a `Claim` does.
 #[pyclass(module = "dochistory._native", name = "StagedClaim", frozen)]
 pub(crate) struct StagedClaim {
     pub(crate) handle: Arc<Handle>,
@@ -125,6 +126,16 @@ impl StagedClaim {
     #[pyo3(signature = (keys = None))]
     fn release(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, keys, Claimed::release)
+    }
+
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (kind, error, trace, /))]
+    #[expect(unused_variables, reason = "only what was raised matters here")]
+    fn __exit__(&self, kind: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>, trace: &Bound<'_, PyAny>) -> Outcome<()> {
+        on_leaving(error, || self.release(error.py(), None))
     }
 
     fn __repr__(&self) -> String {

@@ -91,8 +91,7 @@ impl Shards {
         shared.handle.get()?;
         let replays = plain_replays(on_replay, on_other_rows)?;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let taken =
-            crate::calls::outside(py, || shared.inbox.gather(&plan, &receipts, transaction.as_ref(), replays))?;
+        let taken = crate::calls::outside(py, || shared.inbox.gather(&plan, &receipts, transaction.as_ref(), replays))?;
         Ok(DeliveryPoll {
             shared: shared.clone(),
             replay: taken.replay,
