@@ -23,6 +23,9 @@ ITEM = re.compile(r"^(\s*)([-*+]|\d+[.)])(\s+)(?=\S)")
 # A line that begins so would no longer be read as the middle of a paragraph.
 MARKUP = re.compile(r"^([-*+>|#]|\d+[.)])(\s|$)")
 VERBATIM = re.compile(r"^\s*(\||#|>|<|!\[|\[[^\]]+\]:|>>>|\.\.\.|@|:[a-z]+)")
+FENCE = re.compile(r"^\s*(```|~~~)")
+# A line of two columns, or one that ends in a break.
+ALIGNED = re.compile(r"\S   +\S|  $")
 HEADING = re.compile(r"^\s*(Args|Returns|Raises|Yields|Example|Examples|Attributes|Note|Errors|Panics)s?:\s*$")
 
 
@@ -72,7 +75,7 @@ def rewrap(lines: list[str], width: int = WIDTH) -> list[str]:
         paragraph.clear()
 
     for line in lines:
-        if re.match(r"^\s*(```|~~~)", line):
+        if FENCE.match(line):
             flush()
             is_code = not is_code
             out.append(line)
@@ -83,7 +86,7 @@ def rewrap(lines: list[str], width: int = WIDTH) -> list[str]:
                 out.append(line)
                 continue
             literal = None
-        if is_code or not line.strip() or VERBATIM.match(line) or HEADING.match(line) or line.endswith("  "):
+        if is_code or not line.strip() or VERBATIM.match(line) or HEADING.match(line) or ALIGNED.search(line):
             flush()
             out.append(line)
         elif ITEM.match(line) or (paragraph and is_other(paragraph, line)):
@@ -167,9 +170,14 @@ def in_docstring(block: list[str]) -> list[str]:
             out.extend(rewrap(part))
         part.clear()
 
+    is_code = False
     for line in block[1:]:
         own = len(line) - len(line.lstrip())
-        if HEADING.match(line):
+        if is_code or FENCE.match(line):
+            flush()
+            is_code = is_code != bool(FENCE.match(line))
+            out.append(line)
+        elif HEADING.match(line):
             flush()
             in_section = True
             out.append(line)

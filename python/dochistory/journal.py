@@ -3,9 +3,10 @@
 ```python
 from dochistory import journal
 
-claim = history.begin(documents, trigger) journal.write(documents, claim.verdicts, trigger) #
-through `logging`, logger "dochistory.journal" journal.write(documents, claim.verdicts, trigger,
-sinks=[journal.ParquetSink("journal/")])   # and every one to files
+claim = history.begin(documents, trigger)
+journal.write(documents, claim.verdicts, trigger)  # through `logging`, logger "dochistory.journal"
+sinks = [journal.ParquetSink("journal/")]
+journal.write(documents, claim.verdicts, trigger, sinks=sinks)  # and every one to files
 ```
 
 There is a record for each DUPLICATE and each IN_DOUBT, never one for NEW. Sinks get all of them, as

@@ -193,7 +193,7 @@ def by_sql(
 
     ```python
     by_sql(
-        lambda: psycopg.connect(…),
+        lambda: psycopg.connect("dbname=shop"),
         "select order_id, 'DUPLICATE' from orders where order_id in ({keys})",
         paramstyle="format",
         missing="NEW",  # right only if the service writes `orders` in one transaction with its effect

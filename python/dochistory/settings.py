@@ -3,12 +3,15 @@
 ```toml
 history = "orders.history"          # optional: the history of these triggers, relative to this file
 
-[defaults]                          # optional: settings of every trigger that does not say
-otherwise suspend_and_retry_on_error = false
+[defaults]                          # optional: settings of every trigger that does not say otherwise
+suspend_and_retry_on_error = false
 
-[triggers.orders] kind = "messaging" detect_duplicates = true use_history = true
-history_time_to_live = "30 days" resolver = "shop.resolvers:orders"  # a function of an installed
-module; it is imported when the file is read
+[triggers.orders]
+kind = "messaging"
+detect_duplicates = true
+use_history = true
+history_time_to_live = "30 days"
+resolver = "shop.resolvers:orders"  # a function of an installed module; it is imported when the file is read
 ```
 
 The settings of a trigger are those of `dochistory.Trigger`, under the same names and with the same

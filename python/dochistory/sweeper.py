@@ -1,11 +1,11 @@
 """The sweeper: purges a history every ten minutes.
 
 ```python
-with dh.Sweeper(history):                            # a thread, until the block is left
-    …
+with dh.Sweeper(history):  # a thread, until the block is left
+    consume(history)
 
-sweeper = dh.Sweeper("orders.history")               # in a stream: a call with each batch, which
-rarely does anything sweeper.sweep_if_due()
+sweeper = dh.Sweeper("orders.history")
+sweeper.sweep_if_due()  # in a stream: a call with each batch, which rarely does anything
 ```
 
 `dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand

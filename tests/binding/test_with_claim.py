@@ -81,15 +81,17 @@ def test_rolled_back_releases_and_is_raised(history: dh.History, begin: Callable
 
 
 def test_rolled_back_leaves_completed_rows_as_they_are(history: dh.History) -> None:
-    with pytest.raises(dh.RolledBack), history.begin(documents(KEYS), ORDERS) as claim:
-        claim.complete(rows=[1])
+    claim = history.begin(documents(KEYS), ORDERS)
+    claim.complete(rows=[1])
+    with pytest.raises(dh.RolledBack), claim:
         raise dh.RolledBack
     assert statuses(history) == {"b": "completed"}
 
 
 def test_rolled_back_after_complete_is_an_error(history: dh.History) -> None:
-    with pytest.raises(dh.StateError, match="DH-STATE") as raised, history.begin_one(uuid="a", trigger=ORDERS) as claim:
-        claim.complete()
+    claim = history.begin_one(uuid="a", trigger=ORDERS)
+    claim.complete()
+    with pytest.raises(dh.StateError, match="DH-STATE") as raised, claim:
         raise dh.RolledBack
     assert isinstance(raised.value.__context__, dh.RolledBack)
     assert statuses(history) == {"a": "completed"}

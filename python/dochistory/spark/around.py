@@ -61,7 +61,8 @@ def audit_sink(
 
     ```python
     judged = dh.spark.classify(stream, "orders.history", trigger)
-    judged.writeStream.foreachBatch(dh.spark.audit_sink("orders.history", trigger)).option(…).start()
+    keep = dh.spark.audit_sink("orders.history", trigger)
+    judged.writeStream.foreachBatch(keep).option("checkpointLocation", "checkpoint").start()
     ```
 
     Spark itself leaves out the other rows; those in doubt are collected on the driver.
@@ -124,7 +125,8 @@ def suspending(
     ```python
     handle = dh.spark.exactly_once("orders.history", trigger, service)
     suspension = dh.Suspension("orders.history", trigger)
-    stream.writeStream.foreachBatch(dh.spark.suspending(handle, suspension, wait="1 hour"))…
+    handle = dh.spark.suspending(handle, suspension, wait="1 hour")
+    stream.writeStream.foreachBatch(handle).option("checkpointLocation", "checkpoint").start()
     ```
 
     While the trigger is suspended a batch waits, polling, for `wait` at most; if it is resumed by

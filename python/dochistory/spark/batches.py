@@ -200,7 +200,8 @@ def exactly_once(
     """A function for `foreachBatch` that hands each document to `service` once.
 
     ```python
-    stream.writeStream.foreachBatch(exactly_once("orders.history", trigger, service)).option(…).start()
+    handle = dh.spark.exactly_once("orders.history", trigger, service)
+    stream.writeStream.foreachBatch(handle).option("checkpointLocation", "checkpoint").start()
     ```
 
     A batch that Spark hands over again runs no completed document again and loses none: what was

@@ -1,10 +1,13 @@
 """Claim the documents of a DataFrame: decided and staged by Spark's tasks, begun by one commit of the driver.
 
-route      rows with the same key into one partition stage      each task decides its partition by a
-pinned snapshot, and writes `processing` into files of its own keep       the rows and their
-verdicts are materialised, once commit     one manifest names the files of the attempts whose rows
-were kept; from then on the claim is begun lost       what others were first with meanwhile is left
-out by the commit, and its rows are decided again
+- route: rows with the same key into one partition.
+- stage: each task decides its partition by a pinned snapshot, and writes `processing` into files of
+  its own.
+- keep: the rows and their verdicts are materialised, once.
+- commit: one manifest names the files of the attempts whose rows were kept; from then on the claim
+  is begun.
+- lost: what others were first with meanwhile is left out by the commit, and its rows are decided
+  again.
 """
 
 import datetime as dt

@@ -287,7 +287,8 @@ def delivery(
     """A function for `foreachBatch` that hands the messages of many streams to `apply` in the right order, each once.
 
     ```python
-    stream.writeStream.foreachBatch(delivery("feed.history", apply, first_contact=True)).option(…).start()
+    handle = dh.spark.delivery("feed.history", apply, first_contact=True)
+    stream.writeStream.foreachBatch(handle).option("checkpointLocation", "checkpoint").start()
     ```
 
     Each stream's messages go to one task, which decides them by the stream's row in the history;

@@ -1,9 +1,10 @@
 """A batch of messages decided by Spark's tasks: each decides all messages of some streams, and changes nothing.
 
-route    all messages of a stream into one partition, those of earlier batches that wait before
-those of this one decide   each task reads the rows of its streams in the shared history, and
-decides its partition keep     the rows and what was decided are materialised, once; the tasks'
-receipts go to the driver, which commits them
+- route: all messages of a stream into one partition, those of earlier batches that wait before
+  those of this one.
+- decide: each task reads the rows of its streams in the shared history, and decides its partition.
+- keep: the rows and what was decided are materialised, once; the tasks' receipts go to the driver,
+  which commits them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

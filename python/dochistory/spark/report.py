@@ -17,8 +17,9 @@ def observed(df: "DataFrame", name: "str | Observation" = "dochistory", *, prefi
 
     ```python
     judged = dh.spark.observed(dh.spark.classify(stream, history, trigger))
-    query = judged.writeStream.…
-    dh.spark.report(query.lastProgress)   # {'documents': 100, 'new': 90, 'duplicate': 8, 'in_doubt': 2, …}
+    query = judged.writeStream.format("noop").option("checkpointLocation", "checkpoint").start()
+    query.processAllAvailable()
+    dh.spark.report(query.lastProgress)  # {'documents': 100, 'new': 90, 'duplicate': 8, 'in_doubt': 2, ...}
     ```
 
     Rows are counted as they pass: with a `limit` behind it only those that were needed, and none

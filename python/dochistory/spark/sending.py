@@ -134,7 +134,8 @@ def send_once(
     """A function for `foreachBatch` that sends each message to `service` once.
 
     ```python
-    stream.writeStream.foreachBatch(send_once("orders.history", "jms-receiver", service)).option(…).start()
+    handle = dh.spark.send_once("orders.history", "jms-receiver", service)
+    stream.writeStream.foreachBatch(handle).option("checkpointLocation", "checkpoint").start()
     ```
 
     A batch that Spark hands over again sends no message again that was sent, and loses none: what

@@ -109,8 +109,8 @@ impl Claim {
         self.new.get_or_try_init(py, make).map(|new| new.clone_ref(py))
     }
 
-    /// The row numbers of `new` in the batch that was begun, in order: a pyarrow uint32 array. What `complete(rows=…)` and
-    /// `release(rows=…)` take.
+    /// The row numbers of `new` in the batch that was begun, in order: a pyarrow uint32 array. What
+    /// `complete(rows=…)` and `release(rows=…)` take.
     #[getter]
     fn rows<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let numbers = (0u32..).zip(&self.decisions).filter(|(_, decision)| decision.is_process()).map(|(row, _)| row);

@@ -19,8 +19,8 @@ use crate::upkeep;
 /// it. Not public: it may change with any version.
 ///
 /// A job (`reserve`) is work divided among tasks; they stage its parts (`stage`, `stage_entries`),
-/// and one process publishes them (`Job.commit`, `commit_entries`). A poll of guaranteed delivery is
-/// divided by `plan_delivery`, decided in shards by `decide_delivery`, and put together by
+/// and one process publishes them (`Job.commit`, `commit_entries`). A poll of guaranteed delivery
+/// is divided by `plan_delivery`, decided in shards by `decide_delivery`, and put together by
 /// `merge_delivery`.
 #[pyclass(module = "dochistory._native", name = "Shards", frozen)]
 pub(crate) struct Shards {

@@ -28,8 +28,8 @@ use crate::verdicts::verdict_columns;
 /// Work that is divided among tasks: what `Shards.reserve` reserved for it.
 ///
 /// The tasks stage (`Shards.stage`, `Shards.stage_entries`), wherever they run; the process that
-/// has their receipts commits. Until then nothing of it shows in the history. A job that nobody commits or
-/// gives up is forgotten after a week.
+/// has their receipts commits. Until then nothing of it shows in the history. A job that nobody
+/// commits or gives up is forgotten after a week.
 #[pyclass(module = "dochistory._native", name = "Job", frozen)]
 pub(crate) struct Job {
     handle: Arc<Handle>,
