@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from dochistory import mapper_journal as mapper_journal
     from dochistory import metrics as metrics
     from dochistory import migration as migration
-    from dochistory import probe as probe
     from dochistory import progress as progress
     from dochistory import report as report
     from dochistory import resolvers as resolvers
@@ -131,7 +130,6 @@ __all__ = [
     "metrics",
     "migration",
     "open",
-    "probe",
     "progress",
     "repair",
     "report",

@@ -12,7 +12,7 @@ def seconds(name: str, value: str | dt.timedelta | float, *, least: float = 0.0)
     """A duration in seconds: text ("10 minutes", "PT2H"), a timedelta, or a number of seconds.
 
     Raises:
-        ConfigError: it is none, or less than `least`; the text begins with `name`.
+        ConfigError: [DH-CONFIG] it is none, or less than `least`; the text begins with `name`.
     """
     if isinstance(value, bool):
         raise dh.ConfigError(f"[DH-CONFIG] {name} is {value}; allowed is a duration, such as '10 minutes'")
@@ -38,6 +38,9 @@ def state_directory() -> Path:
     """Where this machine keeps what must not go away together with a history.
 
     It is `$DOCHISTORY_STATE`, else `$XDG_STATE_HOME/dochistory`, else `~/.local/state/dochistory`.
+
+    Returns:
+        Path: the directory, which may not be there yet.
     """
     if named := os.environ.get("DOCHISTORY_STATE"):
         return Path(named)

@@ -61,7 +61,11 @@ class Sink(Protocol):
     """Where the journal goes besides `logging`."""
 
     def write(self, records: pa.Table) -> None:
-        """Keep these records, of the columns of `SCHEMA`; there is one at least."""
+        """Keep these records, of the columns of `SCHEMA`; there is one at least.
+
+        Args:
+            records: the records.
+        """
         ...
 
 
@@ -106,7 +110,7 @@ def records(
         A table with the columns of `SCHEMA`, in the order of the batch.
 
     Raises:
-        SchemaError: documents and verdicts have different numbers of rows.
+        SchemaError: [DH-SCHEMA] documents and verdicts have different numbers of rows.
     """
     verdicts = _columns.verdicts_of(verdicts, ("status", "rule", "key", "message"))
     rows = _columns.rows_where(verdicts["status"], "DUPLICATE", "IN_DOUBT")
@@ -160,9 +164,13 @@ def write(
         sinks: get every record, before anything is logged; what they raise is raised here.
         now: the time of the records; the clock's, if absent.
 
+    Returns:
+        Summary: how many records there were, by status and rule, and how many were logged one by
+        one.
+
     Raises:
-        ConfigError: an argument makes no sense.
-        SchemaError: documents and verdicts have different numbers of rows.
+        ConfigError: [DH-CONFIG] an argument makes no sense.
+        SchemaError: [DH-SCHEMA] documents and verdicts have different numbers of rows.
     """
     if sample not in ("spread", "first"):
         raise dh.ConfigError(f"[DH-CONFIG] sample is {sample!r}; it is to be spread or first")
@@ -268,7 +276,11 @@ class ParquetSink:
         object.__setattr__(self, "directory", Path(self.directory).absolute())
 
     def write(self, records: pa.Table) -> None:
-        """Keep these records."""
+        """Keep these records.
+
+        Args:
+            records: the records, in the columns of `SCHEMA`.
+        """
         directory = Path(self.directory)
         directory.mkdir(parents=True, exist_ok=True)
         name = f"{records['time'][0].as_py():%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex[:8]}.parquet"
@@ -298,7 +310,11 @@ class JsonLinesSink:
         object.__setattr__(self, "path", Path(self.path).absolute())
 
     def write(self, records: pa.Table) -> None:
-        """Keep these records."""
+        """Keep these records.
+
+        Args:
+            records: the records, in the columns of `SCHEMA`.
+        """
         lines = _json_lines(records)
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self._mode)
         with os.fdopen(file, "wb", buffering=0) as out:

@@ -64,9 +64,9 @@ def read(path: str | os.PathLike[str], wanted: Filter | None = None) -> Iterator
         Tables with the columns of `journal.SCHEMA`, as many rows as a file or some megabytes hold.
 
     Raises:
-        StorageError: the journal is not there or cannot be read.
-        SchemaError: a file is no journal; the text names it, and of JSON lines the byte where a
-            part begins.
+        StorageError: [DH-IO] the journal is not there or cannot be read.
+        SchemaError: [DH-SCHEMA] a file is no journal; the text names it, and of JSON lines the byte
+            where a part begins.
     """
     reader = _Reader(Path(path).absolute(), wanted or Filter())
     return (table for table, _ in reader.new())
@@ -93,6 +93,9 @@ def follow(
         every: how often to look, in seconds.
         stop: asked before each look; True ends it.
         sleep: how to wait.
+
+    Returns:
+        Iterator of pa.Table: records in the columns of `SCHEMA`, as they are written.
     """
     reader = _Reader(Path(path).absolute(), wanted or Filter(), waits=True)
     return _followed(reader, from_end, every, stop, sleep)

@@ -59,7 +59,7 @@ def records(flow: _Flow) -> pa.Table:
 
 
 def write(flow: _Flow, *, logger: logging.Logger | None = None, most: int = 1_000, sinks: Sequence[Sink] = ()) -> int:
-    """Put the audit records of one batch into the journal; answers how many there were.
+    """Put the audit records of one batch into the journal.
 
     Args:
         flow: as in `records`.
@@ -69,6 +69,9 @@ def write(flow: _Flow, *, logger: logging.Logger | None = None, most: int = 1_00
         most: so many go to `logging` one by one; of the others one more record says how many they
             are.
         sinks: get every record, before anything is logged; what they raise is raised here.
+
+    Returns:
+        int: how many there were.
     """
     found = records(flow)
     if not found.num_rows:

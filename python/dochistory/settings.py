@@ -69,8 +69,16 @@ _NAMES = {bool: "true or false", str: "text in quotes", int: "a whole number", f
 
 
 def stored_settings(history: dh.History, trigger: str) -> dict[str, Any]:
-    """The settings of a trigger that the history keeps, for `Trigger`: kind and time to live, if it knows them."""
-    found = history.stats(trigger)
+    """The settings of a trigger that the history keeps.
+
+    Args:
+        history: the history.
+        trigger: the trigger's name.
+
+    Returns:
+        dict: `kind` and `history_time_to_live`, for `Trigger`; empty if the history knows none.
+    """
+    found: Mapping[str, Any] = history.stats(trigger)
     return {name: found[name] for name in _STORED if found[name]}
 
 
@@ -89,9 +97,15 @@ class Settings:
 def triggers_from_toml(path: str | os.PathLike[str]) -> dict[str, dh.Trigger]:
     """The triggers that a file describes, by name; the module's text shows such a file.
 
+    Args:
+        path: the file.
+
+    Returns:
+        dict: name -> trigger.
+
     Raises:
-        ConfigError: the file is not there or not to be read, is no TOML, or a setting of it makes
-            no sense. The text begins with the file and the line.
+        ConfigError: [DH-CONFIG] the file is not there or not to be read, is no TOML, or a setting
+            of it makes no sense. The text begins with the file and the line.
     """
     return dict(settings_from_toml(path).triggers)
 
@@ -99,8 +113,14 @@ def triggers_from_toml(path: str | os.PathLike[str]) -> dict[str, dh.Trigger]:
 def settings_from_toml(path: str | os.PathLike[str]) -> Settings:
     """All that a file of settings says: its triggers, and where their history is.
 
+    Args:
+        path: the file.
+
+    Returns:
+        Settings: the triggers by name, and the directory of their history.
+
     Raises:
-        ConfigError: as `triggers_from_toml`.
+        ConfigError: [DH-CONFIG] as `triggers_from_toml`.
     """
     file = _File(Path(path))
     content = file.content
@@ -125,8 +145,11 @@ def trigger_from_text(name: str, settings: Mapping[str, str]) -> dh.Trigger:
         settings: its settings, under the names that they have in a file of settings: `true` and
             `false`, whole numbers, anything else as it is.
 
+    Returns:
+        dh.Trigger: the trigger.
+
     Raises:
-        ConfigError: a setting makes no sense. The text names it.
+        ConfigError: [DH-CONFIG] a setting makes no sense. The text names it.
     """
     read: dict[str, Any] = {}
     for setting, text in settings.items():

@@ -19,8 +19,8 @@ def stats(context: Context) -> Exit:
             print(metrics.prometheus_text(history, Statistics(history)), end="")
             return Exit.DONE
         names = context.named(history)
-        figures: dict[str, Any] = history.stats()
-        figures["triggers"] = {name: figures["triggers"][name] for name in names}
+        found = history.stats()
+        figures: dict[str, Any] = {**found, "triggers": {name: found["triggers"][name] for name in names}}
         if context.json:
             figures["statistics"] = around.statistics_shown(context, history, names)
             print(show.as_json(figures))

@@ -34,6 +34,9 @@ def keep_in_doubt(
         history: the history, or its directory.
         trigger: whose documents they are; a messaging trigger.
         columns: the trigger's name of a column -> its name in the batch, where they differ.
+
+    Returns:
+        Callable: a function for `on_verdicts`.
     """
     _checks.trigger(trigger)
     place = _paths.absolute(history)
@@ -75,9 +78,12 @@ def audit_sink(
         prefix: what stands before the names of the verdict's columns.
         columns: the trigger's name of a column -> its name in the stream, where they differ.
 
+    Returns:
+        Callable: a function (frame, batch number) for `foreachBatch`.
+
     Raises:
-        ConfigError: outside a stream there is no query whose id could serve.
-        SchemaError: the frame has no verdicts.
+        ConfigError: [DH-CONFIG] outside a stream there is no query whose id could serve.
+        SchemaError: [DH-SCHEMA] the frame has no verdicts.
     """
     _checks.trigger(trigger)
     _checks.application(application)
@@ -139,8 +145,11 @@ def suspending(
         suspension: of the same trigger and history.
         wait: how long a batch may wait, a duration; 0 fails it at once.
 
+    Returns:
+        Callable: a function (frame, batch number) for `foreachBatch`.
+
     Raises:
-        ConfigError: `wait` is no duration.
+        ConfigError: [DH-CONFIG] `wait` is no duration.
     """
     _checks.function("handle", handle)
     longest = _durations.seconds("wait", wait)

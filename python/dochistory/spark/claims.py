@@ -63,7 +63,7 @@ class SparkClaim:
         judged: "DataFrame",
         ids: list[str],
         staged: "StagedClaim",
-        receipts: list[dict[str, Any]],
+        receipts: Sequence[Mapping[str, Any]],
         end: Callable[[], None],
     ) -> None:
         self._judged = judged
@@ -139,8 +139,8 @@ class SparkClaim:
                 they are.
 
         Raises:
-            StateError: some keys are not of this claim, or were released, by themselves or with the
-                claim.
+            StateError: [DH-STATE] some keys are not of this claim, or were released, by themselves
+                or with the claim.
         """
         self._staged.complete(self._collected(keys))
 
@@ -151,8 +151,8 @@ class SparkClaim:
             keys: as for `complete`; without them, what was completed by itself stays so.
 
         Raises:
-            StateError: some keys are not of this claim, or were completed, by themselves or with
-                the claim.
+            StateError: [DH-STATE] some keys are not of this claim, or were completed, by themselves
+                or with the claim.
         """
         self._staged.release(self._collected(keys))
 
@@ -245,14 +245,21 @@ def claim(
         prefix: put before the names of the six verdict columns of `documents`.
         now: the time at which the services begin, with a time zone; the clock's, if absent.
 
+    Returns:
+        SparkClaim: the rows with their verdicts, what is new, and the right to end it; leaving a
+        `with` block closes what it opened.
+
     Raises:
-        ClusterError: a worker sees another directory than the driver under the history's path.
-            (Where a task says so, Spark hands it on as an error of its own, with this text.)
-        TransactionError: the application's numbers went backwards, a known number came with other
-            rows, or others keep running this very transaction (ConflictError).
-        SchemaError: there is no id column, `columns` names one that is missing, or a verdict's
-            column is there already.
-        ConfigError: an argument makes no sense, or the trigger does not use its history.
+        ClusterError: [DH-CLUSTER] a worker sees another directory than the driver under the
+            history's path. (Where a task says so, Spark hands it on as an error of its own, with
+            this text.)
+        TransactionError: [DH-TRANSACTION] the application's numbers went backwards, a known number
+            came with other rows, or others keep running this very transaction (ConflictError).
+        SchemaError: [DH-SCHEMA] there is no id column, `columns` names one that is missing, or a
+            verdict's column is there already.
+        ConfigError: [DH-CONFIG] an argument makes no sense, or the trigger does not use its
+            history.
+        StateError: [DH-STATE] the job was given up or committed by others.
     """
     _checks.count("parts", parts, optional=True)
     claimer = Claimer(df, trigger, columns, order_by, prefix, resolver_on)
@@ -333,13 +340,13 @@ class Claimer:
         """Stage, keep, commit, and decide again what was lost to others.
 
         Raises:
-            ConflictError: others were first with more than `most_lost` documents, or with the
-                transaction; nothing was begun.
+            ConflictError: [DH-CONFLICT] others were first with more than `most_lost` documents, or
+                with the transaction; nothing was begun.
         """
         kept = self._staged(history, job).localCheckpoint(eager=True)
         found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
         receipts = self.receipts = [bytes(row.receipt) for row in found]
-        read = [_native.read_receipt(receipt) for receipt in receipts]
+        read: list[Mapping[str, Any]] = [_native.read_receipt(receipt) for receipt in receipts]
         committed = job.commit(receipts, most_lost=most_lost)
         words = _words(history, self._trigger)
         if committed.lost:

@@ -129,8 +129,8 @@ class Delivery:
         """Handle one batch; returns when it is committed.
 
         Raises:
-            TransactionError: the number of the batch goes backwards, or is known and comes with
-                other messages.
+            TransactionError: [DH-TRANSACTION] the number of the batch goes backwards, or is known
+                and comes with other messages.
             Exception: whatever the function raised. What it was given is then in doubt, unless it
                 raised `RolledBack`.
         """
@@ -338,8 +338,11 @@ def delivery(
         options: as those of `History.delivery`: `start`, `patience`, `batch_mode`, `first_contact`,
             `held_limit`, …
 
+    Returns:
+        Delivery: callable with (frame, batch number), for `foreachBatch`.
+
     Raises:
-        ConfigError: an argument makes no sense.
+        ConfigError: [DH-CONFIG] an argument makes no sense.
     """
     _checks.function("apply", apply)
     for name, function in (("applied", applied), ("on_poll", on_poll), ("on_answers", on_answers)):

@@ -75,10 +75,11 @@ def load(
         The number of entries published; those of steps that an earlier run published do not count.
 
     Raises:
-        SchemaError: there is no id column, or a row has no id or one of more than 96 characters.
-        ConfigError: `files_a_step` is below 1, or `on_other_rows` is none of the above.
-        TransactionError: the steps are fewer than those that were loaded before under this
-            application, or its last one had other rows.
+        SchemaError: [DH-SCHEMA] there is no id column, or a row has no id or one of more than 96
+            characters.
+        ConfigError: [DH-CONFIG] `files_a_step` is below 1, or `on_other_rows` is none of the above.
+        TransactionError: [DH-TRANSACTION] the steps are fewer than those that were loaded before
+            under this application, or its last one had other rows.
     """
     _checks.trigger(trigger)
     _checks.count("files_a_step", files_a_step)

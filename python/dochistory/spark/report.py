@@ -29,6 +29,9 @@ def observed(df: "DataFrame", name: "str | Observation" = "dochistory", *, prefi
         df: what `classify` answered.
         name: the name under which Spark reports the counts; outside a stream, an `Observation`.
         prefix: the prefix that `classify` was given.
+
+    Returns:
+        DataFrame: the rows of `df`, unchanged.
     """
     status, action, rule = (F.col(f"`{prefix}{one}`") for one in ("status", "action", "rule"))
     conditions = {

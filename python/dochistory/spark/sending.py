@@ -76,10 +76,10 @@ class SendOnce:
         """Handle one batch; returns when all of its messages are sent, now or before.
 
         Raises:
-            TransactionError: the number of the batch goes backwards, or is known and comes with
-                other rows.
-            PendingMessageError: of some it is unclear whether they were sent before, or what became
-                of them now.
+            TransactionError: [DH-TRANSACTION] the number of the batch goes backwards, or is known
+                and comes with other rows.
+            PendingMessageError: [DH-PENDING] of some it is unclear whether they were sent before,
+                or what became of them now.
             Exception: whatever the service raised.
         """
         application = self._application or compat.query_id(frame.sparkSession)
@@ -165,8 +165,11 @@ def send_once(
         on_verdicts: called with every batch once it is begun, before the service.
         settings: those of `History.mapper`: `pending`, `mirror`, `expiry`, `persist`.
 
+    Returns:
+        SendOnce: callable with (frame, batch number), for `foreachBatch`.
+
     Raises:
-        ConfigError: an argument is none of those allowed.
+        ConfigError: [DH-CONFIG] an argument is none of those allowed.
     """
     _checks.function("service", service)
     _checks.function("on_verdicts", on_verdicts, optional=True)

@@ -53,7 +53,8 @@ def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str
         renamed: the trigger's name of a column -> the name it has in `present`, where they differ.
 
     Raises:
-        SchemaError: `renamed` names a column that is not there, or there is no id column at all.
+        SchemaError: [DH-SCHEMA] `renamed` names a column that is not there, or there is no id
+            column at all.
     """
     known = COLUMNS[trigger.kind]
     wanted = {name: name for name in known} | dict(renamed or {})

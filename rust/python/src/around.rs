@@ -20,18 +20,19 @@ impl History {
         this.py().import("dochistory.audit")?.getattr("AuditLog")?.call1((this,))
     }
 
-    /// How far the last transaction of an application came. What this tells is durable, unless the history was opened for
-    /// reading.
+    /// How far the last transaction of an application came. What this tells is durable, unless the
+    /// history was opened for reading.
     ///
     /// Args:
     ///     trigger: the trigger, or its name.
     ///     application: the first half of the transaction.
     ///
     /// Returns:
-    ///     (number of the batch, `begun` | `completed` | `released`); None if the application never began a batch.
+    ///     (number of the batch, `begun` | `completed` | `released`); None if the application never
+    ///     began a batch.
     ///
     /// Raises:
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
     fn transaction(
         &self,
         py: Python<'_>,

@@ -118,16 +118,18 @@ impl Claim {
         Ok(array_to_pyarrow(&rows, &py.import("pyarrow")?.call_method0("uint32")?)?)
     }
 
-    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
+    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable
+    /// on return.
     ///
     /// Args:
-    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but those that were released by
-    ///         themselves, if absent.
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but
+    ///         those that were released by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: a row is not one of those to process, or was released, by itself or with the claim.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: [DH-STATE] a row is not one of those to process, or was released, by itself
+    ///         or with the claim.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (rows = None))]
     fn complete(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, End::Completed, rows)
@@ -136,13 +138,14 @@ impl Claim {
     /// The services' work was undone for certain: the documents are NEW when they come again.
     ///
     /// Args:
-    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but those that were completed by
-    ///         themselves, if absent.
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but
+    ///         those that were completed by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: a row is not one of those to process, or was completed, by itself or with the claim.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: [DH-STATE] a row is not one of those to process, or was completed, by itself
+    ///         or with the claim.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (rows = None))]
     fn release(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, End::Released, rows)

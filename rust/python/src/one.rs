@@ -68,11 +68,11 @@ impl DocumentClaim {
         self.message.as_deref()
     }
 
-    /// The service ended, in success or failure. Durable on return; again changes nothing. Nothing to do unless the action
-    /// is PROCESS.
+    /// The service ended, in success or failure. Durable on return; again changes nothing. Nothing
+    /// to do unless the action is PROCESS.
     ///
     /// Raises:
-    ///     StateError: it was released: another claim may have begun it since.
+    ///     StateError: [DH-STATE] it was released: another claim may have begun it since.
     fn complete(&self, py: Python<'_>) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
@@ -80,11 +80,11 @@ impl DocumentClaim {
         Ok(crate::calls::outside(py, || claimed.complete(None))?)
     }
 
-    /// The service's work was undone for certain: the document is NEW when it comes again. Durable on return; again changes
-    /// nothing.
+    /// The service's work was undone for certain: the document is NEW when it comes again. Durable
+    /// on return; again changes nothing.
     ///
     /// Raises:
-    ///     StateError: it was completed.
+    ///     StateError: [DH-STATE] it was completed.
     fn release(&self, py: Python<'_>) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;

@@ -39,8 +39,8 @@ impl Shards {
     ///
     /// Args:
     ///     all: go as far as it goes, rather than as far as it pays.
-    ///     progress: called with (entries done, entries in all) from time to time; what it raises stops the work, which
-    ///         does no harm.
+    ///     progress: called with (entries done, entries in all) from time to time; what it raises
+    ///         stops the work, which does no harm.
     ///
     /// Returns:
     ///     As `History.maintain`.
@@ -62,7 +62,8 @@ impl Shards {
     /// `History.verify` of the files of mappers and of guaranteed delivery alone.
     ///
     /// Args:
-    ///     progress: called with (bytes done, bytes in all) from time to time; what it raises stops the work.
+    ///     progress: called with (bytes done, bytes in all) from time to time; what it raises stops
+    ///         the work.
     ///
     /// Returns:
     ///     int: the number of bytes checked.

@@ -60,11 +60,13 @@ impl StagedClaim {
         self.claimed.lost().iter().map(String::as_str).collect()
     }
 
-    /// Decide documents that the claim leaves out again, by what the history holds now, and begin under this claim what is NEW
-    /// after all: others released it meanwhile, or the resolver says so. Durable on return.
+    /// Decide documents that the claim leaves out again, by what the history holds now, and begin
+    /// under this claim what is NEW after all: others released it meanwhile, or the resolver says
+    /// so. Durable on return.
     ///
     /// Args:
-    ///     documents: the rows of lost documents, in order of arrival; all rows of an id belong together.
+    ///     documents: the rows of lost documents, in order of arrival; all rows of an id belong
+    ///         together.
     ///     columns: the trigger's name of a column -> its name in `documents`, where they differ.
     ///     threads: threads to use for many documents.
     ///
@@ -72,10 +74,11 @@ impl StagedClaim {
     ///     The verdict of every row, as `History.classify` gives it.
     ///
     /// Raises:
-    ///     StateError: the claim has ended as a whole, or its time was purged, and a document would have to be begun.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     StorageError: the operating system refused a file operation.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: [DH-STATE] the claim has ended as a whole, or its time was purged, and a
+    ///         document would have to be begun.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (documents, *, columns = None, threads = 1))]
     fn decide_lost(
         &self,
@@ -100,16 +103,18 @@ impl StagedClaim {
         self.claimed.len() as usize
     }
 
-    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
+    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable
+    /// on return.
     ///
     /// Args:
-    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all but those that were released
-    ///         by themselves, if absent.
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all
+    ///         but those that were released by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: some keys are not of this claim, or were released, by themselves or with the claim.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: [DH-STATE] some keys are not of this claim, or were released, by themselves
+    ///         or with the claim.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (keys = None))]
     fn complete(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, keys, Claimed::complete)
@@ -118,11 +123,12 @@ impl StagedClaim {
     /// The services' work was undone for certain: the documents are NEW when they come again.
     ///
     /// Args:
-    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all but those that were completed
-    ///         by themselves, if absent.
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all
+    ///         but those that were completed by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: some keys are not of this claim, or were completed, by themselves or with the claim.
+    ///     StateError: [DH-STATE] some keys are not of this claim, or were completed, by themselves
+    ///         or with the claim.
     #[pyo3(signature = (keys = None))]
     fn release(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, keys, Claimed::release)

@@ -14,32 +14,38 @@ use crate::resolver::Retries;
 
 /// The settings of one trigger: whose documents are judged, and how.
 ///
-/// Settings are checked here; a trigger never changes, compares by value, and can be pickled if its resolver can.
+/// Settings are checked here; a trigger never changes, compares by value, and can be pickled if its
+/// resolver can.
 ///
 /// Args:
 ///     name: id of the trigger; a history keeps each trigger's keys apart. 1 to 255 bytes of UTF-8.
-///     kind: `messaging` (redeliveries are counted, from 0) or `jms` (deliveries are counted, from 1).
+///     kind: `messaging` (redeliveries are counted, from 0) or `jms` (deliveries are counted, from
+///         1).
 ///     detect_duplicates: whether documents are judged at all; if not, all are NEW (rule R0).
 ///     use_history: whether the document history is asked; if not, the counts decide (R12 to R16).
-///     history_time_to_live: how long an entry counts after its service began: text ("30 days", "PT2H"), a timedelta, or
-///         seconds.
-///     resolver: called with one pyarrow RecordBatch of the documents that are left undecided, at most once a batch (again only for
-///         what others changed while `begin` asked); answers NEW, DUPLICATE or IN_DOUBT for each. See `History.classify`.
-///     processing_mode: `serial` (an earlier row of a batch has ended when a later one begins) or `concurrent`.
-///     suspend_and_retry_on_error: the server's switch: suspend rather than leave documents in doubt when the history or
-///         the resolver is down.
+///     history_time_to_live: how long an entry counts after its service began: text ("30 days",
+///         "PT2H"), a timedelta, or seconds.
+///     resolver: called with one pyarrow RecordBatch of the documents that are left undecided, at
+///         most once a batch (again only for what others changed while `begin` asked); answers NEW,
+///         DUPLICATE or IN_DOUBT for each. See `History.classify`.
+///     processing_mode: `serial` (an earlier row of a batch has ended when a later one begins) or
+///         `concurrent`.
+///     suspend_and_retry_on_error: the server's switch: suspend rather than leave documents in
+///         doubt when the history or the resolver is down.
 ///     suspend_on_failure: the trigger's own switch for the same; either is enough.
 ///     max_delivery_count: a JMS message that was delivered so often is rejected (R2).
-///     in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`; None leaves it to the
-///         processing mode and the resolver.
-///     expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time to live is over).
-///     resolver_attempts: how often the resolver is asked in all if it fails for the moment (`TransientError`), before that
-///         counts; only about the documents that it failed for. 1 for once.
-///     resolver_backoff: how long to wait before the second time, a duration; each time twice as long, 30 seconds at most, and
-///         a random share of that between a half and all.
+///     in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`;
+///         None leaves it to the processing mode and the resolver.
+///     expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time
+///         to live is over).
+///     resolver_attempts: how often the resolver is asked in all if it fails for the moment
+///         (`TransientError`), before that counts; only about the documents that it failed for. 1
+///         for once.
+///     resolver_backoff: how long to wait before the second time, a duration; each time twice as
+///         long, 30 seconds at most, and a random share of that between a half and all.
 ///
 /// Raises:
-///     ConfigError: a setting makes no sense.
+///     ConfigError: [DH-CONFIG] a setting makes no sense.
 #[pyclass(module = "dochistory", name = "Trigger", frozen)]
 pub(crate) struct Trigger {
     pub(crate) rules: rules::Trigger,

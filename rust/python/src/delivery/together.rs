@@ -26,8 +26,8 @@ use crate::shards::Shards;
 
 #[pymethods]
 impl Shards {
-    /// What other processes need to decide the next poll together, each all messages of some streams
-    /// (`decide_delivery`). Changes nothing.
+    /// What other processes need to decide the next poll together, each all messages of some
+    /// streams (`decide_delivery`). Changes nothing.
     ///
     /// Args:
     ///     delivery: the receiving side, which polls.
@@ -38,8 +38,9 @@ impl Shards {
     ///     Bytes, for processes of the same version.
     ///
     /// Raises:
-    ///     StateError: an earlier poll is neither committed nor aborted; or messages are held in this process.
-    ///     TransactionError: the application's numbers went backwards.
+    ///     StateError: [DH-STATE] an earlier poll is neither committed nor aborted; or messages are
+    ///         held in this process.
+    ///     TransactionError: [DH-TRANSACTION] the application's numbers went backwards.
     #[staticmethod]
     #[pyo3(signature = (delivery, *, now = None, transaction = None, on_replay = "in_doubt", on_other_rows = "error"))]
     fn plan_delivery<'py>(
@@ -59,21 +60,25 @@ impl Shards {
         Ok(PyBytes::new(py, &plan))
     }
 
-    /// Make one poll of what other processes have decided by this plan. As after `GuaranteedDelivery.receive`, what is about to be applied is
-    /// recorded before this returns, and the poll ends with `commit` or `abort`. Its `decisions` and `messages` are empty: the
+    /// Make one poll of what other processes have decided by this plan. As after
+    /// `GuaranteedDelivery.receive`, what is about to be applied is recorded before this returns,
+    /// and the poll ends with `commit` or `abort`. Its `decisions` and `messages` are empty: the
     /// rows are where they were decided.
     ///
     /// Args:
     ///     delivery: the receiving side that the plan is of.
     ///     plan: from `plan_delivery`.
-    ///     receipts: from `decide_delivery`, one of each part. Of a part that was decided twice only one counts.
+    ///     receipts: from `decide_delivery`, one of each part. Of a part that was decided twice
+    ///         only one counts.
     ///     transaction, on_replay, on_other_rows: those of `plan_delivery`.
     ///
     /// Raises:
-    ///     StateError: the plan or a receipt is of another poll; a stream lay in two parts; or a stream waits with messages
-    ///         that did not come back.
-    ///     FencedError: another receiver has moved a stream since it was read: nothing was recorded.
-    ///     TransactionError: a known number came with other messages: nothing was recorded.
+    ///     StateError: [DH-STATE] the plan or a receipt is of another poll; a stream lay in two
+    ///         parts; or a stream waits with messages that did not come back.
+    ///     FencedError: [DH-FENCED] another receiver has moved a stream since it was read: nothing
+    ///         was recorded.
+    ///     TransactionError: [DH-TRANSACTION] a known number came with other messages: nothing was
+    ///         recorded.
     #[staticmethod]
     #[pyo3(signature = (delivery, plan, receipts, *, transaction = None, on_replay = "in_doubt", on_other_rows = "error"))]
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 hands it over")]
@@ -104,25 +109,30 @@ impl Shards {
         })
     }
 
-    /// Decide some streams of a poll for the process that made the plan: all messages that it brought of these streams. Reads
-    /// the streams' rows in this history, which may be open for reading, and changes nothing. Nothing counts before
-    /// `merge_delivery` was given the receipt; an answer that is thrown away has never been.
+    /// Decide some streams of a poll for the process that made the plan: all messages that it
+    /// brought of these streams. Reads the streams' rows in this history, which may be open for
+    /// reading, and changes nothing. Nothing counts before `merge_delivery` was given the receipt;
+    /// an answer that is thrown away has never been.
     ///
     /// Args:
     ///     plan: from `plan_delivery`.
-    ///     messages: the messages, in order of arrival, in the columns that `GuaranteedDelivery.receive` takes.
-    ///     kept: so many of the first rows are messages of earlier polls, handed in again because `keep` said so.
+    ///     messages: the messages, in order of arrival, in the columns that
+    ///         `GuaranteedDelivery.receive` takes.
+    ///     kept: so many of the first rows are messages of earlier polls, handed in again because
+    ///         `keep` said so.
     ///     columns: name of a column -> its name in `messages`, where they differ.
     ///     stream: whose messages they are, if there is no column that says so.
     ///
     /// Returns:
-    ///     A row for each message: the columns of `DeliveryPoll.decisions`, `commit` (uint64: the log offset that
-    ///     `log_received` has once this and its other parts are applied; null if not applied) and `keep` (hand it in again with
-    ///     the next poll, if this one is committed). And the receipt.
+    ///     A row for each message: the columns of `DeliveryPoll.decisions`, `commit` (uint64: the
+    ///     log offset that `log_received` has once this and its other parts are applied; null if
+    ///     not applied) and `keep` (hand it in again with the next poll, if this one is committed).
+    ///     And the receipt.
     ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type.
-    ///     StateError: the plan is of another version; or not all that was kept was handed in.
+    ///     SchemaError: [DH-SCHEMA] a column is missing or has the wrong type.
+    ///     StateError: [DH-STATE] the plan is of another version; or not all that was kept was
+    ///         handed in.
     #[pyo3(signature = (plan, messages, *, kept = 0, columns = None, stream = None))]
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 hands it over")]
     fn decide_delivery<'py>(
