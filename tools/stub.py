@@ -29,7 +29,7 @@ def nodes(tree: ast.Module) -> Iterator[tuple[ast.ClassDef | ast.FunctionDef, ob
         yield node, found
         for member in node.body if isinstance(node, ast.ClassDef) else []:
             if isinstance(member, ast.FunctionDef) and not member.name.startswith("_"):
-                yield member, inspect.getattr_static(found, member.name)
+                yield member, inspect.getattr_static(found, member.name, None)
 
 
 def docstring(found: object) -> str:

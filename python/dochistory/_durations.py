@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import dochistory as dh
+from dochistory import _native
 
 
 def seconds(name: str, value: str | dt.timedelta | float, *, least: float = 0.0) -> float:
@@ -14,16 +15,7 @@ def seconds(name: str, value: str | dt.timedelta | float, *, least: float = 0.0)
     Raises:
         ConfigError: [DH-CONFIG] it is none, or less than `least`; the text begins with `name`.
     """
-    if isinstance(value, bool):
-        raise dh.ConfigError(f"[DH-CONFIG] {name} is {value}; allowed is a duration, such as '10 minutes'")
-    if isinstance(value, int | float) and value == 0:
-        found = 0.0
-    else:
-        try:
-            found = dh.Trigger("any", history_time_to_live=value).history_time_to_live.total_seconds()
-        except dh.ConfigError as error:
-            said = str(error).replace("[DH-CONFIG] ", "").replace("history_time_to_live", name)
-            raise dh.ConfigError(f"[DH-CONFIG] {said}") from None
+    found = _native._seconds(name, value)
     if found < least:
         raise dh.ConfigError(f"[DH-CONFIG] {name} is {found:g} s; the least is {least:g} s")
     return found

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol, TypeAlias, TypedDict, final, overload, type_check_only
+from typing import Final, Literal, Protocol, TypeAlias, TypedDict, Unpack, final, overload, type_check_only
 
 import pyarrow as pa
 
@@ -47,6 +47,7 @@ __all__ = [
     "UnitOfWork",
     "__version__",
     "_close",
+    "_seconds",
     "count_verdicts",
     "local_path",
     "open",
@@ -276,6 +277,23 @@ class TruncatedError(DocHistoryError):
 class TransientError(Exception):
     """Raised by a resolver that cannot answer now but may be able to later: a database that is down."""
 
+@type_check_only
+class _Settings(TypedDict, total=False):
+    name: str
+    kind: _Kind
+    detect_duplicates: bool
+    use_history: bool
+    history_time_to_live: _Duration
+    resolver: _Resolver | None
+    processing_mode: _Mode
+    suspend_and_retry_on_error: bool
+    suspend_on_failure: bool
+    max_delivery_count: int
+    in_batch: _InBatch | None
+    expiry: _Expiry
+    resolver_attempts: int
+    resolver_backoff: _Duration
+
 @final
 class Trigger:
     """The settings of one trigger: whose documents are judged, and how.
@@ -314,6 +332,7 @@ class Trigger:
         ConfigError: [DH-CONFIG] a setting makes no sense.
     """
 
+    FIELDS: Final[tuple[str, ...]]
     def __new__(
         cls,
         name: str,
@@ -374,6 +393,19 @@ class Trigger:
     @property
     def resolver_backoff(self) -> dt.timedelta:
         """How long to wait before it is asked the second time, as a timedelta."""
+    def replace(self, **changes: Unpack[_Settings]) -> Trigger:
+        """The same trigger with some settings changed.
+
+        Args:
+            changes: settings, by the names that the constructor gives them.
+
+        Returns:
+            Trigger: a new one.
+
+        Raises:
+            ConfigError: [DH-CONFIG] a setting makes no sense.
+            TypeError: there is no such setting.
+        """
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, object]]: ...
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
@@ -2499,6 +2531,20 @@ def local_path(path: str | os.PathLike[str]) -> Path:
         OpenError: [DH-OPEN] the URL is of another kind (`s3a://`, `hdfs://`, `dbfs:/`), or names
             another machine.
         ConfigError: [DH-CONFIG] this is no path.
+    """
+
+def _seconds(setting: str, value: _Duration) -> float:
+    """A duration in seconds.
+
+    Args:
+        setting: what an error calls it.
+        value: text ("30 days", "PT2H"), a timedelta, or a number of seconds.
+
+    Returns:
+        float: the seconds.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it is no duration.
     """
 
 def _close() -> None:

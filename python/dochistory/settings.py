@@ -18,6 +18,7 @@ The settings of a trigger are those of `dochistory.Trigger`, under the same name
 defaults. Whatever is wrong with a file is a `ConfigError` that begins with the file and the line.
 """
 
+import datetime as dt
 import os
 import re
 import tomllib
@@ -44,21 +45,10 @@ FILE_NAME = "dochistory.toml"
 
 _BOOLEAN, _TEXT, _INTEGER, _DURATION = (bool,), (str,), (int,), (str, int, float)
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "kind": _TEXT,
-    "detect_duplicates": _BOOLEAN,
-    "use_history": _BOOLEAN,
-    "history_time_to_live": _DURATION,
-    "resolver": _TEXT,
-    "processing_mode": _TEXT,
-    "suspend_and_retry_on_error": _BOOLEAN,
-    "suspend_on_failure": _BOOLEAN,
-    "max_delivery_count": _INTEGER,
-    "in_batch": _TEXT,
-    "expiry": _TEXT,
-    "resolver_attempts": _INTEGER,
-    "resolver_backoff": _DURATION,
-}
+_KINDS: dict[type, tuple[type, ...]] = {bool: _BOOLEAN, int: _INTEGER, dt.timedelta: _DURATION}
+
+_TYPES = {name: _KINDS.get(type(getattr(dh.Trigger("any"), name)), _TEXT) for name in dh.Trigger.FIELDS[1:]}
+"""The types that a setting has in a file: those of its default."""
 
 SETTINGS = frozenset(_TYPES)
 """The names of a trigger's settings, without `name`."""

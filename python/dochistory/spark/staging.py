@@ -13,7 +13,6 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
 import dochistory as dh
-from dochistory.spark.settings import settings_of
 from dochistory.spark.snapshots import Snapshot
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Staging:
 
     def trigger_with(self, resolver: "Callable[[pa.RecordBatch], Any]") -> "Trigger":
         """The trigger with another resolver."""
-        return dh.Trigger(**{**settings_of(self.trigger), "resolver": resolver})
+        return self.trigger.replace(resolver=resolver)
 
     def with_trigger(self, trigger: "Trigger") -> "Staging":
         """The same for another trigger of that name."""

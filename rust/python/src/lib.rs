@@ -60,6 +60,8 @@ mod _native {
     #[pymodule_export]
     use super::claim::Claim;
     #[pymodule_export]
+    use super::clock::_seconds;
+    #[pymodule_export]
     use super::codes::verdict_words;
     #[pymodule_export]
     use super::counts::count_verdicts;

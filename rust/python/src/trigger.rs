@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dochistory_core::rules;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::arguments;
 use crate::clock;
@@ -197,11 +197,40 @@ impl Trigger {
         clock::timedelta(py, i64::try_from(self.retries.backoff.as_micros()).unwrap_or(i64::MAX))
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let default = rules::Trigger::new(self.rules.name.clone(), self.rules.kind);
-        let default = Self { rules: default, resolver: None, retries: Retries::default() };
-        let (settings, defaults) = (self.settings(py)?, default.settings(py)?);
-        let mut shown = vec![format!("{:?}", self.rules.name)];
+    /// The names of all settings, in the order of the constructor.
+    #[classattr]
+    #[pyo3(name = "FIELDS")]
+    fn fields(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        PyTuple::new(py, FIELDS)
+    }
+
+    /// The same trigger with some settings changed.
+    ///
+    /// Args:
+    ///     changes: settings, by the names that the constructor gives them.
+    ///
+    /// Returns:
+    ///     Trigger: a new one.
+    ///
+    /// Raises:
+    ///     ConfigError: [DH-CONFIG] a setting makes no sense.
+    ///     TypeError: there is no such setting.
+    #[pyo3(signature = (**changes))]
+    fn replace<'py>(this: &Bound<'py, Self>, changes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        let settings = Self::settings(this)?;
+        settings.set_item("name", &this.get().rules.name)?;
+        if let Some(changes) = changes {
+            settings.update(changes.as_mapping())?;
+        }
+        this.get_type().call((), Some(&settings))
+    }
+
+    fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
+        let rules = &this.get().rules;
+        let default = rules::Trigger::new(rules.name.clone(), rules.kind);
+        let default = Bound::new(this.py(), Self { rules: default, resolver: None, retries: Retries::default() })?;
+        let (settings, defaults) = (Self::settings(this)?, Self::settings(&default)?);
+        let mut shown = vec![format!("{:?}", rules.name)];
         for (setting, value) in settings {
             let is_default = defaults.get_item(&setting)?.is_some_and(|default| default.eq(&value).unwrap_or(false));
             if !is_default || setting.eq("kind")? {
@@ -227,28 +256,36 @@ impl Trigger {
     }
 
     /// How to pickle it: by its settings.
-    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((&str,), Bound<'py, PyDict>)> {
-        Ok(((&self.rules.name,), self.settings(py)?))
+    fn __getnewargs_ex__<'py>(this: &Bound<'py, Self>) -> PyResult<((String,), Bound<'py, PyDict>)> {
+        Ok(((this.get().rules.name.clone(),), Self::settings(this)?))
     }
 }
 
+/// The names of all settings, in the order of the constructor.
+const FIELDS: [&str; 14] = [
+    "name",
+    "kind",
+    "detect_duplicates",
+    "use_history",
+    "history_time_to_live",
+    "resolver",
+    "processing_mode",
+    "suspend_and_retry_on_error",
+    "suspend_on_failure",
+    "max_delivery_count",
+    "in_batch",
+    "expiry",
+    "resolver_attempts",
+    "resolver_backoff",
+];
+
 impl Trigger {
     /// All settings but the name, as keyword arguments.
-    fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let settings = PyDict::new(py);
-        settings.set_item("kind", self.kind())?;
-        settings.set_item("detect_duplicates", self.rules.detect_duplicates)?;
-        settings.set_item("use_history", self.rules.use_history)?;
-        settings.set_item("history_time_to_live", self.history_time_to_live(py)?)?;
-        settings.set_item("resolver", self.resolver(py))?;
-        settings.set_item("processing_mode", self.processing_mode())?;
-        settings.set_item("suspend_and_retry_on_error", self.rules.suspend_and_retry_on_error)?;
-        settings.set_item("suspend_on_failure", self.rules.suspend_on_failure)?;
-        settings.set_item("max_delivery_count", self.rules.max_delivery_count)?;
-        settings.set_item("in_batch", self.in_batch())?;
-        settings.set_item("expiry", self.expiry())?;
-        settings.set_item("resolver_attempts", self.resolver_attempts())?;
-        settings.set_item("resolver_backoff", self.resolver_backoff(py)?)?;
+    fn settings<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        let settings = PyDict::new(this.py());
+        for name in &FIELDS[1..] {
+            settings.set_item(name, this.getattr(*name)?)?;
+        }
         Ok(settings)
     }
 }
