@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from dochistory import brokers as brokers
     from dochistory import consumer as consumer
     from dochistory import journal as journal
-    from dochistory import journals as journals
-    from dochistory import mapper_journal as mapper_journal
     from dochistory import metrics as metrics
     from dochistory import migration as migration
     from dochistory import progress as progress
@@ -124,9 +122,7 @@ __all__ = [
     "count_verdicts",
     "errors",
     "journal",
-    "journals",
     "local_path",
-    "mapper_journal",
     "metrics",
     "migration",
     "open",
@@ -163,6 +159,8 @@ def __getattr__(name: str) -> Any:
     # Some modules need packages of their own, so all are imported when they are asked for.
     if name in __all__ or name == "spark":
         return import_module(f"dochistory.{name}")
+    if name in ("journals", "mapper_journal"):
+        return import_module(f"dochistory.{name}")  # which warns
     if name in _MOVED:
         warnings.warn(
             f"dochistory.{name} is deprecated: it is a primitive of dochistory.spark, now dochistory._native.{name}, "

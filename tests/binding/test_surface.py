@@ -129,7 +129,23 @@ def test_dir_shows_the_public_names_and_no_others() -> None:
 
 def test_every_public_module_is_shown() -> None:
     found = {module.name for module in pkgutil.iter_modules(dh.__path__) if not module.name.startswith("_")}
-    assert found - set(dh.__all__) == INTERNAL
+    assert found - set(dh.__all__) == INTERNAL | MOVED
+
+
+MOVED = {"journals", "mapper_journal"}
+
+
+@pytest.mark.parametrize(("old", "new"), [("journals", "journal"), ("mapper_journal", "journal.mapper")])
+def test_a_module_warns_under_its_old_name_and_works(old: str, new: str) -> None:
+    script = (
+        "import sys, warnings; warnings.simplefilter('always'); caught = []; "
+        "warnings.showwarning = lambda text, kind, *_: caught.append((str(text), kind.__name__)); "
+        f"import dochistory as dh; old = dh.{old}; new = dh.{new}; "
+        "print(caught, old.__all__ == [name for name in old.__all__ if getattr(old, name) is getattr(new, name)])"
+    )
+    said = f"dochistory.{old} is deprecated: it is dochistory.{new} now"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"[('{said}', 'DeprecationWarning')] True"
 
 
 def test_all_names_can_be_imported_without_spark() -> None:

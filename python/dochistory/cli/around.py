@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 import dochistory as dh
-from dochistory import _files, journals, suspension
+from dochistory import _files, suspension
 from dochistory.cli import files, show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.journal import reading
 from dochistory.statistics import Statistics
 
 _JOURNAL = ("time", "trigger", "status", "rule", "count", "key", "message")
@@ -26,7 +27,7 @@ _MOST = 50
 def journal(context: Context) -> Exit:
     """Show records of a journal."""
     options = context.options
-    wanted = journals.Filter(options.trigger, options.status, options.rule, options.key, options.since)
+    wanted = reading.Filter(options.trigger, options.status, options.rule, options.key, options.since)
     if options.follow:
         return _followed(context, wanted)
     limit = options.limit
@@ -34,7 +35,7 @@ def journal(context: Context) -> Exit:
         limit = _MOST
     found: list[pa.Table] = []
     total = 0
-    for records in journals.read(options.path, wanted):
+    for records in reading.read(options.path, wanted):
         total += records.num_rows
         found.append(records)
         # The newest are wanted; what is surely older may go.
@@ -54,13 +55,13 @@ def journal(context: Context) -> Exit:
     return Exit.DONE
 
 
-def _followed(context: Context, wanted: journals.Filter) -> Exit:
+def _followed(context: Context, wanted: reading.Filter) -> Exit:
     """Until somebody interrupts it, or a number of records was shown."""
     left = context.options.limit
-    for records in journals.follow(context.options.path, wanted, from_end=not context.options.all):
+    for records in reading.follow(context.options.path, wanted, from_end=not context.options.all):
         records = records if left is None else records.slice(0, left)
         if context.json:
-            sys.stdout.write(journals.as_json_lines(records))
+            sys.stdout.write(reading.as_json_lines(records))
         else:
             for row in records.to_pylist():
                 print("  ".join(show.cell(row[name]) for name in _JOURNAL))
