@@ -12,8 +12,8 @@ use std::path::Path;
 use common::logs::{frames, room, used};
 use common::store::{Files, Store, TRIGGERS, ids, named, restore, verdicts};
 use common::{DAY, Ids, START};
-use dochistory_core::engine::{Call, OnReplay};
 use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::protocols::trigger::{Call, OnReplay};
 use dochistory_core::{Purge, Result};
 
 /// The places of a file to try: all of a short one, the header and a step through the rest of a

@@ -13,9 +13,9 @@ use common::disturbed::{disturb_everywhere, flip};
 use common::rig::Rig;
 use common::{Ids, START, trigger};
 use dochistory_core::Error;
-use dochistory_core::engine::{Call, OnReplay};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::io::simulated::{Fault, Simulated};
+use dochistory_core::protocols::trigger::{Call, OnReplay};
+use dochistory_core::testing::simulated::{Fault, Simulated};
 
 #[test]
 fn nothing_rests_on_a_frame_whose_sync_failed_until_a_writer_has_written_it_anew() {

@@ -3,8 +3,9 @@
 mod common;
 
 use common::{DAY, Ids, START, begin, open, rules, trigger, uuid, uuids};
-use dochistory_core::engine::{Call, EntryStatus, OnReplay, Replay};
+use dochistory_core::history::EntryStatus;
 use dochistory_core::history::History;
+use dochistory_core::protocols::trigger::{Call, OnReplay, Replay};
 use dochistory_core::{Error, Purge, Transaction};
 
 #[test]
@@ -366,7 +367,7 @@ fn a_replayed_batch_is_known_for_what_became_of_it() {
     let start = |number: i64, replay: OnReplay| {
         history.begin(&trigger, &ids.documents(), &mut Call::at(START + number), Some(&batch(number)), replay)
     };
-    let rule = |begun: &dochistory_core::engine::Begun| {
+    let rule = |begun: &dochistory_core::protocols::trigger::Begun| {
         begun.verdicts.outcomes.iter().map(|outcome| outcome.rule()).collect::<Vec<_>>()
     };
     let first = start(1, OnReplay::ByRules).unwrap();
@@ -425,7 +426,7 @@ fn ending_a_key_ends_all_its_open_claims_also_where_another_claim_has_completed(
     let directory = tempfile::tempdir().unwrap();
     let history = open(&directory.path().join("h"));
     let mut trigger = trigger();
-    trigger.expiry = dochistory_core::rules::Expiry::Exact;
+    trigger.expiry = dochistory_core::protocols::trigger::rules::Expiry::Exact;
     let later = START + 30 * DAY;
     let first = begin(&history, &trigger, &["a"], START).claim.unwrap();
     begin(&history, &trigger, &["a"], later).claim.unwrap();
@@ -439,7 +440,7 @@ fn ending_a_key_ends_all_its_open_claims_also_where_another_claim_has_completed(
     let first = begin(&history, &trigger, &["a"], START).claim.unwrap();
     begin(&history, &trigger, &["a"], later).claim.unwrap();
     first.complete(None).unwrap();
-    trigger.expiry = dochistory_core::rules::Expiry::UntilPurged;
+    trigger.expiry = dochistory_core::protocols::trigger::rules::Expiry::UntilPurged;
     history.complete_keys(&trigger, &keys.documents(), later).unwrap();
     history.purge(&trigger, Purge::at(later)).unwrap();
     assert_eq!(

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use common::{DAY, Ids, START, open, rules, trigger, uuids};
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::Loaded;
 use dochistory_core::history::History;
+use dochistory_core::protocols::trigger::Loaded;
 
 /// Documents of three days, one after the other.
 fn times(range: std::ops::Range<u64>) -> Vec<i64> {

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::{Ids, START, rules, trigger, uuids};
-use dochistory_core::engine::{Call, OnReplay};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::io::simulated::Simulated;
 use dochistory_core::io::{Disk, File, FileId, FileSystem, Mapping, ProcessId};
+use dochistory_core::protocols::trigger::{Call, OnReplay};
+use dochistory_core::testing::simulated::Simulated;
 use dochistory_core::{Error, Result};
 
 /// The machine's file system, whose locks lie once it is told to.

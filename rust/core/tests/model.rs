@@ -13,7 +13,7 @@ use std::sync::Arc;
 use common::rig::{Op, Rig, Step};
 use common::uuid;
 use dochistory_core::history::History;
-use dochistory_core::io::simulated::Simulated;
+use dochistory_core::testing::simulated::Simulated;
 use dochistory_core::{OnOtherRows, OnReplay, Replays};
 
 /// Lives that once went wrong, one number a line.

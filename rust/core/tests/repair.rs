@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use common::store::{Files, Store, TRIGGERS, collect, named, restore, verdicts};
 use common::{Ids, START, open, rules, trigger, uuids};
-use dochistory_core::engine::{Attempt, Call, Job, Plan, Receipt};
 use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::protocols::trigger::{Attempt, Call, Job, JobPlan, Receipt};
 use dochistory_core::repair::{Count, Options, Remedy, Report, repair};
 use dochistory_core::{Error, Replays};
 
@@ -221,7 +221,7 @@ fn a_history_without_identity_or_with_anothers_is_left_alone() {
 
 /// A job of 40 documents that are staged.
 fn staged(root: &Path, history: &History) -> (Job, Receipt) {
-    let plan = Plan {
+    let plan = JobPlan {
         parts: 1,
         reads: true,
         routed: false,

@@ -13,12 +13,12 @@ use common::rig::{Op, Rig};
 use common::value_rig;
 use common::workload::{IDS, ids, workload};
 use common::{Ids, START, trigger};
-use dochistory_core::engine::Call;
+use dochistory_core::history::values::Room;
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
-use dochistory_core::io::simulated::Simulated;
+use dochistory_core::protocols::trigger::Call;
 use dochistory_core::repair::{Options, Report, repair_on};
-use dochistory_core::values::Room;
+use dochistory_core::testing::simulated::Simulated;
 
 const ROOT: &str = "/history";
 /// What a loss of power keeps of what was not synced differs from one to the next.

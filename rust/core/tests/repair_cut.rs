@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use common::store::{Files, Store, collect, restore};
 use common::{Ids, START, open, rules, trigger, uuids};
-use dochistory_core::engine::{Call, OnReplay};
+use dochistory_core::history::values::{NewValue, Room};
 use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::protocols::trigger::{Call, OnReplay};
 use dochistory_core::repair::{Count, Options, Report, repair};
-use dochistory_core::values::{Entry, Room};
 
 /// Few enough to stay in the log, also where the tests' limits apply.
 const BATCH: usize = 8;
@@ -251,7 +251,8 @@ fn fill_map(root: &Path, ids: &[String], written: &mut dyn FnMut(&Path)) -> Vec<
                 let first = batch / 2 * BATCH;
                 for id in &ids[first..first + BATCH] {
                     let content = batch.to_string();
-                    let entry = Entry { value: Some(content.as_bytes()), persist_until: i64::MAX - 1, pending: false };
+                    let entry =
+                        NewValue { value: Some(content.as_bytes()), persist_until: i64::MAX - 1, pending: false };
                     turn.put(values.id(id.as_bytes()), entry)?;
                 }
                 Ok(())

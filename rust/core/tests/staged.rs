@@ -7,13 +7,13 @@ use std::path::Path;
 
 use common::{DAY, Ids, START, begin, open, rules, trigger, uuids};
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::{Ask, Attempt, Call, Job, Plan, Receipt, Replay, Reply, Resolver};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::rules::{Answer, Expiry};
+use dochistory_core::protocols::trigger::rules::{Answer, Expiry};
+use dochistory_core::protocols::trigger::{Ask, Attempt, Call, Job, JobPlan, Receipt, Replay, Reply, Resolver};
 use dochistory_core::{Error, OnOtherRows, OnReplay, Purge, Replays, Transaction};
 
-fn plan(parts: u32) -> Plan {
-    Plan {
+fn plan(parts: u32) -> JobPlan {
+    JobPlan {
         parts,
         reads: true,
         routed: false,
@@ -28,7 +28,7 @@ fn batch(number: i64) -> Transaction {
     Transaction { application: "stream".into(), batch: number }
 }
 
-fn reserve(history: &History, plan: Plan) -> Job {
+fn reserve(history: &History, plan: JobPlan) -> Job {
     history.reserve(&trigger(), plan).unwrap().0
 }
 
@@ -329,7 +329,7 @@ fn a_replay_of_a_claim_that_lost_documents_gives_the_same() {
     let history = open(directory.path());
     let of = |reruns| {
         let on_replay = if reruns { OnReplay::Rerun } else { OnReplay::ByRules };
-        Plan { transaction: Some(batch(1)), replays: Replays { on_replay, ..Replays::default() }, ..plan(1) }
+        JobPlan { transaction: Some(batch(1)), replays: Replays { on_replay, ..Replays::default() }, ..plan(1) }
     };
     let job = reserve(&history, of(false));
     let receipt = stage(directory.path(), &job, 0, "a0", &["a", "b", "c"]);
@@ -410,7 +410,7 @@ fn a_claim_ends_also_after_its_partition_was_purged() {
 fn replayed(
     history: &History,
     path: &Path,
-    plan: Plan,
+    plan: JobPlan,
     ids: &[&str],
 ) -> (Option<Replay>, Vec<(String, u64)>, Option<u64>) {
     let (job, replay) = history.reserve(&trigger(), plan).unwrap();
@@ -426,7 +426,7 @@ fn a_batch_that_comes_again_is_known_by_its_transaction() {
     let history = open(directory.path());
     let of = |number, reruns| {
         let on_replay = if reruns { OnReplay::Rerun } else { OnReplay::ByRules };
-        Plan { transaction: Some(batch(number)), replays: on_replay.into(), ..plan(1) }
+        JobPlan { transaction: Some(batch(number)), replays: on_replay.into(), ..plan(1) }
     };
     let again = |plan| replayed(&history, directory.path(), plan, &["a", "b"]);
     let rows = |rule: &str| vec![(rule.to_owned(), 2)];
@@ -457,7 +457,7 @@ fn a_batch_that_comes_again_is_known_by_its_transaction() {
 fn two_runs_of_one_transaction_do_not_both_begin_it() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
-    let of = || Plan { transaction: Some(batch(7)), ..plan(1) };
+    let of = || JobPlan { transaction: Some(batch(7)), ..plan(1) };
     let jobs = [reserve(&history, of()), reserve(&history, of())];
     let receipts = [0, 1].map(|run| stage(directory.path(), &jobs[run], 0, "a0", &["a"]));
     history.commit(&trigger(), &jobs[1], &receipts[1..]).unwrap();
@@ -468,7 +468,7 @@ fn two_runs_of_one_transaction_do_not_both_begin_it() {
 fn an_empty_batch_is_remembered() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
-    let job = reserve(&history, Plan { transaction: Some(batch(3)), ..plan(4) });
+    let job = reserve(&history, JobPlan { transaction: Some(batch(3)), ..plan(4) });
     history.commit(&trigger(), &job, &[]).unwrap().complete(None).unwrap();
     assert_eq!(history.statistics("orders").unwrap().transactions, [("stream".to_owned(), 3, true)]);
 }
@@ -494,7 +494,7 @@ fn what_does_not_fit_the_job_is_refused() {
 fn a_row_that_was_sent_to_another_part_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
-    let job = reserve(&history, Plan { routed: true, ..plan(8) });
+    let job = reserve(&history, JobPlan { routed: true, ..plan(8) });
     let snapshot = History::snapshot_of_job(&job);
     let tasks = History::open(directory.path(), &OpenOptions { snapshot, ..OpenOptions::default() }).unwrap();
     // What Spark answers to `select pmod(xxhash64('abc'), 8)`.
@@ -511,7 +511,7 @@ fn entries_are_staged_and_published_once_whoever_reserved_for_them() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(directory.path());
     let load = |part: u64| {
-        let job = reserve(&history, Plan { reads: false, ..plan(1) });
+        let job = reserve(&history, JobPlan { reads: false, ..plan(1) });
         let ids = Ids::new(&uuids(part * 40..part * 40 + 40));
         let tasks =
             History::open(directory.path(), &OpenOptions { read_only: true, ..OpenOptions::default() }).unwrap();

@@ -11,8 +11,8 @@ use common::logs::{room, used};
 use common::value_store::{Store, held, is_advisory, kind};
 use common::{DAY, START};
 use dochistory_core::Result;
+use dochistory_core::history::values::{NewValue, Room};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::values::{Entry, Room};
 
 const PAGE: usize = 4096;
 
@@ -26,7 +26,7 @@ fn use_all(root: &Path) -> Result<()> {
         while entries.next_batch()?.is_some() {}
         values.statistics()?;
         values.verify(&mut |_, _| Ok(()))?;
-        let entry = Entry { value: None, persist_until: START, pending: false };
+        let entry = NewValue { value: None, persist_until: START, pending: false };
         values.write(|turn| turn.put(values.id(b"urn:new"), entry))?;
         values.purge(START + 5 * DAY, false, false)?;
         let snapshot = values.pin()?;

@@ -11,10 +11,10 @@ use common::store::{Files, collect, ids};
 use common::value_store::{Store, held, is_advisory, kind};
 use common::{DAY, START};
 use dochistory_core::Error;
-use dochistory_core::delivery::{Inbox, Opening, Settings};
+use dochistory_core::history::values::{NewValue, Room};
 use dochistory_core::history::{History, OpenOptions};
+use dochistory_core::protocols::delivery::{Inbox, Opening, Settings};
 use dochistory_core::repair::{Count, Options, Remedy, Report, repair};
-use dochistory_core::values::{Entry, Room};
 
 fn look(root: &Path) -> Report {
     repair(root, &Options::default(), &mut |_, _| Ok(())).unwrap()
@@ -114,7 +114,7 @@ fn upkeep(root: &Path) {
     let history = History::open(root, &OpenOptions::default()).unwrap();
     for room in Room::ALL {
         let values = history.values(room, "channel").unwrap();
-        let entry = Entry { value: Some(b"new"), persist_until: START, pending: false };
+        let entry = NewValue { value: Some(b"new"), persist_until: START, pending: false };
         values.write(|turn| turn.put(values.id(b"urn:another"), entry)).unwrap();
         values.maintain(true, &mut |_, _| Ok(())).unwrap();
     }
@@ -273,7 +273,7 @@ fn what_a_lost_entry_hid_is_named_when_it_comes_back() {
     let history = History::open(&root, &options).unwrap();
     let values = history.values(Room::Mapper, "jms").unwrap();
     let put = |value: &[u8]| {
-        let entry = Entry { value: Some(value), persist_until: START + DAY, pending: false };
+        let entry = NewValue { value: Some(value), persist_until: START + DAY, pending: false };
         values.write(|turn| turn.put(values.id(b"urn:1"), entry)).unwrap();
         let snapshot = values.pin().unwrap();
         values.unpin(&snapshot).unwrap();

@@ -15,7 +15,7 @@ use common::uuid;
 use common::value_rig::{Op, Put, Rig, Step};
 use dochistory_core::Error;
 use dochistory_core::io::FileSystem;
-use dochistory_core::io::simulated::{Fault, Simulated};
+use dochistory_core::testing::simulated::{Fault, Simulated};
 
 const IDS: u64 = 36;
 

@@ -1,7 +1,8 @@
 //! What stands around the decision, as far as the engine has a part in it: the audit log, and how
 //! far a transaction came.
 
-use dochistory_core::engine::{Claim as Claimed, Progressed};
+use dochistory_core::history::Progressed;
+use dochistory_core::protocols::trigger::Claim as Claimed;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyMapping};

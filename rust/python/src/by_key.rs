@@ -2,9 +2,9 @@
 
 use dochistory_core::Finished;
 use dochistory_core::columns::Documents;
-use dochistory_core::engine::Selection;
 use dochistory_core::history::History as Engine;
-use dochistory_core::rules;
+use dochistory_core::history::Selection;
+use dochistory_core::protocols::trigger::rules;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

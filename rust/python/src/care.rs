@@ -1,7 +1,7 @@
 //! Looking after a history: what is in it, what expired, whether its files are whole.
 
+use dochistory_core::history::values::Room;
 use dochistory_core::key::format_uuid;
-use dochistory_core::values::Room;
 use dochistory_core::{Pin, Purge};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dochistory_core::rules::parse_duration_us;
+use dochistory_core::protocols::trigger::rules::parse_duration_us;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;

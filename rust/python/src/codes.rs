@@ -4,9 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use crate::arrow::array::{ArrayRef, Int8Array, Int16Array, RecordBatch, StringArray};
 use crate::arrow::datatypes::{DataType, Field, Schema};
-use dochistory_core::engine::Verdicts;
 use dochistory_core::key::NO_SOURCE;
-use dochistory_core::rules::{Acknowledge, Action, Outcome as Decision, Status};
+use dochistory_core::protocols::trigger::Verdicts;
+use dochistory_core::protocols::trigger::rules::{Acknowledge, Action, Outcome as Decision, Status};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;

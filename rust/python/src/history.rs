@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dochistory_core::engine::Claim as Claimed;
 use dochistory_core::history::History as Engine;
+use dochistory_core::protocols::trigger::Claim as Claimed;
 use dochistory_core::{Replays, Transaction};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -6,7 +6,7 @@ use crate::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use dochistory_core::columns::{FlagColumn, Validity};
-use dochistory_core::engine::{Attempt, Job};
+use dochistory_core::protocols::trigger::{Attempt, Job};
 use dochistory_core::time::format_us;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
-use dochistory_core::columns::Id;
-use dochistory_core::engine::{Begun, Claim as Claimed, Verdicts};
-use dochistory_core::rules::{Acknowledge, Action, Kind, Outcome as Decision, Status};
+use dochistory_core::columns::IdCell;
+use dochistory_core::protocols::trigger::rules::{Acknowledge, Action, Kind, Outcome as Decision, Status};
+use dochistory_core::protocols::trigger::{Begun, Claim as Claimed, Verdicts};
 use pyo3::prelude::*;
 
 use crate::claim::on_leaving;
@@ -116,8 +116,8 @@ impl DocumentClaim {
         };
         let documents = columns.documents();
         let key = documents.ids.get(usize::from(*source)).and_then(|column| match column.get(0) {
-            Id::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
-            Id::Uuid(_) | Id::Null => None,
+            IdCell::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+            IdCell::Uuid(_) | IdCell::Null => None,
         });
         let said = messages.pop().map(|(_, message)| message);
         let message = said.or_else(|| sentence(decision, unavailable.as_deref()).map(Into::into));

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dochistory_core::history::values::{FOREVER, Room};
 use dochistory_core::repair::{Count, Finding, Options, Remedy, repair as repair_files};
-use dochistory_core::values::{FOREVER, Room};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 

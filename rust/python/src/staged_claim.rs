@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dochistory_core::engine::StagedClaim as Claimed;
+use dochistory_core::protocols::trigger::StagedClaim as Claimed;
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::arrow::array::RecordBatch;
 use dochistory_core::Transaction;
-use dochistory_core::engine::{Attempt, Job as Reserved, Plan, Receipt, Replay, Staged as Part};
 use dochistory_core::history::History as Engine;
+use dochistory_core::protocols::trigger::{Attempt, Job as Reserved, JobPlan, Receipt, Replay, Staged as Part};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyMapping};
@@ -215,7 +215,7 @@ impl Shards {
         let replays = replays(on_replay, on_other_rows, trigger.get())?;
         let rows = receipts.map(|receipts| decoded(&receipts)).transpose()?.map(|receipts| Receipt::rows_of(&receipts));
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let plan = Plan { parts, reads, routed, replays, transaction, rows, started_at: clock::now_us(now)? };
+        let plan = JobPlan { parts, reads, routed, replays, transaction, rows, started_at: clock::now_us(now)? };
         let (job, replay) = crate::calls::outside(py, || history.reserve(rules, plan))?;
         Ok(Job { handle: self.handle.clone(), trigger: trigger.unbind(), job, replay })
     }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use dochistory_core::rules;
+use dochistory_core::protocols::trigger::rules;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 

@@ -1,10 +1,9 @@
 //! The one seam between the store and the file system, so that faults can be put in from behind.
 
-pub(crate) mod descriptors;
+pub(crate) mod bytes;
 mod disk;
 mod map;
-#[cfg(any(test, feature = "testing"))]
-pub mod simulated;
+pub(crate) mod pages;
 
 use std::io;
 use std::path::{Path, PathBuf};

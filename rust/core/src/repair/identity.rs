@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use super::{Count, Finding, Remedy};
-use crate::history::{IDENTITY, Identity, SPARE, identity_bytes, read_identity};
+use crate::format::names::{IDENTITY, SPARE, TRIGGERS};
+use crate::history::{Identity, identity_bytes, read_identity};
 use crate::io::{FileSystem, publish_private};
-use crate::keyspace::repair::damage;
+use crate::store::repair::damage;
 use crate::{Error, Result};
 
 /// The history's identity; none where it cannot be known. With `aside`, a damaged identity file is
@@ -19,7 +20,7 @@ pub(super) fn look(
 ) -> Result<Option<Identity>> {
     let (file, spare) = (path.join(IDENTITY), path.join(SPARE));
     let is_there = |name: &Path| system.exists(name).map_err(Error::io("look for", name));
-    if !is_there(&file)? && !is_there(&spare)? && !is_there(&path.join(crate::history::TRIGGERS))? {
+    if !is_there(&file)? && !is_there(&spare)? && !is_there(&path.join(TRIGGERS))? {
         return Err(Error::Open { path: path.to_path_buf(), reason: "there is no history here".into() });
     }
     let own = read_identity(system, &file);

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::history::{IDENTITY, TRIGGERS, directory_name};
+use crate::format::names::{IDENTITY, Room, TRIGGERS, directory_name};
 use crate::io::{Disk, FileSystem};
-use crate::keyspace::environment::Environment;
-use crate::keyspace::known;
-use crate::keyspace::repair as space;
-use crate::values::Room;
+use crate::protocols::delivery::mend;
+use crate::store::environment::Environment;
+use crate::store::registry;
+use crate::store::repair as space;
 use crate::{Error, Result};
 
 pub use space::{Count, Finding, MOST_NAMED, Remedy};
@@ -83,7 +83,7 @@ pub fn repair_on(
     let codec = identity.codec();
     for (room, directory, kept) in spaces(&env, path, options.trigger.as_deref())? {
         let named = options.trigger.as_deref();
-        let case = space::Case { env: &env, codec: &codec, directory: &directory, room, named };
+        let case = space::Case { env: &env, codec: &codec, directory: &directory, room, stand_in, named };
         let mut found = space::diagnose(case, progress)?;
         if options.apply && found.as_ref().is_some_and(space::Diagnosis::is_repairable) {
             // What was seen without the lock is looked at again under it.
@@ -118,7 +118,7 @@ fn spaces(env: &Environment, path: &Path, trigger: Option<&str>) -> Result<Vec<S
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             names => names.map_err(Error::io("list", &directory))?,
         };
-        names.extend(known::directories_in(env, &directory)?);
+        names.extend(registry::directories_in(env, &directory)?);
         names.sort();
         names.dedup();
         if let Some(own) = trigger.map(directory_name) {
@@ -134,7 +134,15 @@ fn spaces(env: &Environment, path: &Path, trigger: Option<&str>) -> Result<Vec<S
     Ok(found)
 }
 
+/// A lost row of a stream leaves the stream in doubt; a mapper's lost row is just lost.
+fn stand_in(room: Room, key: &[u8], old: Option<&[u8]>) -> Option<Vec<u8>> {
+    match room {
+        Room::Delivery => mend::in_doubt(key, old),
+        Room::Mapper => None,
+    }
+}
+
 fn aside_name() -> String {
-    let time = crate::time::format_us(crate::time::now_us());
+    let time = crate::sys::time::format_us(crate::sys::time::now_us());
     format!("repaired-{}", time.replace([':', '-', '.'], ""))
 }

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use crate::bytes::{Reader, Writer};
+use crate::io::bytes::{Decoder, Encoder};
+use crate::io::pages::{PAGE, header_page, header_sum};
 use crate::key::Key;
-use crate::pages::{PAGE, header_page, header_sum};
 use crate::{Error, Result};
 
 pub(crate) const MAGIC: [u8; 8] = *b"DHSEGMNT";
@@ -76,7 +76,7 @@ pub(crate) const PARTS: usize = 10;
 
 /// The header page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Header {
+pub(crate) struct SegmentHeader {
     pub(crate) id: u64,
     pub(crate) history: [u8; 16],
     pub(crate) min_started_at: i64,
@@ -95,7 +95,7 @@ pub(crate) struct Header {
     pub(crate) sums_crc: u32,
 }
 
-impl Header {
+impl SegmentHeader {
     pub(crate) fn section(&self, part: Part) -> Section {
         self.sections[part as usize]
     }
@@ -105,7 +105,7 @@ impl Header {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
+        let mut out = Encoder::new();
         out.raw(&MAGIC).u32(VERSION).u32(PAGE as u32).u64(self.id).raw(&self.history);
         out.i64(self.min_started_at).i64(self.max_started_at).u64(self.uuids).u64(self.texts).u64(self.open);
         out.u32(self.stamps).u8(self.stamp_bits).u8(self.uuid_directory_bits).u8(self.text_directory_bits).u8(0);
@@ -117,7 +117,7 @@ impl Header {
     }
 
     pub(crate) fn decode(page: &[u8], path: &Path) -> Result<Self> {
-        let mut from = Reader::new(page, path);
+        let mut from = Decoder::new(page, path);
         from.preamble(MAGIC, VERSION)?;
         if page.len() != PAGE || crc32c::crc32c(&page[..PAGE - 4]) != header_sum(page) {
             return Err(Error::corrupt(path, 0, "the header does not match its checksum"));
@@ -166,7 +166,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn of(header: &Header) -> Self {
+    pub(crate) fn of(header: &SegmentHeader) -> Self {
         let directory = |bits: u8| ((1u64 << bits) + 1) * 4;
         let packed = |count: u64| (count * u64::from(header.stamp_bits)).div_ceil(8) + 8;
         let heap = header.sections[Part::TextHeap as usize].length;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use crate::io::File;
-use crate::pages::PAGE;
+use crate::io::pages::PAGE;
 use crate::{Error, Result};
 
 /// Pieces that are in memory at a time.

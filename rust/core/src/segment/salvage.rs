@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use super::format::{Header, Part, key_bytes, whole_key};
-use super::run::Run;
+use super::format::{Part, SegmentHeader, key_bytes, whole_key};
+use super::run::EntryRun;
 use super::{Region, Segment};
 use crate::io::FileSystem;
-use crate::pages::{PAGE, Pages, header_sum};
+use crate::io::pages::{PAGE, Pages, header_sum};
 use crate::{Error, Result};
 
 /// What a damaged segment still tells.
 #[derive(Debug)]
 pub(crate) struct Salvaged {
-    pub(crate) run: Run,
+    pub(crate) run: EntryRun,
     /// Bytes of pages that cannot be read.
     pub(crate) bytes: u64,
 }
@@ -22,14 +22,14 @@ impl Segment {
     /// their checksums. Its header has to be whole, without which nothing can be found.
     pub(crate) fn salvage(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Salvaged> {
         let segment = Self::open_damaged(system, path, history)?;
-        let mut run = Run::default();
+        let mut run = EntryRun::default();
         segment.salvage_keys([Part::UuidKeys, Part::UuidDirectory, Part::UuidStamps], &mut run);
         segment.salvage_keys([Part::TextKeys, Part::TextDirectory, Part::TextStamps], &mut run);
         Ok(Salvaged { run, bytes: segment.pages.damaged() })
     }
 
     /// The header page alone, and its checksum.
-    pub(crate) fn head(system: &dyn FileSystem, path: &Path) -> Result<(Header, u32)> {
+    pub(crate) fn head(system: &dyn FileSystem, path: &Path) -> Result<(SegmentHeader, u32)> {
         let file = system.open(path, false).map_err(Error::io("open", path))?;
         let length = file.len().map_err(Error::io("look at", path))?;
         if length < PAGE as u64 {
@@ -37,7 +37,7 @@ impl Segment {
         }
         let mut page = vec![0; PAGE];
         file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
-        Ok((Header::decode(&page, path)?, header_sum(&page)))
+        Ok((SegmentHeader::decode(&page, path)?, header_sum(&page)))
     }
 
     fn open_damaged(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Self> {
@@ -53,7 +53,7 @@ impl Segment {
     }
 
     /// Add the entries of one kind that can be read.
-    fn salvage_keys(&self, [keys, directory, stamps]: [Part; 3], run: &mut Run) {
+    fn salvage_keys(&self, [keys, directory, stamps]: [Part; 3], run: &mut EntryRun) {
         let is_uuid = matches!(keys, Part::UuidKeys);
         let (bits, count) = if is_uuid {
             (self.header.uuid_directory_bits, self.header.uuids)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dochistory_core::io::FileSystem;
-use dochistory_core::io::simulated::Simulated;
+use dochistory_core::testing::simulated::Simulated;
 
 use super::disturbed::Handles;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use dochistory_core::Error;
 use dochistory_core::io::FileSystem;
-use dochistory_core::io::simulated::{Fault, Simulated};
+use dochistory_core::testing::simulated::{Fault, Simulated};
 
 /// Two handles on one store, and what it may hold.
 pub trait Handles: Sized {

@@ -21,9 +21,9 @@ pub mod workload;
 use std::path::Path;
 
 use dochistory_core::columns::{CountColumn, Documents, FlagColumn, IdColumn, Validity};
-use dochistory_core::engine::{Begun, Call, OnReplay};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::rules::{Kind, Trigger};
+use dochistory_core::protocols::trigger::rules::{Kind, Trigger};
+use dochistory_core::protocols::trigger::{Begun, Call, OnReplay};
 
 pub const DAY: i64 = 86_400_000_000;
 pub const START: i64 = 1_790_000_000_000_000;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::{Attempt, Call, Claim, Job, Plan, Receipt, StagedClaim};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
-use dochistory_core::rules::Trigger;
+use dochistory_core::protocols::trigger::rules::Trigger;
+use dochistory_core::protocols::trigger::{Attempt, Call, Claim, Job, JobPlan, Receipt, StagedClaim};
 use dochistory_core::{BatchRows, Error, Purge, Replays, Transaction};
 
 use super::model::Model;
@@ -424,7 +424,7 @@ impl Rig {
         let (system, path) = (self.systems[by].clone(), Path::new(self.path));
         let transaction = batch.map(|batch| Transaction { application: APPLICATION.into(), batch });
         let started_at = at(day);
-        let plan = Plan { parts: 2, reads: true, routed: false, replays, transaction, rows, started_at };
+        let plan = JobPlan { parts: 2, reads: true, routed: false, replays, transaction, rows, started_at };
         let job = match self.history(by)?.reserve(&trigger, plan) {
             Ok((job, _)) => job,
             Err(Error::Transaction(_)) => return Ok(()),

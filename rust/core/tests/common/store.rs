@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
-use dochistory_core::engine::{Call, OnReplay};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::rules::Trigger;
+use dochistory_core::protocols::trigger::rules::Trigger;
+use dochistory_core::protocols::trigger::{Call, OnReplay};
 use dochistory_core::{Error, Result};
 
 use super::{DAY, Ids, START, begin, open, trigger, uuids};

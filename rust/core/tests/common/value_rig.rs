@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use dochistory_core::history::values::{Ending, FOREVER, NewValue, Room, ValueMap};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
-use dochistory_core::values::{Ending, Entry, FOREVER, Room, Values};
 use dochistory_core::{Error, Transaction};
 
 use super::{DAY, Ids, START};
@@ -137,7 +137,7 @@ impl Rig {
         self.systems[by] = system;
     }
 
-    pub fn values(&mut self, by: usize) -> Result<Values, Error> {
+    pub fn values(&mut self, by: usize) -> Result<ValueMap, Error> {
         if self.histories[by].is_none() {
             let options = OpenOptions { create: true, ..OpenOptions::default() };
             let opened = History::open_on(self.systems[by].clone(), Path::new(self.path), &options)?;
@@ -252,6 +252,6 @@ impl Rig {
     }
 }
 
-fn entry(put: &Put) -> Entry<'_> {
-    Entry { value: put.value.as_deref(), persist_until: until(put), pending: put.pending }
+fn entry(put: &Put) -> NewValue<'_> {
+    NewValue { value: put.value.as_deref(), persist_until: until(put), pending: put.pending }
 }

@@ -3,8 +3,8 @@
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
+use dochistory_core::history::values::{NewValue, Room, ValueEdit};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::values::{Entry, Room, Work};
 use dochistory_core::{Error, Result};
 
 use super::store::{Files, collect, ids};
@@ -17,11 +17,11 @@ pub fn build(root: &Path) {
     for (room, value) in [(Room::Mapper, "external"), (Room::Delivery, "state")] {
         let values = history.values(room, "channel").unwrap();
         for round in 0..3usize {
-            let change = |turn: &mut Work| {
+            let change = |turn: &mut ValueEdit| {
                 for (row, id) in ids.iter().enumerate().skip(round * 10).take(30) {
                     let value = format!("{value} {round} {row}");
                     let (persist_until, pending) = (START + (row as i64 % 20) * DAY, row % 3 == 0);
-                    let entry = Entry { value: Some(value.as_bytes()), persist_until, pending };
+                    let entry = NewValue { value: Some(value.as_bytes()), persist_until, pending };
                     turn.put(values.id(id.as_bytes()), entry)?;
                 }
                 turn.remove(values.id(ids[round * 10].as_bytes()))

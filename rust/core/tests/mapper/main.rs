@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use common::{DAY, Ids, START, uuid};
 use dochistory_core::Error;
-use dochistory_core::engine::mapper::{Mapper, MapperSettings, Messages, Texts, Untils};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::io::simulated::Simulated;
-use dochistory_core::mapper::{Policy, Qos};
+use dochistory_core::protocols::mapper::rules::{Policy, Qos};
+use dochistory_core::protocols::mapper::{Mapper, MapperSettings, Messages, Texts, Untils};
+use dochistory_core::testing::simulated::Simulated;
 
 const UNTIL: Untils<'static> = Untils::All(START + 30 * DAY);
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dochistory_core::Transaction;
-use dochistory_core::delivery::{Inbox, Receiving};
+use dochistory_core::protocols::delivery::{Inbox, Receiving};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use crate::arrow::compute::interleave_record_batch;
 use crate::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use dochistory_core::delivery::{InOrder, Place, Poll};
+use dochistory_core::protocols::delivery::{InOrder, Place, Poll};
 
 use super::arrivals::Arrivals;
 use crate::errors::{Failure, Outcome};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use dochistory_core::delivery::{Inbox, Opening, Options, Outbox, Settings, status};
+use dochistory_core::protocols::delivery::{Inbox, Opening, Options, Outbox, Settings, status};
 use pyo3::prelude::*;
 
 use super::inbox::{GuaranteedDelivery, Shared};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, Field, Schema, UInt32Type, UInt64Type};
-use dochistory_core::delivery::{Built, Outbox, SenderState, Transactions};
+use dochistory_core::protocols::delivery::{Built, Outbox, SenderState, Transactions};
 use pyo3::prelude::*;
 
 use crate::answers;

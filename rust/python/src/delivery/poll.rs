@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::arrow::array::RecordBatch;
-use dochistory_core::delivery::{Poll, Taken};
-use dochistory_core::engine::Replay;
+use dochistory_core::protocols::delivery::{Poll, Taken};
+use dochistory_core::protocols::trigger::Replay;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 

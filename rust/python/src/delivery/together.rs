@@ -7,7 +7,7 @@ use crate::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt64Arra
 use crate::arrow::buffer::NullBuffer;
 use crate::arrow::datatypes::{DataType, Field, Schema};
 use dochistory_core::Transaction;
-use dochistory_core::delivery::{NOT_APPLIED, Portion, Rows, decide_portion};
+use dochistory_core::protocols::delivery::{NOT_APPLIED, Portion, Rows, decide_portion};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyMapping};

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use dochistory_core::engine::mapper::{self as engine, Mapper, RowError, SendTransaction, Texts, Unit, Untils};
-use dochistory_core::mapper::Policy;
-use dochistory_core::values::Ids;
+use dochistory_core::history::values::Ids;
+use dochistory_core::protocols::mapper::rules::Policy;
+use dochistory_core::protocols::mapper::{self as engine, Mapper, RowError, SendTransaction, Texts, Unit, Untils};
 use dochistory_core::{Purged, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
@@ -95,7 +95,7 @@ impl History {
     fn mappers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
-        Ok(crate::calls::outside(py, || history.value_spaces(dochistory_core::values::Room::Mapper))?)
+        Ok(crate::calls::outside(py, || history.value_spaces(dochistory_core::history::values::Room::Mapper))?)
     }
 }
 

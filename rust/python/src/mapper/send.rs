@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::arrow::array::{ArrayRef, RecordBatch};
-use dochistory_core::engine::mapper::{Mapper, Send};
-use dochistory_core::mapper::Action;
+use dochistory_core::protocols::mapper::rules::Action;
+use dochistory_core::protocols::mapper::{Mapper, Send};
 use pyo3::prelude::*;
 
 use super::arrays::{column, ids, texts};

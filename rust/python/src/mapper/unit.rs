@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use crate::arrow::array::ArrayRef;
-use dochistory_core::engine::mapper::{Mapper, RowError, Taken, Texts, Unit, Untils};
-use dochistory_core::values::Ids;
+use dochistory_core::history::values::Ids;
+use dochistory_core::protocols::mapper::{Mapper, RowError, Taken, Texts, Unit, Untils};
 use pyo3::prelude::*;
 
 use super::arrays::{column, error_columns, ids, texts};
