@@ -2,7 +2,7 @@
 
 from importlib.resources import files
 
-from dochistory.readable import cell, size, span
+from dochistory.display import cell, size, span
 from dochistory.report.model import Bar, Report
 
 
