@@ -1,5 +1,4 @@
-//! What stands around the decision, as far as the engine has a part in it: the audit log, and how
-//! far a transaction came.
+//! The history's audit log as `begin` uses it, and how far a transaction came.
 
 use dochistory_core::history::Progressed;
 use dochistory_core::protocols::trigger::Claim as Claimed;

@@ -14,7 +14,7 @@ use crate::arguments;
 use crate::clock;
 use crate::entries::{self, EntryReader};
 use crate::errors::Outcome;
-use crate::finish;
+use crate::given_keys;
 use crate::history::History;
 use crate::trigger::Trigger;
 use crate::upkeep::TriggerOrName;
@@ -113,7 +113,7 @@ impl History {
         let before = before.map_or(Ok(i64::MAX), |before| clock::time_us("before", before))?;
         let wanted = Selection { status: entries::status(status)?, started_at: since..before, part };
         let name = trigger.name();
-        let keys = keys.map(finish::only_keys).transpose()?;
+        let keys = keys.map(given_keys::only_keys).transpose()?;
         let found = crate::calls::outside(py, || match &keys {
             Some(keys) => history.entries_of_keys(name, &keys.documents(), wanted),
             None => history.selected_entries(name, wanted),
@@ -134,7 +134,7 @@ impl History {
         let py = keys.py();
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
-        let columns = finish::keys(keys, trigger)?;
+        let columns = given_keys::keys(keys, trigger)?;
         let now_us = clock::now_us(now)?;
         let Finished { changed, already, unknown } =
             crate::calls::outside(py, || end(&history, &trigger.rules, &columns.documents(), now_us))?;

@@ -12,15 +12,15 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
 
 use crate::arguments;
-use crate::around::Keeper;
+use crate::audit::Keeper;
 use crate::call::{Beginning, Documents, replays};
 use crate::calls::InCall;
 use crate::claim::Claim;
 use crate::clock;
+use crate::document_claim::{Document, DocumentClaim};
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
 use crate::input::Input;
-use crate::one::{Document, DocumentClaim};
 use crate::output;
 use crate::shards::{self, Shards};
 use crate::trigger::Trigger;

@@ -1,6 +1,6 @@
 //! The primitives of work that many processes share: Spark's side of a history.
 //!
-//! The jobs are in `staging.rs` and `load.rs`, the polls in `delivery/together.rs`.
+//! The jobs are in `staging.rs` and `load.rs`, the polls in `delivery/shards.rs`.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use crate::call::Documents;
 use crate::claim::{on_leaving, replay_word};
 use crate::clock;
 use crate::errors::Outcome;
-use crate::finish;
+use crate::given_keys;
 use crate::handle::Handle;
 use crate::history::{names, see_to_upkeep};
 use crate::input::Input;
@@ -158,7 +158,7 @@ impl StagedClaim {
         let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let trigger = self.trigger.get();
-        let columns = keys.map(|keys| finish::keys(keys, trigger)).transpose()?;
+        let columns = keys.map(|keys| given_keys::keys(keys, trigger)).transpose()?;
         crate::calls::outside(py, || match &columns {
             Some(columns) => end(&self.claimed, Some(&columns.documents())),
             None => end(&self.claimed, None),

@@ -11,7 +11,7 @@ use pyo3::types::PyMapping;
 
 use super::arrivals::Arrivals;
 use super::columns;
-use super::kept::Kept;
+use super::held_rows::Kept;
 use super::poll::{DeliveryPoll, Stage};
 use super::status;
 use crate::arguments;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use dochistory_core::protocols::delivery::{Inbox, Opening, Options, Outbox, Settings, status};
 use pyo3::prelude::*;
 
+use super::held_rows::Kept;
 use super::inbox::{GuaranteedDelivery, Shared};
-use super::kept::Kept;
 use super::outbox::DeliveryOutbox;
 use super::{offsets, rows, status as tables};
 use crate::errors::{Failure, Outcome};

@@ -10,8 +10,8 @@ use pyo3::sync::PyOnceLock;
 
 use super::arrivals::Arrivals;
 use super::columns;
+use super::held_rows::{KeptRow, messages};
 use super::inbox::Shared;
-use super::kept::{KeptRow, messages};
 use super::offsets;
 use crate::claim::replay_word;
 use crate::errors::{Failure, Outcome};
