@@ -20,7 +20,7 @@ use format::{Mark, Part, STAMP_BYTES, SegmentHeader, Stamp, bucket_of, key_bytes
 
 use crate::filter;
 use crate::io::FileSystem;
-use crate::io::pages::{PAGE, Pages, header_sum};
+use crate::io::pages::{PAGE, Pages, header_sum, open_header};
 use crate::key::{Form, Key};
 use crate::sys::prefetch;
 use crate::{Error, Result};
@@ -120,18 +120,12 @@ pub(crate) fn probe(
 
 impl Segment {
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Arc<Self>> {
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let mut page = vec![0; PAGE];
-        let length = file.len().map_err(Error::io("look at", path))?;
-        if length < PAGE as u64 {
-            return Err(Error::corrupt(path, length, "shorter than a header"));
-        }
-        file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
+        let (file, page) = open_header(system, path)?;
         let header = SegmentHeader::decode(&page, path)?;
         if header.history != history {
             return Err(Error::corrupt(path, 24, "this segment belongs to another history"));
         }
-        let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
+        let pages = Pages::open(file, header.pages, header.sums_crc)?;
         let section = header.section(Part::Filter);
         let filter = Region::new(section.offset, section.length);
         Ok(Arc::new(Self { sum: header_sum(&page), header, pages, filter }))

@@ -1,9 +1,8 @@
 //! Writing a large file piece by piece: while one is written the next can be made.
 
-use std::path::Path;
 use std::sync::mpsc;
 
-use crate::io::File;
+use crate::io::NamedFile;
 use crate::io::pages::PAGE;
 use crate::{Error, Result};
 
@@ -12,22 +11,21 @@ const PIECES: usize = 3;
 
 /// Takes the pages behind a header, in order, and their checksums.
 pub(super) struct Sink<'a> {
-    file: &'a dyn File,
-    path: &'a Path,
+    file: &'a NamedFile,
     at: u64,
     sums: Vec<u8>,
 }
 
 impl<'a> Sink<'a> {
     /// The header vouches for itself: its entry is zero.
-    pub(super) fn behind_header(file: &'a dyn File, path: &'a Path) -> Self {
-        Self { file, path, at: PAGE as u64, sums: vec![0; 4] }
+    pub(super) fn behind_header(file: &'a NamedFile) -> Self {
+        Self { file, at: PAGE as u64, sums: vec![0; 4] }
     }
 
     /// Append whole pages.
     pub(super) fn push(&mut self, pages: &[u8]) -> Result<()> {
         self.sums.extend(pages.chunks(PAGE).map(crc32c::crc32c).flat_map(u32::to_le_bytes));
-        self.file.write_at(pages, self.at).map_err(Error::io("write", self.path))?;
+        self.file.write(pages, self.at)?;
         self.at += pages.len() as u64;
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::format::{Part, SegmentHeader, key_bytes, whole_key};
 use super::run::EntryRun;
 use super::{Region, Segment};
 use crate::io::FileSystem;
-use crate::io::pages::{PAGE, Pages, header_sum};
+use crate::io::pages::{Pages, header_sum, open_header};
 use crate::{Error, Result};
 
 /// What a damaged segment still tells.
@@ -30,13 +30,7 @@ impl Segment {
 
     /// The header page alone, and its checksum.
     pub(crate) fn head(system: &dyn FileSystem, path: &Path) -> Result<(SegmentHeader, u32)> {
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let length = file.len().map_err(Error::io("look at", path))?;
-        if length < PAGE as u64 {
-            return Err(Error::corrupt(path, length, "shorter than a header"));
-        }
-        let mut page = vec![0; PAGE];
-        file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
+        let (_, page) = open_header(system, path)?;
         Ok((SegmentHeader::decode(&page, path)?, header_sum(&page)))
     }
 
@@ -45,8 +39,8 @@ impl Segment {
         if header.history != history {
             return Err(Error::corrupt(path, 24, "this segment belongs to another history"));
         }
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let pages = Pages::open_damaged(path, file, header.pages)?;
+        let file = system.open_at(path, false)?;
+        let pages = Pages::open_damaged(file, header.pages)?;
         let section = header.section(Part::Filter);
         let filter = Region::new(section.offset, section.length);
         Ok(Self { header, sum, pages, filter })

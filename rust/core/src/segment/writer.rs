@@ -8,11 +8,11 @@ use super::format::{
 };
 use super::pieces::{Sink, pass_on};
 use super::run::{EntryRun, UuidEntry};
+use crate::Result;
 use crate::filter;
 use crate::io::FileSystem;
 use crate::io::pages::{PAGE, header_sum};
 use crate::key::Key;
-use crate::{Error, Result};
 
 /// Keys that are laid out and written together: so many fill whole pages, however wide they are.
 /// (In tests segments are small, and all their keys 16 bytes wide.)
@@ -86,8 +86,8 @@ fn write_entries<E: Entry>(
 ) -> Result<(SegmentHeader, u32, u64)> {
     let Target { system, path, id, history } = target;
     let mut header = header_of(id, history, uuids, run);
-    let file = system.create(path).map_err(Error::io("create", path))?;
-    let mut sink = Sink::behind_header(&*file, path);
+    let file = system.create_at(path)?;
+    let mut sink = Sink::behind_header(&file);
     let keys_end = write_uuid_keys(&mut sink, &header, uuids, threads)?;
     let mut image = Image { bytes: vec![0; header.pages as usize * PAGE - keys_end], start: keys_end };
     fill(&mut image, &header, uuids, run);
@@ -95,9 +95,9 @@ fn write_entries<E: Entry>(
     let sums = sink.into_sums();
     header.sums_crc = crc32c::crc32c(&sums);
     let page = header.encode();
-    file.write_at(&sums, header.pages * PAGE as u64).map_err(Error::io("write", path))?;
-    file.write_at(&page, 0).map_err(Error::io("write", path))?;
-    file.sync().map_err(Error::io("sync", path))?;
+    file.write(&sums, header.pages * PAGE as u64)?;
+    file.write(&page, 0)?;
+    file.sync()?;
     Ok((header.clone(), header_sum(&page), header.pages * PAGE as u64 + sums.len() as u64))
 }
 

@@ -161,10 +161,10 @@ impl KeySpace {
     }
 
     fn take_away_parts(&self) -> Result<()> {
-        let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
+        let names = self.env.system.names(&self.directory)?;
         for name in names.iter().filter(|name| FileKind::LoadPart.has(name)) {
             let path = self.directory.join(name);
-            self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
+            self.env.system.remove_at(&path)?;
         }
         Ok(())
     }

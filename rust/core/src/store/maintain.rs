@@ -189,10 +189,10 @@ impl KeySpace {
 
     /// Collect what an interrupted maintenance or publication left behind.
     fn collect_orphans(&self) -> Result<()> {
-        let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
+        let names = self.env.system.names(&self.directory)?;
         for name in names.iter().filter(|name| FileKind::New.has(name) && !is_staged_name(name)) {
             let path = self.directory.join(name);
-            self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
+            self.env.system.remove_at(&path)?;
         }
         self.collect_orphaned_parts()?;
         super::pin::collect_forgotten(&self.env, &self.directory, &names, crate::sys::time::now_us())?;
@@ -203,8 +203,8 @@ impl KeySpace {
 impl Writer<'_> {
     /// Give a finished file the name that the next manifest uses.
     pub(super) fn adopt(&mut self, from: &std::path::Path, to: &std::path::Path) -> Result<()> {
-        self.space.env.system.link(from, to).map_err(Error::io("link", to))?;
-        self.space.env.system.remove(from).map_err(Error::io("remove", from))
+        self.space.env.system.link_at(from, to)?;
+        self.space.env.system.remove_at(from)
     }
 }
 

@@ -108,9 +108,9 @@ impl KeySpace {
     /// Make the directory above, durably, if that is ours to do.
     fn make_room(&self) -> Result<()> {
         let Some(room) = self.directory.parent().filter(|_| self.makes_room) else { return Ok(()) };
-        self.env.system.create_directory(room).map_err(Error::io("create", room))?;
+        self.env.system.make_directory(room)?;
         let history = room.parent().unwrap_or(room);
-        self.env.system.sync_directory(history).map_err(Error::io("sync", history))
+        self.env.system.sync_names(history)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -207,7 +207,7 @@ impl KeySpace {
             if !is_doubtful || self.env.read_only {
                 if is_doubtful && writer_lock::has_failed(&*self.env.system, &self.directory, log.id) {
                     let reason = "its last sync failed, and no writer has mended it yet";
-                    return Err(Error::io("rely on", &log.path)(std::io::Error::other(reason)));
+                    return Err(Error::io("rely on", &log.file.path)(std::io::Error::other(reason)));
                 }
                 self.reach(&log, position, false)?;
                 return Ok(found);
@@ -240,7 +240,7 @@ impl KeySpace {
         // Of what stood in the log when we opened it, a sync of ours proves nothing.
         let is_ours_to_say = shown.max(known) >= log.inherited;
         let target = if is_ours_to_say { wanted.max(self.whole_frames(log)) } else { wanted };
-        let synced = log.file.sync().map_err(Error::io("sync", &log.path));
+        let synced = log.file.sync();
         let Some(lock) = lock else { return synced.map(|()| target) };
         // If the record of a failure fails too, writers still find out for themselves.
         synced.inspect_err(|_| drop(lock.set_failed(log.id)))?;

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 
-use super::environment::Environment;
 use super::maintain::forget_dropped;
 use super::values::Expiry;
 use super::view::View;
@@ -81,18 +80,14 @@ impl KeySpace {
         let id = *next_file;
         *next_file += 1;
         let path = FileKind::Segment.path(&self.directory, id);
-        remove_orphan(&self.env, &path)?;
+        // A crashed writer may have left a file of this number, which no manifest names.
+        self.env.system.remove_if_there(&path)?;
         Ok((id, path))
-    }
-
-    /// Make way for a file of values.
-    pub(super) fn remove_orphan(&self, path: &std::path::Path) -> Result<()> {
-        remove_orphan(&self.env, path)
     }
 
     pub(super) fn new_log(&self, id: u64, knows_rows: bool) -> Result<Log> {
         let path = FileKind::Log.path(&self.directory, id);
-        remove_orphan(&self.env, &path)?;
+        self.env.system.remove_if_there(&path)?;
         Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name), knows_rows)
     }
 }
@@ -131,7 +126,7 @@ impl Writer<'_> {
             return Err(Error::State("the key space is not there".into()));
         }
         let parent = self.space.directory.parent().unwrap_or(&self.space.directory);
-        self.space.env.system.sync_directory(parent).map_err(Error::io("sync", parent))?;
+        self.space.env.system.sync_names(parent)?;
         let log = self.space.new_log(1, false)?;
         let manifest = Manifest {
             number: 1,
@@ -207,11 +202,7 @@ impl Writer<'_> {
 
     /// Publish a manifest and see it; then take away what only older ones name.
     pub(super) fn publish(&mut self, manifest: &Manifest) -> Result<()> {
-        self.space
-            .env
-            .system
-            .sync_directory(&self.space.directory)
-            .map_err(Error::io("sync", &self.space.directory))?;
+        self.space.env.system.sync_names(&self.space.directory)?;
         let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
         self.check_alone()?;
         if !publish(&*self.space.env.system, &path, &manifest.encode())? {
@@ -231,8 +222,7 @@ impl Writer<'_> {
     /// Take away the files that this manifest does not name: manifests oldest first, so that
     /// readers notice.
     fn collect_garbage(&mut self, manifest: &Manifest) -> Result<()> {
-        let mut names =
-            self.space.env.system.list(&self.space.directory).map_err(Error::io("list", &self.space.directory))?;
+        let mut names = self.space.env.system.names(&self.space.directory)?;
         names.sort();
         let pinned = super::pin::pinned(&self.space.env, &self.space.directory, &names)?;
         let live = || pinned.iter().chain([manifest]);
@@ -262,12 +252,7 @@ impl Writer<'_> {
             names.iter().filter(|name| is_old(name)).partition(|name| FileKind::Manifest.has(name));
         for name in manifests.into_iter().chain(others) {
             let path = self.space.directory.join(name);
-            match self.space.env.system.remove(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("remove", &path)(error));
-                }
-                _ => {}
-            }
+            self.space.env.system.remove_if_there(&path)?;
         }
         Ok(())
     }
@@ -295,14 +280,6 @@ pub(super) fn entry_of(header: &SegmentHeader, sum: u32, bytes: u64) -> SegmentE
         bytes,
         min_started_at,
         max_started_at,
-    }
-}
-
-/// A file of this number that a crashed writer left behind: no manifest names it.
-pub(super) fn remove_orphan(env: &Environment, path: &std::path::Path) -> Result<()> {
-    match env.system.remove(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-        _ => Ok(()),
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Region, Wanted, probe};
 use crate::filter;
 use crate::io::FileSystem;
 use crate::io::bytes::{Decoder, Encoder};
-use crate::io::pages::{PAGE, Pages, header_page, header_sum};
+use crate::io::pages::{PAGE, Pages, header_page, header_sum, open_header};
 use crate::key::Key;
 use crate::sys::prefetch;
 use crate::{Error, Result};
@@ -129,18 +129,12 @@ fn tag_of(key: Key, slot_bits: u32) -> u16 {
 
 impl GlobalFilter {
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Arc<Self>> {
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let length = file.len().map_err(Error::io("look at", path))?;
-        if length < PAGE as u64 {
-            return Err(Error::corrupt(path, length, "shorter than a header"));
-        }
-        let mut page = vec![0; PAGE];
-        file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
+        let (file, page) = open_header(system, path)?;
         let header = FilterHeader::decode(&page, path)?;
         if header.history != history {
             return Err(Error::corrupt(path, 24, "this filter belongs to another history"));
         }
-        let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
+        let pages = Pages::open(file, header.pages, header.sums_crc)?;
         let filter = Region::new(PAGE as u64, header.filter_bytes());
         Ok(Arc::new(Self { sum: header_sum(&page), header, pages, filter }))
     }

@@ -118,7 +118,7 @@ impl KeySpace {
     /// A random number that is never 0.
     pub(crate) fn random_number(&self) -> Result<u64> {
         let mut bytes = [0; 8];
-        self.env.system.fill_random(&mut bytes).map_err(Error::io("read randomness for", &self.directory))?;
+        self.env.system.randomness_for(&self.directory, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes) | 1)
     }
 }

@@ -130,7 +130,7 @@ impl KeySpace {
                 let id = *next_file;
                 *next_file += 1;
                 let path = kind.path(&self.directory, id);
-                self.remove_orphan(&path)?;
+                self.env.system.remove_if_there(&path)?;
                 let named = FileIdentity { id, history: self.env.history, is_later: class == Class::Later };
                 let (sum, bytes) = writer::write(&*self.env.system, &path, named, &run)?;
                 entries.push(entry_of(class, id, sum, bytes, &run));
