@@ -112,9 +112,10 @@ lint: $(STAMP)/dev
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	$(BIN)/ruff format --check $(wildcard $(PYTHON_CODE))
 	$(BIN)/ruff check $(wildcard $(PYTHON_CODE))
-	$(BIN)/python tools/prose.py --check --exempt-names rust/core/src --exempt-names rust/python/src
+	$(BIN)/python tools/prose.py --check
 
 types: $(STAMP)/native $(STAMP)/dev
+	$(BIN)/python tools/stub.py --check
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml dochistory._native
 

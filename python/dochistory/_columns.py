@@ -15,7 +15,7 @@ def table_of(documents: Any) -> pa.Table:
     """Anything that Arrow can read, as a table.
 
     Raises:
-        SchemaError: it is no table.
+        SchemaError: [DH-SCHEMA] it is no table.
     """
     if isinstance(documents, pa.Table):
         return documents
@@ -32,7 +32,7 @@ def verdicts_of(verdicts: Any, needed: tuple[str, ...] = VERDICTS) -> pa.Table:
     """Verdicts as a table with the columns that are needed.
 
     Raises:
-        SchemaError: a column is missing.
+        SchemaError: [DH-SCHEMA] a column is missing.
     """
     table = table_of(verdicts)
     if missing := [name for name in needed if name not in table.column_names]:
@@ -76,7 +76,7 @@ def same_rows(documents: pa.Table, verdicts: pa.Table) -> None:
     """Documents and verdicts are of one batch.
 
     Raises:
-        SchemaError: they have different numbers of rows.
+        SchemaError: [DH-SCHEMA] they have different numbers of rows.
     """
     if documents.num_rows != verdicts.num_rows:
         raise dh.SchemaError(

@@ -65,8 +65,8 @@ def held(source: Path, timeout: float) -> Iterator[Moment]:
         timeout: how long to wait for writers, in seconds.
 
     Raises:
-        LockedError: a writer did not let go of a key space in time.
-        StorageError: the operating system refused.
+        LockedError: [DH-LOCKED] a writer did not let go of a key space in time.
+        StorageError: [DH-IO] the operating system refused.
     """
     end = time.monotonic() + timeout
     for _ in range(_TRIES):

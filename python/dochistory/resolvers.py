@@ -60,8 +60,11 @@ def by_table(
         message: the column with a sentence for the journal; none, if absent.
         missing: the answer for keys that are not in the table, and for null in its column `status`.
 
+    Returns:
+        Resolver: for `Trigger(resolver=...)`.
+
     Raises:
-        SchemaError: a column is missing, a key is there twice, or a status is none.
+        SchemaError: [DH-SCHEMA] a column is missing, a key is there twice, or a status is none.
     """
     table = _table(known)
     wanted = [name for name in (key, status, message) if name is not None]
@@ -111,8 +114,11 @@ def by_lease(
             begun (no history, no key).
         now: the clock; the system's, if absent.
 
+    Returns:
+        Resolver: for `Trigger(resolver=...)`.
+
     Raises:
-        ConfigError: the lease is not above zero.
+        ConfigError: [DH-CONFIG] the lease is not above zero.
     """
     lease = longer_than if isinstance(longer_than, dt.timedelta) else dt.timedelta(seconds=longer_than)
     if lease <= dt.timedelta(0):
@@ -149,6 +155,9 @@ def by_document(function: Callable[[dict[str, Any]], Any]) -> Resolver:
             `dh_reason`, `dh_started_at`, `dh_trigger`; answers a status, or a status and a sentence
             for the journal. What it raises counts for this document alone: `TransientError` as a
             transient failure, anything else as a failure.
+
+    Returns:
+        Resolver: for `Trigger(resolver=...)`.
     """
     return _ByDocument(function)
 
@@ -193,7 +202,7 @@ def by_sql(
 
     ```python
     by_sql(
-        lambda: psycopg.connect(…),
+        lambda: psycopg.connect("dbname=shop"),
         "select order_id, 'DUPLICATE' from orders where order_id in ({keys})",
         paramstyle="format",
         missing="NEW",  # right only if the service writes `orders` in one transaction with its effect
@@ -212,8 +221,11 @@ def by_sql(
             if absent. (Some drivers, SQLite's for one, raise OperationalError for a misspelt query,
             too.)
 
+    Returns:
+        Resolver: for `Trigger(resolver=...)`.
+
     Raises:
-        ConfigError: the query has no `{keys}`, or another argument makes no sense.
+        ConfigError: [DH-CONFIG] the query has no `{keys}`, or another argument makes no sense.
     """
     if "{keys}" not in query:
         raise dh.ConfigError("[DH-CONFIG] the query has no {keys}: write … where id in ({keys})")
@@ -306,8 +318,11 @@ def retrying(
         longest: the longest wait before an attempt.
         sleep: how to wait.
 
+    Returns:
+        Resolver: for `Trigger(resolver=...)`.
+
     Raises:
-        ConfigError: an argument makes no sense.
+        ConfigError: [DH-CONFIG] an argument makes no sense.
     """
     if attempts < 1:
         raise dh.ConfigError(f"[DH-CONFIG] attempts is {attempts}; it must be at least 1")

@@ -31,13 +31,13 @@ def by_tasks(history: dh.History, ids: Sequence[str | None], **options: Any) -> 
     receipts: list[bytes] | None = None
     for _ in range(2):
         parts = [list(enumerate(ids))[place::2][::-1] for place in range(2)]
-        job = history.reserve(trigger(), 2, transaction=APP, now=T0, receipts=receipts, **options)
+        job = history._shards.reserve(trigger(), 2, transaction=APP, now=T0, receipts=receipts, **options)
         found: dict[int, str] = {}
         receipts = []
         with dh.open(history.path, snapshot=job.snapshot) as task:
             for place, part in enumerate(parts):
                 table = documents([one for _, one in part])
-                staged = task.stage(table, trigger(), job=job.token, part=place, attempt="a")
+                staged = task._shards.stage(table, trigger(), job=job.token, part=place, attempt="a")
                 found.update(zip([row for row, _ in part], rules(staged.verdicts), strict=True))
                 receipts.append(staged.receipt)
         try:
@@ -184,24 +184,26 @@ def test_other_entries_under_a_known_number_are_refused(history: dh.History) -> 
     def staged(*ids: str) -> list[bytes]:
         receipts = []
         for one in ids:
-            job = history.reserve(trigger(), reads=False)
-            receipts.append(history.stage_entries(documents([one]), trigger(), job=job.token, part=0, attempt="a"))
+            job = history._shards.reserve(trigger(), reads=False)
+            receipts.append(
+                history._shards.stage_entries(documents([one]), trigger(), job=job.token, part=0, attempt="a")
+            )
         return receipts
 
-    assert history.commit_entries(staged("a", "b"), trigger(), transaction=APP) == 2
-    assert history.commit_entries(staged("b", "a"), trigger(), transaction=APP) == 0
+    assert history._shards.commit_entries(staged("a", "b"), trigger(), transaction=APP) == 2
+    assert history._shards.commit_entries(staged("b", "a"), trigger(), transaction=APP) == 0
     with pytest.raises(dh.TransactionError, match="other rows"):
-        history.commit_entries(staged("a", "c"), trigger(), transaction=APP)
+        history._shards.commit_entries(staged("a", "c"), trigger(), transaction=APP)
     assert rules(history.classify(documents(["a", "b", "c"]), trigger())) == ["R9", "R9", "R8"]
-    assert history.commit_entries(staged("a", "c"), trigger(), transaction=APP, on_other_rows="look_up") == 2
+    assert history._shards.commit_entries(staged("a", "c"), trigger(), transaction=APP, on_other_rows="look_up") == 2
     assert rules(history.classify(documents(["a", "b", "c"]), trigger())) == ["R9", "R9", "R9"]
 
 
 def test_what_is_done_with_other_rows_is_one_of_two_words(history: dh.History) -> None:
     for call in (
         lambda: history.begin(documents(["a"]), trigger(), on_other_rows="skip"),  # type: ignore[arg-type]
-        lambda: history.reserve(trigger(), on_other_rows="skip"),  # type: ignore[arg-type]
-        lambda: history.commit_entries([], trigger(), on_other_rows="skip"),  # type: ignore[arg-type]
+        lambda: history._shards.reserve(trigger(), on_other_rows="skip"),  # type: ignore[arg-type]
+        lambda: history._shards.commit_entries([], trigger(), on_other_rows="skip"),  # type: ignore[arg-type]
     ):
         with pytest.raises(dh.ConfigError, match=r"on_other_rows is \"skip\"; allowed is \"error\" or \"look_up\""):
             call()

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dochistory as dh
-from dochistory import journal, journals
+from dochistory import journal
 from tests.cli.conftest import Run
 from tests.store.processes import ROOT
 from tests.support import T0, documents, status_of, trigger
@@ -242,7 +242,7 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_a_journal_is_read_as_it_was_written(written: Path) -> None:
-    tables = list(journals.read(written))
+    tables = list(journal.read(written))
     assert pa.concat_tables(tables).to_pylist() == RECORDS
     assert {table.schema for table in tables} == {journal.SCHEMA}
 
@@ -288,7 +288,7 @@ def test_following_sees_what_is_written_later_once(tmp_path: Path) -> None:
         def sleep(_: float, todo: Any = todo) -> None:
             todo.pop(0)()
 
-        found = journals.follow(path, sleep=sleep, stop=lambda todo=todo: not todo)  # type: ignore[misc]
+        found = journal.follow(path, sleep=sleep, stop=lambda todo=todo: not todo)  # type: ignore[misc]
         assert [row["row"] for table in found for row in table.to_pylist()] == [0, 7, 2]
 
 
@@ -302,7 +302,7 @@ def test_following_from_the_end_and_over_a_rotation(tmp_path: Path) -> None:
         write(sink, 2)
 
     todo = [lambda: write(sink, 1), rotate, lambda: None]
-    found = journals.follow(path, from_end=True, sleep=lambda _: todo.pop(0)(), stop=lambda: not todo)
+    found = journal.follow(path, from_end=True, sleep=lambda _: todo.pop(0)(), stop=lambda: not todo)
     assert [row["row"] for table in found for row in table.to_pylist()] == [7, 2]
 
 
@@ -311,7 +311,7 @@ def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
     write(journal.JsonLinesSink(path), 0, 1)
     whole = path.read_bytes()
     path.write_bytes(whole[:-10])
-    assert [row["row"] for table in journals.read(path) for row in table.to_pylist()] == [0]
+    assert [row["row"] for table in journal.read(path) for row in table.to_pylist()] == [0]
 
 
 @pytest.mark.parametrize("content", ["no journal\n", '{"a": 1}\n', '{"time": "soon"}\n', "[1]\n"])

@@ -223,9 +223,9 @@ def test_other_messages_under_a_number_are_refused_or_decided(history: dh.Histor
         named: dict[str, Any] = {"transaction": ("app", 7), **options}
         if not together:
             return inbox.receive(messages(headers), **named)
-        plan = inbox.plan(**named)
-        _, receipt = history.delivery_portion(plan, messages(headers), stream="s")
-        return inbox.gather(plan, [receipt], **named)
+        plan = history._shards.plan_delivery(inbox, **named)
+        _, receipt = history._shards.decide_delivery(plan, messages(headers), stream="s")
+        return history._shards.merge_delivery(inbox, plan, [receipt], **named)
 
     history.delivery("s", start=10)
     receive(CHAIN[:2])

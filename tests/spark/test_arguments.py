@@ -216,7 +216,7 @@ def test_invalid_number_of_parts_is_refused(spark: "SparkSession", history: Path
         lambda: dh.spark.claim(df, history, orders(), parts=parts),
         lambda: dh.spark.exactly_once(history, orders(), nothing, parts=parts),
         lambda: dh.spark.delivery(history, nothing, parts=parts),
-        lambda: dh.open(history).reserve(orders(), parts),
+        lambda: dh.open(history)._shards.reserve(orders(), parts),
     ]
     for call in calls:
         with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] parts is .*; allowed is a whole number from 1 on"):

@@ -110,12 +110,12 @@ def test_a_zombie_that_ends_late_changes_nothing(
                     sight, token = self.snapshot.sight, self.snapshot.token
                     zombie = dh.open(sight.path, snapshot=token, read_only=True)
                     part, documents = context.partitionId(), pa.Table.from_batches(received)
-                    zombie.stage(documents, self.trigger, job=self.job, part=part, attempt=f"early-{part}")
+                    zombie._shards.stage(documents, self.trigger, job=self.job, part=part, attempt=f"early-{part}")
                     for _ in range(1200):
                         if go.exists():
                             break
                         time.sleep(0.1)
-                    zombie.stage(documents, self.trigger, job=self.job, part=part, attempt=f"zombie-{part}")
+                    zombie._shards.stage(documents, self.trigger, job=self.job, part=part, attempt=f"zombie-{part}")
                     (done.parent / f"done-{part}").touch()
                 finally:
                     os._exit(0)

@@ -137,7 +137,7 @@ def test_a_golden_store_has_its_streams(golden: Path, request: pytest.FixtureReq
             assert (found["feed"]["receive_count"], found["feed"]["time_received"]) == (3, make.NOW)
             assert tuple(sent[name] for name in ("send_count", "log_sent", "resend_count", "confirm_sent")) == make.SENT
             assert (sent["publisher"], sent["time_sent"]) == ("main", make.NOW)
-            history.maintain_values(all=True)
+            history._shards.maintain_values(all=True)
         assert make.poll(history, "half-way", "(0-100-250-0)", batch=3).replay == "unfinished"
         with pytest.raises(dh.TransactionError):
             make.poll(history, "untouched", batch=2)

@@ -13,10 +13,10 @@ PARTS = 4
 
 def claim(history: dh.History, ids: list[str]) -> None:
     """As Spark claims a small batch: a few rows in each of several tasks, committed and completed by the driver."""
-    job = history.reserve(trigger(), PARTS)
+    job = history._shards.reserve(trigger(), PARTS)
     with dh.open(history.path, read_only=True, snapshot=job.snapshot) as task:
         receipts = [
-            task.stage(documents(ids[part::PARTS]), trigger(), job=job.token, part=part, attempt="a0").receipt
+            task._shards.stage(documents(ids[part::PARTS]), trigger(), job=job.token, part=part, attempt="a0").receipt
             for part in range(PARTS)
         ]
     job.commit(receipts).complete()

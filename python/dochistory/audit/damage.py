@@ -26,7 +26,7 @@ def look(log: store.Store) -> tuple[int, list[Damage]]:
 
     Raises:
         Gone: a file went away meanwhile.
-        OpenError: a newer package wrote the log.
+        OpenError: [DH-OPEN] a newer package wrote the log.
     """
     found = []
     try:

@@ -62,7 +62,7 @@ class Directory:
         """What is there.
 
         Raises:
-            CorruptError: the manifest is damaged or gone, or of another log.
+            CorruptError: [DH-CORRUPT] the manifest is damaged or gone, or of another log.
         """
         for _ in range(_TRIES):
             # The manifest first: what it names was there before it.
@@ -109,7 +109,7 @@ class Directory:
         """Under the lock: what the next manifest starts from. Takes in the log's files that none names yet.
 
         Raises:
-            CorruptError: as of `look`.
+            CorruptError: [DH-CORRUPT] as of `look`.
         """
         look = self.look()
         found = look.manifest or Manifest(manifest.new_id(), 0, 1, 1, ())

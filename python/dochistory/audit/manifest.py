@@ -89,8 +89,8 @@ def newest(directory: Path) -> Manifest | None:
     """The newest manifest; None if there is none.
 
     Raises:
-        CorruptError: it is damaged.
-        OpenError: a newer package wrote it.
+        CorruptError: [DH-CORRUPT] it is damaged.
+        OpenError: [DH-OPEN] a newer package wrote it.
     """
     while numbers := numbers_in(directory):
         path = path_of(directory, numbers[-1])

@@ -64,9 +64,9 @@ def repair(
         and last number of each stretch of documents that it concerns.
 
     Raises:
-        OpenError: a newer package wrote the log.
-        LockedError: somebody else held the log for longer than `lock_timeout`.
-        StorageError: the operating system refused.
+        OpenError: [DH-OPEN] a newer package wrote the log.
+        LockedError: [DH-LOCKED] somebody else held the log for longer than `lock_timeout`.
+        StorageError: [DH-IO] the operating system refused.
     """
     own = Path(history) / "audit"
     place = own if directory is None else Path(directory)

@@ -97,7 +97,7 @@ class Store:
         """The files of documents, by number.
 
         Raises:
-            CorruptError: a file is gone, or of another log.
+            CorruptError: [DH-CORRUPT] a file is gone, or of another log.
         """
         return self._kept_in(self._whole())
 
@@ -113,7 +113,7 @@ class Store:
         """The files of events, by number; an outcome stands behind its resubmission.
 
         Raises:
-            CorruptError: as of `kept`.
+            CorruptError: [DH-CORRUPT] as of `kept`.
         """
         kinds: tuple[Kind, ...] = ("decided", "resubmission", "outcome")
         found = [
@@ -191,7 +191,7 @@ class Store:
         """Compare a file with the checksum in its name; answers its bytes.
 
         Raises:
-            CorruptError: it is damaged.
+            CorruptError: [DH-CORRUPT] it is damaged.
         """
         with _files.storage(path):
             try:
@@ -208,7 +208,7 @@ class Store:
         """The content of a file; its checksums are looked at.
 
         Raises:
-            CorruptError: it is damaged.
+            CorruptError: [DH-CORRUPT] it is damaged.
             Gone: it is not there any more.
         """
         try:

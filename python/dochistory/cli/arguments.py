@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import dochistory as dh
 from dochistory.cli import (
-    around_arguments,
+    audit,
     backup,
     completion,
     delivery,
@@ -15,13 +15,17 @@ from dochistory.cli import (
     doctor,
     documents,
     files,
+    journal,
     load,
     mapper,
     repair,
     report,
+    statistics,
+    suspension,
+    sweep,
     upkeep,
 )
-from dochistory.cli.context import Context, duration, moment, positive
+from dochistory.cli.context import Context, duration, moment, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 
 Command = Callable[[Context], Exit]
@@ -59,10 +63,11 @@ def parser() -> Parser:
     _classify(commands)
     _entries(commands)
     _load(commands)
-    around_arguments.statistics(commands, _add)
+    statistics.add_to(commands, _add)
     _report(commands)
     _upkeep(commands)
-    around_arguments.others(commands, _add)
+    for module in (journal, audit, suspension, sweep):
+        module.add_to(commands, _add)
     _delivery(commands)
     _mapper(commands)
     _others(commands)
@@ -115,10 +120,6 @@ def _add(commands: Any, name: str, run: Command, help_: str, more: str = "") -> 
     return made
 
 
-def _trigger(command: argparse.ArgumentParser, help_: str = "this trigger only; all, if absent") -> None:
-    command.add_argument("--trigger", metavar="NAME", help=help_)
-
-
 def _classify(commands: Any) -> None:
     command = _add(
         commands,
@@ -129,7 +130,7 @@ def _classify(commands: Any) -> None:
         "first. Without --output, prints how many documents got which verdict.",
     )
     command.add_argument("file", metavar="FILE", help="Parquet, Arrow IPC, CSV or JSON lines; - is standard input")
-    _trigger(command, "whose documents they are; may be absent if there is one only")
+    trigger_option(command, "whose documents they are; may be absent if there is one only")
     command.add_argument(
         "--output", "-o", metavar="FILE", help="write the documents with their verdicts; - is standard output"
     )
@@ -162,7 +163,7 @@ def _entries(commands: Any) -> None:
     written.add_argument("file", metavar="FILE", help="Parquet, Arrow IPC, CSV or JSON lines; - is standard output")
     written.add_argument("--format", choices=files.FORMATS, help="if the suffix does not say (- is jsonl, then)")
     for command in (shown, written):
-        _trigger(command)
+        trigger_option(command)
         command.add_argument("--status", choices=["processing", "completed"], help="only those; both, if absent")
         command.add_argument(
             "--older-than", type=duration, metavar="TIME", help="only what began longer ago: '15 minutes', PT2H"
@@ -180,7 +181,7 @@ def _load(commands: Any) -> None:
     )
     command.add_argument("file", metavar="FILE", nargs="?", help="Parquet, Arrow IPC, CSV or JSON lines")
     command.add_argument("--input-format", choices=files.FORMATS, help="format of FILE, if its suffix does not say")
-    _trigger(command, "whose entries all rows are; without it, the column trigger says")
+    trigger_option(command, "whose entries all rows are; without it, the column trigger says")
     command.add_argument("--create", action="store_true", help="make the history if it is not there")
     command.add_argument(
         "--time-to-live",
@@ -221,7 +222,7 @@ def _report(commands: Any) -> None:
         "Verdicts over time, by trigger and rule; documents in doubt with their ages; partitions and sizes; what a "
         "purge would free. The page needs no network.",
     )
-    _trigger(command)
+    trigger_option(command)
     command.add_argument(
         "--output", "-o", metavar="FILE", default="report.html", help="report.html, if absent; - prints"
     )
@@ -241,7 +242,7 @@ def _upkeep(commands: Any) -> None:
         "show the pinned snapshots of a history, or release them",
         "A pinned snapshot keeps its files. Spark plans that still read one fail when it is released.",
     )
-    _trigger(pins)
+    trigger_option(pins)
     pins.add_argument("--drop", action="store_true", help="let them go")
     pins.add_argument("--older-than", type=duration, metavar="TIME", help="only those pinned longer ago: '1 day'")
     purge = _add(
@@ -251,7 +252,7 @@ def _upkeep(commands: Any) -> None:
         "drop what expired",
         "By the time to live that the history keeps of each trigger. Made for cron.",
     )
-    _trigger(purge)
+    trigger_option(purge)
     purge.add_argument("--dry-run", action="store_true", help="only say what would go")
     purge.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
     purge.add_argument(
@@ -268,10 +269,10 @@ def _upkeep(commands: Any) -> None:
     change.add_argument("--trigger", metavar="NAME", required=True, help="this trigger")
     change.add_argument("--time-to-live", type=duration, metavar="TIME", required=True, help="from now on: '30 days'")
     maintain = _add(commands, "maintain", upkeep.maintain, "compact small files and build global filters")
-    _trigger(maintain)
+    trigger_option(maintain)
     maintain.add_argument("--all", action="store_true", help="compact as far as possible, not only as far as it pays")
     verify = _add(commands, "verify", upkeep.verify, "check every byte of a history")
-    _trigger(verify)
+    trigger_option(verify)
     mend = _add(
         commands,
         "repair",
@@ -281,7 +282,7 @@ def _upkeep(commands: Any) -> None:
         "kept in a directory repaired-<time> within the history. Exit status 1 without --yes if there is damage, with "
         "it if not all of it could be repaired.",
     )
-    _trigger(mend, "this trigger only; needed where its name is lost")
+    trigger_option(mend, "this trigger only; needed where its name is lost")
     mend.add_argument("--yes", action="store_true", help="repair; otherwise nothing is changed")
     copy = _add(
         commands,

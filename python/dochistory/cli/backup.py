@@ -3,7 +3,9 @@
 import os
 import shutil
 import stat
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import dochistory as dh
 from dochistory import _durations, _moment
@@ -71,7 +73,7 @@ def _complete(copy: dh.History, names: set[str]) -> None:
 
 
 def _spaces(history: dh.History) -> set[str]:
-    figures = history.stats()
+    figures: Mapping[str, Any] = history.stats()
     return {f"{room}/{name}" for room in _moment.ROOMS for name in figures[room]}
 
 

@@ -3,6 +3,7 @@
 import argparse
 import datetime as dt
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,10 @@ from dochistory.settings import FILE_NAME, Settings, settings_from_toml, stored_
 
 HISTORY_VARIABLE = "DOCHISTORY_HISTORY"
 SETTINGS_VARIABLE = "DOCHISTORY_SETTINGS"
+
+
+Add = Callable[..., argparse.ArgumentParser]
+"""Adds a command: commands, name, what runs it, help, more help."""
 
 
 @dataclass(frozen=True)
@@ -146,3 +151,8 @@ def duration(text: str) -> dt.timedelta:
         return dh.Trigger("any", history_time_to_live=text).history_time_to_live
     except dh.ConfigError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration, such as '15 minutes' or PT2H") from None
+
+
+def trigger_option(command: argparse.ArgumentParser, help_: str = "this trigger only; all, if absent") -> None:
+    """Let a command have `--trigger`."""
+    command.add_argument("--trigger", metavar="NAME", help=help_)

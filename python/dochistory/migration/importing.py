@@ -71,10 +71,13 @@ def import_history(
         now: the time that counts as now.
         progress: called with the number of rows read so far, after each batch.
 
+    Returns:
+        Imported: how many rows were read and imported, and where both sides differ.
+
     Raises:
-        ConfigError: a row names a trigger that `triggers` lacks.
-        SchemaError: a column is missing or of the wrong type, or a status is unknown. What was
-            loaded before stays.
+        ConfigError: [DH-CONFIG] a row names a trigger that `triggers` lacks.
+        SchemaError: [DH-SCHEMA] a column is missing or of the wrong type, or a status is unknown.
+            What was loaded before stays.
     """
     only = triggers.name if isinstance(triggers, dh.Trigger) else None
     shape = Shape(columns or {}, statuses or {}, time_unit, only, now or dt.datetime.now(dt.UTC))

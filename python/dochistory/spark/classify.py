@@ -66,10 +66,10 @@ def classify(
             `message`.
 
     Raises:
-        SchemaError: there is no id column, `columns` names one that is missing, or a verdict's
-            column is there already.
-        OpenError: there is no history at that path.
-        ConfigError: `how` or `resolve` is none of the above.
+        SchemaError: [DH-SCHEMA] there is no id column, `columns` names one that is missing, or a
+            verdict's column is there already.
+        OpenError: [DH-OPEN] there is no history at that path.
+        ConfigError: [DH-CONFIG] `how` or `resolve` is none of the above.
     """
     compat.check_choice("how", how, ("udf", "map"))
     compat.check_choice("resolve", resolve, ("workers", "driver"))

@@ -80,7 +80,7 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
     """Refuse what is not among the allowed.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: [DH-CONFIG] it is not.
     """
     if value not in allowed:
         *others, last = (repr(one) for one in allowed)
@@ -313,7 +313,7 @@ def running_session() -> SparkSession:
     """The session that runs.
 
     Raises:
-        ConfigError: none does.
+        ConfigError: [DH-CONFIG] none does.
     """
     found = SparkSession.getActiveSession()
     if found is None:

@@ -43,7 +43,7 @@ class Sight:
         """Open the history, in a worker.
 
         Raises:
-            ClusterError: this worker does not see the driver's directory.
+            ClusterError: [DH-CLUSTER] this worker does not see the driver's directory.
         """
         try:
             opened = dh.open(self.path, **how)

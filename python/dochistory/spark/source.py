@@ -45,7 +45,7 @@ def schema(given: Mapping[str, str]) -> str:
     """The columns of the table that the options ask for.
 
     Raises:
-        ConfigError: there is an option too many, or one that makes no sense.
+        ConfigError: [DH-CONFIG] there is an option too many, or one that makes no sense.
     """
     return _SCHEMAS[Options(given, writing=False).table()]
 

@@ -237,7 +237,7 @@ mod tests {
     use crate::segment::Segment;
 
     #[test]
-    fn keys_of_one_stamp_make_the_same_file_as_entries_do_however_many_threads_write_it() {
+    fn keys_of_one_stamp_write_the_same_file_as_entries() {
         let directory = tempfile::tempdir().unwrap();
         let stamp = Stamp { claim: 7, started_at: 1_000, mark: Mark::Open };
         for count in [1, 255, 256, 257, 768, 1000, 2000] {

@@ -57,7 +57,7 @@ fn torn(log: &Log, position: u64) -> Vec<u8> {
 }
 
 #[test]
-fn an_id_that_looks_like_a_later_frame_makes_no_damage_of_a_torn_tail() {
+fn id_that_looks_like_a_frame_keeps_a_torn_end_torn() {
     let (_, log) = made(None);
     log.file.write(&torn(&log, START), START).unwrap();
     assert!(matches!(Frames::new(&log, START, log.len().unwrap()).next(), Ok(Next::Torn)));
@@ -72,7 +72,7 @@ fn an_id_that_looks_like_a_later_frame_makes_no_damage_of_a_torn_tail() {
 }
 
 #[test]
-fn a_later_frame_of_the_log_itself_shows_that_a_place_was_durable() {
+fn later_frame_shows_that_an_earlier_place_was_durable() {
     for mark in [None, Some(0)] {
         let (_, log) = made(mark);
         let torn = torn(&log, START);
@@ -151,7 +151,7 @@ fn room_is_made_ahead_for_many_frames_and_is_the_end_of_the_log() {
 }
 
 #[test]
-fn a_frame_that_needs_more_than_the_room_makes_more_and_loses_nothing() {
+fn frame_larger_than_the_room_makes_more_and_loses_nothing() {
     let (_, log, ends) = appended(300);
     assert!(ends[300] > START + ROOM + BLOCK && log.len().unwrap() > ends[300]);
     let mut sequences = Vec::new();
@@ -173,7 +173,7 @@ fn a_file_that_became_shorter_does_not_end_where_it_did() {
 }
 
 #[test]
-fn anything_behind_zeros_is_torn_as_a_crash_may_lose_the_first_of_several_frames() {
+fn bytes_behind_zeros_are_a_torn_frame() {
     let (_, log, ends) = appended(3);
     log.file.write(&vec![0; (ends[2] - ends[1]) as usize], ends[1]).unwrap();
     assert!(matches!(next(&log, ends[1]), Next::Torn));
