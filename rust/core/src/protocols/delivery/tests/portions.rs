@@ -1,4 +1,5 @@
-//! A poll that several processes decide, each some of its streams, is the poll that one decides.
+//! A poll that several processes decide, each some of its streams, equals a poll that one process
+//! decides.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
