@@ -1,11 +1,11 @@
-//! Proof that nobody else holds the lock, should the file system's locks only say yes.
+//! Proof that nobody else holds the lock, for file systems whose locks do not exclude.
 //!
-//! Two registers stand in the lock file. Each writer that takes the lock writes its name into
-//! `LATEST`, then looks whether `WITHIN` is free, then writes its name there, and before it changes
-//! anything reads `LATEST` again. Of two who are at it at once each either sees the other's name in
-//! `WITHIN`, or the other sees that `LATEST` is no longer its own: at most one changes anything
-//! (Lamport's fast mutual exclusion, of which this is the part that notices). Where locks exclude,
-//! both registers are always as they should be, but for a writer that died with it.
+//! Two registers are in the lock file. Each writer that takes the lock writes its name into
+//! `LATEST`, then checks that `WITHIN` is free, then writes its name there. Before it changes
+//! anything, it reads `LATEST` again. Of two writers at the same time, either one sees the other's
+//! name in `WITHIN`, or the other sees that `LATEST` is no longer its own: at most one changes
+//! anything (Lamport's fast mutual exclusion; this is the part that detects the conflict). Where
+//! locks exclude, both registers are always as expected, except after a writer that died inside.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +14,15 @@ use std::time::Duration;
 use crate::io::{FileId, FileSystem, NamedFile, ProcessId};
 use crate::{Error, Result};
 
-/// Where the registers stand in the lock file: behind the holder's text, so that one write serves
-/// for both.
+/// The place of the registers in the lock file: behind the holder's text, so that one write covers
+/// both.
 pub(super) const WITHIN_AT: u64 = 256;
 const LATEST_AT: u64 = 320;
 /// Bytes of `WITHIN`.
 pub(super) const WITHIN: usize = 56;
 const LATEST: usize = 16;
 const BOTH: usize = (LATEST_AT - WITHIN_AT) as usize + LATEST;
-/// Of a writer that cannot be asked whether it is alive, so many looks must show no change.
+/// Number of reads that must show no change, for a writer that cannot be checked for being alive.
 const LOOKS: u32 = 100;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
@@ -31,20 +31,20 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 pub(super) struct Alone {
     name: [u8; LATEST],
     process: ProcessId,
-    /// The lock file: a copy of it says nothing of those who are within there.
+    /// The lock file: the registers in a copy of it mean nothing.
     file: u64,
     /// Whether `WITHIN` is known to be ours until we leave.
     is_sure: AtomicBool,
 }
 
-/// What the registers say.
+/// The content of the registers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Registers([u8; BOTH]);
 
 impl Registers {
     fn read(file: &NamedFile) -> Result<Self> {
         let mut bytes = [0; BOTH];
-        // A file of an older build is shorter: nobody is within.
+        // A file of an older build is shorter: `WITHIN` is free.
         file.read_up_to(&mut bytes, WITHIN_AT)?;
         Ok(Self(bytes))
     }
@@ -61,7 +61,7 @@ impl Registers {
         self.within().iter().all(|byte| *byte == 0)
     }
 
-    /// The process that is within; none where that cannot be read.
+    /// The process in `WITHIN`; none where that cannot be read.
     fn process(&self) -> Option<ProcessId> {
         let is_good = self.field(48) == u64::from(crc32c::crc32c(&self.within()[..48]));
         is_good.then(|| ProcessId { place: self.field(16), number: self.field(24), started: self.field(32) })
@@ -83,7 +83,7 @@ impl Alone {
         Ok(Self { name, process: system.process(), file, is_sure })
     }
 
-    /// What stands in `WITHIN` while we are.
+    /// The content of `WITHIN` while we hold it.
     pub(super) fn entry(&self) -> [u8; WITHIN] {
         let mut bytes = [0; WITHIN];
         bytes[..LATEST].copy_from_slice(&self.name);
@@ -96,8 +96,8 @@ impl Alone {
         bytes
     }
 
-    /// We hold the lock: say that we come, and make sure that nobody is within who can still be
-    /// alive.
+    /// We hold the lock: announce this writer, and make sure that no writer in `WITHIN` can still
+    /// be alive.
     pub(super) fn arrive(&self, system: &dyn FileSystem, file: &NamedFile) -> Result<()> {
         self.is_sure.store(false, Ordering::Relaxed);
         let mut seen = Registers::read(file)?;
@@ -105,7 +105,7 @@ impl Alone {
             file.write(&self.name, LATEST_AT)?;
             seen = Registers::read(file)?;
         }
-        // Our own name may have stayed there when we lost to another.
+        // Our own name may have stayed there when we lost to another writer.
         if seen.is_free() || seen.within()[..LATEST] == self.name {
             return Ok(());
         }
@@ -115,13 +115,13 @@ impl Alone {
         }
         match process.and_then(|process| system.is_alive(&process)) {
             Some(false) => Ok(()),
-            // Whoever is alive and within may be about to leave only if the lock lies.
+            // A writer that is alive and in `WITHIN` may only be about to leave if the lock lies.
             Some(true) => Err(Error::not_alone(&file.path, "another writer is at work under the same lock")),
             None => Self::watch(system, file, seen),
         }
     }
 
-    /// Nobody can say whether the writer within is alive: if it is, it moves.
+    /// It is unknown whether the writer in `WITHIN` is alive: if it is, the registers change.
     fn watch(system: &dyn FileSystem, file: &NamedFile, seen: Registers) -> Result<()> {
         for _ in 0..LOOKS {
             system.pause(BETWEEN_LOOKS);
@@ -132,7 +132,7 @@ impl Alone {
         Ok(())
     }
 
-    /// Before anything is changed: nobody has come since we arrived.
+    /// Before anything is changed: no other writer has come since we arrived.
     pub(super) fn check(&self, file: &NamedFile) -> Result<()> {
         if Registers::read(file)?.latest() == self.name {
             self.is_sure.store(true, Ordering::Relaxed);
@@ -142,11 +142,11 @@ impl Alone {
         Err(Error::not_alone(&file.path, "another writer took the same lock"))
     }
 
-    /// We are done.
+    /// Clear our name.
     pub(super) fn leave(&self, file: &NamedFile) {
-        // Who lost must not clear what a winner may have written over it since: only while nobody
-        // has come after us. What stays there keeps others out, so one look that fails is not
-        // enough.
+        // A loser must not clear the entry that a winner may have written since, so it clears only
+        // while nobody has come after it. An entry that stays keeps others out, so one failed read
+        // is not enough to give up.
         let is_ours = || {
             let seen = Registers::read(file);
             seen.is_ok_and(|seen| seen.within()[..LATEST] == self.name && seen.latest() == self.name)
@@ -155,29 +155,28 @@ impl Alone {
             return;
         }
         let gone = [0; WITHIN];
-        // As long as it says that we are within, nobody else gets in: so once more, should it fail.
+        // As long as the entry names us, nobody else gets in: retry once if clearing it fails.
         if file.write(&gone, WITHIN_AT).is_err() {
             drop(file.write(&gone, WITHIN_AT));
         }
     }
 }
 
-/// Whether a file's lock keeps a second open file out. Cheap: it is asked of every trigger that is
+/// Whether a file's lock keeps a second open file out. Cheap: this runs for every trigger that is
 /// opened for writing.
 pub(crate) fn probe(system: &dyn FileSystem, path: &Path) -> Result<()> {
     let is_exclusive = || -> std::io::Result<bool> {
         let open = || system.open(path, true).or_else(|_| system.open(path, false));
         let (first, second) = (open()?, open()?);
         if !first.try_lock()? {
-            // Somebody has it, and we do not get it.
+            // Another process has the lock, and we do not get it.
             return Ok(true);
         }
         let excludes = !second.try_lock()?;
         drop((first.unlock(), second.unlock()));
         Ok(excludes)
     };
-    // Where a file cannot be locked at all (for lack of a right, say), whoever writes will hear of
-    // it.
+    // Where a file cannot be locked at all (for lack of a right, say), the next write reports it.
     if is_exclusive().unwrap_or(true) { Ok(()) } else { Err(lies(path)) }
 }
 

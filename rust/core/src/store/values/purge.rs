@@ -1,5 +1,5 @@
-//! Purging values: what is expired is gone at once, by a mark in the manifest; whole files go where
-//! all in them is gone.
+//! Purging values: a mark in the manifest makes expired entries disappear at once; a file is
+//! removed when all its entries are gone.
 
 use super::Placed;
 use super::lookup::Hit;
@@ -11,11 +11,11 @@ use crate::store::Writer;
 use crate::store::view::View;
 use crate::store::{KeySpace, Purged};
 
-/// Entries of a file that are looked at together.
+/// Entries of a file that are processed in one chunk.
 const CHUNK: u32 = 8192;
 
 impl KeySpace {
-    /// Take away what is kept until `upto` or less; pending entries only with `include_pending`.
+    /// Purge entries kept until `upto` or less; pending entries only with `include_pending`.
     pub(crate) fn purge_values(&self, upto: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
         let expiry = Expiry { upto, pending_upto: if include_pending { upto } else { i64::MIN } };
         if dry_run || !self.exists()? {
@@ -29,8 +29,8 @@ impl KeySpace {
             if purged == Purged::default() {
                 return Ok(purged);
             }
-            // Whatever the log holds goes into files first: marks are for files, so that what is
-            // written later is not meant.
+            // The log's entries go into files first: marks apply to files, so that entries written
+            // later are not affected.
             writer.seal_all(i64::MIN, Some((&writer.recent(), expiry)), |manifest| mark(manifest, expiry))?;
             Ok(purged)
         })
@@ -44,7 +44,7 @@ impl Writer<'_> {
     }
 }
 
-/// Mark what is gone in every file, and forget files of which nothing is left.
+/// Mark the purged entries of every file, and drop files without entries.
 fn mark(manifest: &mut Manifest, expiry: Expiry) {
     for entry in &mut manifest.values {
         if entry.min_until <= expiry.upto {
@@ -57,8 +57,8 @@ fn mark(manifest: &mut Manifest, expiry: Expiry) {
     }
 }
 
-/// The files that hold nothing any more. Those with later entries hide what older files hold, so
-/// they go last, oldest first.
+/// The files without entries. Files with later entries hide those of older files, so they go last,
+/// oldest first.
 fn dropped(entries: &[ValueFileEntry]) -> Vec<u64> {
     let is_empty = |entry: &ValueFileEntry| {
         let marks = entry.purged_upto.min(if entry.pending > 0 { entry.pending_purged_upto } else { i64::MAX });
@@ -102,7 +102,7 @@ impl View {
         Ok(purged)
     }
 
-    /// How many entries of a file count, and are expired.
+    /// The number of entries of a file that count and are expired.
     fn expired_in(&self, source: u32, placed: &Placed, expiry: Expiry) -> Result<u64> {
         let mut count = 0;
         for start in (0..placed.segment.header().rows as u32).step_by(CHUNK as usize) {
@@ -113,7 +113,7 @@ impl View {
         Ok(count)
     }
 
-    /// The entries of some places of a file that are there, and that no newer entry of the same id
+    /// The entries at some places of a file that exist, and that no newer entry of the same id
     /// hides.
     pub(super) fn counting(
         &self,
