@@ -137,8 +137,8 @@ impl Suspected {
     }
 }
 
-/// The rows whose tag is one of a few, in order. Hardly any row matches, so many rows are compared
-/// at once. None of the few is [`NO_TAG`].
+/// The rows whose tag is one of a few, in order. Compares many rows at once, because hardly any
+/// matches. None of the few is [`NO_TAG`].
 fn rows_among(tags: &[Tag], first_row: u32, few: &[Tag], rows: &mut Vec<u32>) {
     for (chunk, first) in tags.chunks(AT_ONCE).zip((first_row..).step_by(AT_ONCE)) {
         let is_among = few.iter().any(|one| chunk.iter().fold(0, |found, tag| found | u32::from(tag == one)) != 0);

@@ -125,8 +125,8 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// The number of `stamp`. A completed entry no longer needs its claim, so many of them have the
-    /// same stamp.
+    /// The number of `stamp`. A completed entry no longer needs its claim, so that entries of
+    /// several claims have the same stamp.
     pub(crate) fn index(&mut self, mut stamp: Stamp) -> u32 {
         if stamp.mark == Mark::Completed {
             stamp.claim = 0;

@@ -1,6 +1,7 @@
 //! The registry: names of all key spaces that were ever used, apart from their own files. If all of
 //! a trigger's files are removed, the trigger is damaged; it does not pass for one that was never
 //! used.
+//!
 //! A name is created once the first manifest is durable, and before anything of the space is
 //! acknowledged. So a space in the registry had a manifest. A space without a name here was made by
 //! an older build, and gets its name with the next change.

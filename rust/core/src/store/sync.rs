@@ -29,7 +29,7 @@ impl GroupSync {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Log `log` is durable up to `durable`; all earlier logs are complete.
+    /// Log `log` is durable up to `durable`; all earlier logs are retired.
     pub(crate) fn learn(&self, log: u64, durable: u64) {
         let mut state = self.lock();
         if log > state.log {
@@ -87,7 +87,7 @@ impl GroupSync {
             }
         }
         state.at_work = true;
-        // Not for a later log: then this one is complete, and the loop above has returned.
+        // Not for a later log: then this one is retired, and the loop above has returned.
         let target = state.wanted;
         drop(state);
         let synced = sync(target, has_waited);

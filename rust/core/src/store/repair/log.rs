@@ -1,4 +1,4 @@
-//! What a damaged log still tells, and which snapshots are of no use any more.
+//! The readable part of a damaged log, and the snapshots that have become useless.
 
 use super::diagnose::{MANY, damage};
 use super::diagnosing::{DROPPED, Diagnosing};

@@ -64,8 +64,8 @@ impl Diagnosing<'_> {
         let told = super::older::tell(self.case, &layers, damages)?;
         for told in told.losses {
             let finding = &mut self.findings[told.finding];
-            // The manifest's entry for a file that is lost completely, or a log's frame, already
-            // tells the number best.
+            // Where there is no better number, the one from the manifest or from the log's frame
+            // stays.
             if let Some(dropped) = told.dropped {
                 finding.dropped = dropped;
             }
