@@ -1,4 +1,4 @@
-//! Entries of a history by themselves: ending documents by their keys, and listing.
+//! Entries of a history: ending documents by their keys, and listing.
 
 use dochistory_core::Finished;
 use dochistory_core::columns::Documents;
@@ -19,7 +19,7 @@ use crate::history::History;
 use crate::trigger::Trigger;
 use crate::upkeep::TriggerOrName;
 
-/// How the engine ends keys.
+/// The engine's function that ends keys.
 type End = fn(&Engine, &rules::Trigger, &Documents<'_>, i64) -> dochistory_core::Result<Finished>;
 
 #[pymethods]

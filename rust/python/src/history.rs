@@ -329,8 +329,8 @@ impl History {
     }
 }
 
-/// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the
-/// next time.
+/// Start maintenance if it is due. If it fails, the caller keeps its claim: the failure is logged,
+/// and maintenance is due again the next time.
 pub(crate) fn see_to_upkeep(py: Python<'_>, handle: &Handle, history: &Arc<Engine>, trigger: &Trigger) {
     if !handle.auto_maintain {
         return;

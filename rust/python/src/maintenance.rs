@@ -1,4 +1,4 @@
-//! Looking after a history: what is in it, what expired, whether its files are whole.
+//! Maintaining a history: its content, expired entries, and the check of its files.
 
 use dochistory_core::history::values::Room;
 use dochistory_core::key::format_uuid;

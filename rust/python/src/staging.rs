@@ -1,4 +1,4 @@
-//! Staging: what tasks on many machines decide and write, and one process publishes.
+//! Staging: tasks on many machines decide and write, and one process publishes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -39,7 +39,7 @@ pub(crate) struct GuaranteedDelivery {
     pub(super) shared: Arc<Shared>,
 }
 
-/// What a delivery shares with its polls.
+/// The state of a delivery that its polls use.
 pub(super) struct Shared {
     pub(super) handle: Arc<Handle>,
     pub(super) inbox: Inbox,
@@ -48,7 +48,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What is held; the lock is never taken while Python is held and wanted.
+    /// The held rows. The lock is never taken by a thread that holds Python while another one waits
+    /// for Python with the lock.
     pub(super) fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

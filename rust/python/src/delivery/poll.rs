@@ -1,4 +1,4 @@
-//! One poll that was decided, and is to be committed.
+//! One decided poll, which is to be committed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! A poll that several processes decide together: each all messages of some streams.
+//! A poll that several processes decide, each all messages of some streams.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

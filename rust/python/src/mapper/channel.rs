@@ -1,4 +1,4 @@
-//! The mapper of a channel, as Python has it.
+//! The mapper of a channel, for Python.
 
 use std::sync::{Arc, Mutex};
 
@@ -39,9 +39,9 @@ pub(crate) struct MessageIdMapper {
     units: Units,
 }
 
-/// How mappings are changed outside of a unit.
+/// A function that changes mappings outside a unit.
 type Change = fn(&Mapper, &Ids<'_>, &Texts, Untils<'_>, i64) -> dochistory_core::Result<Vec<Option<RowError>>>;
-/// The same within one.
+/// A function that changes mappings within a unit.
 type Join = fn(&mut Unit, &Ids<'_>, &Texts, Untils<'_>, i64) -> dochistory_core::Result<Vec<Option<RowError>>>;
 
 #[pymethods]
@@ -533,8 +533,8 @@ impl MessageIdMapper {
         Ok(PyRecordBatchReader::new(Box::new(reader)).into_pyarrow(py)?)
     }
 
-    /// Upkeep that fails costs the caller nothing: it is said in the log, and due again the next
-    /// time.
+    /// Start maintenance if it is due. A failure has no effect on the caller: it is logged, and
+    /// maintenance is due again the next time.
     fn see_to_upkeep(&self, py: Python<'_>) {
         if !self.handle.auto_maintain {
             return;

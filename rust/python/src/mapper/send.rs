@@ -1,4 +1,4 @@
-//! Messages that go out, as Python has them.
+//! Messages that go out, for Python.
 
 use std::sync::Arc;
 
@@ -189,7 +189,7 @@ impl MapperSend {
         Err(Failure::Python(PyErr::from_value(raised)))
     }
 
-    /// Rows of the batch, their verdicts behind their own columns.
+    /// Rows of the batch, with their verdicts as further columns.
     fn with_verdicts(&self, rows: &[u32]) -> Outcome<RecordBatch> {
         let messages = self.messages.input.take(rows)?;
         let verdicts = verdict_columns(&self.send.rules(), self.send.known())?;

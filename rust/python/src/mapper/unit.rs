@@ -1,4 +1,4 @@
-//! A unit of work, as Python has it.
+//! A unit of work, for Python.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,16 +20,16 @@ use crate::history::names;
 use crate::output;
 use crate::rows::row_numbers;
 
-/// The state that a unit and what it took share.
+/// The state of a unit that the messages it took in use too.
 type Shared = Arc<Mutex<Option<Unit>>>;
 
-/// The open units of a mapper, by the thread that is within them.
+/// The open units of a mapper, by the thread that is inside them.
 #[derive(Clone, Default)]
 pub(super) struct Units {
     by_thread: Arc<Mutex<HashMap<ThreadId, Vec<Current>>>>,
 }
 
-/// A unit, as those who join it need it.
+/// The part of a unit that changes made within it need.
 #[derive(Clone)]
 pub(super) struct Current {
     handle: Arc<Handle>,
@@ -39,7 +39,7 @@ pub(super) struct Current {
 }
 
 impl Units {
-    /// The innermost unit that this thread is within.
+    /// The innermost unit that this thread is inside.
     pub(super) fn current(&self) -> Outcome<Current> {
         let units = lock(&self.by_thread);
         let open = units.get(&std::thread::current().id()).and_then(|units| units.last().cloned());
