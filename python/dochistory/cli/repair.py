@@ -1,4 +1,4 @@
-"""`dochistory repair`: say what is damaged and what a repair would drop, and repair only when told to."""
+"""`dochistory repair`: report the damage and what a repair would drop; repair only with `--yes`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,7 +42,7 @@ def repair(context: Context) -> Exit:
 
 
 def _together(store: Mapping[str, Any], log: dict[str, Any]) -> dict[str, Any]:
-    """What was told of the store and of its audit log."""
+    """The findings in the store and in its audit log."""
     parts = [part for part in (store, log) if part["findings"]]
     kept = [str(part["kept_in"]) for part in parts if part["kept_in"]]
     return {
