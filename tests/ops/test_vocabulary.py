@@ -67,6 +67,12 @@ def test_names_over_60_characters_are_found(name: str, form: str) -> None:
         assert len(vocabulary.long_names(Path(name), form.format(test))) == found
 
 
+def test_pages_and_sources_of_the_package_are_prose() -> None:
+    prose = ("README.md", "docs/a.md", "rust/core/src/lib.rs", "rust/core/src/sys/mod.rs", "python/dochistory/cli/run.py")
+    others = ("tools/prose.py", "rust/core/tests/fuzz.rs", "python/dochistory/_native.pyi")
+    assert [path for path in prose + others if vocabulary.is_prose(Path(path))] == list(prose)
+
+
 def test_check_of_nothing_fails() -> None:
     assert vocabulary.findings([], [])
 

@@ -53,7 +53,7 @@ impl Handle {
             return Ok(());
         }
         Err(Failure::forked(&format!(
-            "the history at {} was opened by process {}: open it anew in this one",
+            "the history at {} was opened by process {}: open it again in this one",
             self.path.display(),
             self.process
         )))

@@ -338,7 +338,7 @@ pub(crate) fn see_to_upkeep(py: Python<'_>, handle: &Handle, history: &Arc<Engin
     if let Some((name, error)) = crate::calls::outside(py, || handle.upkeep.see_to(history, &trigger.rules.name)) {
         let logged = py.import("logging").and_then(|logging| {
             let log = logging.call_method1("getLogger", ("dochistory",))?;
-            log.call_method1("warning", ("upkeep of trigger %r: %s", name, error))
+            log.call_method1("warning", ("maintenance of trigger %r: %s", name, error))
         });
         drop(logged);
     }

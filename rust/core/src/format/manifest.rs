@@ -237,7 +237,7 @@ impl Manifest {
         }
         from.finish()?;
         if [manifest.number, manifest.next_file, manifest.next_sequence].iter().any(|number| *number >= MOST_NUMBER) {
-            return Err(from.corrupt("a number that no writer reaches"));
+            return Err(from.corrupt("invalid number: out of range"));
         }
         if manifest.partition_us <= 0 {
             return Err(from.corrupt("a partition width that is not positive"));

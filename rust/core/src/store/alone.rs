@@ -116,7 +116,7 @@ impl Alone {
         match process.and_then(|process| system.is_alive(&process)) {
             Some(false) => Ok(()),
             // A writer that is alive and in `WITHIN` may only be about to leave if the lock lies.
-            Some(true) => Err(Error::not_alone(&file.path, "another writer is at work under the same lock")),
+            Some(true) => Err(Error::not_alone(&file.path, "another writer works under the same lock")),
             None => Self::watch(system, file, seen),
         }
     }
@@ -126,7 +126,7 @@ impl Alone {
         for _ in 0..LOOKS {
             system.pause(BETWEEN_LOOKS);
             if Registers::read(file)? != seen {
-                return Err(Error::not_alone(&file.path, "another writer is at it at the same time"));
+                return Err(Error::not_alone(&file.path, "another writer works at the same time"));
             }
         }
         Ok(())

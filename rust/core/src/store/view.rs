@@ -138,7 +138,7 @@ impl View {
         let manifest = read_manifest(env, &path).map_err(|error| match error {
             Error::Io { .. } => Error::Open {
                 path,
-                reason: "this snapshot was let go, or it was pinned in a directory that this process does not see"
+                reason: "this snapshot was removed, or it was pinned in a directory that this process does not see"
                     .into(),
             },
             other => other,

@@ -68,7 +68,7 @@ fn sum_iso(text: &str) -> Parsed {
     let upper = text.to_ascii_uppercase();
     let (date, time) = upper.split_once('T').map_or((upper.as_str(), None), |(date, time)| (date, Some(time)));
     if time.unwrap_or(date).is_empty() {
-        return Err("it ends before it says how long".to_owned());
+        return Err("a number with its unit is missing at the end".to_owned());
     }
     let days_us = sum_designators(date, &[('W', WEEK_US), ('D', DAY_US)])?;
     let time_us = sum_designators(time.unwrap_or(""), &[('H', HOUR_US), ('M', MINUTE_US), ('S', SECOND_US)])?;

@@ -210,7 +210,7 @@ impl FrameHeader {
             return Err(from.corrupt(format!("a frame of unknown kind {}", self.kind)));
         };
         if self.sequence >= MOST_NUMBER {
-            return Err(from.corrupt("a sequence number that no writer reaches"));
+            return Err(from.corrupt("invalid sequence number: out of range"));
         }
         let replaces = if self.replaces == 0 { None } else { Some((self.replaces, from.i64()?)) };
         let transaction = if self.flags & HAS_TRANSACTION != 0 {

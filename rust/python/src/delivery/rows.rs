@@ -64,7 +64,7 @@ impl StateRows for KeptUp {
             crate::calls::inside(|py| {
                 let logged = PyModule::import(py, "logging").and_then(|logging| {
                     let log = logging.call_method1("getLogger", ("dochistory",))?;
-                    log.call_method1("warning", ("upkeep of delivery %r: %s", name, error))
+                    log.call_method1("warning", ("maintenance of delivery %r: %s", name, error))
                 });
                 drop(logged);
             });

@@ -544,7 +544,7 @@ impl MessageIdMapper {
         if let Some((name, error)) = seen {
             let logged = py.import("logging").and_then(|logging| {
                 let log = logging.call_method1("getLogger", ("dochistory",))?;
-                log.call_method1("warning", ("upkeep of mapper %r: %s", name, error))
+                log.call_method1("warning", ("maintenance of mapper %r: %s", name, error))
             });
             drop(logged);
         }

@@ -31,7 +31,7 @@ impl Poll {
         let mut cuts = Vec::new();
         for (name, &upto) in applied_upto {
             let at = *known.get(name.as_str()).ok_or_else(|| {
-                Error::State(format!("log_received names stream {name:?}, which this poll does not concern"))
+                Error::State(format!("log_received names stream {name:?}, which is not in this poll"))
             })?;
             if upto == self.streams[at].log_received {
                 continue;

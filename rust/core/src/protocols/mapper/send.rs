@@ -281,7 +281,7 @@ impl State {
             };
             if !is_allowed {
                 let why = self.rules.get(at).map_or("beyond the batch", |rule| rule.text());
-                return Err(Error::State(format!("row {row} is none that can end like this: {why}")));
+                return Err(Error::State(format!("row {row} cannot end like this: {why}")));
             }
         }
         Ok(())

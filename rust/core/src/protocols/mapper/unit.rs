@@ -119,7 +119,7 @@ impl Unit {
             rule.is_some_and(|rule| matches!(rule, Rule::N1 | Rule::N2 | Rule::N4 | Rule::N1Failed))
         };
         if let Some(row) = rows.iter().find(|row| !is_processed(row)) {
-            return Err(Error::State(format!("row {row} is none of those to process")));
+            return Err(Error::State(format!("row {row} is not among the rows to process")));
         }
         for row in rows {
             taken.attempts[*row as usize] = Attempt::Failed;
@@ -272,7 +272,7 @@ impl Unit {
                 if known.mapped[row] != was_mapped {
                     let (id, done) = (String::from_utf8_lossy(key), if was_mapped { "removed" } else { "mapped" });
                     return Err(Error::State(format!(
-                        "id {id:?} was {done} by somebody else while the unit of work was open; nothing of the unit is done"
+                        "id {id:?} was {done} by another caller while the unit of work was open; nothing of the unit was written"
                     )));
                 }
                 match change {

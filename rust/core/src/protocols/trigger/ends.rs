@@ -91,6 +91,6 @@ fn refused(what: impl Display, end: End) -> Error {
         End::Completed => format!(
             "{what} was released, so it cannot be completed: another claim may have begun the documents since; begin them again"
         ),
-        End::Released => format!("{what} was completed, so it cannot be released: what has ended stays so"),
+        End::Released => format!("{what} was completed, so it cannot be released: a completion is final"),
     })
 }

@@ -147,7 +147,7 @@ impl ValueRun {
         for (((key, until), (value, text)), flags) in columns.zip(lengths).zip(flags) {
             let (value, text) = (u32::from_le_bytes(*value), u16::from_le_bytes(*text));
             if value as usize > MOST_VALUE_BYTES || flags & !KNOWN != 0 {
-                return Err(from.corrupt("an entry that no writer writes"));
+                return Err(from.corrupt("invalid entry: length or flags out of range"));
             }
             let until = i64::from_le_bytes(*until);
             run.rows.push(Row { key: Key::from_bytes(*key), start, until, value, text, flags: *flags });

@@ -201,7 +201,7 @@ impl ValueSegment {
         }
         let (start, end) = self.pair(Part::TextOffsets, u64::from(place), scratch)?;
         if start > end || end - start > u32::from(u16::MAX) {
-            return Err(self.corrupt(Part::TextOffsets, "a text that no writer writes"));
+            return Err(self.corrupt(Part::TextOffsets, "invalid text: its length is out of range"));
         }
         self.slice(Part::Texts, u64::from(start), (end - start) as usize, scratch)
     }

@@ -148,7 +148,7 @@ impl<'a> Diagnosing<'a> {
             finding.dropped = Count::AtMost(entry.entries);
             finding.started_at = Some((entry.min_started_at, entry.max_started_at));
             finding.bytes = entry.bytes;
-            finding.meaning = "its documents are new when they come again, unless its job is committed anew";
+            finding.meaning = "its documents are new when they come again, unless its job is committed again";
         });
         self.retire(&path);
     }

@@ -142,7 +142,7 @@ impl Diagnosing<'_> {
                 Err(error) => damage(&*self.case.env.system, error, &path, None)?,
             };
             self.find(found, Remedy::Dropped, |finding| {
-                finding.meaning = "whoever reads this snapshot has to take another";
+                finding.meaning = "readers of this snapshot have to take another";
             });
             self.retired.push(name.clone());
         }

@@ -105,7 +105,7 @@ impl Inner {
                 };
                 return Err(Error::Overtaken(format!(
                     "another receiver has moved stream {:?}: it was {} when this one read it, and is {}; nothing of this \
-                     poll was recorded; stop one of them, and open the delivery anew",
+                     poll was recorded; stop one of them, and open the delivery again",
                     one.stream,
                     shown(known),
                     shown(one.found)

@@ -241,7 +241,7 @@ impl Inner {
         }
         Err(Error::State(
             "an earlier poll was handed out and may have been applied: commit it, abort it if nothing of it was applied, \
-             or open the delivery anew, which makes it in doubt"
+             or open the delivery again, which makes it in doubt"
                 .into(),
         ))
     }

@@ -168,7 +168,7 @@ impl Outbox {
     fn overtaken(&self) -> Error {
         Error::Overtaken(format!(
             "another sender has moved the stream to {:?} since this one read it; only one may send to a subscriber at a \
-             time, and nothing of this call was recorded; stop one of them, and open the outbox anew",
+             time, and nothing of this call was recorded; stop one of them, and open the outbox again",
             self.subscriber
         ))
     }

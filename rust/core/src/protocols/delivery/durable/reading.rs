@@ -40,7 +40,7 @@ pub(super) fn overtaken_error(changes: &[Exchange], overtaken: &Overtaken) -> Er
     };
     Error::Overtaken(format!(
         "another receiver has moved stream {stream:?}: it was {} when this one read it, and is {}; only one may receive a \
-         stream at a time, and nothing of this call was recorded; stop one of them, and open the delivery anew",
+         stream at a time, and nothing of this call was recorded; stop one of them, and open the delivery again",
         read(&change.expected),
         read(&overtaken.found)
     ))
