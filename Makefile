@@ -112,10 +112,10 @@ lint: $(STAMP)/dev
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	$(BIN)/ruff format --check $(wildcard $(PYTHON_CODE))
 	$(BIN)/ruff check $(wildcard $(PYTHON_CODE))
-	$(BIN)/python tools/prose.py --check
+	$(BIN)/python -m tools.prose --check
 
 types: $(STAMP)/native $(STAMP)/dev
-	$(BIN)/python tools/stub.py --check
+	$(BIN)/python -m tools.stub --check
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml dochistory._native
 
@@ -123,7 +123,7 @@ format: $(STAMP)/dev ## lay out Rust and Python sources
 	cargo fmt --all
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(PYTHON_CODE))
 	$(BIN)/ruff format $(wildcard $(PYTHON_CODE))
-	$(BIN)/python tools/prose.py
+	$(BIN)/python -m tools.prose
 
 bench: $(STAMP)/release $(STAMP)/bench ## measure, next to the peers
 	$(PYTEST) benches -m benchmark -o timeout=0 --benchmark-json=out/pytest-benchmark.json

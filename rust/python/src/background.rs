@@ -12,9 +12,9 @@ use dochistory_core::history::values::ValueMap;
 use dochistory_core::{Error, Maintained, Progress};
 
 /// So long `begin` waits when upkeep has fallen far behind, so that it can catch up.
-const OVERDUE_WAIT: Duration = Duration::from_millis(250);
+const OVERDUE_WAIT: Duration = Duration::from_millis(150);
 /// So long closing lets it go on.
-const CLOSING_WAIT: Duration = Duration::from_millis(250);
+const CLOSING_WAIT: Duration = Duration::from_millis(150);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// A trigger's name, and why its upkeep failed.
