@@ -145,7 +145,7 @@ impl World {
 }
 
 #[test]
-fn with_crashes_of_either_side_at_any_write_all_streams_end_with_the_same_operations() {
+fn crashes_of_either_side_keep_all_streams_equal() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("DELIVERY_SEED") {
         println!("{:?}", run(seed, true));
