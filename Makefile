@@ -116,6 +116,7 @@ lint: $(STAMP)/dev
 	$(BIN)/python tools/prose.py --check
 
 types: $(STAMP)/native $(STAMP)/dev
+	$(BIN)/python tools/stub.py --check
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml dochistory._native
 

@@ -1,5 +1,6 @@
 """`dochistory repair`: say what is damaged and what a repair would drop, and repair only when told to."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dochistory as dh
@@ -16,7 +17,7 @@ def repair(context: Context) -> Exit:
     """Look for damage; with `--yes`, repair it."""
     options = context.options
     with show.progress("looking at files", quiet=context.json) as progress:
-        told = dh.repair(
+        told: Mapping[str, Any] = dh.repair(
             context.history_path,
             options.trigger,
             apply=options.yes,
@@ -26,7 +27,7 @@ def repair(context: Context) -> Exit:
     if options.trigger is None:
         log = audit.repair(context.history_path, apply=options.yes, lock_timeout=options.lock_timeout)
         told = _together(told, log)
-    findings: list[dict[str, Any]] = told["findings"]
+    findings: Sequence[Mapping[str, Any]] = told["findings"]
     status = Exit.DONE if not findings or told["repaired"] else Exit.FOUND
     if context.json:
         print(show.as_json(told))
@@ -40,7 +41,7 @@ def repair(context: Context) -> Exit:
     return status
 
 
-def _together(store: dict[str, Any], log: dict[str, Any]) -> dict[str, Any]:
+def _together(store: Mapping[str, Any], log: dict[str, Any]) -> dict[str, Any]:
     """What was told of the store and of its audit log."""
     parts = [part for part in (store, log) if part["findings"]]
     kept = [str(part["kept_in"]) for part in parts if part["kept_in"]]
@@ -51,7 +52,7 @@ def _together(store: dict[str, Any], log: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _described(one: dict[str, Any]) -> str:
+def _described(one: Mapping[str, Any]) -> str:
     lines = [f"{show.cell(one['file'])}, byte {one['byte']}: {show.cell(one['reason'])}"]
     whose = [who for who in ("trigger", "mapper", "delivery") if one[who] is not None]
     lines += [f"  {who:9} {show.cell(one[who])}" for who in whose]
@@ -85,7 +86,7 @@ def _count(entries: int | None, *, exact: bool, least: int = 0) -> str:
     return f"{'' if exact else 'at most '}{entries:,} ids"
 
 
-def _outcome(told: dict[str, Any]) -> str:
+def _outcome(told: Mapping[str, Any]) -> str:
     if told["repaired"]:
         kept = f"; what went out of use is in {told['kept_in']}" if told["kept_in"] else ""
         return f"repaired{kept}"

@@ -45,7 +45,14 @@ class Batch:
         return self.claim.verdicts
 
     def rows(self, action: str) -> list[int]:
-        """The numbers of the rows whose verdict asks for this action (PROCESS, DISCARD, LOG, SUSPEND, REJECT)."""
+        """The rows whose verdict asks for one action.
+
+        Args:
+            action: PROCESS, DISCARD, LOG, SUSPEND or REJECT.
+
+        Returns:
+            list of int: their numbers in the batch, from 0.
+        """
         asked = pc.equal(self.verdicts["action"].cast(pa.string()), action)
         found: list[int] = pc.indices_nonzero(asked.fill_null(False)).to_pylist()
         return found

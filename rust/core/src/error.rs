@@ -136,6 +136,16 @@ impl Error {
         matches!(*operation, "write" | "append to" | "sync" | "link")
     }
 
+    /// Whether this says that a file is not there.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    }
+
+    /// Whether this says that a name is taken.
+    pub(crate) fn is_there(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
+    }
+
     pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| {

@@ -121,6 +121,21 @@ impl TransactionEntry {
 }
 
 impl Manifest {
+    /// Filters cover only segments that are there, and go when they cover none.
+    pub(crate) fn forget_dropped(&mut self) {
+        let there: Vec<u64> = self.segments.iter().map(|entry| entry.id).collect();
+        for global_filter in &mut self.global_filters {
+            global_filter.segments.iter_mut().filter(|id| !there.contains(id)).for_each(|id| *id = 0);
+        }
+        self.global_filters.retain(|global_filter| global_filter.segments.iter().any(|id| *id != 0));
+        // An outcome has served once no segment holds open entries of that time.
+        let holds_open = |time: i64| {
+            let mut segments = self.segments.iter().filter(|entry| entry.open > 0);
+            segments.any(|entry| (entry.min_started_at..=entry.max_started_at).contains(&time))
+        };
+        self.outcomes.retain(|entry| holds_open(entry.started_at));
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::new();
         let version = self.version();

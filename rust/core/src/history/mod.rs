@@ -91,7 +91,7 @@ impl History {
     /// Open a history on another file system.
     pub fn open_on(system: Arc<dyn FileSystem>, path: &Path, options: &OpenOptions) -> Result<Self> {
         let file = path.join(IDENTITY);
-        let is_there = system.exists(&file).map_err(Error::io("look for", &file))?;
+        let is_there = system.has(&file)?;
         if !is_there {
             if !options.create || options.read_only {
                 let reason = "there is no history here; create=True makes one".into();
@@ -102,9 +102,9 @@ impl History {
         if !options.read_only && options.snapshot.is_none() {
             // Whoever made the identity may have died before its name was durable, and nothing may
             // rest on it until then.
-            system.sync_directory(path).map_err(Error::io("sync", path))?;
+            system.sync_names(path)?;
         }
-        let identity_file = system.identify(&file).map_err(Error::io("look at", &file))?;
+        let identity_file = system.identity(&file)?;
         let identity = read_identity(&*system, &file)?;
         if !options.read_only && options.snapshot.is_none() {
             if is_there { probe(&*system, &file)? } else { probe_among_processes(&*system, &file)? }
@@ -229,11 +229,10 @@ impl History {
     }
 
     fn names_in(&self, directory: &Path) -> Result<Vec<String>> {
-        let entries = match self.env.system.list(directory) {
-            // A room is made with its first space.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !directory.ends_with(TRIGGERS) => Vec::new(),
-            entries => entries.map_err(Error::io("list", directory))?,
-        };
+        let system = &*self.env.system;
+        // Other rooms are made with their first space.
+        let entries =
+            if directory.ends_with(TRIGGERS) { system.names(directory)? } else { system.names_if_any(directory)? };
         let mut names = Vec::new();
         for entry in entries {
             if let Some(name) = KeySpace::name_in(&self.env, &directory.join(entry))? {
@@ -266,8 +265,8 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     if options.shards == 0 || !options.shards.is_power_of_two() || options.shards > 1 << 16 {
         return Err(Error::Config(format!("shards is {}; it must be a power of two up to 65536", options.shards)));
     }
-    system.create_directory(path).map_err(Error::io("create", path))?;
-    let others = system.list(path).map_err(Error::io("list", path))?;
+    system.make_directory(path)?;
+    let others = system.names(path)?;
     let is_known = |name: &str| [TRIGGERS, IDENTITY, SPARE].contains(&name) || OF_THE_PACKAGE.contains(&name);
     let is_room = |name: &String| name == REGISTRY || Room::ALL.iter().any(|room| name == room.directory());
     let is_ours = |name: &String| is_known(name) || FileKind::Temporary.has(name) || is_room(name);
@@ -276,10 +275,10 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
         return Err(Error::Open { path: path.to_path_buf(), reason });
     }
     let triggers = path.join(TRIGGERS);
-    system.create_directory(&triggers).map_err(Error::io("create", &triggers))?;
+    system.make_directory(&triggers)?;
     // A room is made with its first space.
     let has_spaces = others.iter().any(is_room);
-    if has_spaces || !system.list(&triggers).map_err(Error::io("list", &triggers))?.is_empty() {
+    if has_spaces || !system.names(&triggers)?.is_empty() {
         let reason = format!(
             "the identity file {IDENTITY} is missing, but there are triggers or maps: \
              `dochistory repair` restores it, if its copy {SPARE} is there"
@@ -287,11 +286,11 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
         return Err(Error::Open { path: path.to_path_buf(), reason });
     }
     // The directories first: whoever sees the identity may rely on them.
-    system.sync_directory(path).map_err(Error::io("sync", path))?;
+    system.sync_names(path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    system.sync_directory(parent).map_err(Error::io("sync", parent))?;
+    system.sync_names(parent)?;
     let mut random = [0; 48];
-    system.fill_random(&mut random).map_err(Error::io("read randomness for", path))?;
+    system.randomness_for(path, &mut random)?;
     let mut out = Encoder::new();
     out.raw(&MAGIC).u32(VERSION).u32(options.shards).raw(&random).i64(crate::sys::time::now_us()).checksum();
     // Whoever comes second takes the first one's identity.
@@ -302,11 +301,7 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
 
 /// The identity file's content; no longer than such a file can be.
 pub(crate) fn identity_bytes(system: &dyn FileSystem, file: &Path) -> Result<Vec<u8>> {
-    let opened = system.open(file, false).map_err(Error::io("open", file))?;
-    let length = opened.len().map_err(Error::io("look at", file))?.min(4096);
-    let mut bytes = vec![0; length as usize];
-    opened.read_at(&mut bytes, 0).map_err(Error::io("read", file))?;
-    Ok(bytes)
+    system.content(file, 4096)
 }
 
 pub(crate) fn read_identity(system: &dyn FileSystem, file: &Path) -> Result<Identity> {

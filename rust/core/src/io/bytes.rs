@@ -50,6 +50,11 @@ impl Encoder {
         self.u32(text.len() as u32).raw(text.as_bytes())
     }
 
+    /// Bytes with their length, 64 bits, before them.
+    pub(crate) fn blob(&mut self, bytes: &[u8]) -> &mut Self {
+        self.u64(bytes.len() as u64).raw(bytes)
+    }
+
     /// Zeros up to the next multiple of `alignment`.
     pub(crate) fn align(&mut self, alignment: usize) -> &mut Self {
         let length = self.bytes.len().next_multiple_of(alignment);
@@ -123,6 +128,11 @@ impl<'a> Decoder<'a> {
 
     pub(crate) fn bytes32(&mut self) -> Result<[u8; 32]> {
         self.array()
+    }
+
+    pub(crate) fn blob(&mut self) -> Result<&'a [u8]> {
+        let length = self.u64()?;
+        self.raw(usize::try_from(length).map_err(|_| self.corrupt("a length of more than an address"))?)
     }
 
     pub(crate) fn text(&mut self) -> Result<String> {

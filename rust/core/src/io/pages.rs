@@ -4,11 +4,10 @@
 //! Opening costs the header and the checksum table only; a flipped bit anywhere is an error, never
 //! another answer.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{File, Mapping};
+use super::{FileSystem, Mapping, NamedFile};
 use crate::{Error, Result};
 
 /// Bytes of a page: what one checksum covers.
@@ -17,8 +16,7 @@ pub(crate) const PAGE: usize = 4096;
 /// The pages of an immutable file, and which of them were found good.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    path: PathBuf,
-    file: Arc<dyn File>,
+    file: NamedFile,
     pages: u64,
     /// Content and checksum table.
     map: Option<Mapping>,
@@ -42,6 +40,18 @@ pub(crate) fn header_page(mut header: Vec<u8>) -> Vec<u8> {
     header
 }
 
+/// Open a file that begins with a header page, and read that page.
+pub(crate) fn open_header(system: &dyn FileSystem, path: &Path) -> Result<(NamedFile, Vec<u8>)> {
+    let file = system.open_at(path, false)?;
+    let length = file.length()?;
+    if length < PAGE as u64 {
+        return Err(Error::corrupt(path, length, "shorter than a header"));
+    }
+    let mut page = vec![0; PAGE];
+    file.read(&mut page, 0)?;
+    Ok((file, page))
+}
+
 /// The checksum that a header page ends with.
 pub(crate) fn header_sum(page: &[u8]) -> u32 {
     page.last_chunk::<4>().map_or(0, |sum| u32::from_le_bytes(*sum))
@@ -50,41 +60,49 @@ pub(crate) fn header_sum(page: &[u8]) -> u32 {
 impl Pages {
     /// Take a file of `pages` whole pages followed by their checksums, whose own checksum is
     /// `sums_crc`.
-    pub(crate) fn open(path: &Path, file: Arc<dyn File>, pages: u64, sums_crc: u32) -> Result<Self> {
+    pub(crate) fn open(file: NamedFile, pages: u64, sums_crc: u32) -> Result<Self> {
         let content = pages.checked_mul(PAGE as u64);
         let expected = content.and_then(|content| content.checked_add(pages * 4));
-        let length = file.len().map_err(Error::io("look at", path))?;
+        let length = file.length()?;
         let (Some(content), true) = (content, expected == Some(length)) else {
-            return Err(Error::corrupt(path, length, format!("{length} bytes long, but its header says {expected:?}")));
+            return Err(Error::corrupt(
+                &file.path,
+                length,
+                format!("{length} bytes long, but its header says {expected:?}"),
+            ));
         };
         // Where mapping is refused (an address-space limit), pages are read one by one.
-        let map = file.map(length).ok();
+        let map = file.file.map(length).ok();
         let mut table = Vec::new();
         if map.is_none() {
             table.resize(pages as usize * 4, 0);
-            file.read_at(&mut table, content).map_err(Error::io("read", path))?;
+            file.read(&mut table, content)?;
         }
         let words = (pages as usize).div_ceil(64);
         let verified = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let opened = Self { path: path.to_path_buf(), file, pages, map, table, verified };
+        let opened = Self { file, pages, map, table, verified };
         if crc32c::crc32c(opened.table()) != sums_crc {
-            return Err(Error::corrupt(path, content, "the table of page checksums does not match its own checksum"));
+            return Err(Error::corrupt(
+                opened.path(),
+                content,
+                "the table of page checksums does not match its own checksum",
+            ));
         }
         Ok(opened)
     }
 
     /// Take a file whose checksum table is not what it was: a page counts if it matches what is
     /// left of the table.
-    pub(crate) fn open_damaged(path: &Path, file: Arc<dyn File>, pages: u64) -> Result<Self> {
-        let length = file.len().map_err(Error::io("look at", path))?;
+    pub(crate) fn open_damaged(file: NamedFile, pages: u64) -> Result<Self> {
+        let length = file.length()?;
         let content = pages.checked_mul(PAGE as u64).filter(|content| *content <= length);
         let Some(content) = content else {
-            return Err(Error::corrupt(path, length, "the checksums of its pages are gone"));
+            return Err(Error::corrupt(&file.path, length, "the checksums of its pages are gone"));
         };
         let mut table = vec![0; pages as usize * 4];
         let left = (length - content).min(table.len() as u64) as usize;
-        file.read_at(&mut table[..left], content).map_err(Error::io("read", path))?;
-        Ok(Self { path: path.to_path_buf(), file, pages, map: None, table, verified: Box::default() })
+        file.read(&mut table[..left], content)?;
+        Ok(Self { file, pages, map: None, table, verified: Box::default() })
     }
 
     /// Bytes of pages that do not match their checksums.
@@ -97,7 +115,7 @@ impl Pages {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.file.path
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -128,7 +146,7 @@ impl Pages {
             None => self.matches(page, &self.read_page(page)?),
         };
         if !good {
-            return Err(Error::corrupt(&self.path, at, "a page does not match its checksum"));
+            return Err(Error::corrupt(&self.file.path, at, "a page does not match its checksum"));
         }
         if self.map.is_some() {
             self.verified[(page >> 6) as usize].fetch_or(1 << (page & 63), Ordering::Relaxed);
@@ -146,7 +164,7 @@ impl Pages {
 
     fn read_page(&self, page: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![0; PAGE];
-        self.file.read_at(&mut bytes, page * PAGE as u64).map_err(Error::io("read", &self.path))?;
+        self.file.read(&mut bytes, page * PAGE as u64)?;
         Ok(bytes)
     }
 
@@ -156,7 +174,7 @@ impl Pages {
         let first = offset / PAGE as u64;
         let last = (offset + (length as u64).max(1) - 1) / PAGE as u64;
         if last >= self.count() {
-            return Err(Error::corrupt(&self.path, offset, "a section reaches past the end of the file"));
+            return Err(Error::corrupt(&self.file.path, offset, "a section reaches past the end of the file"));
         }
         let Some(map) = &self.map else {
             return self.read(first, last, offset, length, scratch);
@@ -180,10 +198,10 @@ impl Pages {
     ) -> Result<&'a [u8]> {
         let start = first * PAGE as u64;
         scratch.resize((last - first + 1) as usize * PAGE, 0);
-        self.file.read_at(scratch, start).map_err(Error::io("read", &self.path))?;
+        self.file.read(scratch, start)?;
         for (page, bytes) in (first..=last).zip(scratch.chunks_exact(PAGE)) {
             if !self.matches(page, bytes) {
-                return Err(Error::corrupt(&self.path, page * PAGE as u64, "a page does not match its checksum"));
+                return Err(Error::corrupt(&self.file.path, page * PAGE as u64, "a page does not match its checksum"));
             }
         }
         let within = (offset - start) as usize;

@@ -90,7 +90,7 @@ fn all_copies_are_suspects_however_the_rows_are_divided() {
 }
 
 #[test]
-fn rows_without_another_of_their_tag_are_not_compared_where_few_are() {
+fn rows_with_unique_tags_are_not_compared() {
     let mut tags: Vec<Tag> = (1..=1000).collect();
     tags[700] = tags[3];
     assert_eq!(alike(&tags, vec![3, 5, 600, 700]), [3, 700]);

@@ -98,7 +98,7 @@ pub fn repair_on(
         identity::copy(&*env.system, path, &aside)?;
     }
     report.is_repaired = options.apply && is_possible && !report.findings.is_empty();
-    if options.apply && env.system.exists(&aside).map_err(Error::io("look for", &aside))? {
+    if options.apply && env.system.has(&aside)? {
         report.aside = Some(aside);
     }
     Ok(report)
@@ -113,11 +113,8 @@ fn spaces(env: &Environment, path: &Path, trigger: Option<&str>) -> Result<Vec<S
     let rooms = Room::ALL.into_iter().map(Some).filter(|_| trigger.is_none());
     for room in [None].into_iter().chain(rooms) {
         let directory = path.join(room.map_or(TRIGGERS, Room::directory));
-        let mut names = match env.system.list(&directory) {
-            // A room is made with its first space; and what is gone whole may be named.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            names => names.map_err(Error::io("list", &directory))?,
-        };
+        // A room is made with its first space; and what is gone whole may be named.
+        let mut names = env.system.names_if_any(&directory)?;
         names.extend(registry::directories_in(env, &directory)?);
         names.sort();
         names.dedup();

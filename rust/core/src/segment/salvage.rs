@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::format::{Part, SegmentHeader, key_bytes, whole_key};
+use super::format::{KIND, Part, SegmentHeader, key_bytes, whole_key};
 use super::run::EntryRun;
 use super::{Region, Segment};
+use crate::Result;
 use crate::io::FileSystem;
-use crate::io::pages::{PAGE, Pages, header_sum};
-use crate::{Error, Result};
+use crate::io::pages::Pages;
 
 /// What a damaged segment still tells.
 #[derive(Debug)]
@@ -30,23 +30,14 @@ impl Segment {
 
     /// The header page alone, and its checksum.
     pub(crate) fn head(system: &dyn FileSystem, path: &Path) -> Result<(SegmentHeader, u32)> {
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let length = file.len().map_err(Error::io("look at", path))?;
-        if length < PAGE as u64 {
-            return Err(Error::corrupt(path, length, "shorter than a header"));
-        }
-        let mut page = vec![0; PAGE];
-        file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
-        Ok((SegmentHeader::decode(&page, path)?, header_sum(&page)))
+        let (_, page, sum) = KIND.open(system, path, None)?;
+        Ok((SegmentHeader::decode(&page, path)?, sum))
     }
 
     fn open_damaged(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Self> {
-        let (header, sum) = Self::head(system, path)?;
-        if header.history != history {
-            return Err(Error::corrupt(path, 24, "this segment belongs to another history"));
-        }
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let pages = Pages::open_damaged(path, file, header.pages)?;
+        let (file, page, sum) = KIND.open(system, path, Some(history))?;
+        let header = SegmentHeader::decode(&page, path)?;
+        let pages = Pages::open_damaged(file, header.pages)?;
         let section = header.section(Part::Filter);
         let filter = Region::new(section.offset, section.length);
         Ok(Self { header, sum, pages, filter })

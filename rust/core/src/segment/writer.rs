@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
+use super::file::{Section, Sink, write_directory};
 use super::format::{
-    FILTER_BITS, Layout, Mark, PARTS, Part, STAMP_BYTES, Section, SegmentHeader, Stamp, bucket_of, directory_bits,
-    key_bytes, ordered_bytes,
+    FILTER_BITS, Layout, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, directory_bits, key_bytes, ordered_bytes,
 };
-use super::pieces::{Sink, pass_on};
+use super::pieces::pass_on;
 use super::run::{EntryRun, UuidEntry};
+use crate::Result;
 use crate::filter;
 use crate::io::FileSystem;
-use crate::io::pages::{PAGE, header_sum};
+use crate::io::pages::PAGE;
 use crate::key::Key;
-use crate::{Error, Result};
 
 /// Keys that are laid out and written together: so many fill whole pages, however wide they are.
 /// (In tests segments are small, and all their keys 16 bytes wide.)
@@ -86,19 +86,16 @@ fn write_entries<E: Entry>(
 ) -> Result<(SegmentHeader, u32, u64)> {
     let Target { system, path, id, history } = target;
     let mut header = header_of(id, history, uuids, run);
-    let file = system.create(path).map_err(Error::io("create", path))?;
-    let mut sink = Sink::behind_header(&*file, path);
+    let mut sink = Sink::create(system, path)?;
     let keys_end = write_uuid_keys(&mut sink, &header, uuids, threads)?;
     let mut image = Image { bytes: vec![0; header.pages as usize * PAGE - keys_end], start: keys_end };
     fill(&mut image, &header, uuids, run);
     sink.push(&image.bytes)?;
-    let sums = sink.into_sums();
-    header.sums_crc = crc32c::crc32c(&sums);
-    let page = header.encode();
-    file.write_at(&sums, header.pages * PAGE as u64).map_err(Error::io("write", path))?;
-    file.write_at(&page, 0).map_err(Error::io("write", path))?;
-    file.sync().map_err(Error::io("sync", path))?;
-    Ok((header.clone(), header_sum(&page), header.pages * PAGE as u64 + sums.len() as u64))
+    let (sum, bytes) = sink.finish(|sums_crc| {
+        header.sums_crc = sums_crc;
+        header.encode()
+    })?;
+    Ok((header, sum, bytes))
 }
 
 fn header_of<E: Entry>(id: u64, history: [u8; 16], uuids: &[E], run: &EntryRun) -> SegmentHeader {
@@ -181,12 +178,12 @@ fn fill<E: Entry>(image: &mut Image, header: &SegmentHeader, uuids: &[E], run: &
     let last = uuids.chunks_exact(PIECE).remainder();
     let (bits, keys) = (header.uuid_directory_bits, image.part(header, Part::UuidKeys));
     write_keys_of(last.iter().map(Entry::key), key_bytes(bits), keys);
-    directory(image.part(header, Part::UuidDirectory), bits, uuids.iter().map(Entry::key));
+    write_directory(image.part(header, Part::UuidDirectory), bits, uuids.iter().map(Entry::key));
     pack(image.part(header, Part::UuidStamps), header.stamp_bits, uuids.iter().map(Entry::stamp));
 
     let (bits, keys) = (header.text_directory_bits, image.part(header, Part::TextKeys));
     write_keys_of(run.texts.iter().map(|entry| entry.key), key_bytes(bits), keys);
-    directory(image.part(header, Part::TextDirectory), bits, run.texts.iter().map(|entry| entry.key));
+    write_directory(image.part(header, Part::TextDirectory), bits, run.texts.iter().map(|entry| entry.key));
     pack(image.part(header, Part::TextStamps), header.stamp_bits, run.texts.iter().map(|entry| entry.stamp));
     texts(image, header, run);
 
@@ -199,19 +196,6 @@ fn fill<E: Entry>(image: &mut Image, header: &SegmentHeader, uuids: &[E], run: &
     let filter = image.part(header, Part::Filter);
     filter::insert_all(filter, uuids.iter().map(Entry::key));
     filter::insert_all(filter, run.texts.iter().map(|entry| entry.key));
-}
-
-/// Where each bucket of sorted keys starts.
-fn directory(out: &mut [u8], bits: u8, keys: impl Iterator<Item = Key>) {
-    let mut counts = vec![0u32; (1 << bits) + 1];
-    for key in keys {
-        counts[bucket_of(key.hi, bits) + 1] += 1;
-    }
-    let mut sum = 0;
-    for (slot, count) in out.chunks_exact_mut(4).zip(counts) {
-        sum += count;
-        slot.copy_from_slice(&sum.to_le_bytes());
-    }
 }
 
 /// Numbers of `bits` bits each, one after the other, least significant bit first.
@@ -253,7 +237,7 @@ mod tests {
     use crate::segment::Segment;
 
     #[test]
-    fn keys_of_one_stamp_make_the_same_file_as_entries_do_however_many_threads_write_it() {
+    fn keys_of_one_stamp_write_the_same_file_as_entries() {
         let directory = tempfile::tempdir().unwrap();
         let stamp = Stamp { claim: 7, started_at: 1_000, mark: Mark::Open };
         for count in [1, 255, 256, 257, 768, 1000, 2000] {

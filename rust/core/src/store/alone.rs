@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::io::{File, FileId, FileSystem, ProcessId};
+use crate::io::{FileId, FileSystem, NamedFile, ProcessId};
 use crate::{Error, Result};
 
 /// Where the registers stand in the lock file: behind the holder's text, so that one write serves
@@ -42,10 +42,10 @@ pub(super) struct Alone {
 struct Registers([u8; BOTH]);
 
 impl Registers {
-    fn read(file: &dyn File, path: &Path) -> Result<Self> {
+    fn read(file: &NamedFile) -> Result<Self> {
         let mut bytes = [0; BOTH];
         // A file of an older build is shorter: nobody is within.
-        file.read_up_to(&mut bytes, WITHIN_AT).map_err(Error::io("read", path))?;
+        file.read_up_to(&mut bytes, WITHIN_AT)?;
         Ok(Self(bytes))
     }
 
@@ -75,7 +75,7 @@ impl Registers {
 impl Alone {
     pub(super) fn new(system: &dyn FileSystem, path: &Path, file: FileId) -> Result<Self> {
         let mut name = [0; LATEST];
-        system.fill_random(&mut name).map_err(Error::io("read randomness for", path))?;
+        system.randomness_for(path, &mut name)?;
         let mut id = [0; 24];
         id[..8].copy_from_slice(&file.number.to_le_bytes());
         id[8..].copy_from_slice(&file.born_ns.to_le_bytes());
@@ -98,12 +98,12 @@ impl Alone {
 
     /// We hold the lock: say that we come, and make sure that nobody is within who can still be
     /// alive.
-    pub(super) fn arrive(&self, system: &dyn FileSystem, file: &dyn File, path: &Path) -> Result<()> {
+    pub(super) fn arrive(&self, system: &dyn FileSystem, file: &NamedFile) -> Result<()> {
         self.is_sure.store(false, Ordering::Relaxed);
-        let mut seen = Registers::read(file, path)?;
+        let mut seen = Registers::read(file)?;
         if seen.latest() != self.name {
-            file.write_at(&self.name, LATEST_AT).map_err(Error::io("write", path))?;
-            seen = Registers::read(file, path)?;
+            file.write(&self.name, LATEST_AT)?;
+            seen = Registers::read(file)?;
         }
         // Our own name may have stayed there when we lost to another.
         if seen.is_free() || seen.within()[..LATEST] == self.name {
@@ -116,39 +116,39 @@ impl Alone {
         match process.and_then(|process| system.is_alive(&process)) {
             Some(false) => Ok(()),
             // Whoever is alive and within may be about to leave only if the lock lies.
-            Some(true) => Err(Error::not_alone(path, "another writer is at work under the same lock")),
-            None => Self::watch(system, file, path, seen),
+            Some(true) => Err(Error::not_alone(&file.path, "another writer is at work under the same lock")),
+            None => Self::watch(system, file, seen),
         }
     }
 
     /// Nobody can say whether the writer within is alive: if it is, it moves.
-    fn watch(system: &dyn FileSystem, file: &dyn File, path: &Path, seen: Registers) -> Result<()> {
+    fn watch(system: &dyn FileSystem, file: &NamedFile, seen: Registers) -> Result<()> {
         for _ in 0..LOOKS {
             system.pause(BETWEEN_LOOKS);
-            if Registers::read(file, path)? != seen {
-                return Err(Error::not_alone(path, "another writer is at it at the same time"));
+            if Registers::read(file)? != seen {
+                return Err(Error::not_alone(&file.path, "another writer is at it at the same time"));
             }
         }
         Ok(())
     }
 
     /// Before anything is changed: nobody has come since we arrived.
-    pub(super) fn check(&self, file: &dyn File, path: &Path) -> Result<()> {
-        if Registers::read(file, path)?.latest() == self.name {
+    pub(super) fn check(&self, file: &NamedFile) -> Result<()> {
+        if Registers::read(file)?.latest() == self.name {
             self.is_sure.store(true, Ordering::Relaxed);
             return Ok(());
         }
         self.is_sure.store(false, Ordering::Relaxed);
-        Err(Error::not_alone(path, "another writer took the same lock"))
+        Err(Error::not_alone(&file.path, "another writer took the same lock"))
     }
 
     /// We are done.
-    pub(super) fn leave(&self, file: &dyn File, path: &Path) {
+    pub(super) fn leave(&self, file: &NamedFile) {
         // Who lost must not clear what a winner may have written over it since: only while nobody
         // has come after us. What stays there keeps others out, so one look that fails is not
         // enough.
         let is_ours = || {
-            let seen = Registers::read(file, path);
+            let seen = Registers::read(file);
             seen.is_ok_and(|seen| seen.within()[..LATEST] == self.name && seen.latest() == self.name)
         };
         if !self.is_sure.load(Ordering::Relaxed) && !is_ours() && !is_ours() {
@@ -156,8 +156,8 @@ impl Alone {
         }
         let gone = [0; WITHIN];
         // As long as it says that we are within, nobody else gets in: so once more, should it fail.
-        if file.write_at(&gone, WITHIN_AT).is_err() {
-            drop(file.write_at(&gone, WITHIN_AT));
+        if file.write(&gone, WITHIN_AT).is_err() {
+            drop(file.write(&gone, WITHIN_AT));
         }
     }
 }

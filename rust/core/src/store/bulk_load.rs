@@ -3,7 +3,6 @@
 
 use super::lock::Lock;
 use super::publish::{entry_of, split};
-use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::format::manifest::SegmentEntry;
 use crate::format::names::FileKind;
@@ -16,7 +15,6 @@ use crate::types::transaction::{LOAD_PREFIX, Transaction};
 use crate::types::{Ending, TransactionEntry};
 use crate::{Error, Result};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Folds entries, in order, into 128 bits.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,9 +57,7 @@ impl KeySpace {
     /// Loads are over, and their parts need not be known any more.
     pub(crate) fn forget_loaded(&self) -> Result<()> {
         self.write(SpaceSettings::STORED, |writer| {
-            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
-                return Ok(());
-            };
+            let mut manifest = writer.successor()?;
             let before = manifest.transactions.len();
             manifest.transactions.retain(|entry| !entry.is_load());
             if manifest.transactions.len() == before { Ok(()) } else { writer.publish(&manifest) }
@@ -89,13 +85,11 @@ impl KeySpace {
             let (path, waited_ms) = (self.directory.join(LOAD_LOCK), self.env.lock_timeout.as_millis() as u64);
             return Err(Error::Locked { path, waited_ms, holder: "another load".into() });
         };
-        self.take_away_parts()?;
+        self.collect_parts()?;
         let (first, claim) = self.reserve_for_load(settled.len() as u64)?;
         let written = self.write_parts(first, claim, &mut settled).inspect_err(|error| self.note(error))?;
         self.write(SpaceSettings::STORED, |writer| {
-            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
-                return Ok(());
-            };
+            let mut manifest = writer.successor()?;
             let application = part.application();
             if manifest.transactions.iter().any(|entry| entry.transaction.application == application) {
                 // A load that was left has published it meanwhile; these files go with the next
@@ -103,10 +97,7 @@ impl KeySpace {
                 return Ok(());
             }
             for entry in written {
-                writer.adopt(
-                    &writer.space.part_path(entry.id),
-                    &FileKind::Segment.path(&writer.space.directory, entry.id),
-                )?;
+                writer.adopt(FileKind::LoadPart, FileKind::Segment, entry.id)?;
                 manifest.segments.push(entry);
             }
             let transaction = Transaction { application: part.application(), batch: part.entries as i64 };
@@ -149,23 +140,7 @@ impl KeySpace {
         FileKind::LoadPart.path(&self.directory, id)
     }
 
-    fn load_lock(&self) -> Result<Lock> {
+    pub(super) fn load_lock(&self) -> Result<Lock> {
         Lock::open(&*self.env.system, &self.directory.join(LOAD_LOCK))
-    }
-
-    /// Collect what an interrupted load left, unless another load is writing just now.
-    pub(super) fn collect_orphaned_parts(&self) -> Result<()> {
-        let lock = self.load_lock()?;
-        let Some(_guard) = lock.take(Duration::ZERO, || {})? else { return Ok(()) };
-        self.take_away_parts()
-    }
-
-    fn take_away_parts(&self) -> Result<()> {
-        let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
-        for name in names.iter().filter(|name| FileKind::LoadPart.has(name)) {
-            let path = self.directory.join(name);
-            self.env.system.remove(&path).map_err(Error::io("remove", &path))?;
-        }
-        Ok(())
     }
 }

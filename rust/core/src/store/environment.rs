@@ -37,11 +37,7 @@ impl Environment {
         self.check_present()?;
         // Asked before the directory is: a space that is named by then had its manifest before.
         let is_known = registry::is_known(self, directory)?;
-        let names = match self.system.list(directory) {
-            Ok(names) => names,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::io("list", directory)(error)),
-        };
+        let names = self.system.names_if_any(directory)?;
         if names.iter().any(|name| FileKind::Manifest.number_in(name).is_some()) {
             return Ok(());
         }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use super::compaction::Progress;
 use super::environment::Environment;
 use super::files::{newest, read_manifest};
-use super::maintain::Progress;
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::Result;

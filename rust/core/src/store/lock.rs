@@ -1,12 +1,12 @@
 //! A lock among processes that dies with its holder, and hands over in the order in which they
 //! came.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::waiter::Waiter;
-use crate::io::{File, FileSystem};
+use crate::io::{FileSystem, NamedFile};
 use crate::sys::interrupt::{self, SLICE};
 use crate::{Error, Result};
 
@@ -20,8 +20,7 @@ const AT_A_TIME: Duration = Duration::from_micros(500);
 /// A file whose lock excludes other processes, and a queue for the threads of this one.
 #[derive(Debug)]
 pub(super) struct Lock {
-    path: PathBuf,
-    file: Arc<dyn File>,
+    file: NamedFile,
     queue: Queue,
     /// Waits in the system's queue; there only once somebody had to.
     waiter: OnceLock<Option<Waiter>>,
@@ -81,23 +80,22 @@ impl Drop for Guard<'_> {
 
 impl Lock {
     pub(super) fn open(system: &dyn FileSystem, path: &Path) -> Result<Self> {
-        let opened = match system.open(path, true) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => match system.create(path) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => system.open(path, true),
-                other => other,
+        let opened = match system.open_at(path, true) {
+            Err(error) if error.is_missing() => match system.create_at(path) {
+                Err(error) if error.is_there() => system.open_at(path, true),
+                made => made,
             },
-            other => other,
+            opened => opened,
         };
-        let file = opened.map_err(Error::io("open", path))?;
-        Ok(Self { path: path.to_path_buf(), file, queue: Queue::default(), waiter: OnceLock::new() })
+        Ok(Self { file: opened?, queue: Queue::default(), waiter: OnceLock::new() })
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        &self.file.path
     }
 
-    pub(super) fn file(&self) -> &dyn File {
-        &*self.file
+    pub(super) fn file(&self) -> &NamedFile {
+        &self.file
     }
 
     /// Take the lock, waiting for `limit` at most; none if another process held it all that time.
@@ -118,7 +116,7 @@ impl Lock {
     pub(super) fn release(&self) {
         // If this fails the lock stays until the file is closed: others wait and are told who holds
         // it.
-        drop(self.file.unlock());
+        drop(self.file.file.unlock());
     }
 
     fn try_lock(&self) -> Result<bool> {
@@ -127,7 +125,7 @@ impl Lock {
         if self.waiter.get().and_then(Option::as_ref).is_some_and(Waiter::is_waiting) {
             return Ok(false);
         }
-        self.file.try_lock().map_err(Error::io("lock", &self.path))
+        self.file.file.try_lock().map_err(Error::io("lock", &self.file.path))
     }
 
     fn wait(&self, limit: Duration, mut meanwhile: impl FnMut()) -> Result<bool> {
@@ -138,11 +136,11 @@ impl Lock {
                 return Ok(true);
             }
         }
-        let waiter = self.waiter.get_or_init(|| Waiter::start(self.file.clone())).as_ref();
+        let waiter = self.waiter.get_or_init(|| Waiter::start(self.file.file.clone())).as_ref();
         loop {
             let left = limit.saturating_sub(start.elapsed());
             let is_taken = match waiter {
-                Some(waiter) => waiter.wait(left.min(AT_A_TIME)).map_err(Error::io("lock", &self.path))?,
+                Some(waiter) => waiter.wait(left.min(AT_A_TIME)).map_err(Error::io("lock", &self.file.path))?,
                 // There can be no thread that waits.
                 None => self.try_lock()?,
             };

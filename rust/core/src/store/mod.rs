@@ -4,15 +4,16 @@
 pub(crate) mod alone;
 pub(crate) mod batch;
 mod bulk_load;
+mod compaction;
 mod entries;
 pub(crate) mod environment;
 pub(crate) mod files;
 mod finish;
+mod gc;
 mod held;
 mod inspect;
 mod lock;
 mod lookup;
-mod maintain;
 mod pin;
 mod publish;
 mod purge;
@@ -33,6 +34,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
 use std::time::Duration;
 
 pub(crate) use bulk_load::{Fingerprint, LoadedPart};
+pub use compaction::{Maintained, Progress};
 pub(crate) use entries::{EntryCursor, ListedEntry};
 use environment::Environment;
 pub use finish::Finished;
@@ -40,7 +42,6 @@ use held::Files;
 pub use inspect::{PartitionStatistics, SpaceStatistics};
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
-pub use maintain::{Maintained, Progress};
 pub use pin::Pin;
 pub use purge::{Purge, Purged};
 pub(crate) use settings::SpaceSettings;
@@ -108,9 +109,9 @@ impl KeySpace {
     /// Make the directory above, durably, if that is ours to do.
     fn make_room(&self) -> Result<()> {
         let Some(room) = self.directory.parent().filter(|_| self.makes_room) else { return Ok(()) };
-        self.env.system.create_directory(room).map_err(Error::io("create", room))?;
+        self.env.system.make_directory(room)?;
         let history = room.parent().unwrap_or(room);
-        self.env.system.sync_directory(history).map_err(Error::io("sync", history))
+        self.env.system.sync_names(history)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -207,7 +208,7 @@ impl KeySpace {
             if !is_doubtful || self.env.read_only {
                 if is_doubtful && writer_lock::has_failed(&*self.env.system, &self.directory, log.id) {
                     let reason = "its last sync failed, and no writer has mended it yet";
-                    return Err(Error::io("rely on", &log.path)(std::io::Error::other(reason)));
+                    return Err(Error::io("rely on", &log.file.path)(std::io::Error::other(reason)));
                 }
                 self.reach(&log, position, false)?;
                 return Ok(found);
@@ -240,7 +241,7 @@ impl KeySpace {
         // Of what stood in the log when we opened it, a sync of ours proves nothing.
         let is_ours_to_say = shown.max(known) >= log.inherited;
         let target = if is_ours_to_say { wanted.max(self.whole_frames(log)) } else { wanted };
-        let synced = log.file.sync().map_err(Error::io("sync", &log.path));
+        let synced = log.file.sync();
         let Some(lock) = lock else { return synced.map(|()| target) };
         // If the record of a failure fails too, writers still find out for themselves.
         synced.inspect_err(|_| drop(lock.set_failed(log.id)))?;

@@ -8,7 +8,6 @@ use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
-use crate::io::FileSystem;
 use crate::store::Writer;
 use crate::{Error, Result};
 
@@ -35,7 +34,7 @@ pub struct Pin {
 impl Pin {
     /// What a file's name says; none if it is no pin's. (`pin-<microseconds>-<process>-<manifest>`,
     /// and `-<seconds>` of its lease.)
-    fn of(name: &str) -> Option<Self> {
+    pub(super) fn of(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(FileKind::Pin.prefix())?.split('-');
         let pinned_at: i64 = parts.next()?.parse().ok()?;
         let process = u32::from_str_radix(parts.next()?, 16).ok()?;
@@ -71,7 +70,7 @@ impl KeySpace {
         if !self.exists()? {
             return Ok(Vec::new());
         }
-        let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
+        let names = self.env.system.names(&self.directory)?;
         let mut pins: Vec<Pin> = names.iter().filter_map(|name| Pin::of(name)).collect();
         pins.sort_by_key(|pin| pin.pinned_at);
         Ok(pins)
@@ -83,7 +82,7 @@ impl KeySpace {
             return Ok(());
         }
         check_name(name)?;
-        remove(&*self.env.system, &self.directory.join(name))
+        self.env.system.remove_if_there(&self.directory.join(name))
     }
 
     /// Use the pinned state from now on: this handle sees nothing else.
@@ -124,15 +123,8 @@ impl Writer<'_> {
             std::process::id()
         );
         let (from, to) = (FileKind::Manifest.path(&self.space.directory, number), self.space.directory.join(&name));
-        match self.space.env.system.link(&from, &to) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            other => other.map_err(Error::io("link", &to))?,
-        }
-        self.space
-            .env
-            .system
-            .sync_directory(&self.space.directory)
-            .map_err(Error::io("sync", &self.space.directory))?;
+        self.space.env.system.link_if_free(&from, &to)?;
+        self.space.env.system.sync_names(&self.space.directory)?;
         Ok(name)
     }
 }
@@ -153,26 +145,9 @@ pub(super) fn pinned(env: &Environment, directory: &Path, names: &[String]) -> R
         match super::files::read_manifest(env, &directory.join(name)) {
             Ok(manifest) => manifests.push(manifest),
             // Let go just now.
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.is_missing() => {}
             Err(error) => return Err(error),
         }
     }
     Ok(manifests)
-}
-
-/// Take away pins that nobody can need any more.
-pub(super) fn collect_forgotten(env: &Environment, directory: &Path, names: &[String], now_us: i64) -> Result<()> {
-    for name in names {
-        if Pin::of(name).is_some_and(|pin| pin.ends_at < now_us) {
-            remove(&*env.system, &directory.join(name))?;
-        }
-    }
-    Ok(())
-}
-
-fn remove(system: &dyn FileSystem, path: &Path) -> Result<()> {
-    match system.remove(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-        _ => Ok(()),
-    }
 }

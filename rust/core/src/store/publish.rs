@@ -3,8 +3,6 @@
 
 use std::path::PathBuf;
 
-use super::environment::Environment;
-use super::maintain::forget_dropped;
 use super::values::Expiry;
 use super::view::View;
 use super::{Beginning, KeySpace, SpaceSettings};
@@ -81,23 +79,33 @@ impl KeySpace {
         let id = *next_file;
         *next_file += 1;
         let path = FileKind::Segment.path(&self.directory, id);
-        remove_orphan(&self.env, &path)?;
+        // A crashed writer may have left a file of this number, which no manifest names.
+        self.env.system.remove_if_there(&path)?;
         Ok((id, path))
-    }
-
-    /// Make way for a file of values.
-    pub(super) fn remove_orphan(&self, path: &std::path::Path) -> Result<()> {
-        remove_orphan(&self.env, path)
     }
 
     pub(super) fn new_log(&self, id: u64, knows_rows: bool) -> Result<Log> {
         let path = FileKind::Log.path(&self.directory, id);
-        remove_orphan(&self.env, &path)?;
+        self.env.system.remove_if_there(&path)?;
         Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name), knows_rows)
     }
 }
 
 impl Writer<'_> {
+    /// The next manifest over the same log, to be changed and published.
+    pub(super) fn successor(&self) -> Result<Manifest> {
+        let view = self.space.present();
+        view.as_ref().map(View::same_log_successor).ok_or_else(|| Error::State("the key space is not there".into()))
+    }
+
+    /// Give a finished file the name that the next manifest uses.
+    pub(super) fn adopt(&mut self, from: FileKind, to: FileKind, id: u64) -> Result<()> {
+        let KeySpace { env, directory, .. } = self.space;
+        let from = from.path(directory, id);
+        env.system.link_at(&from, &to.path(directory, id))?;
+        env.system.remove_at(&from)
+    }
+
     fn seal_as(
         &mut self,
         knows_rows: bool,
@@ -120,7 +128,7 @@ impl Writer<'_> {
         let log = self.space.new_log(manifest.next_file, knows_rows || manifest.has_rows())?;
         manifest.next_file += 1;
         manifest.log = LogEntry { id: log.id, proven: START };
-        forget_dropped(&mut manifest);
+        manifest.forget_dropped();
         change(&mut manifest);
         self.publish(&manifest)
     }
@@ -131,7 +139,7 @@ impl Writer<'_> {
             return Err(Error::State("the key space is not there".into()));
         }
         let parent = self.space.directory.parent().unwrap_or(&self.space.directory);
-        self.space.env.system.sync_directory(parent).map_err(Error::io("sync", parent))?;
+        self.space.env.system.sync_names(parent)?;
         let log = self.space.new_log(1, false)?;
         let manifest = Manifest {
             number: 1,
@@ -207,11 +215,7 @@ impl Writer<'_> {
 
     /// Publish a manifest and see it; then take away what only older ones name.
     pub(super) fn publish(&mut self, manifest: &Manifest) -> Result<()> {
-        self.space
-            .env
-            .system
-            .sync_directory(&self.space.directory)
-            .map_err(Error::io("sync", &self.space.directory))?;
+        self.space.env.system.sync_names(&self.space.directory)?;
         let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
         self.check_alone()?;
         if !publish(&*self.space.env.system, &path, &manifest.encode())? {
@@ -227,53 +231,25 @@ impl Writer<'_> {
         self.space.sync.learn(manifest.log.id, manifest.log.proven);
         self.collect_garbage(manifest)
     }
-
-    /// Take away the files that this manifest does not name: manifests oldest first, so that
-    /// readers notice.
-    fn collect_garbage(&mut self, manifest: &Manifest) -> Result<()> {
-        let mut names =
-            self.space.env.system.list(&self.space.directory).map_err(Error::io("list", &self.space.directory))?;
-        names.sort();
-        let pinned = super::pin::pinned(&self.space.env, &self.space.directory, &names)?;
-        let live = || pinned.iter().chain([manifest]);
-        let has_segment = |id: u64| live().any(|manifest| manifest.segments.iter().any(|entry| entry.id == id));
-        let has_values = |id: u64| live().any(|manifest| manifest.values.iter().any(|entry| entry.id == id));
-        let has_global_filter =
-            |id: u64| live().any(|manifest| manifest.global_filters.iter().any(|entry| entry.id == id));
-        let has_log = |id: u64| live().any(|manifest| manifest.log.id == id);
-        let is_old = |name: &str| {
-            let Some(kind) = FileKind::of(name) else { return false };
-            // Files with later numbers are in the making.
-            let is_unnamed = |is_named: &dyn Fn(u64) -> bool| {
-                kind.number_in(name).is_some_and(|id| id < manifest.next_file && !is_named(id))
-            };
-            match kind {
-                FileKind::Manifest => kind.number_in(name).is_some_and(|number| number < manifest.number),
-                FileKind::Segment => is_unnamed(&has_segment),
-                FileKind::Values => is_unnamed(&has_values),
-                FileKind::GlobalFilter => is_unnamed(&has_global_filter),
-                FileKind::Log => is_unnamed(&has_log),
-                // Its writer held the lock, as we do now: it died.
-                FileKind::Temporary => true,
-                FileKind::Pin | FileKind::New | FileKind::LoadPart => false,
-            }
-        };
-        let (manifests, others): (Vec<_>, Vec<_>) =
-            names.iter().filter(|name| is_old(name)).partition(|name| FileKind::Manifest.has(name));
-        for name in manifests.into_iter().chain(others) {
-            let path = self.space.directory.join(name);
-            match self.space.env.system.remove(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("remove", &path)(error));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
 }
 
 impl View {
+    /// The next manifest over the same log: its frames stay where they are.
+    pub(super) fn same_log_successor(&self) -> Manifest {
+        let mut manifest = self.manifest.clone();
+        manifest.number += 1;
+        manifest.log.proven = manifest.log.proven.max(self.proven());
+        manifest
+    }
+
+    /// As [`View::same_log_successor`], with numbers of claims above those of the log's frames, for
+    /// a manifest that begins one.
+    pub(super) fn next_of_same_log(&self) -> Manifest {
+        let mut manifest = self.same_log_successor();
+        manifest.next_sequence = manifest.next_sequence.max(self.memtable.next_sequence);
+        manifest
+    }
+
     /// The manifest that follows: the log's operations taken in, no file changed yet.
     pub(super) fn successor(&self) -> Manifest {
         let mut manifest = self.manifest.clone();
@@ -295,14 +271,6 @@ pub(super) fn entry_of(header: &SegmentHeader, sum: u32, bytes: u64) -> SegmentE
         bytes,
         min_started_at,
         max_started_at,
-    }
-}
-
-/// A file of this number that a crashed writer left behind: no manifest names it.
-pub(super) fn remove_orphan(env: &Environment, path: &std::path::Path) -> Result<()> {
-    match env.system.remove(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-        _ => Ok(()),
     }
 }
 

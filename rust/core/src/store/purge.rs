@@ -1,6 +1,5 @@
 //! Purging: what expired goes, in whole files.
 
-use super::maintain::forget_dropped;
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::format::manifest::Manifest;
@@ -93,15 +92,13 @@ impl KeySpace {
             let purge = |manifest: &mut Manifest| {
                 manifest.purged_upto = manifest.purged_upto.max(cutoff);
                 manifest.segments.retain(|entry| entry.max_started_at > cutoff);
-                forget_dropped(manifest);
+                manifest.forget_dropped();
             };
             if in_log {
                 writer.seal_with(cutoff, purge)?;
                 return Ok(expired);
             }
-            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
-                return Ok(expired);
-            };
+            let mut manifest = writer.successor()?;
             purge(&mut manifest);
             writer.publish(&manifest)?;
             Ok(expired)

@@ -8,10 +8,10 @@
 use std::path::{Path, PathBuf};
 
 use super::environment::Environment;
+use crate::Result;
 use crate::format::names::REGISTRY;
 use crate::io::publish;
 use crate::store::Writer;
-use crate::{Error, Result};
 
 /// No name is longer than this many bytes.
 const MOST_NAME: u64 = 1 << 20;
@@ -29,17 +29,13 @@ pub(crate) fn path_of(env: &Environment, directory: &Path) -> PathBuf {
 /// Whether a key space was ever used, as far as this tells.
 pub(crate) fn is_known(env: &Environment, directory: &Path) -> Result<bool> {
     let path = path_of(env, directory);
-    env.system.exists(&path).map_err(Error::io("look for", &path))
+    env.system.has(&path)
 }
 
 /// The directories of a room that are named.
 pub(crate) fn directories_in(env: &Environment, room: &Path) -> Result<Vec<String>> {
     let known = env.identity.with_file_name(REGISTRY);
-    let names = match env.system.list(&known) {
-        Ok(names) => names,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io("list", &known)(error)),
-    };
+    let names = env.system.names_if_any(&known)?;
     let prefix = room.file_name().map_or_else(String::new, |name| format!("{}-", name.to_string_lossy()));
     Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect())
 }
@@ -62,8 +58,8 @@ impl Writer<'_> {
         if !is_known(&self.space.env, &self.space.directory)? {
             let path = path_of(&self.space.env, &self.space.directory);
             let (names, root) = (path.parent().unwrap_or(&path), self.space.env.identity.parent().unwrap_or(&path));
-            self.space.env.system.create_directory(names).map_err(Error::io("create", names))?;
-            self.space.env.system.sync_directory(root).map_err(Error::io("sync", root))?;
+            self.space.env.system.make_directory(names)?;
+            self.space.env.system.sync_names(root)?;
             // Whoever was quicker wrote the same.
             publish(&*self.space.env.system, &path, self.space.name.as_bytes())?;
         }

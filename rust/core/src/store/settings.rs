@@ -68,9 +68,7 @@ impl KeySpace {
             )));
         }
         self.write(SpaceSettings::STORED, |writer| {
-            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
-                return Err(Error::State("the key space is not there".into()));
-            };
+            let mut manifest = writer.successor()?;
             settings.check_kind(&manifest)?;
             let before = manifest.time_to_live_us;
             if before != settings.time_to_live_us {
@@ -88,7 +86,7 @@ impl Writer<'_> {
     pub(super) fn learn(&mut self, settings: SpaceSettings) -> Result<()> {
         let taught = self.space.present().as_ref().and_then(|view| settings.taught(&view.manifest));
         let Some((time_to_live_us, kind)) = taught else { return Ok(()) };
-        let Some(mut manifest) = self.space.present().as_ref().map(View::same_log_successor) else { return Ok(()) };
+        let mut manifest = self.successor()?;
         (manifest.time_to_live_us, manifest.kind) = (time_to_live_us, kind);
         self.publish(&manifest)
     }

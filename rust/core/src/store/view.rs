@@ -80,7 +80,7 @@ impl View {
             match Self::open(env, directory, number, known) {
                 Ok(view) => return Ok(Some(view)),
                 // A file that went away: fine if a newer manifest says so, damage if not.
-                Err(error) if is_missing(&error) => {
+                Err(error) if error.is_missing() => {
                     if newest(env, directory)? == Some(number) {
                         return Err(as_damage(error, directory, number));
                     }
@@ -248,7 +248,7 @@ impl View {
         let Self { own, next, .. } = self;
         // Old manifests are taken away oldest first: if ours is still there, so is the next, if
         // there is one.
-        let superseded = env.system.exists(next).map_err(Error::io("look for", next))?;
+        let superseded = env.system.has(next)?;
         if superseded {
             return Ok(false);
         }
@@ -263,13 +263,13 @@ impl View {
     /// Answers whether it is so, or a newer manifest has come, which may have ended this log.
     fn hold_log(&mut self, env: &Environment) -> Result<bool> {
         if !self.log.is_in_place(&*env.system)? {
-            return if self.is_newest(env)? { Err(Error::replaced(&self.log.path)) } else { Ok(false) };
+            return if self.is_newest(env)? { Err(Error::replaced(&self.log.file.path)) } else { Ok(false) };
         }
         if self.log.is_closed {
             let owner = Owner::new(env.history, &self.manifest.name);
-            let opened = Log::open(&*env.system, &self.log.path, self.log.id, owner, !env.read_only)?;
+            let opened = Log::open(&*env.system, &self.log.file.path, self.log.id, owner, !env.read_only)?;
             if opened.identity != self.log.identity {
-                return Err(Error::replaced(&self.log.path));
+                return Err(Error::replaced(&self.log.file.path));
             }
             self.log = opened;
         }
@@ -279,7 +279,7 @@ impl View {
     /// What was read of a log must still stand there.
     fn check_read(&self, log: &Log) -> Result<()> {
         match self.last {
-            Some(_) if log.last_before(self.memtable.position)? != self.last => Err(Error::replaced(&log.path)),
+            Some(_) if log.last_before(self.memtable.position)? != self.last => Err(Error::replaced(&log.file.path)),
             _ => Ok(()),
         }
     }
@@ -295,7 +295,7 @@ impl View {
         };
         if newer.log.id == self.log.id {
             if newer.log.identity != self.log.identity {
-                return Err(Error::replaced(&self.log.path));
+                return Err(Error::replaced(&self.log.file.path));
             }
             self.check_read(&newer.log)?;
             // The same log: what was read of it stays true.
@@ -343,7 +343,7 @@ impl View {
             self.log.check_torn(position, proven)
         } else if position < proven {
             let reason = format!("the log ends here, but {proven} bytes of it were durable");
-            Err(Error::corrupt(&self.log.path, position, reason))
+            Err(Error::corrupt(&self.log.file.path, position, reason))
         } else {
             Ok(())
         };
@@ -384,11 +384,7 @@ impl View {
 }
 
 fn identify(env: &Environment, path: &Path) -> Result<Option<FileId>> {
-    env.system.identify(path).map_err(Error::io("look at", path))
-}
-
-fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    env.system.identity(path)
 }
 
 /// A file that the newest manifest names is not there.

@@ -125,7 +125,7 @@ impl KeySpace {
         // Whoever came after us may have ended the log: then the newest manifest comes after ours.
         self.refresh()?;
         let is_succeeded = self.present().as_ref().is_some_and(|view| view.log.id > log.id);
-        if is_succeeded { Ok(()) } else { Err(Error::replaced(&log.path)) }
+        if is_succeeded { Ok(()) } else { Err(Error::replaced(&log.file.path)) }
     }
 
     pub(super) fn writer_lock(&self) -> Result<Arc<WriterLock>> {
@@ -134,7 +134,7 @@ impl KeySpace {
         }
         let system = &*self.env.system;
         self.make_room()?;
-        system.create_directory(&self.directory).map_err(Error::io("create", &self.directory))?;
+        system.make_directory(&self.directory)?;
         let lock = WriterLock::open(system, &self.directory)?;
         let known = self.present().as_ref().and_then(|view| view.lock_file);
         if known.is_some_and(|known| known != lock.file()) {

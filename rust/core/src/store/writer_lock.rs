@@ -38,7 +38,7 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         // Before the lock is given back, which is dropped after this.
         let WriterLock { lock, alone, .. } = self.lock;
-        alone.leave(lock.file(), lock.path());
+        alone.leave(lock.file());
     }
 }
 
@@ -66,7 +66,7 @@ impl WriterLock {
     /// A lock of another name, which keeps nobody from writing.
     pub(crate) fn named(system: &dyn FileSystem, path: &Path) -> Result<Self> {
         let lock = Lock::open(system, path)?;
-        let file = lock.file().identify().map_err(Error::io("look at", path))?;
+        let file = lock.file().identity()?;
         Ok(Self { file, alone: Alone::new(system, path, file)?, lock })
     }
 
@@ -92,8 +92,7 @@ impl WriterLock {
         let Some(guard) = self.lock.take(limit, meanwhile)? else {
             return Err(self.locked(limit));
         };
-        let (file, path) = (self.lock.file(), self.lock.path());
-        self.alone.arrive(system, file, path)?;
+        self.alone.arrive(system, self.lock.file())?;
         let taken = Taken { lock: self, _guard: guard };
         self.sign(&self.alone.entry())?;
         self.check_in_place(system)?;
@@ -103,7 +102,7 @@ impl WriterLock {
     /// The lock keeps out only those who find it under its name.
     fn check_in_place(&self, system: &dyn FileSystem) -> Result<()> {
         let path = self.lock.path();
-        let there = system.identify(path).map_err(Error::io("look at", path))?;
+        let there = system.identity(path)?;
         if there == Some(self.file) { Ok(()) } else { Err(Error::replaced(path)) }
     }
 
@@ -114,7 +113,7 @@ impl WriterLock {
 
     /// Before something is changed: no other process holds the lock, too.
     pub(crate) fn check_alone(&self) -> Result<()> {
-        self.alone.check(self.lock.file(), self.lock.path())
+        self.alone.check(self.lock.file())
     }
 
     /// Leave our name for those who wait, and `entry` behind it.
@@ -123,12 +122,12 @@ impl WriterLock {
         let mut text = format!("{} process {} since {since}", host(), std::process::id()).into_bytes();
         text.resize(HOLDER_BYTES, 0);
         text.extend(entry);
-        self.lock.file().write_at(&text, HOLDER_AT).map_err(Error::io("write", self.lock.path()))
+        self.lock.file().write(&text, HOLDER_AT)
     }
 
     fn holder(&self) -> String {
         let mut text = [0; HOLDER_BYTES];
-        if self.lock.file().read_at(&mut text, HOLDER_AT).is_err() {
+        if self.lock.file().read(&mut text, HOLDER_AT).is_err() {
             return "an unknown process".into();
         }
         let text = String::from_utf8_lossy(&text);
@@ -148,7 +147,7 @@ impl WriterLock {
     /// How far log `log` is known to be durable; 0 when the file does not say.
     pub(crate) fn watermark(&self, log: u64) -> u64 {
         let mut bytes = [0; WATERMARK_BYTES];
-        let read = self.lock.file().read_at(&mut bytes, 0);
+        let read = self.lock.file().read(&mut bytes, 0);
         read.ok().and_then(|()| decoded(bytes, log)).unwrap_or(0)
     }
 
@@ -165,7 +164,7 @@ impl WriterLock {
         bytes[16..].copy_from_slice(&durable.to_le_bytes());
         let sum = crc32c::crc32c(&bytes[8..]);
         bytes[4..8].copy_from_slice(&sum.to_le_bytes());
-        self.lock.file().write_at(&bytes, at).map_err(Error::io("write", self.lock.path()))
+        self.lock.file().write(&bytes, at)
     }
 }
 

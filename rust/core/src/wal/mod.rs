@@ -5,7 +5,7 @@ mod salvage;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use frame::{Frame, FrameHeader, FramePlace, HEADER};
 pub(crate) use salvage::{Gap, Keys};
 
 use crate::io::bytes::{Decoder, Encoder, checked};
-use crate::io::{Closed, File, FileId, FileSystem, write_new};
+use crate::io::{Closed, FileId, FileSystem, NamedFile, write_new};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DHISTLOG";
@@ -36,8 +36,7 @@ const BLOCK: u64 = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     pub(crate) id: u64,
-    pub(crate) path: PathBuf,
-    pub(crate) file: Arc<dyn File>,
+    pub(crate) file: NamedFile,
     /// What it held when this process opened it. Our syncs vouch for what is written later; of what
     /// stood there before, an earlier sync may have failed, and the system tells only those who had
     /// the file open then.
@@ -90,7 +89,7 @@ impl Log {
         knows_rows: bool,
     ) -> Result<Self> {
         let mut drawn = [0; 8];
-        system.fill_random(&mut drawn).map_err(Error::io("read randomness for", path))?;
+        system.randomness_for(path, &mut drawn)?;
         let version = if knows_rows { VERSION } else { WITHOUT_ROWS };
         Self::create_as(system, path, id, owner, (version, u64::from_le_bytes(drawn) | 1))
     }
@@ -114,19 +113,19 @@ impl Log {
         out.raw(&[0; START as usize - 60]).checksum();
         let file = write_new(system, path, &[&out.finish()])?;
         let room = Arc::new(AtomicU64::new(START));
-        let identity = file.identify().map_err(Error::io("look at", path))?;
-        let (path, knows_rows, is_closed) = (path.to_path_buf(), version > WITHOUT_ROWS, false);
-        Ok(Self { id, path, file, inherited: START, mark, knows_rows, identity, is_closed, room })
+        let identity = file.identity()?;
+        let (knows_rows, is_closed) = (version > WITHOUT_ROWS, false);
+        Ok(Self { id, file, inherited: START, mark, knows_rows, identity, is_closed, room })
     }
 
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, write: bool) -> Result<Self> {
-        let file = system.open(path, write).map_err(Error::io("open", path))?;
+        let file = system.open_at(path, write)?;
         let mut bytes = [0; START as usize];
-        let length = file.len().map_err(Error::io("look at", path))?;
+        let length = file.length()?;
         if length < START {
             return Err(Error::corrupt(path, length, "shorter than its header"));
         }
-        file.read_at(&mut bytes, 0).map_err(Error::io("read", path))?;
+        file.read(&mut bytes, 0)?;
         let mut from = Decoder::new(&bytes, path);
         let version = from.preamble(MAGIC, VERSION)?;
         checked(&bytes, path)?;
@@ -136,25 +135,25 @@ impl Log {
         }
         let mark = if version == WITHOUT_MARK { 0 } else { from.u64()? };
         let room = Arc::new(AtomicU64::new(length));
-        let identity = file.identify().map_err(Error::io("look at", path))?;
-        let (path, knows_rows, is_closed) = (path.to_path_buf(), version > WITHOUT_ROWS, false);
-        Ok(Self { id, path, file, inherited: length, mark, knows_rows, identity, is_closed, room })
+        let identity = file.identity()?;
+        let (knows_rows, is_closed) = (version > WITHOUT_ROWS, false);
+        Ok(Self { id, file, inherited: length, mark, knows_rows, identity, is_closed, room })
     }
 
     /// Give the file back until it is needed again; nobody may be at it, and what this process
     /// wrote must be durable.
     pub(crate) fn close(&mut self) {
-        (self.file, self.is_closed) = (Arc::new(Closed), true);
+        (self.file.file, self.is_closed) = (Arc::new(Closed), true);
     }
 
     /// Whether the name of this log still stands for it.
     pub(crate) fn is_in_place(&self, system: &dyn FileSystem) -> Result<bool> {
-        let there = system.identify(&self.path).map_err(Error::io("look at", &self.path))?;
+        let there = system.identity(&self.file.path)?;
         Ok(there == Some(self.identity))
     }
 
     pub(crate) fn len(&self) -> Result<u64> {
-        self.file.len().map_err(Error::io("look at", &self.path))
+        self.file.length()
     }
 
     /// Whether nothing was appended at `position`, where the frames ended with bytes `last` when we
@@ -164,14 +163,14 @@ impl Log {
         // The last bytes of what we read and the first ones of what may follow: the file may have
         // become shorter, too.
         let mut bytes = [0; 16];
-        let there = self.file.read_up_to(&mut bytes, position - 8).map_err(Error::io("read", &self.path))?;
+        let there = self.file.read_up_to(&mut bytes, position - 8)?;
         Ok((there == 8 || there == 16 && bytes[8..] == [0; 8]) && bytes[..8] == last)
     }
 
     /// The bytes before `position`; none if the file ends before it.
     pub(crate) fn last_before(&self, position: u64) -> Result<Option<[u8; 8]>> {
         let mut bytes = [0; 8];
-        let there = self.file.read_up_to(&mut bytes, position - 8).map_err(Error::io("read", &self.path))?;
+        let there = self.file.read_up_to(&mut bytes, position - 8)?;
         Ok((there == 8).then_some(bytes))
     }
 
@@ -182,11 +181,11 @@ impl Log {
             let length = (end + ROOM).next_multiple_of(BLOCK);
             // Without room the file grows with the frame; if nothing can be written at all, that is
             // what tells.
-            if self.file.extend(length).is_ok() {
+            if self.file.file.extend(length).is_ok() {
                 self.room.store(length, Ordering::Relaxed);
             }
         }
-        self.file.write_at(bytes, position).map_err(Error::io("append to", &self.path))
+        self.file.file.write_at(bytes, position).map_err(Error::io("append to", &self.file.path))
     }
 
     /// What a frame at `position` of this log says of itself.
@@ -199,7 +198,7 @@ impl Log {
     pub(crate) fn check_torn(&self, position: u64, proven: u64) -> Result<()> {
         let damaged = |witness: &str| {
             let reason = format!("no whole frame here, although {witness} shows that this place was durable");
-            Err(Error::corrupt(&self.path, position, reason))
+            Err(Error::corrupt(&self.file.path, position, reason))
         };
         if position < proven {
             return damaged("the store's record of the log");
@@ -209,7 +208,7 @@ impl Log {
         let mut buffer = vec![0; CHUNK + HEADER];
         while at + HEADER as u64 <= length {
             let take = (length - at).min(buffer.len() as u64) as usize;
-            self.file.read_at(&mut buffer[..take], at).map_err(Error::io("read", &self.path))?;
+            self.file.read(&mut buffer[..take], at)?;
             for step in (0..=take.saturating_sub(HEADER)).step_by(8) {
                 let found = FrameHeader::decode(&buffer[step..take], self.place(at + step as u64));
                 if found.is_some_and(|header| header.durable > position) {
@@ -253,7 +252,7 @@ impl<'a> Frames<'a> {
             return Ok(Next::End);
         }
         let position = self.position;
-        let (place, path) = (self.log.place(position), &self.log.path);
+        let (place, path) = (self.log.place(position), &self.log.file.path);
         let head = self.fill((self.length - position).min(HEADER as u64) as usize)?;
         let Some(header) = FrameHeader::decode(head, place) else {
             return Ok(if is_free(head) && self.is_rest_free()? { Next::End } else { Next::Torn });
@@ -281,7 +280,7 @@ impl<'a> Frames<'a> {
         let mut more = Vec::new();
         while at < self.length {
             more.resize((self.length - at).min(CHUNK as u64) as usize, 0);
-            self.log.file.read_at(&mut more, at).map_err(Error::io("read", &self.log.path))?;
+            self.log.file.read(&mut more, at)?;
             if !is_free(&more) {
                 return Ok(false);
             }
@@ -296,7 +295,7 @@ impl<'a> Frames<'a> {
         if start + length > self.buffer.len() {
             let take = ((self.length - self.position) as usize).min(length.max(CHUNK));
             self.buffer.resize(take, 0);
-            self.log.file.read_at(&mut self.buffer, self.position).map_err(Error::io("read", &self.log.path))?;
+            self.log.file.read(&mut self.buffer, self.position)?;
             self.buffer_at = self.position;
             return Ok(&self.buffer[..length]);
         }

@@ -90,7 +90,7 @@ impl Log {
     /// The damaged stretch that starts at `position`.
     fn gap(&self, position: u64, length: u64, proven: u64, sequence: u64) -> Result<Gap> {
         let mut head = vec![0; (length - position).min(HEADER as u64) as usize];
-        self.file.read_at(&mut head, position).map_err(Error::io("read", &self.path))?;
+        self.file.read(&mut head, position)?;
         if let Some(header) = FrameHeader::decode(&head, self.place(position)) {
             // Its head says where it ends: what stands in between is not searched, for it holds
             // other people's ids.
@@ -115,7 +115,7 @@ impl Log {
         let mut buffer = vec![0; CHUNK + HEADER];
         while at + HEADER as u64 <= length {
             let take = (length - at).min(buffer.len() as u64) as usize;
-            self.file.read_at(&mut buffer[..take], at).map_err(Error::io("read", &self.path))?;
+            self.file.read(&mut buffer[..take], at)?;
             for step in (0..=take - HEADER).step_by(8) {
                 let place = at + step as u64;
                 let is_head = FrameHeader::decode(&buffer[step..take], self.place(place)).is_some();
@@ -134,7 +134,7 @@ impl Log {
         let mut buffer = [0; 4096];
         while end > from {
             let part = &mut buffer[..(end - from).min(4096) as usize];
-            self.file.read_at(part, end - part.len() as u64).map_err(Error::io("read", &self.path))?;
+            self.file.read(part, end - part.len() as u64)?;
             if let Some(last) = part.iter().rposition(|byte| *byte != 0) {
                 return Ok((end - (part.len() - 1 - last) as u64).next_multiple_of(8).min(length));
             }
@@ -147,7 +147,7 @@ impl Log {
         match Frames::new(self, place, length).next() {
             Ok(Next::Frame(frame, end)) if frame.sequence > sequence && frame.durable <= place => {
                 let mut head = vec![0; (length - end).min(HEADER as u64) as usize];
-                self.file.read_at(&mut head, end).map_err(Error::io("read", &self.path))?;
+                self.file.read(&mut head, end)?;
                 let is_end = || Ok(matches!(Frames::new(self, end, length).next(), Ok(Next::End)));
                 if FrameHeader::decode(&head, self.place(end)).is_some() { Ok(true) } else { is_end() }
             }

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use crate::answers;
 use crate::errors::{Failure, Outcome};
-use crate::finish::listed;
+use crate::given_keys::listed;
 use crate::ids::{checked, fits, lent};
 
 /// Ids from an Arrow array, a table with a column `id`, or any iterable of text.

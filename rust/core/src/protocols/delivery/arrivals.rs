@@ -8,7 +8,7 @@
 
 use super::group::Arrival;
 use super::held::{Message, Runs};
-use super::packed::Packed;
+use super::row_sort::RowSort;
 
 /// Where a kept message came from: a row of this poll, or [`EARLIER`].
 pub(super) type Source = u32;
@@ -35,7 +35,7 @@ pub(super) struct Shelf {
     /// `prev << 32 | seq` of each slot, ascending.
     keys: Vec<u128>,
     /// Room for sorting.
-    packed: Packed,
+    sorter: RowSort,
     /// Slot of each arrival from `first_place` on.
     slot_of: Vec<u32>,
     /// Whether an arrival from `first_place` on is the only one of its slot, so that nothing of
@@ -161,14 +161,14 @@ impl Shelf {
             return;
         }
         // Nearly always all three fit half as much, which sorts in half the time.
-        let packed = |at: usize| {
+        let sorter = |at: usize| {
             let place = ((arrivals[at].prev - log_received) << seq_bits) | u64::from(arrivals[at].seq);
             (place << row_bits) | at as u64
         };
-        self.packed.sort(wanted().map(packed), row_bits, bits(highest - log_received) + seq_bits + row_bits);
-        self.keys.extend(self.packed.iter().map(|packed| {
-            let (at, seq) = (packed & ((1 << row_bits) - 1), (packed >> row_bits) & ((1 << seq_bits) - 1));
-            let prev = log_received + ((packed >> row_bits) >> seq_bits);
+        self.sorter.sort(wanted().map(sorter), row_bits, bits(highest - log_received) + seq_bits + row_bits);
+        self.keys.extend(self.sorter.iter().map(|sorter| {
+            let (at, seq) = (sorter & ((1 << row_bits) - 1), (sorter >> row_bits) & ((1 << seq_bits) - 1));
+            let prev = log_received + ((sorter >> row_bits) >> seq_bits);
             (key(prev, seq as u32) << 32) | u128::from(at)
         }));
     }

@@ -120,7 +120,7 @@ fn the_same_rows_of_a_finished_number_write_nothing() {
 }
 
 #[test]
-fn a_rerun_of_an_unfinished_number_forgets_no_row_that_stayed_away() {
+fn rerun_of_an_unfinished_number_keeps_absent_rows() {
     let (_, history) = old(&["a", "b"], None);
     let begun = begin(&history, &["a", "c"], Replays::default()).unwrap();
     assert_eq!((rules(&begun), begun.replay), (vec!["R11", "R8"], Some(Replay::Unfinished)));

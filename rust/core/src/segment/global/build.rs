@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{BITS, ENTRY_BYTES, FilterHeader, tag_of};
+use crate::Result;
 use crate::filter;
-use crate::io::pages::{PAGE, header_sum};
-use crate::io::{File, FileSystem};
+use crate::io::FileSystem;
+use crate::io::pages::PAGE;
 use crate::key::Key;
 use crate::segment::Segment;
+use crate::segment::file::Sink;
 use crate::segment::format::{bucket_of, directory_bits};
 use crate::segment::merge::KeyCursor;
-use crate::{Error, Result};
 
 /// Blocks of the filter that are built at a time.
 const WINDOW_BLOCKS: u64 = (8 << 20) / filter::BLOCK_BYTES as u64;
@@ -35,31 +36,25 @@ pub(crate) fn build(
     let directory_bits = directory_bits(entries);
     let mut header = FilterHeader { id, history, entries, slots, blocks, directory_bits, pages: 0, sums_crc: 0 };
     header.pages = header.expected_pages();
-    let file = system.create(path).map_err(Error::io("create", path))?;
-    let mut out = Output { file, path, at: PAGE as u64, buffer: Vec::new(), sums: vec![0; 4] };
+    let mut out = Output { sink: Sink::create(system, path)?, buffer: Vec::new() };
     write_filter(&mut out, &header, segments, progress)?;
     if header.has_index() {
         write_index(&mut out, &header, segments)?;
     }
-    header.sums_crc = crc32c::crc32c(&out.sums);
-    let Output { file, sums, .. } = out;
-    file.write_at(&sums, header.pages * PAGE as u64).map_err(Error::io("write", path))?;
-    let page = header.encode();
-    file.write_at(&page, 0).map_err(Error::io("write", path))?;
-    file.sync().map_err(Error::io("sync", path))?;
-    Ok(header_sum(&page))
+    let finished = out.sink.finish(|sums_crc| {
+        header.sums_crc = sums_crc;
+        header.encode()
+    });
+    finished.map(|(sum, _)| sum)
 }
 
-/// Whole pages, written in order, with their checksums.
-struct Output<'a> {
-    file: Arc<dyn File>,
-    path: &'a Path,
-    at: u64,
+/// Gathers whole pages.
+struct Output {
+    sink: Sink,
     buffer: Vec<u8>,
-    sums: Vec<u8>,
 }
 
-impl Output<'_> {
+impl Output {
     /// Append; whole pages are written, the rest waits.
     fn push(&mut self, bytes: &[u8]) -> Result<()> {
         self.buffer.extend_from_slice(bytes);
@@ -74,10 +69,7 @@ impl Output<'_> {
     }
 
     fn write(&mut self, length: usize) -> Result<()> {
-        let pages = &self.buffer[..length];
-        self.file.write_at(pages, self.at).map_err(Error::io("write", self.path))?;
-        self.sums.extend(pages.chunks(PAGE).map(crc32c::crc32c).flat_map(u32::to_le_bytes));
-        self.at += length as u64;
+        self.sink.push(&self.buffer[..length])?;
         self.buffer.drain(..length);
         Ok(())
     }

@@ -9,18 +9,17 @@ use std::sync::Arc;
 
 pub(crate) use build::build;
 
+use super::file::Kind;
 use super::format::bucket_of;
 use super::{Region, Wanted, probe};
 use crate::filter;
 use crate::io::FileSystem;
-use crate::io::bytes::{Decoder, Encoder};
-use crate::io::pages::{PAGE, Pages, header_page, header_sum};
+use crate::io::pages::{PAGE, Pages, header_page};
 use crate::key::Key;
 use crate::sys::prefetch;
 use crate::{Error, Result};
 
-const MAGIC: [u8; 8] = *b"DHROLLUP";
-const VERSION: u32 = 1;
+const KIND: Kind = Kind { magic: *b"DHROLLUP", version: 1, belongs: "this filter belongs" };
 /// Bits of the filter an id.
 const BITS: u32 = 12;
 /// Entries of the index are 16 bits: the number of the segment, and above it a tag of the key.
@@ -96,21 +95,15 @@ impl FilterHeader {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut out = Encoder::new();
-        out.raw(&MAGIC).u32(VERSION).u32(PAGE as u32).u64(self.id).raw(&self.history);
+        let mut out = KIND.encoder(self.id, &self.history);
         out.u64(self.entries).u32(self.slots).u32(u32::from(self.directory_bits));
         out.u64(self.blocks).u64(self.pages).u32(self.sums_crc);
         header_page(out.finish())
     }
 
     fn decode(page: &[u8], path: &Path) -> Result<Self> {
-        let mut from = Decoder::new(page, path);
-        from.preamble(MAGIC, VERSION)?;
-        if page.len() != PAGE || crc32c::crc32c(&page[..PAGE - 4]) != header_sum(page) {
-            return Err(Error::corrupt(path, 0, "the header does not match its checksum"));
-        }
-        from.u32()?;
-        let (id, history, entries, slots) = (from.u64()?, from.bytes16()?, from.u64()?, from.u32()?);
+        let (mut from, id, history) = KIND.decoder(page, path)?;
+        let (entries, slots) = (from.u64()?, from.u32()?);
         let bits = from.u32()?;
         let (blocks, pages, sums_crc) = (from.u64()?, from.u64()?, from.u32()?);
         let header = Self { id, history, entries, slots, blocks, directory_bits: bits.min(32) as u8, pages, sums_crc };
@@ -129,20 +122,11 @@ fn tag_of(key: Key, slot_bits: u32) -> u16 {
 
 impl GlobalFilter {
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Arc<Self>> {
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let length = file.len().map_err(Error::io("look at", path))?;
-        if length < PAGE as u64 {
-            return Err(Error::corrupt(path, length, "shorter than a header"));
-        }
-        let mut page = vec![0; PAGE];
-        file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
+        let (file, page, sum) = KIND.open(system, path, Some(history))?;
         let header = FilterHeader::decode(&page, path)?;
-        if header.history != history {
-            return Err(Error::corrupt(path, 24, "this filter belongs to another history"));
-        }
-        let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
+        let pages = Pages::open(file, header.pages, header.sums_crc)?;
         let filter = Region::new(PAGE as u64, header.filter_bytes());
-        Ok(Arc::new(Self { sum: header_sum(&page), header, pages, filter }))
+        Ok(Arc::new(Self { sum, header, pages, filter }))
     }
 
     pub(crate) fn sum(&self) -> u32 {

@@ -3,13 +3,11 @@
 
 use std::path::Path;
 
-use crate::io::bytes::{Decoder, Encoder};
-use crate::io::pages::{PAGE, header_page, header_sum};
-use crate::segment::format::Section;
+use crate::io::pages::header_page;
+use crate::segment::file::{Kind, Section, lay_out};
 use crate::{Error, Result};
 
-pub(crate) const MAGIC: [u8; 8] = *b"DHVALUES";
-pub(crate) const VERSION: u32 = 1;
+pub(super) const KIND: Kind = Kind { magic: *b"DHVALUES", version: 1, belongs: "these values belong" };
 /// Bits of a file's filter an entry.
 pub(crate) const FILTER_BITS: u32 = 10;
 /// Entries a directory bucket holds on average: their keys fill two lines.
@@ -70,19 +68,11 @@ impl ValueHeader {
             self.values,
             self.filter_blocks.saturating_mul(32),
         ];
-        let mut at = PAGE as u64;
-        for (index, (section, length)) in self.sections.iter_mut().zip(lengths).enumerate() {
-            // The filter starts on a page, so that a block's page follows from its number.
-            let alignment = if index == Part::Filter as usize { PAGE as u64 } else { 64 };
-            *section = Section { offset: at.next_multiple_of(alignment), length };
-            at = section.offset.saturating_add(length).min(1 << 60);
-        }
-        self.pages = at.div_ceil(PAGE as u64);
+        (self.sections, self.pages) = lay_out(lengths);
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Encoder::new();
-        out.raw(&MAGIC).u32(VERSION).u32(PAGE as u32).u64(self.id).raw(&self.history);
+        let mut out = KIND.encoder(self.id, &self.history);
         out.u64(self.rows).u64(self.texts).u64(self.values).u64(self.filter_blocks).u64(self.pages);
         let class = self.is_later.map_or(0, |is_later| 1 + u8::from(is_later));
         out.u32(self.sums_crc).u8(self.directory_bits).u8(class).u16(0);
@@ -90,13 +80,8 @@ impl ValueHeader {
     }
 
     pub(crate) fn decode(page: &[u8], path: &Path) -> Result<Self> {
-        let mut from = Decoder::new(page, path);
-        from.preamble(MAGIC, VERSION)?;
-        if page.len() != PAGE || crc32c::crc32c(&page[..PAGE - 4]) != header_sum(page) {
-            return Err(Error::corrupt(path, 0, "the header does not match its checksum"));
-        }
-        from.u32()?;
-        let mut header = Self { id: from.u64()?, history: from.bytes16()?, ..Self::default() };
+        let (mut from, id, history) = KIND.decoder(page, path)?;
+        let mut header = Self { id, history, ..Self::default() };
         (header.rows, header.texts, header.values) = (from.u64()?, from.u64()?, from.u64()?);
         let (blocks, pages, sums_crc, bits) = (from.u64()?, from.u64()?, from.u32()?, from.u8()?);
         header.is_later = [None, Some(false), Some(true)].get(usize::from(from.u8()?)).copied().flatten();

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::format::{Part, RECORD, ValueHeader};
-use crate::io::pages::{PAGE, Pages, header_sum};
-use crate::io::{File, FileSystem};
+use super::format::{KIND, Part, RECORD, ValueHeader};
+use crate::io::pages::Pages;
+use crate::io::{FileSystem, NamedFile};
 use crate::key::Key;
 use crate::segment::format::bucket_of;
 use crate::segment::{Region, Wanted, probe};
@@ -59,7 +59,7 @@ fn filter_of(header: &ValueHeader) -> Region {
 impl ValueSegment {
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Arc<Self>> {
         let (file, header, sum) = Self::head(system, path, history)?;
-        let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
+        let pages = Pages::open(file, header.pages, header.sums_crc)?;
         Ok(Arc::new(Self { filter: filter_of(&header), header, sum, pages }))
     }
 
@@ -68,25 +68,16 @@ impl ValueSegment {
         system: &dyn FileSystem,
         path: &Path,
         history: [u8; 16],
-    ) -> Result<(Arc<dyn File>, ValueHeader, u32)> {
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let length = file.len().map_err(Error::io("look at", path))?;
-        if length < PAGE as u64 {
-            return Err(Error::corrupt(path, length, "shorter than a header"));
-        }
-        let mut page = vec![0; PAGE];
-        file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
+    ) -> Result<(NamedFile, ValueHeader, u32)> {
+        let (file, page, sum) = KIND.open(system, path, Some(history))?;
         let header = ValueHeader::decode(&page, path)?;
-        if header.history != history {
-            return Err(Error::corrupt(path, 24, "these values belong to another history"));
-        }
-        Ok((file, header, header_sum(&page)))
+        Ok((file, header, sum))
     }
 
     /// A file whose pages need not be what was written: each is checked when it is read.
     pub(crate) fn open_damaged(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Self> {
         let (file, header, sum) = Self::head(system, path, history)?;
-        let pages = Pages::open_damaged(path, file, header.pages)?;
+        let pages = Pages::open_damaged(file, header.pages)?;
         Ok(Self { filter: filter_of(&header), header, sum, pages })
     }
 

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::filter;
 use crate::io::pages::{PAGE, header_sum, page_sums};
 use crate::io::{FileSystem, write_new};
-use crate::segment::format::bucket_of;
+use crate::segment::file::write_directory;
 
 /// Whose file it is, and of which kind.
 #[derive(Clone, Copy, Debug)]
@@ -63,15 +63,8 @@ fn keys(image: &mut [u8], header: &ValueHeader, run: &ValueRun) {
     for (slot, row) in part_mut(image, header, Part::Keys).chunks_exact_mut(16).zip(&run.rows) {
         slot.copy_from_slice(&row.key.to_bytes());
     }
-    let mut counts = vec![0u32; (1 << header.directory_bits) + 1];
-    for row in &run.rows {
-        counts[bucket_of(row.key.hi, header.directory_bits) + 1] += 1;
-    }
-    let mut sum = 0;
-    for (slot, count) in part_mut(image, header, Part::Directory).chunks_exact_mut(4).zip(counts) {
-        sum += count;
-        slot.copy_from_slice(&sum.to_le_bytes());
-    }
+    let keys = run.rows.iter().map(|row| row.key);
+    write_directory(part_mut(image, header, Part::Directory), header.directory_bits, keys);
 }
 
 fn texts(image: &mut [u8], header: &ValueHeader, run: &ValueRun) {

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use super::diagnose::noted;
 use super::{Case, Diagnosis, Looked, diagnose};
+use crate::Result;
 use crate::format::manifest::{LogEntry, Manifest};
 use crate::format::names::{FileKind, MAINTENANCE_LOCK};
 use crate::segment::Segment;
-use crate::store::maintain::forget_dropped;
 use crate::store::values::Runs;
 use crate::store::writer_lock::WriterLock;
 use crate::store::{KeySpace, Writer};
 use crate::wal::START;
-use crate::{Error, Result};
 
 /// Repair a key space under the writer lock, and check all of it again. Files that go out of use
 /// get a second name in `aside` first.
@@ -21,7 +20,7 @@ pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<D
     let Case { env, directory, .. } = case;
     // Of a space that is gone the directory may be gone too.
     for made in [directory.parent().unwrap_or(directory), directory] {
-        env.system.create_directory(made).map_err(Error::io("create", made))?;
+        env.system.make_directory(made)?;
     }
     let lock = WriterLock::open(&*env.system, directory)?;
     let maintenance = WriterLock::named(&*env.system, &directory.join(MAINTENANCE_LOCK))?;
@@ -53,39 +52,36 @@ pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<D
 fn set_aside(case: Case, diagnosis: &Diagnosis, aside: &Path) -> Result<()> {
     let (system, directory) = (&*case.env.system, case.directory);
     for made in [aside.parent().unwrap_or(aside), aside] {
-        system.create_directory(made).map_err(Error::io("create", made))?;
+        system.make_directory(made)?;
     }
     for name in &diagnosis.retired {
         let (from, to) = (directory.join(name), aside.join(name));
-        match system.link(&from, &to) {
+        match system.link_at(&from, &to) {
             // One that is missing cannot be kept.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            other => other.map_err(Error::io("link", &to))?,
+            Err(error) if error.is_missing() => {}
+            linked => linked?,
         }
     }
     let name = noted(case);
     let kept = aside.join("known");
     if diagnosis.is_gone {
-        match system.link(&name, &kept) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            other => other.map_err(Error::io("link", &kept))?,
-        }
+        system.link_if_free(&name, &kept)?;
     }
     for changed in [aside, aside.parent().unwrap_or(aside)] {
-        system.sync_directory(changed).map_err(Error::io("sync", changed))?;
+        system.sync_names(changed)?;
     }
     if let Some(root) = aside.parent().and_then(Path::parent) {
-        system.sync_directory(root).map_err(Error::io("sync", root))?;
+        system.sync_names(root)?;
     }
     if diagnosis.is_gone {
-        system.remove(&name).map_err(Error::io("remove", &name))?;
+        system.remove_at(&name)?;
         let names = name.parent().unwrap_or(&name);
-        system.sync_directory(names).map_err(Error::io("sync", names))?;
+        system.sync_names(names)?;
     }
     // A snapshot that cannot be read would keep writers from tidying up.
     for name in diagnosis.retired.iter().filter(|name| FileKind::Pin.has(name)) {
         let path = directory.join(name);
-        system.remove(&path).map_err(Error::io("remove", &path))?;
+        system.remove_at(&path)?;
     }
     Ok(())
 }
@@ -115,7 +111,7 @@ fn publish(case: Case, diagnosis: &Diagnosis, writer: &mut Writer<'_>) -> Result
         manifest.log = LogEntry { id: log.id, proven: START };
     }
     manifest.next_sequence += diagnosis.skipped;
-    forget_dropped(&mut manifest);
+    manifest.forget_dropped();
     writer.publish(&manifest)
 }
 

@@ -21,10 +21,7 @@ pub(super) const MANY: u64 = 1 << 32;
 /// Look at a key space; none if nothing was ever written to it.
 pub(crate) fn diagnose(case: Case, looked: Looked) -> Result<Option<Diagnosis>> {
     let Case { env, directory, .. } = case;
-    let names = match env.system.list(directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        names => names.map_err(Error::io("list", directory))?,
-    };
+    let names = env.system.names_if_any(directory)?;
     let number = newest(env, directory)?;
     let damage = match number {
         None => match env.check_new(directory) {
@@ -68,9 +65,7 @@ fn gone(case: Case, damage: Error) -> Diagnosis {
 /// Whether a manifest is whole, but of another history: then rather the identity file is not the
 /// right one.
 fn is_foreign(env: &Environment, path: &Path) -> Result<bool> {
-    let file = env.system.open(path, false).map_err(Error::io("open", path))?;
-    let mut bytes = vec![0; file.len().map_err(Error::io("look at", path))?.min(1 << 30) as usize];
-    file.read_at(&mut bytes, 0).map_err(Error::io("read", path))?;
+    let bytes = env.system.content(path, 1 << 30)?;
     Ok(Manifest::decode(&bytes, path).is_ok_and(|manifest| manifest.history != env.history))
 }
 
@@ -102,15 +97,10 @@ fn whole_manifest(case: Case, number: u64) -> Result<Manifest> {
 pub(crate) fn damage(system: &dyn FileSystem, error: Error, path: &Path, head: Option<usize>) -> Result<Error> {
     match error {
         Error::Corrupt { .. } => Ok(error),
-        Error::Io { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            Ok(Error::corrupt(path, 0, "the file is missing"))
-        }
+        missing if missing.is_missing() => Ok(Error::corrupt(path, 0, "the file is missing")),
         Error::Open { ref reason, .. } => {
             let reason = reason.clone();
-            let file = system.open(path, false).map_err(Error::io("open", path))?;
-            let length = file.len().map_err(Error::io("look at", path))? as usize;
-            let mut bytes = vec![0; head.unwrap_or(length).min(length)];
-            file.read_at(&mut bytes, 0).map_err(Error::io("read", path))?;
+            let bytes = system.content(path, head.map_or(u64::MAX, |head| head as u64))?;
             if checked(&bytes, path).is_ok() { Err(error) } else { Ok(Error::corrupt(path, 8, reason)) }
         }
         other => Err(other),

@@ -98,7 +98,7 @@ impl Diagnosing<'_> {
             if !gap.is_begin && !is_of_map {
                 self.ends_lost(None);
             }
-            self.find(Error::corrupt(&log.path, gap.start, reason), Remedy::Salvaged, |finding| {
+            self.find(Error::corrupt(&log.file.path, gap.start, reason), Remedy::Salvaged, |finding| {
                 finding.dropped = dropped;
                 finding.started_at = gap.started_at.filter(|_| !is_of_map).map(|started_at| (started_at, started_at));
                 finding.bytes = gap.end - gap.start;

@@ -61,8 +61,5 @@ impl Remnants {
 fn read(case: Case) -> Result<Vec<u8>> {
     let number = newest(case.env, case.directory)?.ok_or_else(|| Error::State("there is no manifest".into()))?;
     let path = FileKind::Manifest.path(case.directory, number);
-    let file = case.env.system.open(&path, false).map_err(Error::io("open", &path))?;
-    let mut bytes = vec![0; file.len().map_err(Error::io("look at", &path))?.min(1 << 30) as usize];
-    file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
-    Ok(bytes)
+    case.env.system.content(&path, 1 << 30)
 }

@@ -116,7 +116,7 @@ impl KeySpace {
             }
         }
         if !staged.is_empty() {
-            self.env.system.sync_directory(&self.directory).map_err(Error::io("sync", &self.directory))?;
+            self.env.system.sync_names(&self.directory)?;
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl KeySpace {
     /// nothing.
     pub(crate) fn check_alive(&self, job: &Job) -> Result<()> {
         let pin = self.directory.join(&job.pin);
-        if self.env.system.exists(&pin).map_err(Error::io("look for", &pin))? {
+        if self.env.system.has(&pin)? {
             return Ok(());
         }
         Err(Error::State(format!(
@@ -171,21 +171,9 @@ impl KeySpace {
     /// published stays.
     pub(crate) fn give_up(&self, job: &Job) -> Result<()> {
         self.unpin(&job.pin)?;
-        let names = self.env.system.list(&self.directory).map_err(Error::io("list", &self.directory))?;
+        let names = self.env.system.names(&self.directory)?;
         for name in names.iter().filter(|name| job_of(name) == Some(job.id())) {
-            remove(&*self.env.system, &self.directory.join(name))?;
-        }
-        Ok(())
-    }
-
-    /// Take away the staged files whose job is over. A job lives as long as its pin.
-    pub(super) fn collect_staged(&self, names: &[String]) -> Result<()> {
-        for name in names {
-            let Some(job) = job_of(name) else { continue };
-            let pin = self.directory.join(format!("{}{job}", FileKind::Pin.prefix()));
-            if !self.env.system.exists(&pin).map_err(Error::io("look for", &pin))? {
-                remove(&*self.env.system, &self.directory.join(name))?;
-            }
+            self.env.system.remove_if_there(&self.directory.join(name))?;
         }
         Ok(())
     }
@@ -208,7 +196,7 @@ impl Writer<'_> {
         let Publication { files, rests, transaction, replaces } = publication;
         for (entry, from) in files {
             let to = FileKind::Segment.path(&self.space.directory, entry.id);
-            super::publish::remove_orphan(&self.space.env, &to)?;
+            self.space.env.system.remove_if_there(&to)?;
             self.space.env.system.link(&from, &to).map_err(Error::io("give its name to", &from))?;
             manifest.segments.push(entry);
         }
@@ -226,12 +214,5 @@ impl Writer<'_> {
         // If this fails, whether the manifest stands is not known.
         self.publish(&manifest).inspect_err(|error| self.space.sync.fail(error))?;
         Ok(self.segments_of(&manifest.segments[first..]))
-    }
-}
-
-fn remove(system: &dyn crate::io::FileSystem, path: &Path) -> Result<()> {
-    match system.remove(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-        _ => Ok(()),
     }
 }

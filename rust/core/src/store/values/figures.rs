@@ -1,8 +1,8 @@
 //! The figures of a space of values.
 
-use super::merge::total;
 use crate::Result;
 use crate::store::KeySpace;
+use crate::store::compaction::total;
 use crate::store::view::View;
 
 /// The figures of a space.

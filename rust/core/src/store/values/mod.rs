@@ -4,7 +4,6 @@
 mod entries;
 mod figures;
 mod lookup;
-mod merge;
 mod purge;
 mod write;
 
@@ -12,7 +11,7 @@ use crate::store::Writer;
 pub use entries::{Snapshot, ValueCursor};
 pub use figures::ValueStatistics;
 pub(crate) use write::ValueChange;
-pub(super) use write::{Expiry, Runs};
+pub(super) use write::{Class, Expiry, MOST_BYTES, MOST_ROWS, Runs};
 
 use std::sync::Arc;
 
@@ -118,7 +117,7 @@ impl KeySpace {
     /// A random number that is never 0.
     pub(crate) fn random_number(&self) -> Result<u64> {
         let mut bytes = [0; 8];
-        self.env.system.fill_random(&mut bytes).map_err(Error::io("read randomness for", &self.directory))?;
+        self.env.system.randomness_for(&self.directory, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes) | 1)
     }
 }

@@ -142,7 +142,7 @@ impl View {
 
 impl Placed {
     /// Append the entry at `place` to `run`, unless it is gone; answers whether it was.
-    pub(super) fn read(&self, place: u32, run: &mut ValueRun) -> Result<bool> {
+    pub(in crate::store) fn read(&self, place: u32, run: &mut ValueRun) -> Result<bool> {
         let (mut scratch, mut text) = (Vec::new(), Vec::new());
         let record = self.segment.record(place, &mut scratch)?;
         if self.is_gone(record.flags, record.until) {

@@ -25,8 +25,8 @@ use super::lookup::Hit;
 
 /// Most entries, and most bytes of ids and values, of one file: what writing one needs is bounded
 /// by them.
-pub(super) const MOST_ROWS: usize = if cfg!(feature = "small") { 1 << 10 } else { 4 << 20 };
-pub(super) const MOST_BYTES: usize = if cfg!(feature = "small") { 1 << 14 } else { 512 << 20 };
+pub(in crate::store) const MOST_ROWS: usize = if cfg!(feature = "small") { 1 << 10 } else { 4 << 20 };
+pub(in crate::store) const MOST_BYTES: usize = if cfg!(feature = "small") { 1 << 14 } else { 512 << 20 };
 /// Most bytes of one change: the frame's payload, and what of it is in memory.
 const MOST_CHANGE_BYTES: usize = 1 << 30;
 /// A change of so many bytes goes into files at once: as a frame it would be written twice.
@@ -70,7 +70,7 @@ impl Class {
     }
 
     /// Of a whole file.
-    pub(super) fn of_file(entry: &ValueFileEntry) -> Self {
+    pub(in crate::store) fn of_file(entry: &ValueFileEntry) -> Self {
         let (first, last) = (entry.min_until, entry.max_until);
         let is_one = |width: &u8| partition(first, *width) == partition(last, *width);
         match entry {
@@ -130,7 +130,7 @@ impl KeySpace {
                 let id = *next_file;
                 *next_file += 1;
                 let path = kind.path(&self.directory, id);
-                self.remove_orphan(&path)?;
+                self.env.system.remove_if_there(&path)?;
                 let named = FileIdentity { id, history: self.env.history, is_later: class == Class::Later };
                 let (sum, bytes) = writer::write(&*self.env.system, &path, named, &run)?;
                 entries.push(entry_of(class, id, sum, bytes, &run));

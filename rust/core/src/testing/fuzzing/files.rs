@@ -59,7 +59,7 @@ pub fn log(bytes: &[u8]) {
     let owner = Owner::new(HISTORY, "fuzzed");
     // Without a mark, which no fuzzer guesses.
     let Ok(made) = Log::create_with(&system, Path::new(FILE), 7, owner, 0) else { return };
-    if made.file.write_at(&frames, START).is_err() {
+    if made.file.write(&frames, START).is_err() {
         return;
     }
     let Ok(log) = Log::open(&system, Path::new(FILE), 7, owner, false) else { return };

@@ -1,7 +1,6 @@
 //! Streams whose durable rows a store keeps: the receiving side ([`Inbox`]), the sending side
 //! ([`Outbox`]), and what both look like in a table ([`status`]).
 
-mod bytes;
 mod commit;
 mod gather;
 mod inbox;

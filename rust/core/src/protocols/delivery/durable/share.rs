@@ -6,14 +6,16 @@
 //! any other. Each receipt says which row it was decided from, generation and all, so what was
 //! decided from an older state is found out. An answer that nobody gathers has never been.
 
-use super::bytes::{Packed, Unpacked};
+use std::path::Path;
+
 use super::row::Row;
-use crate::Result;
+use crate::io::bytes::{Decoder, Encoder};
 use crate::protocols::delivery::codec::Encoded;
 use crate::protocols::delivery::options::Options;
 use crate::protocols::delivery::poll::StreamOutcome;
 use crate::protocols::delivery::state::{ReceiverState, Volatile};
 use crate::types::transaction::BatchRows;
+use crate::{Error, Result};
 
 const PLAN: u64 = 0x0001_4e41_4c50_4844;
 const RECEIPT: u64 = 0x0002_5443_4552_4844;
@@ -70,23 +72,23 @@ impl Waiting {
         }
     }
 
-    fn write(&self, to: &mut Packed) {
-        to.number(self.confirm_received);
-        to.number(self.next);
-        to.number(self.held);
-        to.number(self.patience.map_or(NONE, u64::from));
-        to.number(u64::from(self.stale_polls));
-        to.number(u64::from(self.future) | u64::from(self.outstanding) << 1);
+    fn write(&self, to: &mut Encoder) {
+        to.u64(self.confirm_received);
+        to.u64(self.next);
+        to.u64(self.held);
+        to.u64(self.patience.map_or(NONE, u64::from));
+        to.u64(u64::from(self.stale_polls));
+        to.u64(u64::from(self.future) | u64::from(self.outstanding) << 1);
     }
 
-    fn read(from: &mut Unpacked<'_>) -> Result<Self> {
-        let [confirm_received, next, held] = [from.number()?, from.number()?, from.number()?];
-        let patience = match from.number()? {
+    fn read(from: &mut Decoder<'_>) -> Result<Self> {
+        let [confirm_received, next, held] = [from.u64()?, from.u64()?, from.u64()?];
+        let patience = match from.u64()? {
             NONE => None,
-            left => Some(u32::try_from(left).map_err(|_| from.foreign())?),
+            left => Some(u32::try_from(left).map_err(|_| from.corrupt("out of range"))?),
         };
-        let stale_polls = u32::try_from(from.number()?).map_err(|_| from.foreign())?;
-        let flags = from.number()?;
+        let stale_polls = u32::try_from(from.u64()?).map_err(|_| from.corrupt("out of range"))?;
+        let flags = from.u64()?;
         let (future, outstanding) = (flags & 1 == 1, flags & 2 == 2);
         Ok(Self { confirm_received, next, held, patience, stale_polls, future, outstanding })
     }
@@ -95,35 +97,40 @@ impl Waiting {
 impl ShardPlan {
     pub(super) fn encode(&self) -> Vec<u8> {
         let Options { patience, batch_mode, reset_patience, first_contact, held_limit } = self.options;
-        let mut to = Packed::default();
-        to.number(PLAN);
-        to.number(u64::from(patience));
-        to.number(u64::from(batch_mode) | u64::from(reset_patience) << 1 | u64::from(first_contact) << 2);
-        to.number(held_limit as u64);
-        to.number(self.now as u64);
-        to.number(self.version);
-        to.number(self.reopen);
-        to.number(self.waiting.len() as u64);
+        let mut to = Encoder::new();
+        to.u64(PLAN);
+        to.u64(u64::from(patience));
+        to.u64(u64::from(batch_mode) | u64::from(reset_patience) << 1 | u64::from(first_contact) << 2);
+        to.u64(held_limit as u64);
+        to.u64(self.now as u64);
+        to.u64(self.version);
+        to.u64(self.reopen);
+        to.u64(self.waiting.len() as u64);
         for (stream, waiting) in &self.waiting {
-            to.bytes(stream.as_bytes());
+            to.blob(stream.as_bytes());
             waiting.write(&mut to);
         }
-        to.0
+        to.finish()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut from = Unpacked::new("plan of a delivery", PLAN, bytes)?;
-        let patience = u32::try_from(from.number()?).map_err(|_| from.foreign())?;
-        let flags = from.number()?;
+        Self::read(bytes).map_err(|_| foreign("plan of a delivery"))
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self> {
+        let mut from = Decoder::new(bytes, Path::new("plan"));
+        marked(&mut from, PLAN)?;
+        let patience = u32::try_from(from.u64()?).map_err(|_| from.corrupt("out of range"))?;
+        let flags = from.u64()?;
         let [batch_mode, reset_patience, first_contact] = [1, 2, 4].map(|bit| flags & bit != 0);
-        let held_limit = usize::try_from(from.number()?).map_err(|_| from.foreign())?;
+        let held_limit = usize::try_from(from.u64()?).map_err(|_| from.corrupt("out of range"))?;
         let options = Options { patience, batch_mode, reset_patience, first_contact, held_limit };
-        let (now, version, reopen) = (from.number()? as i64, from.number()?, from.number()?);
+        let (now, version, reopen) = (from.u64()? as i64, from.u64()?, from.u64()?);
         let mut waiting = Vec::new();
-        for _ in 0..from.number()? {
-            waiting.push((from.text()?.to_owned(), Waiting::read(&mut from)?));
+        for _ in 0..from.u64()? {
+            waiting.push((text(&mut from)?, Waiting::read(&mut from)?));
         }
-        from.end()?;
+        from.finish()?;
         Ok(Self { options, now, version, reopen, waiting })
     }
 }
@@ -162,57 +169,76 @@ impl Decided {
         Self { stream: outcome.stream.to_string(), began_in: 0, found, after, waiting, resend: outcome.resend }
     }
 
-    fn write(&self, to: &mut Packed) {
-        to.bytes(self.stream.as_bytes());
-        to.number(self.began_in);
-        to.bytes(&self.found.as_ref().map(Row::encode).unwrap_or_default());
-        to.bytes(&self.after.to_bytes());
+    fn write(&self, to: &mut Encoder) {
+        to.blob(self.stream.as_bytes());
+        to.u64(self.began_in);
+        to.blob(&self.found.as_ref().map(Row::encode).unwrap_or_default());
+        to.blob(&self.after.to_bytes());
         self.waiting.write(to);
-        to.number(u64::from(self.resend.is_some()));
+        to.u64(u64::from(self.resend.is_some()));
         let (epoch, from) = self.resend.unwrap_or_default();
-        to.number(epoch);
-        to.number(from);
+        to.u64(epoch);
+        to.u64(from);
     }
 
-    fn read(from: &mut Unpacked<'_>) -> Result<Self> {
-        let stream = from.text()?.to_owned();
-        let began_in = from.number()?;
-        let found = match from.bytes()? {
+    fn read(from: &mut Decoder<'_>) -> Result<Self> {
+        let stream = text(from)?;
+        let began_in = from.u64()?;
+        let found = match from.blob()? {
             [] => None,
             row => Some(Row::decode(&stream, row)?),
         };
-        let after = ReceiverState::decode(from.bytes()?).map_err(|_| from.foreign())?;
+        let after = ReceiverState::decode(from.blob()?).map_err(|_| from.corrupt("out of range"))?;
         let waiting = Waiting::read(from)?;
-        let is_resent = from.number()? == 1;
-        let resend = (from.number()?, from.number()?);
+        let is_resent = from.u64()? == 1;
+        let resend = (from.u64()?, from.u64()?);
         Ok(Self { stream, began_in, found, after, waiting, resend: is_resent.then_some(resend) })
     }
 }
 
 impl ShardReceipt {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut to = Packed::default();
-        to.number(RECEIPT);
-        to.number(self.version);
+        let mut to = Encoder::new();
+        to.u64(RECEIPT);
+        to.u64(self.version);
         for number in self.rows.numbers() {
-            to.number(number);
+            to.u64(number);
         }
-        to.number(self.streams.len() as u64);
+        to.u64(self.streams.len() as u64);
         for one in &self.streams {
             one.write(&mut to);
         }
-        to.0
+        to.finish()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut from = Unpacked::new("receipt of a delivery", RECEIPT, bytes)?;
-        let version = from.number()?;
-        let rows = BatchRows::of_numbers([from.number()?, from.number()?, from.number()?]);
+        Self::read(bytes).map_err(|_| foreign("receipt of a delivery"))
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self> {
+        let mut from = Decoder::new(bytes, Path::new("receipt"));
+        marked(&mut from, RECEIPT)?;
+        let version = from.u64()?;
+        let rows = BatchRows::of_numbers([from.u64()?, from.u64()?, from.u64()?]);
         let mut streams = Vec::new();
-        for _ in 0..from.number()? {
+        for _ in 0..from.u64()? {
             streams.push(Decided::read(&mut from)?);
         }
-        from.end()?;
+        from.finish()?;
         Ok(Self { version, rows, streams })
     }
+}
+
+/// What travels between processes begins with a mark that names its kind and version.
+fn marked(from: &mut Decoder<'_>, mark: u64) -> Result<()> {
+    if from.u64()? == mark { Ok(()) } else { Err(from.corrupt("another mark")) }
+}
+
+fn text(from: &mut Decoder<'_>) -> Result<String> {
+    let text = std::str::from_utf8(from.blob()?).map(str::to_owned);
+    text.map_err(|_| from.corrupt("no UTF-8"))
+}
+
+fn foreign(what: &str) -> Error {
+    Error::State(format!("these bytes are no {what} of this version of dochistory"))
 }

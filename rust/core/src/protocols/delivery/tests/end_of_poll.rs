@@ -33,7 +33,7 @@ fn row_9_an_unfinished_transaction_alone_starts_no_patience() {
 }
 
 #[test]
-fn row_10_a_new_message_starts_the_wait_again_unless_switched_off() {
+fn row_10_new_message_restarts_the_wait_unless_switched_off() {
     let next = |n: u64| header(0, 30 + n, 31 + n, 0);
     let mut table = one_stream(10, 0);
     turn(&mut table, &[EARLY], &patient(2));
@@ -70,7 +70,7 @@ fn row_11_batch_mode_asks_at_once() {
 }
 
 #[test]
-fn row_11_a_message_of_a_later_epoch_means_that_something_is_missing() {
+fn row_11_message_of_a_later_epoch_means_a_gap() {
     let mut table = one_stream(10, 0);
     assert_eq!(turn(&mut table, &[header(2, 20, 30, 0)], &patient(1)), (Some(1), None));
     assert_eq!(turn(&mut table, &[], &patient(1)), (None, Some((1, 10))));
@@ -102,7 +102,7 @@ fn row_12_a_crash_does_not_forget_that_a_request_may_be_unheard() {
 }
 
 #[test]
-fn row_13_a_confirmation_that_a_crash_kept_from_leaving_is_given_by_the_next_poll() {
+fn row_13_confirmation_lost_in_a_crash_is_sent_again() {
     let mut table = one_stream(10, 0);
     let poll = poll_one(&table, &[header(0, 10, 20, 0)], &Options::default());
     assert_eq!(poll.streams[0].confirm, Some(20));

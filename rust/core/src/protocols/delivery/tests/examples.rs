@@ -20,7 +20,7 @@ fn messages_in_order_are_applied_and_confirmed() {
 }
 
 #[test]
-fn a_message_that_comes_too_early_is_held_and_applied_when_its_turn_comes() {
+fn early_message_is_held_and_applied_in_order() {
     let table = one_stream(923_200, 0);
     let poll = poll_texts(&table, &[THIRD, FIRST, SECOND], &Options::default());
     assert_eq!(decisions(&poll), [Hold, Apply, Apply]);

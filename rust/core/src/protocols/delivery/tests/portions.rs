@@ -241,7 +241,7 @@ fn plan_of(inbox: &Inbox) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_decided_from_an_older_state_is_refused_and_nothing_is_recorded() {
+fn decision_from_an_older_state_is_refused_unrecorded() {
     let (store, inbox) = start();
     let plan = plan_of(&inbox);
     let rows = [(0, Some(header(0, 0, 10, 0)))];

@@ -36,7 +36,7 @@ fn messages(chain: &[PartHeader]) -> Vec<(u64, u64, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
     #[test]
-    fn any_order_with_duplicates_applies_the_same_commits_in_the_same_order(
+    fn any_arrival_order_applies_the_same_commits_in_order(
         (start, chain, arrivals, _) in any_shuffle(),
     ) {
         let table = one_stream(start, chain[0].resend_count);
@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn splitting_the_arrivals_over_polls_changes_nothing_when_patience_is_large(
+    fn arrivals_split_over_polls_with_large_patience_end_equal(
         (start, chain, arrivals, mut splits) in any_shuffle(),
     ) {
         let options = Options { patience: 1000, ..Options::default() };
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn held_messages_leave_at_both_ends_in_the_order_of_their_places(
+    fn held_messages_leave_both_ends_in_order(
         batches in prop::collection::vec(prop::collection::btree_set((0..60_u64, 0..3_u32), 0..12), 0..12),
         turns in prop::collection::vec(any::<bool>(), 0..40),
     ) {

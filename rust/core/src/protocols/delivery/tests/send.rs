@@ -36,7 +36,7 @@ fn nothing_is_sent_when_there_is_nothing_to_send() {
 }
 
 #[test]
-fn a_confirmation_moves_forward_only_and_never_past_what_was_sent() {
+fn confirmation_moves_forward_and_never_past_what_was_sent() {
     let state = sent(30, 10);
     assert_eq!(state.confirm(20), Ok(Confirmation::Advanced(SenderState { confirm_sent: 20, ..state })));
     assert_eq!(state.confirm(30), Ok(Confirmation::Advanced(SenderState { confirm_sent: 30, ..state })));
@@ -57,7 +57,7 @@ fn a_resend_request_counts_once() {
 }
 
 #[test]
-fn a_resend_that_cannot_be_is_an_error_that_says_to_extract_again() {
+fn impossible_resend_is_an_error_that_says_extract_again() {
     let state = sent(30, 10);
     let truncated = state.resend(3, 10, 11).unwrap_err();
     assert_eq!(truncated, SendError::Truncated { from: 10, log_start: 11 });

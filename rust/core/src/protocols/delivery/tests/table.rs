@@ -130,7 +130,7 @@ fn too_many_held_messages_lose_the_highest_first() {
 }
 
 #[test]
-fn an_unknown_stream_is_not_applied_unless_first_contact_is_allowed() {
+fn unknown_stream_applies_only_with_first_contact() {
     let mut table = one_stream(0, 0);
     let arrivals =
         [("new", Some(header(2, 30, 40, 0))), ("new", Some(header(2, 20, 30, 0))), ("new", Some(header(2, 10, 20, 1)))];
@@ -151,7 +151,7 @@ fn an_unknown_stream_is_not_applied_unless_first_contact_is_allowed() {
 }
 
 #[test]
-fn streams_are_independent_and_a_name_may_stand_twice_in_the_dictionary() {
+fn streams_with_repeated_dictionary_names_are_independent() {
     let mut table = one_stream(0, 0);
     table.insert("t", ReceiverState::starting_at(5)).unwrap();
     let numbers = Headers::Numbers {

@@ -30,7 +30,7 @@ fn copies_of_what_is_not_processed_are_decided_alike() {
 }
 
 #[test]
-fn a_copy_in_doubt_holds_its_queue_and_a_copy_behind_a_stopped_queue_takes_no_id() {
+fn copy_in_doubt_holds_its_queue() {
     let rows = Rows::new(&[
         ("a", Qos::InOrder, 0),
         ("a", Qos::InOrder, 0),
@@ -44,7 +44,7 @@ fn a_copy_in_doubt_holds_its_queue_and_a_copy_behind_a_stopped_queue_takes_no_id
 }
 
 #[test]
-fn a_copy_of_a_failed_attempt_waits_and_of_an_unknown_one_is_in_doubt() {
+fn copy_of_a_failed_attempt_waits_of_an_unknown_is_in_doubt() {
     let rows = twice(Qos::ExactlyOnce);
     let after = |attempt| rows.receive(false, false, Policy::Error, Some(&[attempt, Attempt::Open, Attempt::Open]));
     assert_eq!(after(Attempt::Failed), [Rule::M1Failed, Rule::M1, Rule::M1Hold]);
@@ -84,7 +84,7 @@ fn an_attempt_that_failed_holds_the_rest_of_its_queue() {
 }
 
 #[test]
-fn an_attempt_at_a_row_that_was_not_to_be_processed_means_nothing() {
+fn attempt_at_a_row_not_to_be_processed_means_nothing() {
     let rows = Rows::new(&[("a", Qos::ExactlyOnce, 0)]);
     assert_eq!(rows.receive(false, true, Policy::Error, Some(&[Attempt::Failed])), [Rule::M2]);
     assert_eq!(rows.send(true, Some(&[Attempt::Failed])), [Rule::N3]);

@@ -46,7 +46,7 @@ impl World {
 const ALL_STEPS: u32 = 5;
 
 #[test]
-fn a_crash_after_each_step_leads_to_the_rule_that_the_order_promises() {
+fn crash_after_each_step_leads_to_the_promised_rule() {
     for (steps, next, sent) in [
         (0, Rule::M1, 1),
         (1, Rule::M3, 0),
@@ -64,7 +64,7 @@ fn a_crash_after_each_step_leads_to_the_rule_that_the_order_promises() {
 }
 
 #[test]
-fn an_administrator_who_answers_rightly_gets_it_sent_exactly_once() {
+fn correct_administrator_gets_it_sent_exactly_once() {
     for steps in [1, 2] {
         let mut world = World::default();
         world.arrive(Policy::Error, steps);

@@ -23,7 +23,7 @@ fn m1_neither_pending_nor_mapped_is_new_under_any_policy() {
 }
 
 #[test]
-fn m2_mapped_is_a_duplicate_under_any_policy_and_a_left_over_pending_entry_goes() {
+fn m2_mapped_is_duplicate_and_drops_a_stale_pending_entry() {
     for policy in [Policy::Error, Policy::Process, Policy::Duplicate] {
         assert_eq!(one(false, true, policy), outcome(Duplicate, Skip, NO, NO, Audit::None));
         assert_eq!(one(true, true, policy), outcome(Duplicate, Skip, RemovePending, NO, Audit::None));
@@ -31,14 +31,14 @@ fn m2_mapped_is_a_duplicate_under_any_policy_and_a_left_over_pending_entry_goes(
 }
 
 #[test]
-fn m3_pending_raises_with_an_error_in_the_audit_log_and_is_not_retryable() {
+fn m3_pending_raises_audits_an_error_and_is_not_retryable() {
     assert_eq!(one(true, false, Policy::Error), outcome(InDoubt, Raise, NO, NO, Audit::Error));
     assert!(!Rule::M3.is_retryable());
     assert_eq!(Policy::default(), Policy::Error);
 }
 
 #[test]
-fn m4_pending_is_sent_if_the_policy_says_so_and_pending_by_it_meanwhile() {
+fn m4_pending_is_sent_under_policy_process() {
     let expected = outcome(New, Process, TakePending, WriteMappingRemovePending, Audit::Warning);
     assert_eq!(one(true, false, Policy::Process), expected);
 }
@@ -59,7 +59,7 @@ fn m6_best_effort_is_never_checked_not_even_for_an_id() {
 }
 
 #[test]
-fn m7_a_row_in_doubt_holds_every_later_row_of_its_queue_and_only_of_its_queue() {
+fn m7_row_in_doubt_holds_later_rows_of_its_queue_only() {
     let rows = Rows::new(&[
         ("a", Qos::InOrder, 1),
         ("b", Qos::InOrder, 0),

@@ -28,7 +28,7 @@ fn n3_a_mapped_id_is_acknowledged_and_audited_on_the_original() {
 }
 
 #[test]
-fn n4_a_failure_before_the_units_commit_rolls_back_and_the_next_arrival_is_new() {
+fn n4_failure_before_the_commit_rolls_back_then_new() {
     let rows = Rows::new(&[("a", Qos::ExactlyOnce, 0), ("a", Qos::ExactlyOnce, 0)]);
     assert_eq!(rows.send(false, None), [Rule::N2, Rule::N3Batch]);
     let rules = rows.send(false, Some(&[Attempt::Failed, Attempt::Open]));
@@ -40,7 +40,7 @@ fn n4_a_failure_before_the_units_commit_rolls_back_and_the_next_arrival_is_new()
 }
 
 #[test]
-fn n5_after_a_crash_between_the_two_commits_the_next_arrival_is_a_duplicate() {
+fn n5_crash_between_the_commits_makes_a_duplicate() {
     let rows = Rows::new(&[("a", Qos::ExactlyOnce, 0)]);
     let mut mapped = false;
     assert_eq!(rows.send(mapped, None)[0].outcome().on_success, Change::MapInUnit);
@@ -49,7 +49,7 @@ fn n5_after_a_crash_between_the_two_commits_the_next_arrival_is_a_duplicate() {
 }
 
 #[test]
-fn a_failure_holds_every_later_row_of_its_queue_and_only_of_its_queue() {
+fn failure_holds_every_later_row_of_its_queue_only() {
     let rows = Rows::new(&[
         ("a", Qos::InOrder, 0),
         ("b", Qos::InOrder, 1),

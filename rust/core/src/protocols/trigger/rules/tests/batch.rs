@@ -80,7 +80,7 @@ fn patient(settings: Settings) -> Settings {
 const THREE_COPIES: [(&str, HistoryState); 4] = [("a", Absent), ("a", Absent), ("b", Absent), ("a", Absent)];
 
 #[test]
-fn in_serial_mode_later_copies_are_duplicates_even_with_a_resolver() {
+fn serial_copies_are_duplicates_even_with_a_resolver() {
     for settings in [serial(), asking(serial())] {
         let (decided, _) = judge(&settings, &THREE_COPIES);
         assert_eq!(spelt(&decided), ["R8 N", "R8+batch D", "R8 N", "R8+batch D"]);
@@ -89,7 +89,7 @@ fn in_serial_mode_later_copies_are_duplicates_even_with_a_resolver() {
 }
 
 #[test]
-fn in_concurrent_mode_without_resolver_later_copies_are_in_doubt() {
+fn concurrent_copies_without_resolver_are_in_doubt() {
     let (decided, _) = judge(&settings(), &THREE_COPIES);
     assert_eq!(spelt(&decided), ["R8 N", "R8+batch I", "R8 N", "R8+batch I"]);
 }
@@ -182,7 +182,7 @@ fn an_undecided_row_is_in_doubt_until_it_is_answered() {
 }
 
 #[test]
-fn of_several_rows_of_a_key_that_the_resolver_calls_new_only_the_first_is() {
+fn only_the_first_row_of_a_key_resolved_as_new_is_new() {
     let rows = [("a", Processing), ("b", Processing), ("a", Processing), ("a", Processing)];
     let answers = [Answer::New; 4];
     let new = |settings| resolved(&settings, &rows, &answers);
@@ -242,7 +242,7 @@ fn the_first_suspension_names_the_rule_of_all_later_rows() {
 }
 
 #[test]
-fn any_other_failure_leaves_the_rows_in_doubt_even_when_the_trigger_suspends() {
+fn permanent_failure_leaves_in_doubt_despite_suspension() {
     let rows = [("a", Processing), ("b", Absent)];
     assert_eq!(resolved(&asking(settings()), &rows, &[Answer::Failed]), ["R10>S6 I", "R8 N"]);
 }

@@ -74,7 +74,7 @@ fn the_rules_agree_with_a_slow_reading_for_every_combination() {
 }
 
 #[test]
-fn the_table_by_facts_agrees_with_the_rules_for_every_combination() {
+fn fact_table_agrees_with_the_rules_for_every_combination() {
     for settings in all_settings() {
         let table = DecisionTable::new(&settings);
         for facts in RowFacts::all() {

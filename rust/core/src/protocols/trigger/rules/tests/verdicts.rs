@@ -117,7 +117,7 @@ fn the_groups_of_codes_are_the_actions() {
 }
 
 #[test]
-fn processing_is_written_where_the_history_was_asked_and_can_hold_the_key() {
+fn processing_is_written_only_for_recordable_keys() {
     let written: HashSet<_> = Outcome::all()
         .filter(|outcome| outcome.writes_processing())
         .map(|outcome| (outcome.rule(), words(outcome)))

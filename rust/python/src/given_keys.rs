@@ -1,4 +1,4 @@
-//! Ending documents by their keys.
+//! The keys that a caller gives: an Arrow array, documents, or text.
 
 use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use pyo3::prelude::*;

@@ -17,27 +17,40 @@ use crate::upkeep::{self, TriggerOrName};
 #[pymethods]
 impl History {
     /// The names of the triggers that have entries, or had some.
+    ///
+    /// Returns:
+    ///     list of str: the names, sorted.
+    ///
+    /// Raises:
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn triggers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         Ok(crate::calls::outside(py, || history.triggers())?)
     }
 
-    /// Drop what expired: entries whose service began a time to live ago, or longer. Drops whole files.
+    /// Drop what expired: entries whose service began a time to live ago, or longer. Drops whole
+    /// files.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name; every trigger, if absent. The time to live that the history keeps counts.
+    ///     trigger: the trigger, or its name; every trigger, if absent. The time to live that the
+    ///         history keeps counts.
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///     dry_run: only say what would go.
-    ///     force: purge even if `now` is more than a day ahead of this machine's clock and every entry of a trigger goes.
+    ///     force: purge even if `now` is more than a day ahead of this machine's clock and every
+    ///         entry of a trigger goes.
     ///
     /// Returns:
     ///     For each trigger: `entries`, `bytes`, `segments` (files) that went.
     ///
     /// Raises:
-    ///     ConfigError: the trigger's settings are not those that the history keeps, or `now` is doubtful (see `force`).
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
+    ///     ConfigError: [DH-CONFIG] the trigger's settings are not those that the history keeps, or
+    ///         `now` is doubtful (see `force`).
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
     #[pyo3(signature = (trigger = None, now = None, dry_run = false, *, force = false))]
     fn purge<'py>(
         &self,
@@ -52,8 +65,9 @@ impl History {
         upkeep::purge(py, &*self.handle.get()?, trigger.as_ref(), purge)
     }
 
-    /// Give a trigger another time to live, on purpose. Its next purge goes by it; whoever opens the trigger with the old one
-    /// is told so. What is begun can be ended all the same. The kind of a trigger never changes.
+    /// Give a trigger another time to live, on purpose. Its next purge goes by it; whoever opens
+    /// the trigger with the old one is told so. What is begun can be ended all the same. The kind
+    /// of a trigger never changes.
     ///
     /// Args:
     ///     trigger: the trigger, with the time to live that is to be kept from now on.
@@ -62,9 +76,9 @@ impl History {
     ///     The time to live before, as a timedelta.
     ///
     /// Raises:
-    ///     ConfigError: the history has no such trigger, or one of another kind.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
+    ///     ConfigError: [DH-CONFIG] the history has no such trigger, or one of another kind.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
     fn change<'py>(
         &self,
         py: Python<'py>,
@@ -77,17 +91,29 @@ impl History {
         Ok(clock::timedelta(py, before_us)?)
     }
 
-    /// Put small files together and roll filters up. `begin` does it by itself when it pays, unless told otherwise.
+    /// Put small files together and roll filters up. `begin` does it by itself when it pays, unless
+    /// told otherwise.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name; every trigger, mapper and stream of guaranteed delivery, if absent.
+    ///     trigger: the trigger, or its name; every trigger, mapper and stream of guaranteed
+    ///         delivery, if absent.
     ///     all: go as far as it goes, rather than as far as it pays.
-    ///     progress: called with (entries done, entries in all) from time to time; what it raises stops the work, which
-    ///         does no harm.
+    ///     progress: called with (entries done, entries in all) from time to time; what it raises
+    ///         stops the work, which does no harm.
     ///
     /// Returns:
-    ///     For each trigger, by its name: `merged` (files before, files after), `rewritten` and `rolled_up` (entries). Mappers
-    ///     are called `mapper:` and their channel; guaranteed delivery `delivery:received` and `delivery:sent`.
+    ///     For each trigger, by its name: `merged` (files before, files after), `rewritten` and
+    ///     `rolled_up` (entries). Mappers are called `mapper:` and their channel; guaranteed
+    ///     delivery `delivery:received` and `delivery:sent`.
+    ///
+    /// Raises:
+    ///     LockedError: [DH-LOCKED] another writer held it for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     #[pyo3(signature = (trigger = None, *, all = false, progress = None))]
     fn maintain<'py>(
         &self,
@@ -104,50 +130,19 @@ impl History {
         Ok(maintained)
     }
 
-    /// `maintain` of the mappers and of guaranteed delivery alone.
-    ///
-    /// Args:
-    ///     all: go as far as it goes, rather than as far as it pays.
-    ///     progress: called with (entries done, entries in all) from time to time; what it raises stops the work, which
-    ///         does no harm.
-    ///
-    /// Returns and raises:
-    ///     As `maintain`.
-    #[pyo3(signature = (*, all = false, progress = None))]
-    fn maintain_values<'py>(
-        &self,
-        py: Python<'py>,
-        all: bool,
-        progress: Option<&Bound<'py, PyAny>>,
-    ) -> Outcome<Bound<'py, PyDict>> {
-        let maintained = PyDict::new(py);
-        upkeep::maintain_values(py, &*self.handle.get()?, all, progress, &maintained)?;
-        Ok(maintained)
-    }
-
-    /// Check every byte of the files of mappers and of guaranteed delivery alone; answers how many there were.
-    ///
-    /// Args:
-    ///     progress: called with (bytes done, bytes in all) from time to time; what it raises stops the work.
-    ///
-    /// Raises:
-    ///     CorruptError: a byte is not what was written.
-    #[pyo3(signature = (*, progress = None))]
-    fn verify_values(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
-        upkeep::verify_values(py, &*self.handle.get()?, progress)
-    }
-
-    /// Check every byte of the history's files, those of mappers and of guaranteed delivery among them.
+    /// Check every byte of the history's files, those of mappers and of guaranteed delivery among
+    /// them.
     ///
     /// Args:
     ///     trigger: the trigger, or its name; every trigger, if absent.
-    ///     progress: called with (bytes done, bytes in all) of a trigger from time to time; what it raises stops the check.
+    ///     progress: called with (bytes done, bytes in all) of a trigger from time to time; what it
+    ///         raises stops the check.
     ///
     /// Returns:
     ///     The number of bytes checked.
     ///
     /// Raises:
-    ///     CorruptError: a file is damaged; the text names it and the place.
+    ///     CorruptError: [DH-CORRUPT] a file is damaged; the text names it and the place.
     #[pyo3(signature = (trigger = None, *, progress = None))]
     fn verify(
         &self,
@@ -167,15 +162,23 @@ impl History {
     ///     trigger: the trigger, or its name, whose figures alone are wanted.
     ///
     /// Returns:
-    ///     Of the history: `path`, `id`, `created_at`, `shards`, `triggers`, and `mappers` and `delivery` (name ->
-    ///     figures; of the last two see `MessageIdMapper.stats`). Of a trigger: entries
-    ///     (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`, `log_bytes`, `filter_bytes`), files
-    ///     (`segments`, `segments_uncovered`, `filters`), what this handle was asked since it was opened (rows `looked_up`,
-    ///     and `filter_positives`: how often a filter let one of them through to an exact look-up), `manifest` (number of the
-    ///     newest), `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`, `transactions` (application ->
-    ///     last batch, whether it ended), `longest_run` (timedelta from `begin` to the end of a claim, the longest that this
-    ///     handle saw; None before the first), and `partitions` (a list, oldest first, of what lies in segments: `start`,
+    ///     Of the history: `path`, `id`, `created_at`, `shards`, `triggers`, and `mappers` and
+    ///     `delivery` (name -> figures; of the last two see `MessageIdMapper.stats`). Of a trigger:
+    ///     entries (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`,
+    ///     `log_bytes`, `filter_bytes`), files (`segments`, `segments_uncovered`, `filters`), what
+    ///     this handle was asked since it was opened (rows `looked_up`, and `filter_positives`: how
+    ///     often a filter let one of them through to an exact look-up), `manifest` (number of the
+    ///     newest), `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`,
+    ///     `transactions` (application -> last batch, whether it ended), `longest_run` (timedelta
+    ///     from `begin` to the end of a claim, the longest that this handle saw; None before the
+    ///     first), and `partitions` (a list, oldest first, of what lies in segments: `start`,
     ///     `entries`, `bytes`, `segments`).
+    ///
+    /// Raises:
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     #[pyo3(signature = (trigger = None))]
     fn stats<'py>(&self, py: Python<'py>, trigger: Option<TriggerOrName<'py>>) -> Outcome<Bound<'py, PyDict>> {
         let _call = crate::calls::InCall::enter(py);
@@ -208,16 +211,21 @@ impl History {
         Ok(figures)
     }
 
-    /// Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text that this answers sees this
-    /// state, in any process, until `unpin`. Upkeep lets forgotten pins go after a week, or when their lease is over.
+    /// Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text
+    /// that this answers sees this state, in any process, until `unpin`. Upkeep lets forgotten pins
+    /// go after a week, or when their lease is over.
     ///
     /// Args:
     ///     trigger: the trigger, or its name. The snapshot speaks of no other.
-    ///     lease: how long it is needed at most, a duration; a week, if absent, which is the longest.
+    ///     lease: how long it is needed at most, a duration; a week, if absent, which is the
+    ///         longest.
+    ///
+    /// Returns:
+    ///     str: the name of the snapshot.
     ///
     /// Raises:
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
     #[pyo3(signature = (trigger, *, lease = None))]
     fn pin(&self, py: Python<'_>, trigger: TriggerOrName<'_>, lease: Option<&Bound<'_, PyAny>>) -> Outcome<String> {
         let _call = crate::calls::InCall::enter(py);
@@ -227,13 +235,21 @@ impl History {
         Ok(crate::calls::outside(py, || history.pin_for(name, lease_us))?)
     }
 
-    /// The states of a trigger that are pinned, oldest first. Each keeps its files from being purged or merged away.
+    /// The states of a trigger that are pinned, oldest first. Each keeps its files from being
+    /// purged or merged away.
     ///
     /// Args:
     ///     trigger: the trigger, or its name.
     ///
     /// Returns:
-    ///     Of each a dict: `snapshot` (what `unpin` takes), `pinned_at` and `ends_at` (datetime), `process` (int), `manifest` (int).
+    ///     Of each a dict: `snapshot` (what `unpin` takes), `pinned_at` and `ends_at` (datetime),
+    ///     `process` (int), `manifest` (int).
+    ///
+    /// Raises:
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn pins<'py>(&self, py: Python<'py>, trigger: TriggerOrName<'_>) -> Outcome<Vec<Bound<'py, PyDict>>> {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
@@ -256,6 +272,14 @@ impl History {
     /// Args:
     ///     trigger: the trigger, or its name.
     ///     snapshot: what `pin` answered.
+    ///
+    /// Raises:
+    ///     OpenError: [DH-OPEN] this is no snapshot of the trigger.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn unpin(&self, py: Python<'_>, trigger: TriggerOrName<'_>, snapshot: &str) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;

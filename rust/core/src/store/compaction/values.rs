@@ -1,17 +1,12 @@
-//! Maintenance of value files: putting small ones together, and folding later entries into the
-//! rest.
-//!
-//! As with segments, merging happens outside the lock, in files that no manifest names; only
-//! publishing needs the lock.
+//! Compaction of value files: putting small ones together, and folding later entries into the rest.
 
 use crate::format::names::FileKind;
 
-use super::Placed;
-use super::write::{Class, MOST_BYTES, MOST_ROWS, Runs};
 use crate::Result;
-use crate::format::manifest::ValueFileEntry;
+use crate::format::manifest::{Manifest, ValueFileEntry};
 use crate::memtable::values::ValueMemtable;
 use crate::segment::values::run::{GONE, ValueRun};
+use crate::store::values::{Class, MOST_BYTES, MOST_ROWS, Placed, Runs};
 use crate::store::view::View;
 use crate::store::{KeySpace, Maintained, Progress};
 
@@ -81,26 +76,13 @@ impl KeySpace {
         done.merged.0 += group.files.len() as u64;
         done.merged.1 += written.len() as u64;
         done.rewritten += written.iter().map(|entry| entry.rows).sum::<u64>();
-        self.write(Self::value_settings(), |writer| {
-            let Some(mut manifest) = writer.space.present().as_ref().map(View::same_log_successor) else {
-                return Ok(false);
-            };
-            if !group.files.iter().all(|placed| manifest.values.contains(&placed.entry)) {
-                // A purge came in between. The work was for nothing; its files go with the next
-                // maintenance.
-                return Ok(false);
-            }
-            for entry in &written {
-                writer.adopt(
-                    &FileKind::New.path(&writer.space.directory, entry.id),
-                    &FileKind::Values.path(&writer.space.directory, entry.id),
-                )?;
-            }
+        let files: Vec<_> = written.iter().map(|entry| (FileKind::Values, entry.id)).collect();
+        let is_there = |manifest: &Manifest| group.files.iter().all(|placed| manifest.values.contains(&placed.entry));
+        let publish = |manifest: &mut Manifest| {
             manifest.values.retain(|entry| !group.files.iter().any(|placed| placed.entry.id == entry.id));
             manifest.values.extend(&written);
-            writer.publish(&manifest)?;
-            Ok(true)
-        })
+        };
+        self.publish_compacted(Self::value_settings(), &files, is_there, publish)
     }
 }
 
@@ -132,7 +114,7 @@ impl Group {
 
 impl Placed {
     /// Append an entry that is gone as one that was removed.
-    pub(super) fn read_gone(&self, place: u32, run: &mut ValueRun) -> Result<()> {
+    pub(in crate::store) fn read_gone(&self, place: u32, run: &mut ValueRun) -> Result<()> {
         let mut scratch = Vec::new();
         let key = self.segment.key(place, &mut scratch)?;
         run.push(key, self.segment.text(place, &mut scratch)?, i64::MIN, GONE, &[]);
@@ -195,7 +177,7 @@ impl View {
 }
 
 /// A sum of what a manifest says, which may be anything.
-pub(super) fn total(numbers: impl Iterator<Item = u64>) -> u64 {
+pub(in crate::store) fn total(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 

@@ -37,9 +37,9 @@ impl History {
     ///     columns: the trigger's name of a column -> its name in `documents`, where they differ.
     ///
     /// Returns:
-    ///     A pyarrow array with a row for each document, in order: int8 where there is one id column, else int16. A row
-    ///     without a key is -1 - code, any other `code + 128 * source`; the source is the place of the id column that holds
-    ///     the key, among those that are there.
+    ///     A pyarrow array with a row for each document, in order: int8 where there is one id
+    ///     column, else int16. A row without a key is -1 - code, any other `code + 128 * source`;
+    ///     the source is the place of the id column that holds the key, among those that are there.
     ///
     /// Raises:
     ///     As `classify`.
@@ -98,9 +98,15 @@ static WORDS: LazyLock<Vec<Words>> = LazyLock::new(|| {
     ]
 });
 
-/// What the codes of `History.classify_codes` mean: row n is code n, with `status` (null when
-/// suspended or rejected), `action`, `acknowledge`, `rule` and `message` (null for what is NEW),
-/// all utf8. Codes may mean something else in another version: do not store them.
+/// What the codes of `History.classify_codes` mean: row n is code n. Codes may mean something else
+/// in another version: do not store them.
+///
+/// Returns:
+///     A pyarrow RecordBatch, all utf8: `status` (null when suspended or rejected), `action`,
+///     `acknowledge`, `rule` and `message` (null for what is NEW).
+///
+/// Raises:
+///     Nothing.
 #[pyfunction]
 pub(crate) fn verdict_words(py: Python<'_>) -> Outcome<Bound<'_, PyAny>> {
     let fields: Vec<Field> = WORDS.iter().map(|(name, _)| Field::new(*name, DataType::Utf8, true)).collect();

@@ -1,67 +1,26 @@
-"""The journal: a record of every document that was not simply processed.
-
-```python
-from dochistory import journal
-
-claim = history.begin(documents, trigger) journal.write(documents, claim.verdicts, trigger) #
-through `logging`, logger "dochistory.journal" journal.write(documents, claim.verdicts, trigger,
-sinks=[journal.ParquetSink("journal/")])   # and every one to files
-```
-
-There is a record for each DUPLICATE and each IN_DOUBT, never one for NEW. Sinks get all of them, as
-columns. `logging` gets at most `most` of each status a batch, spread over the batch, and always one
-summary for what was left out: a million duplicates cost what a thousand cost, and nothing is
-dropped silently.
-"""
+"""Writing a batch into the journal: its records, the log's sample of them, and the summary."""
 
 import datetime as dt
 import json
 import logging
-import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import dochistory as dh
 from dochistory import _columns
+from dochistory.journal.sinks import SCHEMA, Sink
 
-__all__ = ["LOGGER", "SCHEMA", "JsonLinesSink", "ParquetSink", "Sink", "Summary", "records", "write"]
+__all__ = ["LOGGER", "Summary", "records", "write"]
 
 LOGGER = "dochistory.journal"
 """The name of the logger that records go to."""
 
-SCHEMA = pa.schema(
-    [
-        ("time", pa.timestamp("us", "UTC")),
-        ("trigger", pa.string()),
-        ("key", pa.string()),
-        ("status", pa.string()),
-        ("rule", pa.string()),
-        ("message", pa.string()),
-        ("count", pa.int64()),
-        ("row", pa.int64()),
-    ]
-)
-"""The columns of the journal: `count` is the document's redelivery count (JMS: delivery count), null if there is none;
-`row` its number in the batch."""
-
 _COUNT = {"messaging": "redelivery_count", "jms": "delivery_count"}
-_CHUNK = 65_536
 _LEVEL = {"DUPLICATE": logging.INFO, "IN_DOUBT": logging.WARNING}
-
-
-class Sink(Protocol):
-    """Where the journal goes besides `logging`."""
-
-    def write(self, records: pa.Table) -> None:
-        """Keep these records, of the columns of `SCHEMA`; there is one at least."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -105,7 +64,7 @@ def records(
         A table with the columns of `SCHEMA`, in the order of the batch.
 
     Raises:
-        SchemaError: documents and verdicts have different numbers of rows.
+        SchemaError: [DH-SCHEMA] documents and verdicts have different numbers of rows.
     """
     verdicts = _columns.verdicts_of(verdicts, ("status", "rule", "key", "message"))
     rows = _columns.rows_where(verdicts["status"], "DUPLICATE", "IN_DOUBT")
@@ -159,14 +118,18 @@ def write(
         sinks: get every record, before anything is logged; what they raise is raised here.
         now: the time of the records; the clock's, if absent.
 
+    Returns:
+        Summary: how many records there were, by status and rule, and how many were logged one by
+        one.
+
     Raises:
-        ConfigError: an argument makes no sense.
-        SchemaError: documents and verdicts have different numbers of rows.
+        ConfigError: [DH-CONFIG] an argument makes no sense.
+        SchemaError: [DH-SCHEMA] documents and verdicts have different numbers of rows.
     """
     if sample not in ("spread", "first"):
-        raise dh.ConfigError(f"[DH-CONFIG] sample is {sample!r}; it is to be spread or first")
+        raise dh.ConfigError(f"[DH-CONFIG] sample is {sample!r}; it must be spread or first")
     if most is not None and most < 0:
-        raise dh.ConfigError(f"[DH-CONFIG] most is {most}; it is to be 0 or more, or None for all")
+        raise dh.ConfigError(f"[DH-CONFIG] most is {most}; it must be 0 or more, or None for all")
     journal = records(documents, verdicts, trigger, columns=columns, now=now)
     if journal.num_rows:
         for sink in sinks:
@@ -247,100 +210,3 @@ def _summarise(log: logging.Logger, summary: Summary) -> None:
             }
         },
     )
-
-
-@dataclass(frozen=True)
-class ParquetSink:
-    """Keeps the journal as Parquet files: one for each batch that has records, in one directory.
-
-    A file appears whole or not at all. Its name begins with the time of its records, so names sort
-    by time.
-    """
-
-    directory: str | os.PathLike[str]
-    """Where the files go; made if it is not there."""
-    compression: str = "zstd"
-    """Parquet's compression."""
-
-    def __post_init__(self) -> None:
-        """A directory that the process changes to later is not meant."""
-        object.__setattr__(self, "directory", Path(self.directory).absolute())
-
-    def write(self, records: pa.Table) -> None:
-        """Keep these records."""
-        directory = Path(self.directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        name = f"{records['time'][0].as_py():%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex[:8]}.parquet"
-        draft = directory / f".{name}.part"
-        try:
-            pq.write_table(records, draft, compression=self.compression)
-            draft.replace(directory / name)
-        finally:
-            draft.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class JsonLinesSink:
-    """Appends the journal to one file, a JSON object a line, times in ISO 8601.
-
-    Each batch is one write to a file opened for appending; several processes may share a file on a
-    local disk. Nothing is synced, and nothing rotated: the file is what `logrotate` and its like
-    are for.
-    """
-
-    path: str | os.PathLike[str]
-    """The file; made if it is not there."""
-    _mode: int = field(default=0o640, repr=False)
-
-    def __post_init__(self) -> None:
-        """A directory that the process changes to later is not meant."""
-        object.__setattr__(self, "path", Path(self.path).absolute())
-
-    def write(self, records: pa.Table) -> None:
-        """Keep these records."""
-        lines = _json_lines(records)
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self._mode)
-        with os.fdopen(file, "wb", buffering=0) as out:
-            left = memoryview(lines)
-            while left:
-                left = left[out.write(left) :]
-
-
-def _json_lines(journal: pa.Table) -> bytes:
-    """The records as JSON lines, by columns rather than by rows."""
-    return b"".join(_json_chunk(journal.slice(start, _CHUNK)) for start in range(0, journal.num_rows, _CHUNK))
-
-
-def _json_chunk(journal: pa.Table) -> bytes:
-    pieces: list[Any] = []
-    for name in journal.column_names:
-        before = ", " if pieces else "{"
-        pieces += [f'{before}"{name}": ', _json(journal[name].combine_chunks())]
-    lines = pc.binary_join_element_wise(*pieces, "}\n", "")
-    # A column of text keeps its values one behind the other: that is the file.
-    return bytes(lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py()))
-
-
-def _json(column: pa.Array) -> Any:
-    if pa.types.is_timestamp(column.type):
-        few = column.dictionary_encode()  # a batch has one time, and spelling it is slow
-        text = pc.binary_join_element_wise('"', pc.strftime(few.dictionary, "%Y-%m-%dT%H:%M:%S"), 'Z"', "").take(
-            few.indices
-        )
-    elif pa.types.is_integer(column.type):
-        text = column.cast(pa.string())
-    else:
-        text = _json_text(column)
-    return pc.fill_null(text, "null")
-
-
-def _json_text(column: pa.Array) -> Any:
-    escaped = pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), '"', '\\"')
-    quoted = pc.binary_join_element_wise('"', escaped, '"', "")
-    is_plain = pc.invert(pc.match_substring_regex(column, r"[\x00-\x1f\x7f]"))
-    if pc.all(is_plain).as_py() is not False:  # nothing, or nulls alone, is plain
-        return quoted
-    # Control characters are rare, so these rows may cost what rows cost.
-    odd = pc.invert(is_plain).fill_null(False)
-    spelt = [json.dumps(value, ensure_ascii=False) for value in column.filter(odd).to_pylist()]
-    return pc.replace_with_mask(quoted, odd, pa.array(spelt, pa.string()))

@@ -1,5 +1,4 @@
-//! What stands around the decision, as far as the engine has a part in it: the audit log, and how
-//! far a transaction came.
+//! The history's audit log as `begin` uses it, and how far a transaction came.
 
 use dochistory_core::history::Progressed;
 use dochistory_core::protocols::trigger::Claim as Claimed;
@@ -21,18 +20,19 @@ impl History {
         this.py().import("dochistory.audit")?.getattr("AuditLog")?.call1((this,))
     }
 
-    /// How far the last transaction of an application came. What this tells is durable, unless the history was opened for
-    /// reading.
+    /// How far the last transaction of an application came. What this tells is durable, unless the
+    /// history was opened for reading.
     ///
     /// Args:
     ///     trigger: the trigger, or its name.
     ///     application: the first half of the transaction.
     ///
     /// Returns:
-    ///     (number of the batch, `begun` | `completed` | `released`); None if the application never began a batch.
+    ///     (number of the batch, `begun` | `completed` | `released`); None if the application never
+    ///     began a batch.
     ///
     /// Raises:
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
     fn transaction(
         &self,
         py: Python<'_>,

@@ -14,7 +14,7 @@ use crate::arguments;
 use crate::clock;
 use crate::entries::{self, EntryReader};
 use crate::errors::Outcome;
-use crate::finish;
+use crate::given_keys;
 use crate::history::History;
 use crate::trigger::Trigger;
 use crate::upkeep::TriggerOrName;
@@ -24,7 +24,8 @@ type End = fn(&Engine, &rules::Trigger, &Documents<'_>, i64) -> dochistory_core:
 
 #[pymethods]
 impl History {
-    /// The services of these documents ended, whoever began them, in this process or another. Durable on return.
+    /// The services of these documents ended, whoever began them, in this process or another.
+    /// Durable on return.
     ///
     /// A key that nobody began is recorded as completed now.
     ///
@@ -37,10 +38,10 @@ impl History {
     ///     How many keys `changed`, were `already` completed, and were `unknown`.
     ///
     /// Raises:
-    ///     SchemaError: the keys are no text and no UUIDs.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
-    ///     FailedError: an earlier write failed.
+    ///     SchemaError: [DH-SCHEMA] the keys are no text and no UUIDs.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (keys, trigger, *, now = None))]
     fn complete<'py>(
         &self,
@@ -51,8 +52,8 @@ impl History {
         self.finish(keys, trigger.get(), now, Engine::complete_keys)
     }
 
-    /// The work of these documents' services was undone for certain: take `processing` away, so that they are NEW when they
-    /// come again. What is completed stays so. Durable on return.
+    /// The work of these documents' services was undone for certain: take `processing` away, so
+    /// that they are NEW when they come again. What is completed stays so. Durable on return.
     ///
     /// Args:
     ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text.
@@ -74,22 +75,26 @@ impl History {
         self.finish(keys, trigger.get(), now, Engine::release_keys)
     }
 
-    /// The entries of a trigger, as a pyarrow RecordBatchReader, in no order; of a key with several open claims, one for each.
+    /// The entries of a trigger, as a pyarrow RecordBatchReader, in no order; of a key with several
+    /// open claims, one for each.
     ///
     /// Args:
     ///     trigger: the trigger, or its name.
     ///     status: `processing` or `completed`; None lists both.
     ///     since: only entries whose service began then or later, a datetime with a time zone.
     ///     before: only entries whose service began earlier than that, a datetime with a time zone.
-    ///     part: (number from 0, count): one of so many equal parts of the keys, for several readers of one snapshot.
-    ///     keys: only entries of these keys, an Arrow array or any iterable of text: they are looked up, and nothing else is read.
+    ///     part: (number from 0, count): one of so many equal parts of the keys, for several
+    ///         readers of one snapshot.
+    ///     keys: only entries of these keys, an Arrow array or any iterable of text: they are
+    ///         looked up, and nothing else is read.
     ///
     /// Returns:
-    ///     Columns `trigger`, `status` (dictionary<int8, utf8>), `key` (utf8), `started_at` (timestamp[us, UTC]).
+    ///     Columns `trigger`, `status` (dictionary<int8, utf8>), `key` (utf8), `started_at`
+    ///     (timestamp[us, UTC]).
     ///
     /// Raises:
-    ///     ConfigError: the status or the part is none.
-    ///     SchemaError: the keys are none.
+    ///     ConfigError: [DH-CONFIG] the status or the part is none.
+    ///     SchemaError: [DH-SCHEMA] the keys are none.
     #[pyo3(signature = (trigger, status = None, *, since = None, before = None, part = (0, 1), keys = None))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn entries<'py>(
@@ -108,7 +113,7 @@ impl History {
         let before = before.map_or(Ok(i64::MAX), |before| clock::time_us("before", before))?;
         let wanted = Selection { status: entries::status(status)?, started_at: since..before, part };
         let name = trigger.name();
-        let keys = keys.map(finish::only_keys).transpose()?;
+        let keys = keys.map(given_keys::only_keys).transpose()?;
         let found = crate::calls::outside(py, || match &keys {
             Some(keys) => history.entries_of_keys(name, &keys.documents(), wanted),
             None => history.selected_entries(name, wanted),
@@ -129,7 +134,7 @@ impl History {
         let py = keys.py();
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
-        let columns = finish::keys(keys, trigger)?;
+        let columns = given_keys::keys(keys, trigger)?;
         let now_us = clock::now_us(now)?;
         let Finished { changed, already, unknown } =
             crate::calls::outside(py, || end(&history, &trigger.rules, &columns.documents(), now_us))?;

@@ -9,12 +9,12 @@ const FEW: usize = 1 << 11;
 
 /// The numbers, and room for them. It is kept from one sort to the next.
 #[derive(Debug, Default)]
-pub(super) struct Packed {
+pub(super) struct RowSort {
     numbers: Vec<u64>,
     other: Vec<u64>,
 }
 
-impl Packed {
+impl RowSort {
     /// Takes the numbers over, and sorts them. Each is below `1 << bits`, and they rise in their
     /// lowest `sorted_bits`.
     pub(super) fn sort(&mut self, numbers: impl Iterator<Item = u64>, sorted_bits: u32, bits: u32) {
@@ -57,7 +57,7 @@ impl Packed {
 
 #[cfg(test)]
 mod tests {
-    use super::Packed;
+    use super::RowSort;
 
     #[test]
     fn numbers_come_out_in_order_however_many_digits_they_have() {
@@ -66,15 +66,15 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             state >> 16
         };
-        let mut packed = Packed::default();
+        let mut sorter = RowSort::default();
         for (count, bits) in [(0, 20), (100, 40), (5_000, 20), (5_000, 48), (3_000, 64), (70_000, 33), (4_000, 17)] {
             let row_bits = 17;
             let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
             let numbers: Vec<u64> = (0..count).map(|row| ((random() << row_bits) & mask) | row).collect();
-            packed.sort(numbers.iter().copied(), row_bits, bits);
+            sorter.sort(numbers.iter().copied(), row_bits, bits);
             let mut sorted = numbers;
             sorted.sort_unstable();
-            assert!(packed.iter().eq(sorted), "{count} numbers of {bits} bits");
+            assert!(sorter.iter().eq(sorted), "{count} numbers of {bits} bits");
         }
     }
 }

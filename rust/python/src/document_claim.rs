@@ -8,6 +8,7 @@ use dochistory_core::protocols::trigger::rules::{Acknowledge, Action, Kind, Outc
 use dochistory_core::protocols::trigger::{Begun, Claim as Claimed, Verdicts};
 use pyo3::prelude::*;
 
+use crate::claim::on_leaving;
 use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
@@ -15,6 +16,10 @@ use crate::input::Input;
 use crate::messages::sentence;
 
 /// One document that was begun, and its verdict. `History.begin_one` makes it.
+///
+/// In a `with` block `RolledBack` releases it, unless it was completed, and is raised further. Any
+/// other exception ends nothing, and neither does leaving the block: only `complete()` says that
+/// the service has ended.
 #[pyclass(module = "dochistory", name = "DocumentClaim", frozen)]
 pub(crate) struct DocumentClaim {
     handle: Arc<Handle>,
@@ -63,11 +68,11 @@ impl DocumentClaim {
         self.message.as_deref()
     }
 
-    /// The service ended, in success or failure. Durable on return; again changes nothing. Nothing to do unless the action
-    /// is PROCESS.
+    /// The service ended, in success or failure. Durable on return; again changes nothing. Nothing
+    /// to do unless the action is PROCESS.
     ///
     /// Raises:
-    ///     StateError: it was released: another claim may have begun it since.
+    ///     StateError: [DH-STATE] it was released: another claim may have begun it since.
     fn complete(&self, py: Python<'_>) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
@@ -75,16 +80,26 @@ impl DocumentClaim {
         Ok(crate::calls::outside(py, || claimed.complete(None))?)
     }
 
-    /// The service's work was undone for certain: the document is NEW when it comes again. Durable on return; again changes
-    /// nothing.
+    /// The service's work was undone for certain: the document is NEW when it comes again. Durable
+    /// on return; again changes nothing.
     ///
     /// Raises:
-    ///     StateError: it was completed.
+    ///     StateError: [DH-STATE] it was completed.
     fn release(&self, py: Python<'_>) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let Some(claimed) = &self.claimed else { return Ok(()) };
         Ok(crate::calls::outside(py, || claimed.release(None))?)
+    }
+
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (kind, error, trace, /))]
+    #[expect(unused_variables, reason = "only what was raised matters here")]
+    fn __exit__(&self, kind: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>, trace: &Bound<'_, PyAny>) -> Outcome<()> {
+        on_leaving(error, || self.release(error.py()))
     }
 
     fn __repr__(&self) -> String {
