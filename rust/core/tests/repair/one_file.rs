@@ -31,7 +31,7 @@ impl Repaired for Triggers {
     const LENGTHS: &'static [usize] = &[0, 40, 150, 5000];
 
     fn is_flipped(at: usize) -> bool {
-        at < 64 && at % 7 == 0 || at % 797 == 0 || at % 4096 == 4095
+        at < 64 && at.is_multiple_of(7) || at.is_multiple_of(797) || at % 4096 == 4095
     }
 
     fn is_swapped(_: &Path, _: &Path) -> bool {
@@ -59,7 +59,9 @@ impl Repaired for Triggers {
 
     fn write(root: &Path) {
         let history = History::open(root, &OpenOptions::default()).unwrap();
-        TRIGGERS.iter().for_each(|name| seal(&history, name));
+        for name in TRIGGERS {
+            seal(&history, name);
+        }
     }
 }
 
@@ -67,7 +69,7 @@ impl Repaired for Maps {
     const LENGTHS: &'static [usize] = &[40, 5000];
 
     fn is_flipped(at: usize) -> bool {
-        at < 64 && at % 21 == 0 || at % 1499 == 40 || at % 4096 == 4095
+        at < 64 && at.is_multiple_of(21) || at % 1499 == 40 || at % 4096 == 4095
     }
 
     fn is_swapped(one: &Path, other: &Path) -> bool {
