@@ -51,9 +51,9 @@ from dochistory._native import (
     count_verdicts,
     local_path,
     open,  # noqa: A004 - always said as dochistory.open
-    repair,
     verdict_words,
 )
+from dochistory._repair import repair
 from dochistory.errors import PendingMessageError, RolledBack, SuspendedError
 
 if TYPE_CHECKING:

@@ -1,15 +1,14 @@
 """The checks of words and of test names; `tools/prose.py --check` applies them to the project."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tools import vocabulary
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-import vocabulary  # noqa: E402  (a tool, not a package)
 
 SPOKEN = [
     "Whoever asks gets it.",
@@ -89,8 +88,9 @@ def test_check_fails_for_a_page_with_banned_words(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
-    command = [sys.executable, str(ROOT / "tools" / "prose.py"), "--check"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tools.prose", "--check"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
     assert (ran.returncode, ran.stdout) == (1, 'a.md:1: "anew": again, or a verb with re-\n')
     (tmp_path / "a.md").write_text("Built again.\n")
-    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
+    assert subprocess.run(command, cwd=tmp_path, check=False, env=environment).returncode == 0

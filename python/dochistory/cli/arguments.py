@@ -354,6 +354,9 @@ def _mapper(commands: Any) -> None:
         "--include-pending", action="store_true", help="pending ids too: they are new when they arrive again"
     )
     purged.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
+    purged.add_argument(
+        "--force", action="store_true", help="even if --now is days ahead of the clock and every mapping goes"
+    )
 
 
 def _others(commands: Any) -> None:

@@ -77,14 +77,14 @@ def resolve(context: Context) -> Exit:
 
 
 def purge(context: Context) -> Exit:
-    """Purge mappings whose time has come."""
+    """Remove expired mappings."""
     options = context.options
     now = options.now or dt.datetime.now(dt.UTC)
     purged: dict[str, Any] = {}
     with context.open(read_only=options.dry_run) as history:
         for channel in _channels(context, history):
             mapper = history.mapper(channel)
-            purged[channel] = mapper.purge(now, options.include_pending, options.dry_run)
+            purged[channel] = mapper.purge(now, options.include_pending, options.dry_run, force=options.force)
     if context.json:
         print(show.as_json({"dry_run": options.dry_run, "now": now, "channels": purged}))
         return Exit.DONE

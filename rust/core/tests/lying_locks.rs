@@ -3,7 +3,7 @@
 #![cfg(feature = "testing")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
-mod common;
+mod harness;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,12 +11,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{Ids, START, rules, trigger, uuids};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::{Disk, File, FileId, FileSystem, Mapping, ProcessId};
 use dochistory_core::protocols::trigger::{Call, OnReplay};
 use dochistory_core::testing::simulated::Simulated;
 use dochistory_core::{Error, Result};
+use harness::{Ids, START, rules, trigger, uuids};
 
 /// The machine's file system, whose locks lie once it is told to.
 #[derive(Clone, Debug, Default)]

@@ -12,9 +12,9 @@ use dochistory_core::history::values::ValueMap;
 use dochistory_core::{Error, Maintained, Progress};
 
 /// Maximum time that `begin` waits when maintenance is overdue, so that it can catch up.
-const OVERDUE_WAIT: Duration = Duration::from_millis(250);
+const OVERDUE_WAIT: Duration = Duration::from_millis(150);
 /// Maximum time that closing waits for it.
-const CLOSING_WAIT: Duration = Duration::from_millis(250);
+const CLOSING_WAIT: Duration = Duration::from_millis(150);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// A trigger's name, and why its maintenance failed.

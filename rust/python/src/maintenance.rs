@@ -130,11 +130,11 @@ impl History {
         Ok(maintained)
     }
 
-    /// Check every byte of the history's files, those of mappers and of guaranteed delivery among
-    /// them.
+    /// Check every byte of the history's files, those of mappers, of guaranteed delivery and of the
+    /// audit log among them.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name; every trigger, if absent.
+    ///     trigger: the trigger, or its name; everything, if absent.
     ///     progress: called with (bytes done, bytes in all) of a trigger from time to time; what it
     ///         raises stops the check.
     ///
@@ -145,15 +145,18 @@ impl History {
     ///     CorruptError: [DH-CORRUPT] a file is damaged; the text names it and the place.
     #[pyo3(signature = (trigger = None, *, progress = None))]
     fn verify(
-        &self,
-        py: Python<'_>,
+        this: &Bound<'_, Self>,
         trigger: Option<TriggerOrName<'_>>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<u64> {
-        let history = self.handle.get()?;
+        let (py, history) = (this.py(), this.get().handle.get()?);
         let of_triggers = upkeep::verify(py, &history, &upkeep::names(&history, trigger.as_ref())?, progress)?;
-        let of_values = if trigger.is_none() { upkeep::verify_values(py, &history, progress)? } else { 0 };
-        Ok(of_triggers + of_values)
+        if trigger.is_some() {
+            return Ok(of_triggers);
+        }
+        let of_values = upkeep::verify_values(py, &history, progress)?;
+        let of_audit: u64 = this.getattr("audit")?.call_method0("verify")?.extract()?;
+        Ok(of_triggers + of_values + of_audit)
     }
 
     /// Figures of the history.

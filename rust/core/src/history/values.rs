@@ -12,7 +12,7 @@ use crate::key::{Codec, Form};
 use crate::segment::values::columns::id_text;
 use crate::segment::values::run::{GONE, NULL, PENDING, ValueRun};
 use crate::store::values::ValueChange;
-use crate::store::{KeySpace, Maintained, Progress, Purged, Writer};
+use crate::store::{KeySpace, Maintained, Progress, Purge, Purged, Writer};
 pub use crate::types::Ending;
 use crate::types::TransactionEntry;
 use crate::types::transaction::{BatchRows, Last, NumberedBatch, Transaction};
@@ -232,7 +232,15 @@ impl ValueMap {
     /// `dry_run` only say what would go. Purged entries are gone at once; a file goes when all its
     /// entries are gone.
     pub fn purge(&self, now_us: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
-        self.space.purge_values(now_us, include_pending, dry_run)
+        self.purge_by(Purge { dry_run, ..Purge::at(now_us) }, include_pending)
+    }
+
+    /// [`ValueMap::purge`] by a now that may be checked against the machine's clock.
+    ///
+    /// # Errors
+    /// `Config` when the clock is doubtful.
+    pub fn purge_by(&self, purge: Purge, include_pending: bool) -> Result<Purged> {
+        self.space.purge_values(purge, include_pending)
     }
 
     /// Compact segments where it pays; with `all`, as far as possible.

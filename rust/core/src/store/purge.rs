@@ -38,23 +38,20 @@ impl Purge {
     }
 
     /// A typing error (2099 for 2026) must not empty a history. There is nothing to check if
-    /// `now_us` is the machine's own time, or if entries stay.
-    fn check_clock(self, view: &View, expired: &Purged) -> Result<()> {
+    /// `now_us` is the machine's own time, or if entries stay. `what` is purged, and `all` is the
+    /// number of its entries that any purge could remove.
+    pub(super) fn check_clock(self, what: &str, expired: &Purged, all: impl FnOnce() -> Result<u64>) -> Result<()> {
         let Some(clock_us) = self.clock_us.filter(|_| !self.dry_run) else { return Ok(()) };
         let ahead_us = self.now_us.saturating_sub(clock_us);
-        if ahead_us <= DAY_US {
-            return Ok(());
-        }
-        let all = view.expired(i64::MAX).entries;
-        if all == 0 || expired.entries < all {
+        if ahead_us <= DAY_US || expired.entries == 0 || expired.entries < all()? {
             return Ok(());
         }
         Err(Error::Config(format!(
-            "now is {}, {} ahead of this machine's clock, and a purge at that time drops all {all} entries of trigger {:?}: \
+            "now is {}, {} ahead of this machine's clock, and a purge at that time drops all {} entries of {what}: \
              purge with force=True, or --force, if that is meant",
             format_us(self.now_us),
             duration_text(ahead_us / DAY_US * DAY_US),
-            view.manifest.name
+            expired.entries
         )))
     }
 }
@@ -73,7 +70,8 @@ impl KeySpace {
             }
             let cutoff = purge.now_us.saturating_sub(time_to_live_us);
             let expired = view.expired(cutoff);
-            purge.check_clock(view, &expired)?;
+            let what = format!("trigger {:?}", view.manifest.name);
+            purge.check_clock(&what, &expired, || Ok(view.expired(i64::MAX).entries))?;
             Ok((cutoff, expired))
         };
         let (_, expired_now) = self.read(planned)?;

@@ -4,20 +4,20 @@
 #![allow(unreachable_pub, missing_docs, reason = "parts of one test")]
 #![allow(clippy::option_option, reason = "an id may be mapped to nothing")]
 
-#[path = "../common/mod.rs"]
-mod common;
+#[path = "../harness/mod.rs"]
+mod harness;
 mod model;
 mod overlap;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{DAY, Ids, START, uuid};
 use dochistory_core::Error;
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::protocols::mapper::rules::{Policy, Qos};
 use dochistory_core::protocols::mapper::{Mapper, MapperSettings, Messages, Texts, Untils};
 use dochistory_core::testing::simulated::Simulated;
+use harness::{DAY, Ids, START, uuid};
 
 const UNTIL: Untils<'static> = Untils::All(START + 30 * DAY);
 

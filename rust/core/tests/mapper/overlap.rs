@@ -10,7 +10,7 @@ use dochistory_core::protocols::mapper::rules::{Policy, Qos};
 use dochistory_core::protocols::mapper::{Mapper, Messages, Send, Texts};
 use dochistory_core::testing::simulated::Simulated;
 
-use crate::common::{DAY, Ids, START, uuid};
+use crate::harness::{DAY, Ids, START, uuid};
 use crate::model::Model;
 use crate::{UNTIL, mapper};
 

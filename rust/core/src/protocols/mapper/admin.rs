@@ -8,7 +8,7 @@ use super::{Mapper, MapperSettings};
 use crate::Result;
 use crate::history::values::Entries;
 use crate::segment::values::columns::Ids;
-use crate::store::Purged;
+use crate::store::{Purge, Purged};
 
 /// The entries of a mapper, batch by batch.
 #[derive(Debug)]
@@ -68,6 +68,14 @@ impl Mapper {
     /// changes "in doubt" to "new".
     pub fn purge(&self, now_us: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
         self.values.purge(now_us, include_pending, dry_run)
+    }
+
+    /// [`Mapper::purge`] by a now that may be checked against the machine's clock.
+    ///
+    /// # Errors
+    /// `Config` when the clock is doubtful.
+    pub fn purge_by(&self, purge: Purge, include_pending: bool) -> Result<Purged> {
+        self.values.purge_by(purge, include_pending)
     }
 }
 

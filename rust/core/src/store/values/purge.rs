@@ -6,24 +6,34 @@ use super::lookup::Hit;
 use super::write::Expiry;
 use crate::Result;
 use crate::format::manifest::{Manifest, ValueFileEntry};
-use crate::segment::values::run::{GONE, ValueRun};
+use crate::segment::values::run::{FOREVER, GONE, ValueRun};
 use crate::store::Writer;
 use crate::store::view::View;
-use crate::store::{KeySpace, Purged};
+use crate::store::{KeySpace, Purge, Purged};
 
 /// Entries of a file that are processed in one chunk.
 const CHUNK: u32 = 8192;
 
 impl KeySpace {
-    /// Purge entries kept until `upto` or less; pending entries only with `include_pending`.
-    pub(crate) fn purge_values(&self, upto: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
-        let expiry = Expiry { upto, pending_upto: if include_pending { upto } else { i64::MIN } };
-        if dry_run || !self.exists()? {
+    /// Purge entries kept until now or less; pending entries only with `include_pending`.
+    ///
+    /// # Errors
+    /// `Config` when the clock is doubtful.
+    pub(crate) fn purge_values(&self, purge: Purge, include_pending: bool) -> Result<Purged> {
+        let expiry_at = |upto| Expiry { upto, pending_upto: if include_pending { upto } else { i64::MIN } };
+        let expiry = expiry_at(purge.now_us);
+        if purge.dry_run || !self.exists()? {
             return self.read(|view| view.map_or(Ok(Purged::default()), |view| view.expired_values(expiry)));
         }
         self.write(Self::value_settings(), |writer| {
             let purged = match writer.space.present().as_ref() {
-                Some(view) => view.expired_values(expiry)?,
+                Some(view) => {
+                    let purged = view.expired_values(expiry)?;
+                    // One microsecond less than forever: what has no end is never purged.
+                    let all = || view.expired_values(expiry_at(FOREVER - 1)).map(|all| all.entries);
+                    purge.check_clock(&view.manifest.name, &purged, all)?;
+                    purged
+                }
                 None => Purged::default(),
             };
             if purged == Purged::default() {

@@ -1,22 +1,14 @@
-//! What the store's tests share: documents from lists of ids, and short names for the usual calls.
+//! What the engine's tests share: documents from lists of ids, short names for the usual calls, and
+//! two kinds of stores, each generic over what is stored, a trigger's ids or a map of values:
+//! [`simulated`] ones, on a machine that crashes and fails, beside a model of what they may hold;
+//! and [`closed`] ones on a real disk, to be damaged.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, missing_docs, reason = "a failing helper fails its test")]
 
+pub mod closed;
+pub mod random;
 #[cfg(feature = "testing")]
-pub mod bytes;
-#[cfg(feature = "testing")]
-pub mod disturbed;
-pub mod logs;
-#[cfg(feature = "testing")]
-pub mod model;
-#[cfg(feature = "testing")]
-pub mod rig;
-pub mod store;
-#[cfg(feature = "testing")]
-pub mod value_rig;
-pub mod value_store;
-#[cfg(feature = "testing")]
-pub mod workload;
+pub mod simulated;
 
 use std::path::Path;
 
@@ -24,6 +16,14 @@ use dochistory_core::columns::{CountColumn, Documents, FlagColumn, IdColumn, Val
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::protocols::trigger::rules::{Kind, Trigger};
 use dochistory_core::protocols::trigger::{Begun, Call, OnReplay};
+
+/// What is stored: the ids of a trigger.
+#[derive(Clone, Copy, Debug)]
+pub struct Triggers;
+
+/// What is stored: a map from ids to values.
+#[derive(Clone, Copy, Debug)]
+pub struct Maps;
 
 pub const DAY: i64 = 86_400_000_000;
 pub const START: i64 = 1_790_000_000_000_000;
@@ -71,6 +71,29 @@ pub fn trigger() -> Trigger {
 
 pub fn open(path: &Path) -> History {
     History::open(path, &OpenOptions { create: true, ..OpenOptions::default() }).unwrap()
+}
+
+/// A new history, in a directory that goes with the test.
+pub fn fresh() -> (tempfile::TempDir, History) {
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(directory.path());
+    (directory, history)
+}
+
+/// Read, and neither change nor create anything.
+pub fn reading() -> OpenOptions {
+    OpenOptions { read_only: true, ..OpenOptions::default() }
+}
+
+/// A pin seals the log: what stood in it goes into segments.
+pub fn seal(history: &History, trigger: &str) {
+    let snapshot = history.pin(trigger).unwrap();
+    history.unpin(trigger, &snapshot).unwrap();
+}
+
+/// A number from the environment.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 pub fn begin<S: AsRef<str>>(history: &History, trigger: &Trigger, ids: &[S], now: i64) -> Begun {

@@ -6,12 +6,11 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use dochistory_core::io::FileSystem;
 use dochistory_core::testing::simulated::Simulated;
 
-use super::disturbed::Handles;
+use super::{Harness, ROOT, Subject};
 
 /// Files that name processes and times, or are named after them.
 const OF_THE_MOMENT: [&str; 6] = ["HISTORY", "turn", "upkeep", "pin-", "new-", "repaired-"];
@@ -49,21 +48,21 @@ fn state(system: &Simulated, directory: &Path) -> String {
 }
 
 /// The states after each step of the workload.
-fn play<H: Handles>(directory: &str) -> String {
+fn play<S: Subject>() -> String {
     let mut out = String::new();
     let machine = Simulated::new(7);
     let processes = [machine.process(), machine.process()];
-    let mut handles = H::of(processes.iter().map(|process| Arc::new(process.clone()) as _).collect());
-    for (number, step) in H::workload().iter().enumerate() {
-        handles.step(step).unwrap();
-        writeln!(out, "{number}: {}", state(&machine.process(), Path::new(directory))).unwrap();
+    let mut harness = Harness::<S>::new(&processes);
+    for (number, step) in S::workload().iter().enumerate() {
+        harness.step(step).unwrap();
+        writeln!(out, "{number}: {}", state(&machine.process(), Path::new(ROOT))).unwrap();
     }
     out
 }
 
 /// Play the workload, and hold what it writes against the kept file.
-pub fn writes_what_it_wrote<H: Handles>(directory: &str, kept: &str) {
-    let written = play::<H>(directory);
+pub fn writes_what_it_wrote<S: Subject>(kept: &str) {
+    let written = play::<S>();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions").join(kept);
     if std::env::var_os("DOCHISTORY_RECORD").is_some() {
         std::fs::write(&path, &written).unwrap();

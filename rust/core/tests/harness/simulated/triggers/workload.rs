@@ -1,13 +1,12 @@
 //! A workload that touches every feature of a history.
 
-use std::sync::Arc;
+use std::ops::Range;
 
-use dochistory_core::io::FileSystem;
-use dochistory_core::{Error, OnOtherRows, OnReplay, Replays};
+use dochistory_core::{OnOtherRows, OnReplay, Replays};
 
-use super::disturbed::Handles;
-use super::rig::{Op, Rig, Step};
-use super::{Ids, START, trigger, uuid};
+use super::super::super::uuid;
+use super::super::Step;
+use super::{Batch, Op};
 
 fn id(number: u64) -> String {
     if number.is_multiple_of(2) { uuid(number) } else { format!("urn:document:{number}") }
@@ -24,29 +23,13 @@ const RERUN: Replays = Replays { on_replay: OnReplay::Rerun, on_other_rows: OnOt
 const LOOK_UP: Replays = Replays { on_replay: OnReplay::Rerun, on_other_rows: OnOtherRows::LookUp };
 
 /// Two handles, all features, several days.
-pub fn workload() -> Vec<Step> {
-    let begin = |slot, numbers: std::ops::Range<u64>, day, batch, replays| Op::Begin {
-        slot,
-        ids: ids(numbers),
-        day,
-        batch,
-        replays,
-    };
-    let staged = |slot, numbers: std::ops::Range<u64>, day, batch, replays| Op::BeginStaged {
-        slot,
-        ids: ids(numbers),
-        day,
-        batch,
-        replays,
-    };
-    let part_of = |is_first: bool, slot, numbers: std::ops::Range<u64>, batch, replays| {
-        let (ids, day) = (ids(numbers), 30);
-        if is_first {
-            Op::Stage { slot, ids, day, batch, replays }
-        } else {
-            Op::Commit { slot, ids, day, batch, replays }
-        }
-    };
+pub fn workload() -> Vec<Step<Op>> {
+    let batch =
+        |slot, numbers: Range<u64>, day, number, replays| Batch { slot, ids: ids(numbers), day, number, replays };
+    let begin = |slot, numbers, day, number, replays| Op::Begin(batch(slot, numbers, day, number, replays));
+    let staged = |slot, numbers, day, number, replays| Op::BeginStaged(batch(slot, numbers, day, number, replays));
+    let stage = |slot, numbers, number| Op::Stage(batch(slot, numbers, 30, number, BY_RULES));
+    let commit = |slot, numbers, number| Op::Commit(batch(slot, numbers, 30, number, BY_RULES));
     let rows = |slot, numbers: [u64; 2], completed| Op::FinishRows { slot, ids: ids(numbers), completed };
     let steps = [
         (0, begin(0, 0..6, 0, None, BY_RULES)),
@@ -92,17 +75,17 @@ pub fn workload() -> Vec<Step> {
         (1, staged(9, 14..19, 30, Some(7), LOOK_UP)),
         (0, staged(9, 14..19, 30, Some(7), RERUN)),
         // Others are first with some documents of what was staged, in the log and in segments.
-        (0, part_of(true, 10, 40..48, Some(8), BY_RULES)),
+        (0, stage(10, 40..48, Some(8))),
         (1, begin(11, 42..45, 30, None, BY_RULES)),
         (1, Op::FinishClaim { slot: 11, completed: true }),
         (0, Op::Seal),
         (1, begin(12, 46..50, 30, None, BY_RULES)),
-        (0, part_of(false, 10, 40..48, Some(8), BY_RULES)),
+        (0, commit(10, 40..48, Some(8))),
         (1, rows(10, [40, 45], true)),
         (1, Op::FinishClaim { slot: 12, completed: false }),
-        (1, part_of(true, 13, 50..55, None, BY_RULES)),
+        (1, stage(13, 50..55, None)),
         (0, begin(14, 50..55, 30, None, BY_RULES)),
-        (1, part_of(false, 13, 50..55, None, BY_RULES)),
+        (1, commit(13, 50..55, None)),
         (0, Op::FinishClaim { slot: 10, completed: true }),
         (0, Op::Seal),
         (0, Op::Maintain),
@@ -111,50 +94,4 @@ pub fn workload() -> Vec<Step> {
         (0, Op::FinishKeys { ids: ids(34..38), completed: false, day: 31 }),
     ];
     steps.map(|(by, op)| Step { by, op }).to_vec()
-}
-
-impl Handles for Rig {
-    type Step = Step;
-
-    fn of(systems: Vec<Arc<dyn FileSystem>>) -> Self {
-        Self::new("/history", systems, ids(0..IDS))
-    }
-
-    fn workload() -> Vec<Step> {
-        workload()
-    }
-
-    fn by(step: &Step) -> usize {
-        step.by
-    }
-
-    fn step(&mut self, step: &Step) -> Result<(), Error> {
-        self.step(step)
-    }
-
-    fn check(&mut self, by: usize) -> Result<(), Error> {
-        self.check(by)
-    }
-
-    fn restart(&mut self, by: usize, system: Arc<dyn FileSystem>) {
-        self.restart(by, system);
-    }
-
-    fn verify(&mut self) -> Result<(), Error> {
-        self.history(0)?.verify("orders", &mut |_, _| Ok(())).map(drop)
-    }
-
-    /// A handle that failed to write writes no more.
-    fn failed(&mut self, step: &Step, error: &Error) {
-        let text = error.to_string();
-        // A claim may belong to the other handle.
-        let writes = matches!(step.op, Op::Begin { .. } | Op::FinishKeys { .. });
-        let is_of_write =
-            ["cannot append to", "cannot sync", "cannot write", "cannot link"].iter().any(|what| text.contains(what));
-        if writes && is_of_write && self.histories[step.by].is_some() {
-            let key = Ids::new(&["urn:never"]);
-            let next = self.history(step.by).unwrap().complete_keys(&trigger(), &key.documents(), START);
-            assert!(matches!(next, Err(Error::Failed(_))), "{step:?}: after {error} came {next:?}");
-        }
-    }
 }

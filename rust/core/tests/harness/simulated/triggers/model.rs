@@ -124,9 +124,10 @@ impl Model {
         Some(rules)
     }
 
-    /// The ids that the claim in a slot holds.
-    pub fn claimed(&self, slot: usize) -> &[String] {
-        self.slots.get(&slot).map_or(&[], |claim| &self.claims[claim].ids)
+    /// Those of some ids that the claim in a slot holds.
+    pub fn claimed_of(&self, slot: usize, ids: &[String]) -> Vec<String> {
+        let claimed = self.slots.get(&slot).map_or(&[][..], |claim| &self.claims[claim].ids);
+        ids.iter().filter(|id| claimed.contains(id)).cloned().collect()
     }
 
     /// End the whole claim of a slot.
