@@ -163,7 +163,7 @@ impl Writer<'_> {
     }
 
     /// Put the log's entries into segments, without those that began at or before
-    /// `expired`, start a new log, and publish this together with another `change`.
+    /// `expired`, start a new log, and publish this with another `change`.
     pub(super) fn seal_with(&mut self, expired: i64, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         self.seal_all(expired, None, change)
     }

@@ -9,8 +9,8 @@
 //! - a name (made, linked or removed) is durable only after a sync of its directory, each name for
 //!   itself;
 //! - a failed sync of a file takes the pages for clean: some of them may be lost though reading
-//!   still shows them, each file that is open at that time hears of it once, and files opened later
-//!   never do;
+//!   still shows them, each handle that is open at that time reports it once, and later ones never
+//!   do;
 //! - a failed sync of a directory changes nothing (file systems stop altogether when their journal
 //!   fails);
 //! - a lock goes with its process.
