@@ -40,7 +40,7 @@ pub(crate) type Names = HashMap<String, String>;
 /// (unknown; flags: true).
 ///
 /// All methods may be called by many threads at once; none holds Python while it works. After a
-/// fork the child must open the history anew.
+/// fork the child must open the history again.
 #[pyclass(module = "dochistory", name = "History", frozen)]
 pub(crate) struct History {
     pub(crate) handle: Arc<Handle>,

@@ -150,7 +150,7 @@ impl Shards {
     ///         `started_at`, if absent.
     ///
     /// Returns:
-    ///     The receipt, to hand to whoever commits.
+    ///     The receipt, to hand to the committing driver.
     ///
     /// Raises:
     ///     SchemaError: [DH-SCHEMA] a column has the wrong type, or a row has no key or one of more

@@ -65,8 +65,8 @@ impl History {
         upkeep::purge(py, &*self.handle.get()?, trigger.as_ref(), purge)
     }
 
-    /// Give a trigger another time to live, on purpose. Its next purge goes by it; whoever opens
-    /// the trigger with the old one is told so. What is begun can be ended all the same. The kind
+    /// Change a trigger's time to live. Its next purge goes by the new one; opening the trigger
+    /// with the old one raises `ConfigError`. What is begun can be ended all the same. The kind
     /// of a trigger never changes.
     ///
     /// Args:
@@ -214,9 +214,9 @@ impl History {
         Ok(figures)
     }
 
-    /// Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text
-    /// that this answers sees this state, in any process, until `unpin`. Upkeep lets forgotten pins
-    /// go after a week, or when their lease is over.
+    /// Pin the present state of a trigger. A history that is opened with `snapshot=` and the text
+    /// that this answers sees this state, in any process, until `unpin`. Maintenance releases
+    /// forgotten pins go after a week, or when their lease is over.
     ///
     /// Args:
     ///     trigger: the trigger, or its name. The snapshot speaks of no other.

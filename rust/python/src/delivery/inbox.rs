@@ -78,7 +78,7 @@ impl GuaranteedDelivery {
     /// Unless the delivery was opened with `own_transaction`, a poll that applies something is
     /// recorded (`applying_upto`) before this returns; it ends with `commit`, or with `abort` if
     /// certainly nothing of it was applied. If neither happens, what it applies is in doubt when
-    /// the delivery is opened anew.
+    /// the delivery is opened again.
     ///
     /// Args:
     ///     messages: what arrived, in order of arrival; None if nothing did (which counts as a poll

@@ -123,7 +123,7 @@ impl MessageIdMapper {
     ///     A pyarrow RecordBatch with a row for each id, in order: `found` (boolean: it is mapped),
     ///     `mapped_id` (utf8: to what; a mapping may be to nothing), `pending` (boolean),
     ///     `pending_since` (timestamp[us, UTC]), `resolved` (dictionary<int8, utf8>: process,
-    ///     duplicate or null), `persist_until` (timestamp[us, UTC]; null: for ever).
+    ///     duplicate or null), `persist_until` (timestamp[us, UTC]; null: forever).
     ///
     /// Raises:
     ///     SchemaError: [DH-SCHEMA] the ids are no text and no UUIDs.
@@ -209,7 +209,7 @@ impl MessageIdMapper {
         self.change(ids, external_ids, persist_until, now, Mapper::update, join)
     }
 
-    /// Take mappings away. Durable on return.
+    /// Remove mappings. Durable on return.
     ///
     /// Args:
     ///     ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.

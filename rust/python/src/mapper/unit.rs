@@ -63,9 +63,9 @@ impl Units {
 /// A unit of work: messages that are taken in, and their mappings, become durable together.
 /// `MessageIdMapper.unit_of_work` makes it.
 ///
-/// Leaving `with` commits; an exception rolls back, and so does the end of the process. Whoever
-/// takes an id of an open unit waits for its end, for `lock_timeout` at most: so of two that take
-/// one id exactly one gets it as NEW.
+/// Leaving `with` commits; an exception rolls back, and so does the end of the process. Concurrent
+/// takers of an id of an open unit block until it ends, up to `lock_timeout`: exactly one of them
+/// gets the id as NEW.
 #[pyclass(module = "dochistory", name = "UnitOfWork", frozen)]
 pub(crate) struct UnitOfWork {
     pub(super) handle: Arc<Handle>,
@@ -195,7 +195,7 @@ impl UnitOfWork {
         self.current().join(ids, external_ids, persist_until, now, Unit::update)
     }
 
-    /// Take mappings away when the unit commits.
+    /// Remove mappings when the unit commits.
     ///
     /// Args:
     ///     ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.
