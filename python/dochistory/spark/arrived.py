@@ -20,6 +20,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 import dochistory as dh
 from dochistory import _columns
 from dochistory.spark import compat
+from dochistory.spark.decode import quoted
 from dochistory.spark.lost import PLACE
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class InSpark:
         """
         self._names = frame.schema.names
         self._stored = compat.stored(frame.withColumn(PLACE, F.monotonically_increasing_id()))
-        fetched = compat.collect_arrow(self._stored.select(*map(_quoted, columns), PLACE))
+        fetched = compat.collect_arrow(self._stored.select(*map(quoted, columns), PLACE))
         self._places = fetched[PLACE].combine_chunks()
         self.asked = fetched.drop_columns([PLACE])
         self._is_there = True
@@ -161,7 +162,3 @@ def arrived(frame: "DataFrame", asked: Sequence[str]) -> OnDriver | InSpark:
     # Spark finds no column by a name that two have, and it makes no difference between cases.
     are_unique = len({name.lower() for name in (*names, PLACE)}) == len(names) + 1
     return InSpark(frame, asked) if are_unique and compat.stores_here(frame) else OnDriver(frame)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
