@@ -65,7 +65,7 @@ def test_decide_a_million_messages_of_one_stream(measure: Measure, history: dh.H
     measure(lambda: inbox.receive(batch), MESSAGES, rounds=9)
 
 
-def test_receive_and_commit_a_million_messages_of_ten_thousand_streams(measure: Measure, history: dh.History) -> None:
+def test_receive_and_commit_1e6_messages_of_1e4_streams(measure: Measure, history: dh.History) -> None:
     inbox = started(history, 10_000)
     numbers = count()
 

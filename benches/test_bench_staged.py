@@ -11,6 +11,7 @@ from benches.conftest import Measure, Writer
 from benches.spark.commit import PARTS, staged
 from benches.stores import TRIGGER
 from benches.workload import Workload
+from dochistory import _native
 
 pytestmark = pytest.mark.benchmark
 
@@ -23,14 +24,14 @@ def test_commit_of_64_staged_segments(measure: Measure, scratch: Writer, meanwhi
     with dh.open(path, auto_maintain=False) as history:
 
         def next_job() -> tuple[tuple[Any], dict[str, Any]]:
-            job = history.reserve(TRIGGER, PARTS)
+            job = history._shards.reserve(TRIGGER, PARTS)
             receipts = staged(path, job, 200_000 // PARTS, next(seeds))
             if meanwhile:
                 others = [f"{next(seeds):08x}-ffff-4000-8000-{row:012x}" for row in range(meanwhile)]
                 history.begin(pa.table({"uuid": others}), TRIGGER)
             return ((job, receipts),), {}
 
-        def commit(work: tuple[dh.Job, list[bytes]]) -> None:
+        def commit(work: tuple[_native.Job, list[bytes]]) -> None:
             job, receipts = work
             assert len(job.commit(receipts)) == 200_000 // PARTS * PARTS
 

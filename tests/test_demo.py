@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 @pytest.mark.crash
 @pytest.mark.spark
 @pytest.mark.parametrize("policy", ["in_doubt", "rerun"])
-def test_the_demo_survives_its_own_kill_and_every_figure_is_right(tmp_path: Path, policy: str) -> None:
+def test_demo_survives_its_kill_with_every_figure_right(tmp_path: Path, policy: str) -> None:
     command = [sys.executable, str(ROOT / "examples" / "demo"), "--policy", policy]
     command += ["--work", str(tmp_path / "work"), "--picture", str(tmp_path / "demo.png")]
     run = subprocess.run(command, capture_output=True, text=True, timeout=280)

@@ -1,7 +1,7 @@
 """Keep prose at 100 columns: Markdown, comments and docstrings.
 
-    python tools/prose.py          # rewrap what is too wide
-    python tools/prose.py --check  # say where prose is too wide, and fail
+    python -m tools.prose          # rewrap what is too wide
+    python -m tools.prose --check  # fail where prose is too wide, or words or test names break a rule
 
 Tables, code, headings, one-line docstrings and lines without a space to break at stay as they are.
 Only a paragraph that holds a line which is too wide is wrapped again, so that a diff stays small.
@@ -18,11 +18,16 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tools import vocabulary
+
 WIDTH = 100
 ITEM = re.compile(r"^(\s*)([-*+]|\d+[.)])(\s+)(?=\S)")
 # A line that begins so would no longer be read as the middle of a paragraph.
 MARKUP = re.compile(r"^([-*+>|#]|\d+[.)])(\s|$)")
 VERBATIM = re.compile(r"^\s*(\||#|>|<|!\[|\[[^\]]+\]:|>>>|\.\.\.|@|:[a-z]+)")
+FENCE = re.compile(r"^\s*(```|~~~)")
+# A line of two columns, or one that ends in a break.
+ALIGNED = re.compile(r"\S   +\S|  $")
 HEADING = re.compile(r"^\s*(Args|Returns|Raises|Yields|Example|Examples|Attributes|Note|Errors|Panics)s?:\s*$")
 
 
@@ -72,7 +77,7 @@ def rewrap(lines: list[str], width: int = WIDTH) -> list[str]:
         paragraph.clear()
 
     for line in lines:
-        if re.match(r"^\s*(```|~~~)", line):
+        if FENCE.match(line):
             flush()
             is_code = not is_code
             out.append(line)
@@ -83,7 +88,7 @@ def rewrap(lines: list[str], width: int = WIDTH) -> list[str]:
                 out.append(line)
                 continue
             literal = None
-        if is_code or not line.strip() or VERBATIM.match(line) or HEADING.match(line) or line.endswith("  "):
+        if is_code or not line.strip() or VERBATIM.match(line) or HEADING.match(line) or ALIGNED.search(line):
             flush()
             out.append(line)
         elif ITEM.match(line) or (paragraph and is_other(paragraph, line)):
@@ -127,13 +132,15 @@ def in_comments(lines: list[str], pattern: re.Pattern[str]) -> list[str]:
         out += lines[last:start]
         last = end
         block = lines[start:end]
-        # A docstring that Python shows has entries, which are no paragraphs: it stays as it is.
-        has_entries = any(HEADING.match(line[len(prefix) :]) for line in block)
-        if has_entries or not any(too_wide(line) for line in block):
+        if not any(too_wide(line) for line in block):
             out += block
             continue
         bodies = [line[len(prefix) :].removeprefix(" ") for line in block]
-        out += [f"{prefix} {body}".rstrip() for body in rewrap(bodies, WIDTH - len(prefix) - 1)]
+        width = WIDTH - len(prefix) - 1
+        # What Python shows as a docstring has entries, which are no paragraphs.
+        has_entries = any(HEADING.match(body) for body in bodies)
+        wrapped = in_docstring(["", *bodies], width)[1:] if has_entries else rewrap(bodies, width)
+        out += [f"{prefix} {body}".rstrip() for body in wrapped]
     return out + lines[last:]
 
 
@@ -150,28 +157,34 @@ def docstrings(source: str) -> list[tuple[int, int]]:
     return sorted(spans)
 
 
-def in_docstring(block: list[str]) -> list[str]:
+def in_docstring(block: list[str], width: int = WIDTH) -> list[str]:
     """A docstring with what is too wide rewrapped: its paragraphs, and the entries of sections such as `Args:`."""
     if len(block) == 1:
         return block  # one sentence on one line
     base = len(block[0]) - len(block[0].lstrip())
     out: list[str] = [block[0]]
     part: list[str] = []
-    in_section = False
+    in_section, has_entries = False, False
 
     def flush() -> None:
-        if in_section and part and any(too_wide(line) for line in part):
+        if has_entries and part and any(too_wide(line, width) for line in part):
             lead = " " * (base + 4)
-            out.extend(fill(" ".join(line.strip() for line in part), lead, lead + " " * 4))
+            out.extend(fill(" ".join(line.strip() for line in part), lead, lead + " " * 4, width))
         else:
-            out.extend(rewrap(part))
+            out.extend(rewrap(part, width))
         part.clear()
 
+    is_code = False
     for line in block[1:]:
         own = len(line) - len(line.lstrip())
-        if HEADING.match(line):
+        if is_code or FENCE.match(line):
             flush()
-            in_section = True
+            is_code = is_code != bool(FENCE.match(line))
+            out.append(line)
+        elif HEADING.match(line):
+            flush()
+            # What is returned is a paragraph, in which no line begins an entry.
+            in_section, has_entries = True, line.strip() not in ("Returns:", "Yields:")
             out.append(line)
         elif not line.strip() or line.strip() == '"""':
             flush()
@@ -179,10 +192,10 @@ def in_docstring(block: list[str]) -> list[str]:
         elif own <= base:
             if in_section:
                 flush()
-                in_section = False
+                in_section = has_entries = False
             part.append(line)
         elif in_section:
-            if own == base + 4:
+            if own == base + 4 and has_entries:
                 flush()
             part.append(line)
         else:
@@ -231,7 +244,10 @@ def files(names: Iterable[str]) -> list[Path]:
 def main() -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail where prose is too wide")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail where a rule is broken")
+    parser.add_argument(
+        "--exempt-names", action="append", default=[], metavar="DIRECTORY", help="test names there may be longer"
+    )
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     changed = []
@@ -244,7 +260,10 @@ def main() -> int:
                 path.write_text(new, encoding="utf-8")
     for path in changed:
         print(f"{path}: prose {'over' if arguments.check else 'wrapped at'} {WIDTH} columns")
-    return 1 if changed and arguments.check else 0
+    found = vocabulary.findings(files([]), arguments.exempt_names) if arguments.check and not arguments.files else []
+    for finding in found:
+        print(finding)
+    return 1 if (changed and arguments.check) or found else 0
 
 
 if __name__ == "__main__":

@@ -12,15 +12,16 @@ from benches.spark import data
 from benches.stores import TRIGGER, scratch_copy
 from benches.timing import seconds_of
 from benches.workload import Workload
+from dochistory import _native
 
 PARTS = 64
 
 
-def staged(path: Path, job: dh.Job, rows: int, seed: int) -> list[bytes]:
+def staged(path: Path, job: _native.Job, rows: int, seed: int) -> list[bytes]:
     """The receipts of all parts of a job, each of which has as many rows."""
     with dh.open(path, read_only=True, snapshot=job.snapshot) as tasks:
         return [
-            tasks.stage(
+            tasks._shards.stage(
                 pa.table({"uuid": [f"{seed:08x}-{part:04x}-4000-8000-{row:012x}" for row in range(rows)]}),
                 TRIGGER,
                 job=job.token,
@@ -38,7 +39,7 @@ def commit(_spark: Any, workload: Workload, rows: int, runs: int) -> dict[str, l
         found = []
         with dh.open(path, auto_maintain=False) as history:
             for number in range(runs + 1):
-                job = history.reserve(TRIGGER, PARTS)
+                job = history._shards.reserve(TRIGGER, PARTS)
                 receipts = staged(path, job, rows // PARTS, next(seeds))
                 seconds = seconds_of(lambda job=job, receipts=receipts: job.commit(receipts))  # type: ignore[misc]
                 if number:

@@ -1,8 +1,8 @@
 """The demo: 6,046 real mails through Spark, a driver killed in the middle, a restart, and everything delivered again.
 
 `python examples/demo [--policy in_doubt|rerun]` ends with a table, a picture and a check of every
-figure; its exit status is 0 only if every figure is what the rules demand. It leaves what it made
-under `out/demo`.
+figure. Its exit status is 0 only if every figure is what the rules demand. Its files stay under
+`out/demo`.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> int:
         return failed(work, f"the driver should have died by SIGKILL and ended with {status}")
     print(f"   killed: driver, Java and workers died with SIGKILL half-way through batch {KILLED}", flush=True)
 
-    say("2. It starts again from its checkpoint: Spark hands over the killed batch once more.")
+    say("2. It starts again from its checkpoint: Spark replays the killed batch.")
     if status := stream(work, "first", options.policy):
         return failed(work, f"the second run ended with {status}")
 
@@ -66,9 +66,9 @@ def arguments() -> argparse.Namespace:
         "--policy",
         choices=["in_doubt", "rerun"],
         default="in_doubt",
-        help="what becomes of documents that the killed batch began: log them as in doubt, or run them again",
+        help="for documents that the killed batch began: log them as in doubt, or run them again",
     )
-    parser.add_argument("--work", type=Path, default=Path("out/demo"), help="a directory to make anew")
+    parser.add_argument("--work", type=Path, default=Path("out/demo"), help="a directory to create again")
     parser.add_argument("--picture", type=Path, default=Path("out/demo.png"), help="where to draw the picture")
     return parser.parse_args()
 
@@ -96,7 +96,7 @@ def say(text: str) -> None:
 
 
 def failed(work: Path, reason: str) -> int:
-    """Tell why the demo could not go on."""
+    """Say why the demo cannot go on."""
     log = work / "spark.log"
     print(f"\nThe demo cannot go on: {reason}. The end of {log}:\n", *log.read_text().splitlines()[-30:], sep="\n")
     return 2

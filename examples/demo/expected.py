@@ -1,4 +1,4 @@
-"""What the rules demand of the demo, worked out from the mails alone, and whether it came about."""
+"""What the rules demand of the demo, computed from the mails alone, and whether it happened."""
 
 from collections import Counter
 from pathlib import Path
@@ -21,7 +21,7 @@ def usable(mail_id: str | None) -> bool:
 
 
 def verdicts_of(ids: list[str | None], rule: str, status: str) -> Verdicts:
-    """The verdicts of a batch whose usable ids all get this one."""
+    """The verdicts of a batch in which all usable ids get this one."""
     found: Verdicts = Counter()
     for one in ids:
         if not one:
@@ -64,7 +64,7 @@ def check(work: Path, runs: list[Run], policy: str, count: int, killed: int) -> 
     unusable = Counter("none" if not one["message_id"] else "long" for one in mails if not usable(one["message_id"]))
     compare("mails whose id is too long, and without one", unusable, Counter(long=48, none=1))
 
-    # How often the service ran for each mail: what was killed half-way is what makes the difference.
+    # The number of runs for each mail differs only in the batch that was killed half-way.
     cut = [one for one in batches(count)[killed].to_pylist() if usable(one["message_id"])]
     half = len(cut) // 2
     wanted_runs = Counter({one["sha256"]: 1 for one in mails if usable(one["message_id"])})
@@ -88,7 +88,7 @@ def check(work: Path, runs: list[Run], policy: str, count: int, killed: int) -> 
 
 
 def spread(runs: Counter[str]) -> dict[int, int]:
-    """How many mails were run how often."""
+    """The number of mails for each number of runs."""
     return dict(sorted(Counter(runs.values()).items()))
 
 

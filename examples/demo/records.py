@@ -1,4 +1,4 @@
-"""What the demo's processes write down, so that what happened can be counted afterwards."""
+"""Records that the demo's processes write, to count afterwards what happened."""
 
 import json
 import os
@@ -11,17 +11,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Run:
-    """One time that Spark handed over a batch."""
+    """One delivery of a batch by Spark."""
 
     phase: str
-    """`first` or `again` (everything delivered once more)."""
+    """`first` or `again` (the second delivery of everything)."""
     batch: int
     verdicts: Counter[tuple[str, str]]
     """(rule, status) -> documents."""
 
     @property
     def name(self) -> str:
-        """How tables and pictures call it."""
+        """Its label in tables and pictures."""
         return f"{self.batch}" if self.phase == "first" else f"{self.batch}'"
 
 
@@ -54,5 +54,5 @@ def records(work: Path) -> list[Run]:
 
 
 def runs_of_mails(work: Path) -> Counter[str]:
-    """Digest of a mail -> how often the service ran for it."""
+    """Digest of a mail -> number of runs of the service."""
     return Counter((work / "runs.txt").read_text().splitlines())

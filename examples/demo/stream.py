@@ -22,7 +22,7 @@ TRIGGER = dh.Trigger(
 
 
 class Service:
-    """What is done to each mail, once: here, to note its digest. It may be told to kill everything half-way."""
+    """Process each mail once: note its digest. For the demo it can kill everything half-way."""
 
     def __init__(self, work: Path, phase: str, kill_in_batch: int | None) -> None:
         self._work = work
@@ -35,14 +35,14 @@ class Service:
             note_runs(self._work, new.slice(0, new.num_rows // 2)["sha256"].to_pylist())
             os.killpg(0, signal.SIGKILL)
         note_runs(self._work, new["sha256"].to_pylist())
-        # The effect is one file per batch number, put there at once: running a batch again has no second effect.
+        # The effect is one file per batch number, written atomically: a second run of a batch has no second effect.
         draft = self._work / "draft.parquet"
         pq.write_table(new, draft)
         draft.replace(self._work / "delivered" / f"{self._phase}-{batch.id:03d}.parquet")
 
 
 def main() -> None:
-    """Run the stream over all files there are."""
+    """Run the stream over all files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", type=Path)
     parser.add_argument("phase", choices=["first", "again"])

@@ -3,15 +3,17 @@
 ```python
 import dochistory as dh
 
-trigger = dh.Trigger("orders", detect_duplicates=True, use_history=True, history_time_to_live="30
-days") with dh.open("orders.history", create=True) as history:
+trigger = dh.Trigger("orders", detect_duplicates=True, use_history=True, history_time_to_live="30 days")
+with dh.open("orders.history", create=True) as history:
     claim = history.begin(documents, trigger)  # verdicts, and `processing` for what is new: durable on return
     process(claim.new)
     claim.complete()
 ```
 """
 
+import warnings
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dochistory._native import (
@@ -30,7 +32,6 @@ from dochistory._native import (
     ForkedError,
     GuaranteedDelivery,
     History,
-    Job,
     LockedError,
     MapperSend,
     MapperTaken,
@@ -39,8 +40,6 @@ from dochistory._native import (
     ReadOnlyError,
     RestoredError,
     SchemaError,
-    Staged,
-    StagedClaim,
     StateError,
     StorageError,
     TransactionError,
@@ -52,21 +51,22 @@ from dochistory._native import (
     count_verdicts,
     local_path,
     open,  # noqa: A004 - always said as dochistory.open
-    read_receipt,
-    repair,
     verdict_words,
 )
+from dochistory._repair import repair
 from dochistory.errors import PendingMessageError, RolledBack, SuspendedError
 
 if TYPE_CHECKING:
     from dochistory import audit as audit
     from dochistory import brokers as brokers
+    from dochistory import consumer as consumer
     from dochistory import journal as journal
     from dochistory import metrics as metrics
     from dochistory import migration as migration
     from dochistory import progress as progress
     from dochistory import report as report
     from dochistory import resolvers as resolvers
+    from dochistory import settings as settings
     from dochistory import spark as spark
     from dochistory import statistics as statistics
     from dochistory import suspension as suspension
@@ -82,6 +82,7 @@ __all__ = [
     "ClusterError",
     "ConfigError",
     "ConflictError",
+    "Consumer",
     "CorruptError",
     "DeliveryOutbox",
     "DeliveryPoll",
@@ -93,7 +94,6 @@ __all__ = [
     "ForkedError",
     "GuaranteedDelivery",
     "History",
-    "Job",
     "LockedError",
     "MapperSend",
     "MapperTaken",
@@ -104,52 +104,73 @@ __all__ = [
     "RestoredError",
     "RolledBack",
     "SchemaError",
-    "Staged",
-    "StagedClaim",
     "StateError",
+    "Statistics",
     "StorageError",
     "SuspendedError",
+    "Suspension",
+    "Sweeper",
     "TransactionError",
     "TransientError",
     "Trigger",
     "TruncatedError",
     "UnitOfWork",
     "__version__",
-    "count_verdicts",
-    "local_path",
-    "open",
-    "read_receipt",
-    "repair",
-    "verdict_words",
-]
-
-
-_ON_DEMAND = (
     "audit",
     "brokers",
+    "consumer",
+    "count_verdicts",
+    "errors",
     "journal",
+    "local_path",
     "metrics",
     "migration",
+    "open",
     "progress",
+    "repair",
     "report",
     "resolvers",
-    "spark",
+    "settings",
     "statistics",
     "suspension",
     "sweeper",
-)
-"""Modules that are imported when they are asked for; some need packages of their own."""
+    "triggers_from_toml",
+    "verdict_words",
+]
+if find_spec("pyspark") is not None:  # else `from dochistory import *` would fail
+    __all__ += ["spark"]
 
+_PLACES = {
+    "Consumer": "consumer",
+    "Statistics": "statistics",
+    "Suspension": "suspension",
+    "Sweeper": "sweeper",
+    "triggers_from_toml": "settings",
+}
+"""Names that are imported with their module when they are asked for."""
 
-_CLASSES = {"Consumer": "consumer", "Statistics": "statistics", "Suspension": "suspension", "Sweeper": "sweeper"}
-"""Classes of such modules."""
+_MOVED = ("Job", "Staged", "StagedClaim", "read_receipt")
+"""What was public, and is a primitive of `dochistory.spark`."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CLASSES:
-        return getattr(import_module(f"dochistory.{_CLASSES[name]}"), name)
-    if name in _ON_DEMAND:
+    if name in _PLACES:
+        return getattr(import_module(f"dochistory.{_PLACES[name]}"), name)
+    # Some modules need packages of their own, so all are imported when they are asked for.
+    if name in __all__ or name == "spark":
         return import_module(f"dochistory.{name}")
-    if name == "triggers_from_toml":
-        return import_module("dochistory.settings").triggers_from_toml
+    if name in ("journals", "mapper_journal"):
+        return import_module(f"dochistory.{name}")  # which warns
+    if name in _MOVED:
+        warnings.warn(
+            f"dochistory.{name} is deprecated: it is a primitive of dochistory.spark, now dochistory._native.{name}, "
+            "and may change with any version",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(import_module("dochistory._native"), name)
     raise AttributeError(f"module 'dochistory' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

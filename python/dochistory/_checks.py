@@ -10,7 +10,7 @@ def trigger(given: Any) -> None:
     """Refuse what is no trigger.
 
     Raises:
-        ConfigError: it is something else, such as a trigger's name.
+        ConfigError: [DH-CONFIG] it is something else, such as a trigger's name.
     """
     if not isinstance(given, dh.Trigger):
         raise dh.ConfigError(f"[DH-CONFIG] trigger is {given!r}; needed is a dochistory.Trigger")
@@ -25,7 +25,7 @@ def function(name: str, given: Any, *, optional: bool = False) -> None:
         optional: whether None will do.
 
     Raises:
-        ConfigError: it cannot be called.
+        ConfigError: [DH-CONFIG] it cannot be called.
     """
     if callable(given) or (optional and given is None):
         return
@@ -42,7 +42,7 @@ def count(name: str, given: Any, *, optional: bool = False) -> None:
         optional: whether None will do.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: [DH-CONFIG] it is none.
     """
     if (optional and given is None) or (isinstance(given, int) and not isinstance(given, bool) and given >= 1):
         return
@@ -54,7 +54,7 @@ def application(given: Any) -> None:
     """Refuse what cannot be the name under which batch numbers are remembered; None will do.
 
     Raises:
-        ConfigError: it is no text, or empty.
+        ConfigError: [DH-CONFIG] it is no text, or empty.
     """
     if given is not None and (not isinstance(given, str) or not given):
         raise dh.ConfigError(f"[DH-CONFIG] application is {given!r}; allowed is text that is not empty, or None")
@@ -64,7 +64,7 @@ def choice(name: str, given: Any, allowed: Sequence[str]) -> None:
     """Refuse what is not among the allowed.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: [DH-CONFIG] it is not.
     """
     if given not in allowed:
         raise dh.ConfigError(f"[DH-CONFIG] {name} is one of {', '.join(allowed)}, not {given!r}")

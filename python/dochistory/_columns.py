@@ -15,7 +15,7 @@ def table_of(documents: Any) -> pa.Table:
     """Anything that Arrow can read, as a table.
 
     Raises:
-        SchemaError: it is no table.
+        SchemaError: [DH-SCHEMA] it is no table.
     """
     if isinstance(documents, pa.Table):
         return documents
@@ -25,19 +25,19 @@ def table_of(documents: Any) -> pa.Table:
         return pa.table(documents)
     except (TypeError, ValueError, pa.ArrowException) as error:
         kind = type(documents).__name__
-        raise dh.SchemaError(f"[DH-SCHEMA] a {kind} is no table: give an Arrow, Polars or pandas table") from error
+        raise dh.SchemaError(f"[DH-SCHEMA] a {kind} is not a table: pass an Arrow, Polars or pandas table") from error
 
 
 def verdicts_of(verdicts: Any, needed: tuple[str, ...] = VERDICTS) -> pa.Table:
     """Verdicts as a table with the columns that are needed.
 
     Raises:
-        SchemaError: a column is missing.
+        SchemaError: [DH-SCHEMA] a column is missing.
     """
     table = table_of(verdicts)
     if missing := [name for name in needed if name not in table.column_names]:
         raise dh.SchemaError(
-            f"[DH-SCHEMA] verdicts have no column {', '.join(missing)}: give what classify or claim.verdicts answers"
+            f"[DH-SCHEMA] verdicts have no column {', '.join(missing)}: pass the result of classify or claim.verdicts"
         )
     return without_views(table)
 
@@ -76,7 +76,7 @@ def same_rows(documents: pa.Table, verdicts: pa.Table) -> None:
     """Documents and verdicts are of one batch.
 
     Raises:
-        SchemaError: they have different numbers of rows.
+        SchemaError: [DH-SCHEMA] they have different numbers of rows.
     """
     if documents.num_rows != verdicts.num_rows:
         raise dh.SchemaError(

@@ -6,24 +6,16 @@ import os
 from pathlib import Path
 
 import dochistory as dh
+from dochistory import _native
 
 
 def seconds(name: str, value: str | dt.timedelta | float, *, least: float = 0.0) -> float:
     """A duration in seconds: text ("10 minutes", "PT2H"), a timedelta, or a number of seconds.
 
     Raises:
-        ConfigError: it is none, or less than `least`; the text begins with `name`.
+        ConfigError: [DH-CONFIG] it is none, or less than `least`; the text begins with `name`.
     """
-    if isinstance(value, bool):
-        raise dh.ConfigError(f"[DH-CONFIG] {name} is {value}; allowed is a duration, such as '10 minutes'")
-    if isinstance(value, int | float) and value == 0:
-        found = 0.0
-    else:
-        try:
-            found = dh.Trigger("any", history_time_to_live=value).history_time_to_live.total_seconds()
-        except dh.ConfigError as error:
-            said = str(error).replace("[DH-CONFIG] ", "").replace("history_time_to_live", name)
-            raise dh.ConfigError(f"[DH-CONFIG] {said}") from None
+    found = _native._seconds(name, value)
     if found < least:
         raise dh.ConfigError(f"[DH-CONFIG] {name} is {found:g} s; the least is {least:g} s")
     return found
@@ -38,6 +30,9 @@ def state_directory() -> Path:
     """Where this machine keeps what must not go away together with a history.
 
     It is `$DOCHISTORY_STATE`, else `$XDG_STATE_HOME/dochistory`, else `~/.local/state/dochistory`.
+
+    Returns:
+        Path: the directory, which may not be there yet.
     """
     if named := os.environ.get("DOCHISTORY_STATE"):
         return Path(named)

@@ -21,7 +21,7 @@ def place(history: "dh.History | str | os.PathLike[str]") -> Path:
     """The directory of a history, however it is named.
 
     Raises:
-        OpenError: it is named by a URL of something that is no directory of this machine.
+        OpenError: [DH-OPEN] it is named by a URL of something that is no directory of this machine.
     """
     return dh.local_path(history.path if isinstance(history, dh.History) else history)
 
@@ -37,7 +37,7 @@ def publish(path: Path, content: Any) -> bool:
         False if there is a file of that name already, which stays as it is.
 
     Raises:
-        StorageError: the operating system refused.
+        StorageError: [DH-IO] the operating system refused.
     """
     with storage(path):
         make_directory(path.parent)
@@ -59,7 +59,7 @@ def replace(path: Path, content: dict[str, Any]) -> None:
     """Put a small JSON document in the place of another, durably.
 
     Raises:
-        StorageError: the operating system refused.
+        StorageError: [DH-IO] the operating system refused.
     """
     with storage(path):
         make_directory(path.parent)
@@ -77,8 +77,8 @@ def content_of(path: Path) -> dict[str, Any] | None:
     """What `replace` wrote; None if there is nothing.
 
     Raises:
-        CorruptError: the file is no JSON document.
-        StorageError: the operating system refused.
+        CorruptError: [DH-CORRUPT] the file is no JSON document.
+        StorageError: [DH-IO] the operating system refused.
     """
     with storage(path):
         try:
@@ -86,15 +86,13 @@ def content_of(path: Path) -> dict[str, Any] | None:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except UnicodeDecodeError as error:
-            raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no text: {error}") from error
+            raise dh.CorruptError(f"[DH-CORRUPT] {path}: not text: {error}") from error
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise dh.CorruptError(
-            f"[DH-CORRUPT] {path}: this is no JSON: {error}; take the file away to begin anew"
-        ) from error
+        raise dh.CorruptError(f"[DH-CORRUPT] {path}: not JSON: {error}; remove the file to start again") from error
     if not isinstance(found, dict):
-        raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no JSON object; take the file away to begin anew")
+        raise dh.CorruptError(f"[DH-CORRUPT] {path}: not a JSON object; remove the file to start again")
     return found
 
 
@@ -143,8 +141,9 @@ class Lock:
         """Wait for it.
 
         Raises:
-            LockedError: somebody else held it for longer than `timeout` seconds; the text says who.
-            StorageError: the operating system refused.
+            LockedError: [DH-LOCKED] somebody else held it for longer than `timeout` seconds; the
+                text says who.
+            StorageError: [DH-IO] the operating system refused.
         """
         with storage(self.path):
             make_directory(self.path.parent)

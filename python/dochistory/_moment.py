@@ -65,8 +65,8 @@ def held(source: Path, timeout: float) -> Iterator[Moment]:
         timeout: how long to wait for writers, in seconds.
 
     Raises:
-        LockedError: a writer did not let go of a key space in time.
-        StorageError: the operating system refused.
+        LockedError: [DH-LOCKED] a writer did not let go of a key space in time.
+        StorageError: [DH-IO] the operating system refused.
     """
     end = time.monotonic() + timeout
     for _ in range(_TRIES):
@@ -86,7 +86,7 @@ def held(source: Path, timeout: float) -> Iterator[Moment]:
                     for pin in pins:
                         pin.unlink(missing_ok=True)
                 return
-    raise dh.StateError(f"[DH-STATE] {source}: triggers are made faster than they can be held")
+    raise dh.StateError(f"[DH-STATE] {source}: triggers are created faster than they can be locked")
 
 
 def _locks(source: Path) -> list[Path]:
@@ -123,7 +123,7 @@ def _taken(path: Path, end: float) -> Iterator[None]:
     try:
         while not waiting.is_over.wait(min(0.1, max(end - time.monotonic(), 0.001))):
             if time.monotonic() >= end:
-                raise dh.LockedError(f"[DH-LOCKED] {path}: a writer did not let go of it in time")
+                raise dh.LockedError(f"[DH-LOCKED] {path}: a writer did not release it in time")
         yield
     finally:
         waiting.give_up()

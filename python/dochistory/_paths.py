@@ -18,6 +18,6 @@ def absolute(given: "dh.History | str | os.PathLike[str]") -> "dh.History | str"
     """A directory as it is named from anywhere; a history that is open as it is.
 
     Raises:
-        OpenError: it is named by a URL of something that is no directory of this machine.
+        OpenError: [DH-OPEN] it is named by a URL of something that is no directory of this machine.
     """
     return str(dh.local_path(given)) if isinstance(given, str | os.PathLike) else given

@@ -79,8 +79,8 @@ class Consumer:
         """The open history.
 
         Raises:
-            OpenError: there is none any more, where there was one before.
-            StorageError: the operating system refused.
+            OpenError: [DH-OPEN] there is none any more, where there was one before.
+            StorageError: [DH-IO] the operating system refused.
         """
         with self._lock:
             if self._opened is None or self._opened.closed:
@@ -115,9 +115,12 @@ class Consumer:
             threads: as in `History.begin`.
             now: as in `History.begin`.
 
+        Returns:
+            dh.Claim: as `History.begin`.
+
         Raises:
-            SuspendedError: the trigger is suspended, or is from now on; nothing was begun, so
-                acknowledge nothing.
+            SuspendedError: [DH-SUSPENDED] the trigger is suspended, or is from now on; nothing was
+                begun, so acknowledge nothing.
             DocHistoryError: as in `History.begin`; and what the audit log or a sink raised. Nothing
                 is claimed then.
         """
@@ -160,7 +163,15 @@ class Consumer:
             logging.getLogger(LOGGER).warning("%s: a batch is missing in the statistics: %s", self.trigger.name, error)
 
     def wait(self, timeout: str | dt.timedelta | float | None = None, *, stop: threading.Event | None = None) -> bool:
-        """Wait until documents may be begun; as `Suspension.wait`."""
+        """Wait until documents may be begun; as `Suspension.wait`.
+
+        Args:
+            timeout: how long at most; for ever, if absent.
+            stop: an event that ends the wait.
+
+        Returns:
+            bool: whether documents may be begun now.
+        """
         return self.suspension.wait(timeout, stop=stop)
 
     def close(self) -> None:

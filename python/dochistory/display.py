@@ -1,15 +1,47 @@
-"""How histories and claims show themselves in a notebook (`_repr_html_`)."""
+"""Values as people read them, on a terminal and on a page; histories and claims in a notebook (`_repr_html_`)."""
 
+import datetime as dt
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-import pyarrow as pa
-
 import dochistory as dh
-from dochistory.readable import cell, size
 
-__all__ = ["claim_html", "history_html"]
+__all__ = ["cell", "claim_html", "history_html", "size", "span"]
+
+
+def cell(value: Any) -> str:
+    """A value as people read it. Nothing in it can steer a terminal: keys come from outside."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
+    text = str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def size(count: float) -> str:
+    """A number of bytes as people read it."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def span(value: dt.timedelta) -> str:
+    """A duration in its two largest units: `3 d 4 h`."""
+    seconds = int(value.total_seconds())
+    parts = []
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(seconds, length)
+        if count:
+            parts.append(f"{count:,} {unit}")
+    return " ".join(parts[:2]) or "0 s"
 
 
 def history_html(history: dh.History) -> str:
@@ -33,6 +65,8 @@ def history_html(history: dh.History) -> str:
 
 def claim_html(claim: dh.Claim) -> str:
     """A claim: how many of its documents got which verdict."""
+    import pyarrow as pa  # here, for the command line shows values without it
+
     columns = ["status", "action", "rule"]
     verdicts = pa.table(claim.verdicts)
     plain = pa.table({name: verdicts[name].cast(pa.string()) for name in columns})

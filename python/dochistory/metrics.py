@@ -50,7 +50,12 @@ class VerdictCounts:
         self._counts: Counter[tuple[str, str, str, str]] = Counter()
 
     def add(self, verdicts: Any, trigger: dh.Trigger | str) -> None:
-        """Count the verdicts of one batch, as `classify` answered them; each batch once."""
+        """Count the verdicts of one batch, as `classify` answered them; each batch once.
+
+        Args:
+            verdicts: what `classify` answered, or `claim.verdicts`.
+            trigger: whose documents they are.
+        """
         name = trigger if isinstance(trigger, str) else trigger.name
         counted = dh.count_verdicts(verdicts)
         with self._lock:
@@ -58,22 +63,32 @@ class VerdictCounts:
                 self._counts[name, status or "", action, rule] += count
 
     def clear(self, trigger: dh.Trigger | str | None = None) -> None:
-        """Forget the counts of one trigger, or of all. No entry of a history is touched."""
+        """Forget the counts of one trigger, or of all. No entry of a history is touched.
+
+        Args:
+            trigger: a trigger, or its name; every trigger, if absent.
+        """
         name = trigger.name if isinstance(trigger, dh.Trigger) else trigger
         with self._lock:
             kept = {} if name is None else {key: count for key, count in self._counts.items() if key[0] != name}
             self._counts = Counter(kept)
 
     def totals(self) -> dict[str, dict[str, int]]:
-        """By trigger, how many documents were `new`, `duplicate`, `in_doubt`, `suspended`, `rejected`.
+        """The counts by trigger.
 
-        And of how many the history could not be asked: `no_id` (rule R3) and `too_long` (rule R4);
-        those have one of the other verdicts as well.
+        Returns:
+            dict: trigger -> how many documents were `new`, `duplicate`, `in_doubt`, `suspended`,
+            `rejected`.
         """
         return _totals(self.table())
 
     def table(self) -> pa.Table:
-        """The counts, with columns `trigger`, `status` (null when suspended or rejected), `action`, `rule`, `count`."""
+        """The counts.
+
+        Returns:
+            pa.Table: `trigger`, `status` (null when suspended or rejected), `action`, `rule`
+            (utf8), `count` (int64).
+        """
         with self._lock:
             rows = sorted(self._counts.items())
         names = ("trigger", "status", "action", "rule")
@@ -181,7 +196,7 @@ _OF_HISTORY = {
     "entries": _Metric("dochistory_entries", "gauge", "Entries of the history, in segments and log."),
     "bytes": _Metric("dochistory_bytes", "gauge", "Bytes of the history's files."),
     "segments": _Metric("dochistory_segments", "gauge", "Segment files."),
-    "filters": _Metric("dochistory_filters", "gauge", "Rolled-up filter files."),
+    "filters": _Metric("dochistory_filters", "gauge", "Global filter files."),
     "pins": _Metric("dochistory_pins", "gauge", "Pinned states, which keep their files from being purged."),
     "log_bytes": _Metric("dochistory_log_bytes", "gauge", "Bytes of the write-ahead log."),
     "history_time_to_live_seconds": _Metric(
@@ -231,6 +246,9 @@ def prometheus_text(
             `dochistory_verdicts_total`, by trigger, status, action and rule.
         in_progress: as in `history_metrics`.
         now: as in `history_metrics`.
+
+    Returns:
+        str: the page, in the text format 0.0.4.
     """
     lines: list[str] = []
     figures = {} if history is None else history_metrics(history, in_progress=in_progress, now=now)

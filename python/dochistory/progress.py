@@ -14,6 +14,8 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
+__all__ = ["Bar"]
+
 _WIDTH = 24
 
 
@@ -37,7 +39,11 @@ class Bar:
             self._file.flush()
 
     def text(self) -> str:
-        """The line: share, bar, number, rate, time left."""
+        """What it shows.
+
+        Returns:
+            str: share, bar, number, rate, time left.
+        """
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = self.done / seconds
         so_far = f"{self.done:,} in {_duration(seconds)}, {rate:,.0f}/s"

@@ -60,8 +60,11 @@ def by_table(
         message: the column with a sentence for the journal; none, if absent.
         missing: the answer for keys that are not in the table, and for null in its column `status`.
 
+    Returns:
+        Resolver: for `Trigger(resolver=...)`.
+
     Raises:
-        SchemaError: a column is missing, a key is there twice, or a status is none.
+        SchemaError: [DH-SCHEMA] a column is missing, a key is there twice, or a status is none.
     """
     table = _table(known)
     wanted = [name for name in (key, status, message) if name is not None]
@@ -111,8 +114,11 @@ def by_lease(
             begun (no history, no key).
         now: the clock; the system's, if absent.
 
+    Returns:
+        Resolver: for `Trigger(resolver=...)`.
+
     Raises:
-        ConfigError: the lease is not above zero.
+        ConfigError: [DH-CONFIG] the lease is not above zero.
     """
     lease = longer_than if isinstance(longer_than, dt.timedelta) else dt.timedelta(seconds=longer_than)
     if lease <= dt.timedelta(0):
@@ -149,6 +155,9 @@ def by_document(function: Callable[[dict[str, Any]], Any]) -> Resolver:
             `dh_reason`, `dh_started_at`, `dh_trigger`; answers a status, or a status and a sentence
             for the journal. What it raises counts for this document alone: `TransientError` as a
             transient failure, anything else as a failure.
+
+    Returns:
+        Resolver: for `Trigger(resolver=...)`.
     """
     return _ByDocument(function)
 
@@ -193,7 +202,7 @@ def by_sql(
 
     ```python
     by_sql(
-        lambda: psycopg.connect(…),
+        lambda: psycopg.connect("dbname=shop"),
         "select order_id, 'DUPLICATE' from orders where order_id in ({keys})",
         paramstyle="format",
         missing="NEW",  # right only if the service writes `orders` in one transaction with its effect
@@ -212,15 +221,18 @@ def by_sql(
             if absent. (Some drivers, SQLite's for one, raise OperationalError for a misspelt query,
             too.)
 
+    Returns:
+        Resolver: for `Trigger(resolver=...)`.
+
     Raises:
-        ConfigError: the query has no `{keys}`, or another argument makes no sense.
+        ConfigError: [DH-CONFIG] the query has no `{keys}`, or another argument makes no sense.
     """
     if "{keys}" not in query:
         raise dh.ConfigError("[DH-CONFIG] the query has no {keys}: write … where id in ({keys})")
     if paramstyle not in _MARKS:
-        raise dh.ConfigError(f"[DH-CONFIG] paramstyle is {paramstyle!r}; it is to be one of {', '.join(_MARKS)}")
+        raise dh.ConfigError(f"[DH-CONFIG] paramstyle is {paramstyle!r}; it must be one of {', '.join(_MARKS)}")
     if keys_per_query < 1:
-        raise dh.ConfigError(f"[DH-CONFIG] keys_per_query is {keys_per_query}; it is to be 1 at least")
+        raise dh.ConfigError(f"[DH-CONFIG] keys_per_query is {keys_per_query}; it must be at least 1")
     return _BySql(connect, query, paramstyle, _answer(missing), keys_per_query, transient)
 
 
@@ -243,7 +255,7 @@ class _BySql:
             raise
         widths = {len(row) for row in rows}
         if not widths <= {2} and not widths <= {3}:
-            raise dh.SchemaError("[DH-SCHEMA] the query is to answer two columns, key and status, or a third, message")
+            raise dh.SchemaError("[DH-SCHEMA] the query must return two columns, key and status, or a third, message")
         known = pa.table(
             {
                 "key": pa.array([row[0] for row in rows], pa.string()),
@@ -306,14 +318,17 @@ def retrying(
         longest: the longest wait before an attempt.
         sleep: how to wait.
 
+    Returns:
+        Resolver: for `Trigger(resolver=...)`.
+
     Raises:
-        ConfigError: an argument makes no sense.
+        ConfigError: [DH-CONFIG] an argument makes no sense.
     """
     if attempts < 1:
-        raise dh.ConfigError(f"[DH-CONFIG] attempts is {attempts}; it is to be 1 at least")
+        raise dh.ConfigError(f"[DH-CONFIG] attempts is {attempts}; it must be at least 1")
     first, most = _seconds(backoff), _seconds(longest)
     if first < 0 or most < 0:
-        raise dh.ConfigError("[DH-CONFIG] a wait is below zero; it is to be 0 or more")
+        raise dh.ConfigError("[DH-CONFIG] a wait is below zero; it must be 0 or more")
     return _Retrying(resolver, attempts, first, most, sleep)
 
 
@@ -385,7 +400,7 @@ def _seconds(duration: dt.timedelta | float) -> float:
 
 def _answer(answer: Any) -> Answer:
     if answer not in _ANSWERS:
-        raise dh.ConfigError(f"[DH-CONFIG] {answer!r} is no answer: it is to be one of {', '.join(_ANSWERS)}")
+        raise dh.ConfigError(f"[DH-CONFIG] {answer!r} is not an answer: it must be one of {', '.join(_ANSWERS)}")
     given: Answer = answer
     return given
 
@@ -400,7 +415,7 @@ def _table(known: Any) -> pa.Table:
     if type(known).__module__.startswith("pandas"):
         return pa.Table.from_pandas(known, preserve_index=False)
     raise dh.SchemaError(
-        f"[DH-SCHEMA] a {type(known).__name__} is no table of outcomes: give an Arrow, Polars or pandas table"
+        f"[DH-SCHEMA] a {type(known).__name__} is not a table of outcomes: pass an Arrow, Polars or pandas table"
     )
 
 
@@ -408,7 +423,7 @@ def _one_chunk(column: pa.ChunkedArray, name: str) -> pa.Array:
     try:
         made = column.cast(pa.string()).combine_chunks()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise dh.SchemaError(f"[DH-SCHEMA] the {name} is {column.type}; it is to be text") from error
+        raise dh.SchemaError(f"[DH-SCHEMA] the {name} is {column.type}; it must be text") from error
     return pa.concat_arrays(made.chunks) if isinstance(made, pa.ChunkedArray) else made
 
 
@@ -419,7 +434,7 @@ def _no_copies(keys: pa.Array) -> None:
     counts = given.value_counts()
     copies = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").slice(0, 3).to_pylist()
     raise dh.SchemaError(
-        f"[DH-SCHEMA] the outcomes say more than one thing of {', '.join(map(repr, copies))}: give each key once"
+        f"[DH-SCHEMA] the outcomes contradict each other about {', '.join(map(repr, copies))}: give each key once"
     )
 
 
@@ -428,5 +443,6 @@ def _only_answers(statuses: pa.Array) -> None:
     # As the engine reads them: it also takes the blank that people write.
     if wrong := [status for status in given if re.sub(r"^IN DOUBT$", "IN_DOUBT", status) not in _ANSWERS]:
         raise dh.SchemaError(
-            f"[DH-SCHEMA] {', '.join(map(repr, wrong[:3]))} is no answer: the outcomes are to be {', '.join(_ANSWERS)}"
+            f"[DH-SCHEMA] {', '.join(map(repr, wrong[:3]))} is not an answer: "
+            f"the outcomes must be {', '.join(_ANSWERS)}"
         )

@@ -3,18 +3,22 @@
 ```toml
 history = "orders.history"          # optional: the history of these triggers, relative to this file
 
-[defaults]                          # optional: settings of every trigger that does not say
-otherwise suspend_and_retry_on_error = false
+[defaults]                          # optional: settings of every trigger that does not say otherwise
+suspend_and_retry_on_error = false
 
-[triggers.orders] kind = "messaging" detect_duplicates = true use_history = true
-history_time_to_live = "30 days" resolver = "shop.resolvers:orders"  # a function of an installed
-module; it is imported when the file is read
+[triggers.orders]
+kind = "messaging"
+detect_duplicates = true
+use_history = true
+history_time_to_live = "30 days"
+resolver = "shop.resolvers:orders"  # a function of an installed module; it is imported when the file is read
 ```
 
 The settings of a trigger are those of `dochistory.Trigger`, under the same names and with the same
 defaults. Whatever is wrong with a file is a `ConfigError` that begins with the file and the line.
 """
 
+import datetime as dt
 import os
 import re
 import tomllib
@@ -41,21 +45,10 @@ FILE_NAME = "dochistory.toml"
 
 _BOOLEAN, _TEXT, _INTEGER, _DURATION = (bool,), (str,), (int,), (str, int, float)
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "kind": _TEXT,
-    "detect_duplicates": _BOOLEAN,
-    "use_history": _BOOLEAN,
-    "history_time_to_live": _DURATION,
-    "resolver": _TEXT,
-    "processing_mode": _TEXT,
-    "suspend_and_retry_on_error": _BOOLEAN,
-    "suspend_on_failure": _BOOLEAN,
-    "max_delivery_count": _INTEGER,
-    "in_batch": _TEXT,
-    "expiry": _TEXT,
-    "resolver_attempts": _INTEGER,
-    "resolver_backoff": _DURATION,
-}
+_KINDS: dict[type, tuple[type, ...]] = {bool: _BOOLEAN, int: _INTEGER, dt.timedelta: _DURATION}
+
+_TYPES = {name: _KINDS.get(type(getattr(dh.Trigger("any"), name)), _TEXT) for name in dh.Trigger.FIELDS[1:]}
+"""The types that a setting has in a file: those of its default."""
 
 SETTINGS = frozenset(_TYPES)
 """The names of a trigger's settings, without `name`."""
@@ -66,8 +59,16 @@ _NAMES = {bool: "true or false", str: "text in quotes", int: "a whole number", f
 
 
 def stored_settings(history: dh.History, trigger: str) -> dict[str, Any]:
-    """The settings of a trigger that the history keeps, for `Trigger`: kind and time to live, if it knows them."""
-    found = history.stats(trigger)
+    """The settings of a trigger that the history keeps.
+
+    Args:
+        history: the history.
+        trigger: the trigger's name.
+
+    Returns:
+        dict: `kind` and `history_time_to_live`, for `Trigger`; empty if the history knows none.
+    """
+    found: Mapping[str, Any] = history.stats(trigger)
     return {name: found[name] for name in _STORED if found[name]}
 
 
@@ -86,9 +87,15 @@ class Settings:
 def triggers_from_toml(path: str | os.PathLike[str]) -> dict[str, dh.Trigger]:
     """The triggers that a file describes, by name; the module's text shows such a file.
 
+    Args:
+        path: the file.
+
+    Returns:
+        dict: name -> trigger.
+
     Raises:
-        ConfigError: the file is not there or not to be read, is no TOML, or a setting of it makes
-            no sense. The text begins with the file and the line.
+        ConfigError: [DH-CONFIG] the file is not there or not to be read, is no TOML, or a setting
+            of it makes no sense. The text begins with the file and the line.
     """
     return dict(settings_from_toml(path).triggers)
 
@@ -96,8 +103,14 @@ def triggers_from_toml(path: str | os.PathLike[str]) -> dict[str, dh.Trigger]:
 def settings_from_toml(path: str | os.PathLike[str]) -> Settings:
     """All that a file of settings says: its triggers, and where their history is.
 
+    Args:
+        path: the file.
+
+    Returns:
+        Settings: the triggers by name, and the directory of their history.
+
     Raises:
-        ConfigError: as `triggers_from_toml`.
+        ConfigError: [DH-CONFIG] as `triggers_from_toml`.
     """
     file = _File(Path(path))
     content = file.content
@@ -122,13 +135,16 @@ def trigger_from_text(name: str, settings: Mapping[str, str]) -> dh.Trigger:
         settings: its settings, under the names that they have in a file of settings: `true` and
             `false`, whole numbers, anything else as it is.
 
+    Returns:
+        dh.Trigger: the trigger.
+
     Raises:
-        ConfigError: a setting makes no sense. The text names it.
+        ConfigError: [DH-CONFIG] a setting makes no sense. The text names it.
     """
     read: dict[str, Any] = {}
     for setting, text in settings.items():
         if setting not in _TYPES:
-            raise dh.ConfigError(f"[DH-CONFIG] there is no setting {setting!r}; there are {', '.join(sorted(_TYPES))}")
+            raise dh.ConfigError(f"[DH-CONFIG] unknown setting {setting!r}; there are {', '.join(sorted(_TYPES))}")
         read[setting] = _of_text(setting, text)
     try:
         return dh.Trigger(name, **read)
@@ -152,7 +168,7 @@ def _of_text(setting: str, text: str) -> Any:
         return float(text)
     if str in types:
         return text
-    raise dh.ConfigError(f'[DH-CONFIG] {setting} is "{text}"; it is to be {_NAMES[types[0]]}')
+    raise dh.ConfigError(f'[DH-CONFIG] {setting} is "{text}"; it must be {_NAMES[types[0]]}')
 
 
 def resolver_named(spelt: str) -> Callable[..., Any]:
@@ -163,7 +179,7 @@ def resolver_named(spelt: str) -> Callable[..., Any]:
     """
     module, colon, name = spelt.partition(":")
     if not (module and colon and name):
-        raise ValueError(f'resolver is "{spelt}"; it is to be "module:function"')
+        raise ValueError(f'resolver is "{spelt}"; it must be "module:function"')
     try:
         found: Any = import_module(module)
         for part in name.split("."):
@@ -171,7 +187,7 @@ def resolver_named(spelt: str) -> Callable[..., Any]:
     except Exception as error:  # the module is the user's, and may raise anything
         raise ValueError(f'resolver "{spelt}" cannot be imported: {error}') from error
     if not callable(found):
-        said = f'resolver "{spelt}" is a {type(found).__name__}; it is to be a function'
+        said = f'resolver "{spelt}" is a {type(found).__name__}; it must be a function'
         raise ValueError(said)  # noqa: TRY004 - it is the setting that is wrong
     made: Callable[..., Any] = found
     return made
@@ -190,7 +206,7 @@ class _File:
             self._text = path.read_text(encoding="utf-8-sig")
         except OSError as error:
             raise dh.ConfigError(
-                f"[DH-CONFIG] {path}: the file of settings cannot be read: {error.strerror or error}"
+                f"[DH-CONFIG] {path}: the settings file cannot be read: {error.strerror or error}"
             ) from error
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
@@ -204,7 +220,7 @@ class _File:
         said = str(error)
         at = re.search(r" \(at line (\d+), column (\d+)\)$", said)
         line = int(at[1]) if at else self._text.count("\n") + 1
-        return dh.ConfigError(f"[DH-CONFIG] {self.path}:{line}: this is no TOML: {said[: at.start()] if at else said}")
+        return dh.ConfigError(f"[DH-CONFIG] {self.path}:{line}: not TOML: {said[: at.start()] if at else said}")
 
     def error(self, place: _Place, sentence: str) -> dh.ConfigError:
         return dh.ConfigError(f"[DH-CONFIG] {self.path}:{self.line(place)}: {sentence}")
@@ -233,22 +249,20 @@ class _File:
         for name in place:
             found = found.get(name, {})
         if not isinstance(found, dict):
-            raise self.error(place, f"{'.'.join(place)} is {found!r}: it is to be a table, as in [{'.'.join(place)}]")
+            raise self.error(place, f"{'.'.join(place)} is {found!r}: it must be a table, as in [{'.'.join(place)}]")
         return found
 
     def check_names(self, place: _Place, table: Mapping[str, Any], allowed: set[str]) -> None:
         for name in table:
             if name not in allowed:
-                raise self.error(
-                    (*place, name), f"there is no setting {name!r}; there are {', '.join(sorted(allowed))}"
-                )
+                raise self.error((*place, name), f"unknown setting {name!r}; there are {', '.join(sorted(allowed))}")
 
     def check_type(self, place: _Place, value: Any, types: tuple[type, ...]) -> None:
         # In Python true is a whole number; in a file of settings it is a mistake.
         if value is None or type(value) in types:
             return
         wanted = " or ".join(_NAMES[type_] for type_ in types if not (type_ is int and float in types))
-        raise self.error(place, f"{place[-1]} is {_shown(value)}; it is to be {wanted}")
+        raise self.error(place, f"{place[-1]} is {_shown(value)}; it must be {wanted}")
 
     def check_settings(self, place: _Place, table: Mapping[str, Any]) -> None:
         self.check_names(place, table, set(_TYPES))

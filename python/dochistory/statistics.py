@@ -91,7 +91,7 @@ class Statistics:
         most_per_batch: int = 100,
     ) -> None:
         if most_documents < 0 or most_per_batch < 0:
-            raise dh.ConfigError("[DH-CONFIG] most_documents and most_per_batch are to be 0 or more")
+            raise dh.ConfigError("[DH-CONFIG] most_documents and most_per_batch must be 0 or more")
         self.path = _files.place(history)
         self._file = self.path / "statistics" / "verdicts.jsonl"
         self._most = most_documents
@@ -119,8 +119,9 @@ class Statistics:
             now: the time; the clock's, if absent.
 
         Raises:
-            SchemaError: these are no verdicts, or documents and verdicts are not of one batch.
-            StorageError: the operating system refused.
+            SchemaError: [DH-SCHEMA] these are no verdicts, or documents and verdicts are not of one
+                batch.
+            StorageError: [DH-IO] the operating system refused.
         """
         judged = _columns.verdicts_of(verdicts)
         if not judged.num_rows:
@@ -154,11 +155,23 @@ class Statistics:
         return [[at, key, said, status, rule] for key, status, rule, said in zip(*shown, names, strict=True)]
 
     def clear(self, trigger: dh.Trigger | str | None = None) -> None:
-        """Forget the counts and the list of one trigger, or of all. No entry of the history is touched."""
+        """Forget the counts and the list of one trigger, or of all. No entry of the history is touched.
+
+        Args:
+            trigger: a trigger, or its name; every trigger, if absent.
+        """
         self._append({"clear": None if trigger is None else _name(trigger)})
 
     def counts(self, trigger: dh.Trigger | str | None = None) -> pa.Table:
-        """The counts, with the columns of `COUNTS`, sorted."""
+        """The counts, sorted.
+
+        Args:
+            trigger: a trigger, or its name; every trigger, if absent.
+
+        Returns:
+            pa.Table: the columns of `COUNTS`: `trigger`, `status`, `action`, `rule` (utf8), `count`
+            (int64).
+        """
         rows = [
             (name, *key, count)
             for name, held in sorted(self._read(trigger).items())
@@ -170,7 +183,11 @@ class Statistics:
         )
 
     def table(self) -> pa.Table:
-        """The same as `counts()`; so statistics may stand for `metrics.VerdictCounts`."""
+        """The same as `counts()`; so statistics may stand for `metrics.VerdictCounts`.
+
+        Returns:
+            pa.Table: as `counts`.
+        """
         return self.counts()
 
     def documents(
@@ -180,10 +197,19 @@ class Statistics:
         status: Literal["DUPLICATE", "IN_DOUBT"] | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """The newest documents that were DUPLICATE or IN_DOUBT, newest first, with the columns of `DOCUMENTS`.
+        """The newest documents that were DUPLICATE or IN_DOUBT, newest first.
+
+        Args:
+            trigger: a trigger, or its name; every trigger, if absent.
+            status: of this status only.
+            limit: at most this number of them.
+
+        Returns:
+            pa.Table: the columns of `DOCUMENTS`: `time` (timestamp[us, UTC]), `trigger`, `key`,
+            `name`, `status`, `rule` (utf8).
 
         Raises:
-            ConfigError: there is no such status.
+            ConfigError: [DH-CONFIG] there is no such status.
         """
         if status not in (None, "DUPLICATE", "IN_DOUBT"):
             raise dh.ConfigError(f"[DH-CONFIG] status is {status!r}; allowed is DUPLICATE or IN_DOUBT")

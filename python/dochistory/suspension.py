@@ -80,7 +80,7 @@ class Suspension:
         now: the clock; the system's, if absent.
 
     Raises:
-        ConfigError: an argument makes no sense.
+        ConfigError: [DH-CONFIG] an argument makes no sense.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Suspension:
         """The suspension, as any process of the machine sees it; None if the trigger is not suspended.
 
         Raises:
-            CorruptError: the file of the state is damaged.
+            CorruptError: [DH-CORRUPT] the file of the state is damaged.
         """
         try:
             return _read(self._file) or self._memory
@@ -131,7 +131,8 @@ class Suspension:
         """Returns if documents may be begun now; polls if it is time to.
 
         Raises:
-            SuspendedError: the trigger is suspended; the text says why and when it is tried again.
+            SuspendedError: [DH-SUSPENDED] the trigger is suspended; the text says why and when it
+                is tried again.
         """
         with self._lock:
             status = self.status
@@ -167,7 +168,15 @@ class Suspension:
             return self._fail(cause, first["message"] or f"rule {first['rule']}")
 
     def failed(self, error: Exception, cause: Literal["history", "resolver"] = "history") -> SuspendedError:
-        """Suspend the trigger, for its history or its resolver failed with this error; answers what to raise."""
+        """Suspend the trigger, for its history or its resolver failed.
+
+        Args:
+            error: what failed.
+            cause: what is down: the history or the resolver.
+
+        Returns:
+            SuspendedError: what to raise.
+        """
         return _error(self._fail(cause, str(error).removeprefix("[DH-SUSPENDED] ")))
 
     def succeeded(self) -> None:
@@ -178,14 +187,21 @@ class Suspension:
                 self.resume()
 
     def suspend(self, reason: str = "suspended by hand") -> Status:
-        """Suspend the trigger by hand, until somebody says `resume`."""
+        """Suspend the trigger by hand, until somebody says `resume`.
+
+        Args:
+            reason: what to tell those who ask.
+
+        Returns:
+            Status: the suspension.
+        """
         return self._set(Status(str(self._path), self._trigger.name, "person", reason, self._now(), 0, None))
 
     def resume(self) -> None:
         """Resume the trigger, whatever suspended it; if it is not suspended, nothing changes.
 
         Raises:
-            StorageError: the file of the state cannot be removed.
+            StorageError: [DH-IO] the file of the state cannot be removed.
         """
         with self._lock:
             status = self.status
@@ -279,6 +295,9 @@ def suspended(
     Args:
         history: only those of this history, or of the one in this directory.
         state: the directory for the state; that of the machine, if absent.
+
+    Returns:
+        list of Status: each suspension.
     """
     directory = Path(state) if state else state_directory()
     found = [_read(path) for path in directory.glob("suspended-*.json")]
@@ -305,7 +324,7 @@ def _read(path: Path) -> Status | None:
         }
         return Status(**{**found, **times})
     except (KeyError, TypeError, ValueError) as error:
-        raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is no suspension: {error}") from error
+        raise dh.CorruptError(f"[DH-CORRUPT] {path}: not a suspension: {error}") from error
 
 
 def _write(path: Path, status: Status) -> None:

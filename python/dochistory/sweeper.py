@@ -1,11 +1,11 @@
 """The sweeper: purges a history every ten minutes.
 
 ```python
-with dh.Sweeper(history):                            # a thread, until the block is left
-    …
+with dh.Sweeper(history):  # a thread, until the block is left
+    consume(history)
 
-sweeper = dh.Sweeper("orders.history")               # in a stream: a call with each batch, which
-rarely does anything sweeper.sweep_if_due()
+sweeper = dh.Sweeper("orders.history")
+sweeper.sweep_if_due()  # in a stream: a call with each batch, which rarely does anything
 ```
 
 `dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand
@@ -48,7 +48,7 @@ class Sweeper:
         now: the clock; the system's, if absent.
 
     Raises:
-        ConfigError: an argument makes no sense.
+        ConfigError: [DH-CONFIG] an argument makes no sense.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class Sweeper:
             locked is left for the next run.
 
         Raises:
-            OpenError: there is no history.
-            StorageError: the operating system refused.
+            OpenError: [DH-OPEN] there is no history.
+            StorageError: [DH-IO] the operating system refused.
         """
         log = logging.getLogger(LOGGER)
         self._next = self._now() + self._every
@@ -205,6 +205,9 @@ def warnings_about(
         time_to_live: as it is used.
         longest_run_seconds: the longest run of a service that was seen.
         retry_window_seconds: for how long the broker may deliver again.
+
+    Returns:
+        list of str: a sentence each; empty if all is well.
     """
     if not time_to_live:
         return []
@@ -223,7 +226,14 @@ def warnings_about(
 
 
 def next_purge(history: dh.History | str | os.PathLike[str]) -> dt.datetime | None:
-    """When a history is purged next, by what its sweeper said; None if it has none."""
+    """When a history is purged next, by what its sweeper said.
+
+    Args:
+        history: the history, or its directory.
+
+    Returns:
+        datetime in UTC; None if it has no sweeper.
+    """
     said = _read(history).get("next_run")
     return None if said is None else dt.datetime.fromisoformat(said)
 

@@ -14,22 +14,22 @@ ORDERS = trigger()
 TRANSACTIONS: dict[str, Callable[[dh.History, Any], object]] = {
     "begin": lambda history, given: history.begin(documents(["a"]), ORDERS, transaction=given),
     "begin_send": lambda history, given: history.mapper("c").begin_send(pa.table({"id": ["a"]}), transaction=given),
-    "reserve": lambda history, given: history.reserve(ORDERS, transaction=given),
-    "commit_entries": lambda history, given: history.commit_entries([], ORDERS, transaction=given),
-    "plan": lambda history, given: history.delivery().plan(transaction=given),
+    "reserve": lambda history, given: history._shards.reserve(ORDERS, transaction=given),
+    "commit_entries": lambda history, given: history._shards.commit_entries([], ORDERS, transaction=given),
+    "plan": lambda history, given: history._shards.plan_delivery(history.delivery(), transaction=given),
     "receive": lambda history, given: history.delivery().receive(transaction=given),
-    "gather": lambda history, given: history.delivery().gather(b"", [], transaction=given),
+    "gather": lambda history, given: history._shards.merge_delivery(history.delivery(), b"", [], transaction=given),
 }
 TRIGGERS: dict[str, Callable[[dh.History, Any], object]] = {
     "classify": lambda history, given: history.classify(documents(["a"]), given),
     "begin": lambda history, given: history.begin(documents(["a"]), given),
-    "reserve": lambda history, given: history.reserve(given),
-    "job": lambda history, given: history.job("token", given),
-    "stage": lambda history, given: history.stage(documents(["a"]), given, job="token", part=0, attempt="a"),
-    "stage_entries": lambda history, given: history.stage_entries(
+    "reserve": lambda history, given: history._shards.reserve(given),
+    "job": lambda history, given: history._shards.job("token", given),
+    "stage": lambda history, given: history._shards.stage(documents(["a"]), given, job="token", part=0, attempt="a"),
+    "stage_entries": lambda history, given: history._shards.stage_entries(
         documents(["a"]), given, job="token", part=0, attempt="a"
     ),
-    "commit_entries": lambda history, given: history.commit_entries([], given),
+    "commit_entries": lambda history, given: history._shards.commit_entries([], given),
     "load": lambda history, given: history.load(documents(["a"]), given),
     "complete": lambda history, given: history.complete(["a"], given),
     "release": lambda history, given: history.release(["a"], given),
@@ -45,7 +45,7 @@ TRIGGERS: dict[str, Callable[[dh.History, Any], object]] = {
     ],
     ids=repr,
 )
-def test_a_transaction_that_makes_no_sense_is_refused(history: dh.History, entrance: str, given: Any) -> None:
+def test_invalid_transaction_is_refused(history: dh.History, entrance: str, given: Any) -> None:
     with pytest.raises(dh.ConfigError) as refused:
         TRANSACTIONS[entrance](history, given)
     assert str(refused.value) == (
@@ -64,9 +64,9 @@ def test_what_is_no_trigger_is_refused(history: dh.History, entrance: str, given
 
 
 @pytest.mark.parametrize("given", [0, -1, "2", 1.5, None, True, 2**32])
-def test_a_number_of_parts_that_makes_no_sense_is_refused(history: dh.History, given: Any) -> None:
+def test_invalid_number_of_parts_is_refused(history: dh.History, given: Any) -> None:
     with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] parts is .*; allowed is a whole number from 1 on"):
-        history.reserve(ORDERS, given)
+        history._shards.reserve(ORDERS, given)
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_the_resolver_gets_rows_of_any_chunk_and_type(history: dh.History) -> No
     assert column(asked[0], "dh_row") == [0, 3]
 
 
-def test_columns_of_the_documents_never_hide_what_the_resolver_is_told(history: dh.History) -> None:
+def test_document_columns_never_hide_the_resolvers_own(history: dh.History) -> None:
     asked: list[pa.RecordBatch] = []
     history.classify(documents([None], dh_row=["mine"]), trigger(resolver=asked.append))
     assert column(asked[0], "dh_row") == [0]

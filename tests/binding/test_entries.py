@@ -122,7 +122,7 @@ def _told(history: dh.History, key: str) -> int:
         return -1
 
 
-def test_a_listing_of_what_is_in_progress_reads_no_file_without_any(history_path: Path) -> None:
+def test_listing_of_processing_skips_files_without_any(history_path: Path) -> None:
     orders = trigger()
     with dh.open(history_path, create=True, auto_maintain=False) as history:
         for number, count in enumerate((60_000, 50)):

@@ -50,7 +50,7 @@ def test_batches_of_other_types_may_follow_each_other(history: dh.History) -> No
             assert rules(by_count) == ["R12", "R14", "R14"]
 
 
-def test_types_that_take_themselves_for_each_other_are_told_apart(history: dh.History) -> None:
+def test_extension_types_that_compare_equal_are_told_apart(history: dh.History) -> None:
     for storage in [pa.string(), pa.large_string(), pa.string(), pa.binary(16), pa.large_string()]:
         plain = pa.array([b"0123456789abcdef"] * 3 if storage == pa.binary(16) else IDS, storage)
         batch = pa.RecordBatch.from_arrays([pa.ExtensionArray.from_storage(Loose(storage), plain)], ["uuid"])

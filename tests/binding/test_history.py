@@ -114,7 +114,7 @@ def test_a_purge_tells_what_went_or_would_go(history: dh.History) -> None:
     assert status_of(history, ["a", "b"]) == ["NEW", "NEW"]
 
 
-def test_upkeep_changes_no_answer(directory: Path) -> None:
+def test_maintenance_changes_no_answer(directory: Path) -> None:
     ids = fresh_ids(400)
     with dh.open(directory, create=True, auto_maintain=False) as history:
         for start in range(0, 400, 40):
@@ -131,7 +131,7 @@ def test_upkeep_changes_no_answer(directory: Path) -> None:
         assert status_of(history, ids) == ["DUPLICATE"] * 400
 
 
-def test_upkeep_is_seen_to_while_documents_are_begun(directory: Path) -> None:
+def test_maintenance_runs_while_documents_begin(directory: Path) -> None:
     ids = fresh_ids(200)
     with dh.open(directory, create=True) as history:
         for start in range(0, 200, 10):
@@ -144,7 +144,7 @@ def test_upkeep_is_seen_to_while_documents_are_begun(directory: Path) -> None:
         assert status_of(history, ids) == ["DUPLICATE"] * 200
 
 
-def test_a_history_may_be_closed_while_upkeep_is_under_way(directory: Path) -> None:
+def test_history_may_be_closed_during_maintenance(directory: Path) -> None:
     ids = fresh_ids(240)
     for start in range(0, 240, 10):
         with dh.open(directory, create=True) as history:
@@ -155,7 +155,7 @@ def test_a_history_may_be_closed_while_upkeep_is_under_way(directory: Path) -> N
         assert history.verify() > 0
 
 
-def test_upkeep_can_be_left_to_maintain_alone(directory: Path) -> None:
+def test_auto_maintain_off_leaves_segments_to_maintain(directory: Path) -> None:
     with dh.open(directory, create=True, auto_maintain=False) as history:
         for _ in range(20):
             history.begin(documents(fresh_ids(10)), trigger(), now=T0).complete()
@@ -188,7 +188,7 @@ def test_figures_are_those_of_the_history(history: dh.History, directory: Path) 
     assert history.triggers() == ["orders"]
 
 
-def test_entries_go_to_whoever_speaks_arrow(history: dh.History) -> None:
+def test_entries_export_to_any_arrow_consumer(history: dh.History) -> None:
     history.begin(documents(["a", "b"]), trigger(), now=T0).complete(rows=[0])
     stream = history.entries("orders")
     assert stream.schema.names == ["trigger", "key", "status", "started_at"]
@@ -228,7 +228,7 @@ def test_a_lock_timeout_may_be_text_a_timedelta_or_seconds(directory: Path, time
 
 
 @pytest.mark.parametrize("shards", [0, 3, 1 << 17])
-def test_a_number_of_shards_that_makes_no_sense_is_refused(directory: Path, shards: int) -> None:
+def test_invalid_number_of_shards_is_refused(directory: Path, shards: int) -> None:
     with pytest.raises(dh.ConfigError, match="shards"):
         dh.open(directory, create=True, shards=shards)
     assert not directory.exists()
@@ -266,7 +266,7 @@ def test_objects_show_what_they_are(history: dh.History) -> None:
 
 
 @pytest.mark.parametrize("threads", [0, -3, 1.5, "two", None, True])
-def test_a_number_of_threads_that_makes_no_sense_gets_a_sentence(history: dh.History, threads: Any) -> None:
+def test_invalid_number_of_threads_gets_a_sentence(history: dh.History, threads: Any) -> None:
     for call in (history.classify, history.begin):
         with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] threads is .*; allowed is a whole number from 1 on"):
             call(documents(["a"]), trigger(), threads=threads)

@@ -68,6 +68,6 @@ def test_a_view_past_its_buffers_is_refused(history: dh.History, views: list[tup
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\xfd", b"\x80" * 97, b"\0" * 96])
-def test_text_that_is_not_utf8_is_an_id_like_any_other_or_refused(history: dh.History, content: bytes) -> None:
+def test_id_that_is_not_utf8_is_refused_or_decided_as_others(history: dh.History, content: bytes) -> None:
     column = pa.Array.from_buffers(pa.string(), 1, [None, buffer([0, len(content)], "i"), pa.py_buffer(content)])
     assert asked(history, column) in (None, ["NEW"])

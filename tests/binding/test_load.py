@@ -91,7 +91,7 @@ def parquet_dataset(ids: list[str], directory: Path) -> Any:
 
 
 @pytest.mark.parametrize("form", ["table", "reader", "list", "generator", "dataset", "scanner"])
-def test_entries_come_as_a_table_a_stream_a_dataset_or_batches_one_by_one(tmp_path: Path, form: str) -> None:
+def test_entries_load_from_a_table_stream_dataset_or_batches(tmp_path: Path, form: str) -> None:
     ids = [f"urn:document:{number}" for number in range(100)]
     table = pa.table({"uuid": ids})
     documents: Any = {
@@ -113,7 +113,7 @@ def test_what_holds_no_columns_is_refused(tmp_path: Path, documents: Any) -> Non
         history.load(documents, ORDERS)
 
 
-def test_what_progress_raises_stops_a_load_and_it_can_be_started_again(tmp_path: Path) -> None:
+def test_error_in_progress_stops_a_load_that_can_restart(tmp_path: Path) -> None:
     def stop(done: int) -> None:
         raise InterruptedError(str(done))
 
@@ -125,7 +125,7 @@ def test_what_progress_raises_stops_a_load_and_it_can_be_started_again(tmp_path:
         assert set(history.classify(table, ORDERS)["status"].to_pylist()) == {"DUPLICATE"}
 
 
-def test_a_bar_says_how_far_a_load_and_upkeep_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bar_shows_progress_of_load_and_maintenance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = pa.table({"uuid": [f"urn:{number}" for number in range(50)]})
     with dh.open(tmp_path / "h", create=True) as history:
         history.load(table, ORDERS, progress=True)

@@ -31,13 +31,13 @@ def by_tasks(history: dh.History, ids: Sequence[str | None], **options: Any) -> 
     receipts: list[bytes] | None = None
     for _ in range(2):
         parts = [list(enumerate(ids))[place::2][::-1] for place in range(2)]
-        job = history.reserve(trigger(), 2, transaction=APP, now=T0, receipts=receipts, **options)
+        job = history._shards.reserve(trigger(), 2, transaction=APP, now=T0, receipts=receipts, **options)
         found: dict[int, str] = {}
         receipts = []
         with dh.open(history.path, snapshot=job.snapshot) as task:
             for place, part in enumerate(parts):
                 table = documents([one for _, one in part])
-                staged = task.stage(table, trigger(), job=job.token, part=place, attempt="a")
+                staged = task._shards.stage(table, trigger(), job=job.token, part=place, attempt="a")
                 found.update(zip([row for row, _ in part], rules(staged.verdicts), strict=True))
                 receipts.append(staged.receipt)
         try:
@@ -88,7 +88,7 @@ def test_rows_that_differ_in_anything_are_refused(
 
 @WAYS
 @pytest.mark.parametrize("first", [by_driver, by_tasks])
-def test_the_same_rows_in_any_order_and_division_are_the_same_batch(
+def test_same_rows_in_any_order_and_division_are_the_same_batch(
     history: dh.History, first: Begin, begin: Begin
 ) -> None:
     ids = ["a", "urn:b", None, "x" * 97, "7d444840-9dc0-4f5b-8b5c-5c5b7a2b1c01", "a", "c"]
@@ -102,7 +102,7 @@ def test_the_same_rows_in_any_order_and_division_are_the_same_batch(
 
 
 @WAYS
-def test_the_same_rows_stay_done_after_a_purge_and_others_are_new(history: dh.History, begin: Begin) -> None:
+def test_same_rows_after_a_purge_stay_done_and_others_are_new(history: dh.History, begin: Begin) -> None:
     history.begin(documents(["a", "b"]), trigger(), now=T0 - DAYS_31, transaction=APP).complete()
     history.purge(trigger(), now=T0)
     assert rules(history.classify(documents(["a"]), trigger())) == ["R8"]
@@ -180,28 +180,30 @@ def test_a_large_batch_remembers_its_rows(history: dh.History) -> None:
             reopened.begin(documents(ids[1:]), trigger(), transaction=APP)
 
 
-def test_entries_of_another_load_under_a_known_number_are_refused(history: dh.History) -> None:
+def test_other_entries_under_a_known_number_are_refused(history: dh.History) -> None:
     def staged(*ids: str) -> list[bytes]:
         receipts = []
         for one in ids:
-            job = history.reserve(trigger(), reads=False)
-            receipts.append(history.stage_entries(documents([one]), trigger(), job=job.token, part=0, attempt="a"))
+            job = history._shards.reserve(trigger(), reads=False)
+            receipts.append(
+                history._shards.stage_entries(documents([one]), trigger(), job=job.token, part=0, attempt="a")
+            )
         return receipts
 
-    assert history.commit_entries(staged("a", "b"), trigger(), transaction=APP) == 2
-    assert history.commit_entries(staged("b", "a"), trigger(), transaction=APP) == 0
+    assert history._shards.commit_entries(staged("a", "b"), trigger(), transaction=APP) == 2
+    assert history._shards.commit_entries(staged("b", "a"), trigger(), transaction=APP) == 0
     with pytest.raises(dh.TransactionError, match="other rows"):
-        history.commit_entries(staged("a", "c"), trigger(), transaction=APP)
+        history._shards.commit_entries(staged("a", "c"), trigger(), transaction=APP)
     assert rules(history.classify(documents(["a", "b", "c"]), trigger())) == ["R9", "R9", "R8"]
-    assert history.commit_entries(staged("a", "c"), trigger(), transaction=APP, on_other_rows="look_up") == 2
+    assert history._shards.commit_entries(staged("a", "c"), trigger(), transaction=APP, on_other_rows="look_up") == 2
     assert rules(history.classify(documents(["a", "b", "c"]), trigger())) == ["R9", "R9", "R9"]
 
 
 def test_what_is_done_with_other_rows_is_one_of_two_words(history: dh.History) -> None:
     for call in (
         lambda: history.begin(documents(["a"]), trigger(), on_other_rows="skip"),  # type: ignore[arg-type]
-        lambda: history.reserve(trigger(), on_other_rows="skip"),  # type: ignore[arg-type]
-        lambda: history.commit_entries([], trigger(), on_other_rows="skip"),  # type: ignore[arg-type]
+        lambda: history._shards.reserve(trigger(), on_other_rows="skip"),  # type: ignore[arg-type]
+        lambda: history._shards.commit_entries([], trigger(), on_other_rows="skip"),  # type: ignore[arg-type]
     ):
         with pytest.raises(dh.ConfigError, match=r"on_other_rows is \"skip\"; allowed is \"error\" or \"look_up\""):
             call()
@@ -214,7 +216,7 @@ def _die_after_begin(path: Path) -> None:
 
 
 @WAYS
-def test_after_a_kill_between_begin_and_complete_only_the_same_rows_go_on(history_path: Path, begin: Begin) -> None:
+def test_kill_before_complete_lets_only_the_same_rows_go_on(history_path: Path, begin: Begin) -> None:
     with dh.open(history_path, create=True):
         pass
     process = multiprocessing.get_context("spawn").Process(target=_die_after_begin, args=(history_path,))

@@ -122,7 +122,7 @@ def test_threads_of_one_call_change_no_verdict(history: dh.History) -> None:
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
-def test_a_number_of_threads_that_makes_no_sense_is_refused(history: dh.History, threads: Any) -> None:
+def test_invalid_number_of_threads_is_refused(history: dh.History, threads: Any) -> None:
     with pytest.raises((dh.ConfigError, TypeError, OverflowError)):
         history.classify(documents(["a"]), trigger(), threads=threads)
 
@@ -188,7 +188,7 @@ INTERRUPT = """
 """
 
 
-def test_an_interrupt_in_a_resolver_ends_the_call_and_begins_nothing(directory: Path) -> None:
+def test_interrupt_in_a_resolver_ends_the_call_unbegun(directory: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(INTERRUPT), str(directory)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import inspect
 import math
 import pickle
 from datetime import timedelta
@@ -67,7 +68,7 @@ def test_it_never_changes() -> None:
         dh.Trigger("orders").use_history = True  # type: ignore[misc]
 
 
-def test_its_representation_makes_it_anew() -> None:
+def test_repr_of_a_trigger_evaluates_to_an_equal_one() -> None:
     one = trigger(history_time_to_live="36 hours", in_batch="duplicate")
     assert eval(repr(one), {"Trigger": dh.Trigger, "datetime": datetime}) == one
 
@@ -121,3 +122,42 @@ def test_settings_of_the_wrong_type_get_a_sentence_with_a_code(settings: Any, sa
         dh.Trigger(**{"name": "orders", **settings})
     assert str(raised.value).startswith("[DH-CONFIG] ")
     assert said in str(raised.value)
+
+
+def test_fields_are_the_constructors_settings() -> None:
+    assert tuple(inspect.signature(dh.Trigger).parameters) == dh.Trigger.FIELDS
+
+
+def test_a_replaced_setting_leaves_the_others() -> None:
+    changed: dict[str, Any] = {
+        "name": "other",
+        "kind": "jms",
+        "detect_duplicates": True,
+        "use_history": True,
+        "history_time_to_live": timedelta(days=3),
+        "resolver": len,
+        "processing_mode": "serial",
+        "suspend_and_retry_on_error": False,
+        "suspend_on_failure": True,
+        "max_delivery_count": 7,
+        "in_batch": "in_doubt",
+        "expiry": "exact",
+        "resolver_attempts": 1,
+        "resolver_backoff": timedelta(seconds=2),
+    }
+    assert set(changed) == set(dh.Trigger.FIELDS)
+    before = dh.Trigger("orders")
+    assert before.replace() == before
+    for name, value in changed.items():
+        after = before.replace(**{name: value})
+        for field in dh.Trigger.FIELDS:
+            assert getattr(after, field) == (value if field == name else getattr(before, field)), (name, field)
+    everything = before.replace(**changed)
+    assert {field: getattr(everything, field) for field in dh.Trigger.FIELDS} == changed
+
+
+def test_a_replaced_setting_is_checked() -> None:
+    with pytest.raises(dh.ConfigError, match="DH-CONFIG"):
+        dh.Trigger("orders").replace(history_time_to_live="soon")
+    with pytest.raises(TypeError, match="colour"):
+        dh.Trigger("orders").replace(colour="red")  # type: ignore[call-arg]

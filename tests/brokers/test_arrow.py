@@ -67,7 +67,7 @@ def test_chunks_stay_chunks() -> None:
     assert brokers.kafka_consumer_group(chunked).to_pylist() == [-1, -1, -1]
 
 
-def test_the_largest_unsigned_count_is_cut_off_rather_than_wrapped() -> None:
+def test_largest_unsigned_count_saturates_instead_of_wrapping() -> None:
     assert brokers.amqp(pa.array([2**64 - 1], pa.uint64())).to_pylist() == [2**31 - 1]
 
 
@@ -87,7 +87,7 @@ def test_columns_of_different_documents_are_refused() -> None:
         brokers.rabbitmq_quorum([1, 2], [True])
 
 
-def test_a_trigger_without_history_decides_by_the_converted_count(history: dh.History) -> None:
+def test_trigger_without_history_decides_by_converted_count(history: dh.History) -> None:
     counts = brokers.sqs(["1", "2", None])
     verdicts = history.classify(documents(["a", "b", "c"], redelivery_count=counts), trigger(use_history=False))
     assert rules(verdicts) == ["R12", "R14", "R16"]

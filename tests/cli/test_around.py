@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dochistory as dh
-from dochistory import journal, journals
+from dochistory import journal
 from tests.cli.conftest import Run
 from tests.store.processes import ROOT
 from tests.support import T0, documents, status_of, trigger
@@ -68,7 +68,7 @@ def test_documents_are_resolved_and_resubmitted_into_a_file_once(run: Run, doubt
         assert status_of(history, ["0003"]) == ["DUPLICATE"]
 
 
-def test_a_file_that_cannot_be_written_leaves_documents_as_they_were(run: Run, doubtful: Path, tmp_path: Path) -> None:
+def test_unwritable_output_file_changes_no_document(run: Run, doubtful: Path, tmp_path: Path) -> None:
     (tmp_path / "there.parquet").write_text("precious")
     for output in ("there.parquet", "no/where.parquet", "again.what"):
         ran = run("audit", "resubmit", "1", "--history", doubtful, "--output", output)
@@ -98,10 +98,10 @@ def test_documents_are_resubmitted_to_a_service(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["resubmit"], "either --service MODULE:FUNCTION or --output FILE"),
-        (["resubmit", "-o", "x.csv"], "nothing was resolved"),
+        (["resubmit"], "pass --service MODULE:FUNCTION or --output FILE"),
+        (["resubmit", "-o", "x.csv"], "no document is resolved as process"),
         (["resubmit", "1", "--service", "nowhere:ship"], "cannot be imported"),
-        (["resubmit", "1", "--service", "json:__name__"], "is no function"),
+        (["resubmit", "1", "--service", "json:__name__"], "is not a function"),
         (["show", "99"], "there is no document 99"),
         (["resolve", "maybe", "1"], "invalid choice"),
         (["list", "--state", "lost"], "invalid choice"),
@@ -242,7 +242,7 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_a_journal_is_read_as_it_was_written(written: Path) -> None:
-    tables = list(journals.read(written))
+    tables = list(journal.read(written))
     assert pa.concat_tables(tables).to_pylist() == RECORDS
     assert {table.schema for table in tables} == {journal.SCHEMA}
 
@@ -288,7 +288,7 @@ def test_following_sees_what_is_written_later_once(tmp_path: Path) -> None:
         def sleep(_: float, todo: Any = todo) -> None:
             todo.pop(0)()
 
-        found = journals.follow(path, sleep=sleep, stop=lambda todo=todo: not todo)  # type: ignore[misc]
+        found = journal.follow(path, sleep=sleep, stop=lambda todo=todo: not todo)  # type: ignore[misc]
         assert [row["row"] for table in found for row in table.to_pylist()] == [0, 7, 2]
 
 
@@ -302,7 +302,7 @@ def test_following_from_the_end_and_over_a_rotation(tmp_path: Path) -> None:
         write(sink, 2)
 
     todo = [lambda: write(sink, 1), rotate, lambda: None]
-    found = journals.follow(path, from_end=True, sleep=lambda _: todo.pop(0)(), stop=lambda: not todo)
+    found = journal.follow(path, from_end=True, sleep=lambda _: todo.pop(0)(), stop=lambda: not todo)
     assert [row["row"] for table in found for row in table.to_pylist()] == [7, 2]
 
 
@@ -311,7 +311,7 @@ def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
     write(journal.JsonLinesSink(path), 0, 1)
     whole = path.read_bytes()
     path.write_bytes(whole[:-10])
-    assert [row["row"] for table in journals.read(path) for row in table.to_pylist()] == [0]
+    assert [row["row"] for table in journal.read(path) for row in table.to_pylist()] == [0]
 
 
 @pytest.mark.parametrize("content", ["no journal\n", '{"a": 1}\n', '{"time": "soon"}\n', "[1]\n"])
@@ -320,12 +320,12 @@ def test_something_else_than_a_journal_is_told_by_name(run: Run, tmp_path: Path,
     ran = run("journal", "other.jsonl")
     assert (ran.status, ran.out) == (2, "")
     assert "other.jsonl" in ran.err
-    assert "is no journal" in ran.err
+    assert "not a journal" in ran.err
 
 
 def test_a_journal_that_is_not_there_is_told(run: Run, tmp_path: Path) -> None:
-    assert "there is no such journal" in run("journal", "none.jsonl").err
+    assert "no such journal" in run("journal", "none.jsonl").err
     (tmp_path / "bad.parquet").write_text("no")
-    assert "this is no Parquet" in run("journal", "bad.parquet").err
+    assert "not Parquet" in run("journal", "bad.parquet").err
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
-    assert "this is no journal, its columns are a" in run("journal", "other.parquet").err
+    assert "not a journal: its columns are a" in run("journal", "other.parquet").err

@@ -42,7 +42,7 @@ def ids(history: dh.History, name: str) -> set[str]:
     return {row["key"] for row in entries(history, trigger(name), status="completed")}
 
 
-def test_what_was_begun_after_something_is_never_in_a_backup_without_it(run: Run, tmp_path: Path) -> None:
+def test_backup_never_holds_a_change_without_an_earlier_one(run: Run, tmp_path: Path) -> None:
     path, stop = tmp_path / "busy.history", tmp_path / "stop"
     with dh.open(path, create=True) as history:
         for name in CHAIN:
@@ -74,7 +74,7 @@ def test_what_was_begun_after_something_is_never_in_a_backup_without_it(run: Run
     assert seen[-1] > seen[0]
 
 
-def test_a_writer_that_does_not_let_go_is_named_and_nothing_is_left(run: Run, orders: Path, tmp_path: Path) -> None:
+def test_backup_blocked_by_a_writer_names_the_lock(run: Run, orders: Path, tmp_path: Path) -> None:
     turn = next(orders.glob("triggers/*/turn"))
     with turn.open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -39,9 +39,7 @@ def write_documents(path: Path) -> None:
         "arrows.lz4",
     ],
 )
-def test_documents_of_every_format_are_judged_and_written_with_their_verdicts(
-    run: Run, orders: Path, suffix: str, tmp_path: Path
-) -> None:
+def test_every_format_is_judged_and_written_with_verdicts(run: Run, orders: Path, suffix: str, tmp_path: Path) -> None:
     write_documents(tmp_path / f"in.{suffix}")
     ran = run("classify", f"in.{suffix}", "--history", orders, "--output", f"out.{suffix}")
     assert (ran.status, ran.err) == (0, "")
@@ -103,7 +101,7 @@ def test_settings_say_how_a_trigger_judges(run: Run, tmp_path: Path) -> None:
     assert (misspelt.status, "describe no trigger 'order', but orders" in misspelt.err) == (2, True)
 
 
-def test_rules_can_be_given_for_a_trigger_that_no_settings_describe(run: Run, orders: Path, tmp_path: Path) -> None:
+def test_trigger_without_settings_takes_rules_from_options(run: Run, orders: Path, tmp_path: Path) -> None:
     write_documents(tmp_path / "in.csv")
     counted = run("classify", "in.csv", "--history", orders, "--processing-mode", "serial", "--json").json
     assert ("R8+batch", "DUPLICATE") in [(row["rule"], row["status"]) for row in counted["verdicts"]]

@@ -32,6 +32,7 @@ def test_a_whole_history_needs_no_repair(run: Run, orders: Path) -> None:
     assert run("repair", "--history", orders, "--yes", "--json").json == {
         "repaired": False,
         "kept_in": None,
+        "audit_kept_in": None,
         "findings": [],
     }
     assert names(orders) == before
@@ -68,7 +69,7 @@ def test_a_damaged_log_is_repaired_only_when_told_to(run: Run, orders: Path) -> 
     assert run("repair", "--history", orders).status == 0
 
 
-def test_of_a_log_without_its_tail_a_number_is_said_only_as_at_least(run: Run, orders: Path) -> None:
+def test_repair_of_a_log_without_its_end_names_a_lower_bound(run: Run, orders: Path) -> None:
     with dh.open(orders) as history:
         for batch in range(8):
             history.begin(documents([f"more-{batch}-{row}" for row in range(50)]), LONG).complete()
@@ -144,7 +145,7 @@ def test_a_repair_can_be_watched_and_stopped(orders: Path) -> None:
         dh.repair(orders, progress=stop)
 
 
-def test_a_damaged_mapper_is_repaired_when_told_to_and_the_report_says_whose_it_is(run: Run, tmp_path: Path) -> None:
+def test_repair_of_a_damaged_mapper_names_it_in_the_report(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "mapped.history"
     with dh.open(path, create=True) as history:
         mapper = history.mapper("jms")
@@ -161,7 +162,7 @@ def test_a_damaged_mapper_is_repaired_when_told_to_and_the_report_says_whose_it_
     assert run("repair", "--history", path).status == 0
 
 
-def test_deleting_a_trigger_by_hand_is_noticed_and_repaired_when_told_to(run: Run, orders: Path) -> None:
+def test_trigger_deleted_by_hand_is_noticed_and_repaired(run: Run, orders: Path) -> None:
     for file in orders.glob("triggers/orders-*/*"):
         file.unlink()
     ran = run("verify", "--history", orders)
@@ -176,7 +177,7 @@ def test_deleting_a_trigger_by_hand_is_noticed_and_repaired_when_told_to(run: Ru
         assert status_of(history, ["0001"], LONG) == ["NEW"]
 
 
-def test_what_is_gone_of_the_audit_log_is_named_and_put_right_when_told_to(run: Run, orders: Path) -> None:
+def test_lost_part_of_the_audit_log_is_named_and_repaired(run: Run, orders: Path) -> None:
     with dh.open(orders) as history:
         for _ in range(2):
             history.begin(documents([None, None]), LONG, audit=True)

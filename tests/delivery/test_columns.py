@@ -71,7 +71,7 @@ def test_columns_may_have_other_names(history: dh.History) -> None:
     assert decisions(poll) == ["APPLY"]
 
 
-def test_messages_that_were_held_come_back_with_their_rows_whatever_poll_they_came_in(history: dh.History) -> None:
+def test_held_messages_return_with_their_rows_from_any_poll(history: dh.History) -> None:
     inbox = history.delivery(start={"a": 10, "b": 10}, patience=9)
     polls = [
         messages([CHAIN[2], CHAIN[1]], stream=["a", "b"], body=["a3", "b2"]),
@@ -141,9 +141,7 @@ def test_threads_share_streams_and_find_the_same(history: dh.History, threads: i
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_permutation_of_a_poll_with_duplicates_applies_the_same_in_the_same_order(
-    history: dh.History, seed: int
-) -> None:
+def test_any_permutation_of_a_poll_applies_the_same_order(history: dh.History, seed: int) -> None:
     chance = random.Random(seed)
     chain, prev = [], 10
     for _ in range(12):
@@ -161,7 +159,7 @@ def test_any_permutation_of_a_poll_with_duplicates_applies_the_same_in_the_same_
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_splitting_arrivals_over_polls_changes_nothing_when_patience_is_large(history: dh.History, seed: int) -> None:
+def test_arrivals_split_over_polls_with_large_patience_end_equal(history: dh.History, seed: int) -> None:
     chance = random.Random(seed)
     batch = shuffled(8, seed).slice(0)
     start = {f"s{number}": 10 for number in range(8)}
@@ -201,7 +199,7 @@ def test_what_is_no_poll_is_refused(history: dh.History, batch: Any, complaint: 
         history.delivery().receive(batch)
 
 
-def test_arguments_that_make_no_sense_are_refused(history: dh.History) -> None:
+def test_invalid_arguments_are_refused(history: dh.History) -> None:
     with pytest.raises(dh.SchemaError, match='of stream "b"'):
         history.delivery("a", start=0).receive(messages([CHAIN[0]], stream=["b"]))
     with pytest.raises(dh.SchemaError, match='names "uuid"'):

@@ -38,9 +38,7 @@ def receive_and_kill(directory: Path, file: Path, mode: str, chance: random.Rand
 
 @pytest.mark.crash
 @pytest.mark.parametrize("mode", ["recorded", "own"])
-def test_a_receiver_that_is_killed_applies_everything_once_and_in_order(
-    history_path: Path, tmp_path: Path, mode: str
-) -> None:
+def test_killed_receiver_applies_everything_once_and_in_order(history_path: Path, tmp_path: Path, mode: str) -> None:
     chance, file = random.Random(), tmp_path / "applied"
     with dh.open(history_path, create=True) as history:
         history.delivery("s", start=0)
@@ -60,7 +58,7 @@ def test_a_receiver_that_is_killed_applies_everything_once_and_in_order(
 
 
 @pytest.mark.slow
-def test_of_processes_that_receive_one_stream_exactly_one_applies_each_message(history_path: Path) -> None:
+def test_processes_receiving_one_stream_apply_each_message_once(history_path: Path) -> None:
     with dh.open(history_path, create=True) as history:
         history.delivery("s", start=0)
     found = run_together(

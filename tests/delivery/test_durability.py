@@ -14,7 +14,7 @@ from tests.delivery.support import applied, column, decisions, header, messages,
 CHAIN = [header(10, 20), header(20, 30), header(30, 40)]
 
 
-def test_what_was_handed_out_and_not_committed_is_in_doubt_after_a_crash(history_path: Path) -> None:
+def test_uncommitted_messages_are_in_doubt_after_a_crash(history_path: Path) -> None:
     with dh.open(history_path, create=True) as history:
         history.delivery("s", start=10).receive(messages(CHAIN))
     with dh.open(history_path) as history:
@@ -56,7 +56,7 @@ def test_a_log_received_that_cannot_be_is_an_alarm(history: dh.History) -> None:
         history.delivery("s").settle("t", 5)
 
 
-def test_with_a_transaction_of_the_callers_own_nothing_is_ever_in_doubt(history: dh.History) -> None:
+def test_own_transaction_of_the_caller_leaves_nothing_in_doubt(history: dh.History) -> None:
     history.delivery("s", start=10, own_transaction=True).receive(messages(CHAIN[:2]))
     # The caller's transaction has ended, with log_received = 30 in it, and then the process died.
     inbox = history.delivery("s", own_transaction=True, log_received=30)
@@ -102,7 +102,7 @@ def test_a_poll_has_to_end_before_the_next_begins(history: dh.History) -> None:
     assert decisions(inbox.receive(messages(CHAIN))) == ["DUPLICATE", "APPLY", "APPLY"]
 
 
-def test_a_caller_that_has_applied_a_part_says_so_and_the_rest_is_asked_for_again(history: dh.History) -> None:
+def test_caller_commits_a_part_and_the_rest_is_requested_again(history: dh.History) -> None:
     inbox = history.delivery("s", start=10, patience=9)
     poll = inbox.receive(messages([*CHAIN, header(50, 60)]))
     with pytest.raises(dh.StateError, match="from 10 to 40"):
@@ -116,7 +116,7 @@ def test_a_caller_that_has_applied_a_part_says_so_and_the_rest_is_asked_for_agai
     assert decisions(inbox.receive(messages([CHAIN[2], header(30, 40, 0, 1)]))) == ["STALE", "APPLY"]
 
 
-def test_a_caller_that_has_applied_nothing_of_one_stream_of_two_says_so(history: dh.History) -> None:
+def test_caller_commits_one_stream_and_nothing_of_another(history: dh.History) -> None:
     inbox = history.delivery(start={"a": 10, "b": 10})
     poll = inbox.receive(messages([*CHAIN, *CHAIN], stream=["a"] * 3 + ["b"] * 3))
     poll.commit(log_received={"a": 10, "b": 40})
@@ -168,7 +168,7 @@ def test_a_receiver_that_was_taken_over_cannot_commit(history: dh.History) -> No
     assert column(history.delivery_status(), "receive_count") == [3]
 
 
-def test_receivers_of_different_streams_do_not_disturb_each_other(history: dh.History) -> None:
+def test_receivers_of_different_streams_are_independent(history: dh.History) -> None:
     one, two = history.delivery("a", start=10), history.delivery("b", start=10)
     polls = [inbox.receive(messages(CHAIN)) for inbox in (one, two)]
     for poll in polls:
@@ -188,7 +188,7 @@ def test_a_batch_that_was_committed_is_known_when_it_comes_again(history: dh.His
         history.delivery("s").receive(messages(CHAIN), transaction=("app", 6))
 
 
-def test_a_batch_that_was_cut_off_stays_in_doubt_or_is_handed_out_again(history: dh.History) -> None:
+def test_interrupted_batch_is_in_doubt_or_handed_out_again(history: dh.History) -> None:
     history.delivery("s", start=10).receive(messages(CHAIN), transaction=("app", 7))
     poll = history.delivery("s").receive(messages(CHAIN), transaction=("app", 7))
     assert (poll.replay, applied(poll)) == ("unfinished", [])
@@ -217,17 +217,15 @@ def test_a_rerun_that_would_end_elsewhere_stays_in_doubt(history: dh.History) ->
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_other_messages_under_a_known_number_are_refused_or_decided_by_the_stream(
-    history: dh.History, together: bool
-) -> None:
+def test_other_messages_under_a_number_are_refused_or_decided(history: dh.History, together: bool) -> None:
     def receive(headers: Sequence[str | None], **options: Any) -> dh.DeliveryPoll:
         inbox = history.delivery("s")
         named: dict[str, Any] = {"transaction": ("app", 7), **options}
         if not together:
             return inbox.receive(messages(headers), **named)
-        plan = inbox.plan(**named)
-        _, receipt = history.delivery_portion(plan, messages(headers), stream="s")
-        return inbox.gather(plan, [receipt], **named)
+        plan = history._shards.plan_delivery(inbox, **named)
+        _, receipt = history._shards.decide_delivery(plan, messages(headers), stream="s")
+        return history._shards.merge_delivery(inbox, plan, [receipt], **named)
 
     history.delivery("s", start=10)
     receive(CHAIN[:2])

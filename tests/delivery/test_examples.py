@@ -15,14 +15,14 @@ def test_three_messages_in_order_are_applied_and_confirmed(history: dh.History) 
     assert column(poll.confirmations, "confirm") == [1119170]
 
 
-def test_the_last_of_three_arrives_first_and_is_released_from_hold(history: dh.History) -> None:
+def test_last_of_three_arriving_first_is_held_then_released(history: dh.History) -> None:
     poll = history.delivery("s", start=923200).receive(messages([THIRD, FIRST, SECOND]))
     assert decisions(poll) == ["HOLD", "APPLY", "APPLY"]
     assert column(poll.decisions, "status") == ["NEW", "NEW", "NEW"]
     assert column(poll.decisions, "apply_rank") == [2, 0, 1]
 
 
-def test_a_lost_message_is_asked_for_again_and_what_was_sent_before_is_stale(history: dh.History) -> None:
+def test_lost_message_is_requested_again_and_older_are_stale(history: dh.History) -> None:
     inbox = history.delivery("s", start=923200)
     polls = []
     resent = [header(923357, 942712, 0, 1), header(942712, 1119170, 0, 1)]
@@ -41,7 +41,7 @@ def test_messages_are_applied_only_once(history: dh.History) -> None:
     assert decisions(poll) == ["DUPLICATE", "APPLY"]
 
 
-def test_an_unfinished_transaction_starts_again_at_its_first_part_after_a_crash(history: dh.History) -> None:
+def test_crash_restarts_an_unfinished_transaction_at_its_start(history: dh.History) -> None:
     parts = [header(942712, 942712, seq) for seq in range(3)]
     poll = history.delivery("s", start=942712).receive(messages(parts[:2]))
     assert (decisions(poll), applied(poll)) == (["PART", "PART"], [])

@@ -42,7 +42,7 @@ def test_row_1_a_message_of_an_earlier_epoch_is_stale(history: dh.History) -> No
     assert (decisions(poll), statuses(poll)) == (["STALE", "STALE"], ["DUPLICATE", "DUPLICATE"])
 
 
-def test_row_2_a_later_epoch_is_joined_where_it_starts_here_and_else_in_the_future(history: dh.History) -> None:
+def test_row_2_later_epoch_is_joined_at_its_start_else_is_future(history: dh.History) -> None:
     inbox = history.delivery("s", start=10, patience=9)
     poll = inbox.receive(messages([header(30, 40), header(20, 30, 0, 2), header(10, 20, 1, 2), header(10, 20, 0, 2)]))
     assert decisions(poll) == ["HOLD", "FUTURE", "FUTURE", "APPLY"]
@@ -56,14 +56,14 @@ def test_row_3_what_is_applied_already_is_a_duplicate(history: dh.History) -> No
     assert (decisions(poll), set(statuses(poll))) == (["DUPLICATE"] * 3, {"DUPLICATE"})
 
 
-def test_row_4_what_begins_before_and_ends_after_is_not_applied_and_asked_for_again(history: dh.History) -> None:
+def test_row_4_overlapping_message_is_requested_again(history: dh.History) -> None:
     poll = history.delivery("s", start=20).receive(messages([header(10, 30)]))
     assert (decisions(poll), statuses(poll), applied(poll)) == (["OVERLAP"], ["IN_DOUBT"], [])
     poll.commit()
     assert poll.resend_requests.to_pylist() == [{"stream": "s", "resend_epoch": 1, "resend_from": 20}]
 
 
-def test_row_5_the_same_place_twice_is_a_duplicate_or_a_conflict_and_the_first_is_kept(history: dh.History) -> None:
+def test_row_5_second_message_for_a_place_never_replaces_it(history: dh.History) -> None:
     inbox = history.delivery("s", start=10, patience=9)
     poll = inbox.receive(
         messages([header(20, 30), header(20, 30), header(20, 35), header(10, 10), header(10, 10), header(10, 20, 0)])
@@ -85,7 +85,7 @@ def test_rows_6_to_8_hold_buffer_apply(history: dh.History) -> None:
     assert column(poll.messages, "dh_commit") == [20, 20, 20, 30]
 
 
-def test_9_nothing_held_no_patience_and_an_unfinished_transaction_alone_does_not_start_it(history: dh.History) -> None:
+def test_9_unfinished_transaction_alone_starts_no_wait(history: dh.History) -> None:
     inbox = history.delivery("s", start=10, patience=1)
     poll = inbox.receive(messages([header(10, 10, 0)]))
     poll.commit()
@@ -96,7 +96,7 @@ def test_9_nothing_held_no_patience_and_an_unfinished_transaction_alone_does_not
         assert poll.resend_requests.num_rows == 0
 
 
-def test_10_a_new_message_starts_the_wait_again_unless_told_otherwise(history: dh.History) -> None:
+def test_10_new_message_restarts_the_wait_unless_switched_off(history: dh.History) -> None:
     for name, reset, left in (("a", True, [2, 2, 1]), ("b", False, [2, 1, None])):
         inbox = history.delivery(name, start=10, patience=2, reset_patience=reset)
         seen = []
@@ -108,7 +108,7 @@ def test_10_a_new_message_starts_the_wait_again_unless_told_otherwise(history: d
         assert bool(poll.resend_requests.num_rows) is not reset
 
 
-def test_11_out_of_patience_the_stream_goes_back_and_asks_for_a_resend(history: dh.History) -> None:
+def test_11_stream_out_of_patience_requests_a_resend(history: dh.History) -> None:
     inbox = history.delivery("s", start=10, patience=2)
     seen = []
     for arrivals in ([header(20, 30), header(10, 10, 0)], [], []):
@@ -128,7 +128,7 @@ def test_11_in_batch_mode_it_asks_at_once(history: dh.History) -> None:
     assert statuses(poll) == ["IN_DOUBT"]
 
 
-def test_12_a_request_that_goes_unheard_is_repeated_and_stale_messages_do_not_end_the_wait(history: dh.History) -> None:
+def test_12_unanswered_request_repeats_despite_stale_messages(history: dh.History) -> None:
     inbox = with_epoch(history, 10, 1)
     seen = []
     for _ in range(3):

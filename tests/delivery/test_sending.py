@@ -16,7 +16,7 @@ def headers(built: Any) -> list[str]:
     return column(built, "header")
 
 
-def test_messages_follow_each_other_and_a_split_transaction_moves_log_sent_with_its_last_part(
+def test_split_transaction_moves_log_sent_with_its_last_part(
     history: dh.History,
 ) -> None:
     outbox = history.delivery_out("remote1", start=10)
@@ -33,7 +33,7 @@ def test_messages_follow_each_other_and_a_split_transaction_moves_log_sent_with_
     assert outbox.build([20, 30, 40]).num_rows == 0
 
 
-def test_several_transactions_go_into_one_message_and_a_call_builds_so_many_at_most(history: dh.History) -> None:
+def test_message_holds_several_transactions_up_to_both_limits(history: dh.History) -> None:
     outbox = history.delivery_out("remote1", start=0)
     log = pa.table({"offset": [1, 2, 3, 4, 5, 6], "parts": [1, 1, 1, 2, 1, 1]})
     assert headers(outbox.build(log, per_message=2, max_messages=2)) == [
@@ -64,7 +64,7 @@ def test_a_confirmation_of_what_was_never_sent_is_an_alarm(history: dh.History) 
     assert outbox.confirm_sent == 0
 
 
-def test_a_resend_request_counts_once_and_goes_back_to_where_it_says(history: dh.History) -> None:
+def test_resend_request_counts_once_and_goes_back_to_its_offset(history: dh.History) -> None:
     outbox = history.delivery_out("remote1", start=0)
     outbox.build([10, 20, 30])
     assert outbox.on_resend_request(1, 10)
@@ -86,7 +86,7 @@ def test_the_log_may_be_truncated_as_far_as_all_have_confirmed(history: dh.Histo
     assert one.truncation_point() == 30
 
 
-def test_a_resend_of_what_is_truncated_is_an_error_that_says_to_extract_again(history: dh.History) -> None:
+def test_resend_of_truncated_log_is_an_error(history: dh.History) -> None:
     outbox = history.delivery_out("remote1", start=0)
     outbox.build([10, 20])
     outbox.on_confirmation(20)
@@ -133,7 +133,7 @@ def test_what_is_no_log_is_refused(history: dh.History, log: Any, complaint: str
         history.delivery_out("remote1", start=0).build(log)
 
 
-def test_a_receiver_applies_what_a_sender_builds_and_both_have_a_row_under_the_names_of_the_table(
+def test_receiver_applies_what_a_sender_builds_with_named_rows(
     history: dh.History,
 ) -> None:
     outbox = history.delivery_out("s", start=0)

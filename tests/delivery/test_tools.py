@@ -40,7 +40,7 @@ def files_of(feed: Path) -> Iterator[Path]:
 
 def test_a_damaged_byte_in_any_file_of_theirs_is_found(feed: Path, run: Run) -> None:
     with dh.open(feed, read_only=True) as history:
-        assert history.verify() == history.verify_values() > 0
+        assert history.verify() == history._shards.verify_values() > 0
         seen: list[int] = []
         assert history.verify(progress=lambda done, _total: seen.append(done)) == history.verify(progress=True)
         assert seen
@@ -82,7 +82,7 @@ def test_stats_tell_their_sizes(feed: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("how", ["program", "method"])
-def test_maintenance_puts_their_files_together(feed: Path, run: Run, how: str) -> None:
+def test_maintenance_compacts_their_files(feed: Path, run: Run, how: str) -> None:
     with dh.open(feed) as history:
         status = history.delivery_status()
     if how == "program":
@@ -105,7 +105,7 @@ def test_a_purge_of_triggers_takes_nothing_from_them(feed: Path, run: Run) -> No
         assert history.mapper("jms").lookup(["m-0"])["found"].to_pylist() == [True]
 
 
-def test_upkeep_goes_on_beside_the_commits(tmp_path: Path) -> None:
+def test_maintenance_runs_beside_the_commits(tmp_path: Path) -> None:
     with dh.open(tmp_path / "h", create=True) as history:
         inbox = history.delivery("s", start=0)
         for number in range(400):

@@ -16,7 +16,7 @@ PROCESSES = 4
 ROUNDS = 25
 
 
-def test_of_processes_that_send_one_id_exactly_one_gets_it_as_new(path: Path) -> None:
+def test_processes_sending_one_id_get_it_as_new_once(path: Path) -> None:
     script = f"""
     from tests.mapper.support import messages, rules
     with dh.open(sys.argv[1]) as history:
@@ -31,7 +31,7 @@ def test_of_processes_that_send_one_id_exactly_one_gets_it_as_new(path: Path) ->
         assert Counter(lines) == {"M1 M1": 1, "M3 M3": PROCESSES - 1}
 
 
-def test_of_processes_that_take_one_id_exactly_one_gets_it_as_new(path: Path) -> None:
+def test_processes_taking_one_id_get_it_as_new_once(path: Path) -> None:
     script = f"""
     from tests.mapper.support import messages, rules
     with dh.open(sys.argv[1]) as history:
@@ -74,7 +74,7 @@ def test_who_takes_an_id_of_an_open_unit_waits_for_its_end(mapper: dh.MessageIdM
     assert mapped(mapper, ["a"]) == ["first" if commits else "second"]
 
 
-def test_who_waits_too_long_for_a_unit_is_told_so(path: Path) -> None:
+def test_wait_for_a_unit_beyond_the_timeout_is_an_error(path: Path) -> None:
     with dh.open(path, create=True, lock_timeout="50 ms") as history:
         mapper = history.mapper("in")
         unit = mapper.unit_of_work()
@@ -89,7 +89,7 @@ def test_who_waits_too_long_for_a_unit_is_told_so(path: Path) -> None:
     assert dh.open(path).mapper("in").lookup(["a", "b"])["found"].to_pylist() == [True, True]
 
 
-def test_a_unit_whose_process_is_killed_leaves_nothing_and_blocks_nobody(path: Path) -> None:
+def test_unit_of_a_killed_process_leaves_and_blocks_nothing(path: Path) -> None:
     script = """
     import signal
     from tests.mapper.support import messages

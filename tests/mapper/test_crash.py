@@ -105,7 +105,7 @@ def test_sending_out_killed_at_each_step(path: Path, step: str, sent: list[str],
 
 
 @pytest.mark.parametrize("step", ["pending", "sending", "sent"])
-def test_an_administrator_who_looks_gets_everything_sent_exactly_once(path: Path, step: str) -> None:
+def test_administrator_who_looks_gets_each_message_sent_once(path: Path, step: str) -> None:
     killed(RECEIVER, path, step)
     there = outside(path)
     with dh.open(path) as history:

@@ -7,27 +7,27 @@ import pyarrow as pa
 import pytest
 
 import dochistory as dh
-from dochistory import journal, journals, mapper_journal
+from dochistory import journal
 from tests.cli.conftest import Run, run
 from tests.mapper.support import messages
 
 __all__ = ["run"]  # a fixture
 
 
-def test_what_the_mapper_audits_stands_in_the_journal_beside_the_triggers(
+def test_mapper_audits_appear_in_the_journal_beside_triggers(
     mapper: dh.MessageIdMapper, tmp_path: Path, caplog: pytest.LogCaptureFixture, run: Run
 ) -> None:
     caplog.set_level(logging.INFO, journal.LOGGER)
     mapper.begin_send(messages(["b"])).abort([0])  # nobody knows whether it went out
     sinks = [journal.ParquetSink(tmp_path / "journal")]
-    assert mapper_journal.write(mapper.begin_send(messages(["a", "b", None])), sinks=sinks) == 2
+    assert journal.mapper.write(mapper.begin_send(messages(["a", "b", None])), sinks=sinks) == 2
     incoming = pa.table({"id": ["x", "x"], "message_id": ["o-1", "o-2"]})
     with mapper.unit_of_work() as unit:
         taken = unit.take(incoming)
-        assert mapper_journal.write(taken, sinks=sinks) == 1
-    assert mapper_journal.write(mapper.begin_send(messages(["new"]))) == 0
+        assert journal.mapper.write(taken, sinks=sinks) == 1
+    assert journal.mapper.write(mapper.begin_send(messages(["new"]))) == 0
 
-    (table,) = journals.read(tmp_path / "journal", journals.Filter(status="IN_DOUBT", rule="M3"))
+    (table,) = journal.read(tmp_path / "journal", journal.Filter(status="IN_DOUBT", rule="M3"))
     assert table.schema == journal.SCHEMA
     assert table.select(["trigger", "key", "row"]).to_pylist() == [
         {"trigger": "mapper:jms-receiver", "key": "b", "row": 1}
@@ -43,6 +43,6 @@ def test_what_the_mapper_audits_stands_in_the_journal_beside_the_triggers(
 
 
 def test_more_than_a_few_records_are_counted(mapper: dh.MessageIdMapper, caplog: pytest.LogCaptureFixture) -> None:
-    assert mapper_journal.write(mapper.begin_send(messages([None] * 5)), most=2) == 5
+    assert journal.mapper.write(mapper.begin_send(messages([None] * 5)), most=2) == 5
     assert [one.levelname for one in caplog.records] == ["ERROR"] * 3
     assert caplog.messages[2] == "mapper:jms-receiver: 3 more audit records"

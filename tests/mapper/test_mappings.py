@@ -24,7 +24,7 @@ def test_what_is_created_is_found_in_one_direction_only(mapper: dh.MessageIdMapp
     assert found["mapped_id"].to_pylist() == [None, None]
 
 
-def test_rows_that_cannot_be_done_are_named_and_the_others_are_done(mapper: dh.MessageIdMapper) -> None:
+def test_rows_with_errors_are_named_and_the_others_are_done(mapper: dh.MessageIdMapper) -> None:
     assert errors(mapper.create(["a", "a", None, "", "x" * 65_536, "b"])) == [
         None,
         "EXISTS",
@@ -79,7 +79,7 @@ def test_columns_that_do_not_fit_are_refused(mapper: dh.MessageIdMapper) -> None
 
 
 @pytest.mark.parametrize("wrong", [{"pending": "never"}, {"expiry": "soon"}, {"persist": "long"}])
-def test_settings_that_make_no_sense_are_refused(history: dh.History, wrong: dict[str, str]) -> None:
+def test_invalid_settings_are_refused(history: dh.History, wrong: dict[str, str]) -> None:
     with pytest.raises(dh.ConfigError, match=next(iter(wrong))):
         history.mapper("x", **wrong)  # type: ignore[arg-type]
 
@@ -140,7 +140,7 @@ def test_what_is_pending_is_purged_only_when_asked(mapper: dh.MessageIdMapper) -
     assert rules(mapper.begin_send(messages(["p"]))) == ["M1"]
 
 
-def test_entries_survive_reopening_upkeep_and_a_backup_of_the_files(path: Path) -> None:
+def test_entries_survive_reopening_maintenance_and_a_backup(path: Path) -> None:
     ids = [str(uuid.UUID(int=number)) for number in range(1000)] + [f"urn:{number}" for number in range(1000)]
     with dh.open(path, create=True) as history:
         mapper = history.mapper("m")
@@ -190,3 +190,16 @@ def test_a_million_ids_are_mapped_found_sent_and_purged(path: Path) -> None:
         assert history.mapper("big").purge(T0 + DAY)["entries"] == count
         assert history.mapper("big").lookup(ids)["found"].true_count == 0
         assert history.mapper("big").stats()["files"] == 0
+
+
+def test_purge_far_ahead_of_the_clock_has_to_be_forced(mapper: dh.MessageIdMapper) -> None:
+    now = dt.datetime.now(dt.UTC)
+    mapper.create(["a"], None, now + DAY, now=now)
+    mapper.create(["kept"], None, "forever", now=now)
+    later = dt.datetime(2099, 1, 1, tzinfo=dt.UTC)
+    with pytest.raises(dh.ConfigError, match=r"2099.*ahead of this machine's clock.*force=True"):
+        mapper.purge(later)
+    assert mapper.purge(later, dry_run=True)["entries"] == 1
+    assert mapped(mapper, ["a", "kept"]) == [None, None]
+    assert mapper.purge(later, force=True)["entries"] == 1
+    assert mapped(mapper, ["a", "kept"]) == [False, None]

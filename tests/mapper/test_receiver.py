@@ -18,7 +18,7 @@ def leave_pending(mapper: dh.MessageIdMapper, *ids: str) -> None:
     assert rules(mapper.begin_send(messages(ids), now=T0)) == ["M1"] * len(ids)
 
 
-def test_m1_a_new_message_is_pending_before_it_is_sent_and_mapped_after(mapper: dh.MessageIdMapper) -> None:
+def test_m1_new_message_is_pending_then_sent_then_mapped(mapper: dh.MessageIdMapper) -> None:
     send = mapper.begin_send(messages(["a"]), now=T0)
     assert (statuses(send), actions(send), rules(send)) == (["NEW"], ["PROCESS"], ["M1"])
     found = mapper.lookup(["a"]).to_pylist()[0]
@@ -37,7 +37,7 @@ def test_m2_a_message_that_was_sent_is_not_sent_again(mapper: dh.MessageIdMapper
     send.raise_pending()
 
 
-def test_m2_takes_away_what_was_left_pending(mapper: dh.MessageIdMapper) -> None:
+def test_m2_removes_a_stale_pending_entry(mapper: dh.MessageIdMapper) -> None:
     leave_pending(mapper, "a")
     mapper.create(["a"], ["ext"])
     assert mapper.lookup(["a"])["pending"].to_pylist() == [True]
@@ -62,7 +62,7 @@ def test_m3_what_is_pending_raises_and_stays(mapper: dh.MessageIdMapper) -> None
     assert pending(mapper) == ["a"]
 
 
-def test_nothing_is_written_where_the_caller_wants_an_error_at_once(mapper: dh.MessageIdMapper) -> None:
+def test_raise_pending_raises_and_writes_nothing(mapper: dh.MessageIdMapper) -> None:
     leave_pending(mapper, "a")
     with pytest.raises(dh.PendingMessageError) as raised:
         mapper.begin_send(messages(["b", "a"]), raise_pending=True)
@@ -98,7 +98,7 @@ def test_m6_best_effort_is_never_checked_and_never_written(mapper: dh.MessageIdM
     assert (mapped(mapper, ["a", "b", "c"]), pending(mapper)) == ([None, False, False], ["b"])
 
 
-def test_m7_a_queue_waits_behind_a_message_in_doubt_and_other_queues_do_not(mapper: dh.MessageIdMapper) -> None:
+def test_m7_only_the_queue_of_a_message_in_doubt_waits(mapper: dh.MessageIdMapper) -> None:
     leave_pending(mapper, "b")
     batch = messages(
         ["a", "b", "c", "d", "e"], qos=["EOIO", "EOIO", "EOIO", "EOIO", "EO"], queue=["q", "q", "q", "r", "q"]
@@ -146,7 +146,7 @@ def test_the_same_id_twice_in_a_batch_is_sent_once(mapper: dh.MessageIdMapper) -
     assert mapped(mapper, ["a"]) == ["ext"]
 
 
-def test_what_certainly_failed_is_new_again_and_what_may_have_arrived_is_not(mapper: dh.MessageIdMapper) -> None:
+def test_message_that_certainly_failed_is_new_else_in_doubt(mapper: dh.MessageIdMapper) -> None:
     send = mapper.begin_send(messages(["a", "b"]))
     send.abort([0], definite=True)
     send.abort([1])
@@ -226,7 +226,7 @@ def test_a_batch_that_comes_again_under_its_transaction_is_known(mapper: dh.Mess
         mapper.begin_send(batch, transaction=("app", 16))
 
 
-def test_a_finished_transaction_sends_nothing_again_even_after_a_purge(mapper: dh.MessageIdMapper) -> None:
+def test_finished_transaction_after_a_purge_sends_nothing(mapper: dh.MessageIdMapper) -> None:
     mapper.begin_send(messages(["a"]), transaction=("app", 1), now=T0).complete(now=T0)
     mapper.purge(T0 + dt.timedelta(days=31))
     assert mapped(mapper, ["a"]) == [False]
@@ -234,7 +234,7 @@ def test_a_finished_transaction_sends_nothing_again_even_after_a_purge(mapper: d
     assert rules(mapper.begin_send(messages(["a"]), transaction=("app", 2))) == ["M1"]
 
 
-def test_a_transaction_ends_only_when_nothing_waits_or_is_in_doubt(mapper: dh.MessageIdMapper) -> None:
+def test_transaction_ends_only_with_nothing_waiting_or_in_doubt(mapper: dh.MessageIdMapper) -> None:
     leave_pending(mapper, "b")
     batch = messages(["a", "b"])
     mapper.begin_send(batch, transaction=("app", 1)).complete()
@@ -266,7 +266,7 @@ def test_verdicts_come_as_messages_came(mapper: dh.MessageIdMapper, kind: str) -
     ]
 
 
-def test_other_messages_under_a_known_number_are_refused_or_looked_up(mapper: dh.MessageIdMapper) -> None:
+def test_other_messages_under_a_number_are_refused_or_looked_up(mapper: dh.MessageIdMapper) -> None:
     first = mapper.begin_send(messages(["a", "b"]), transaction=("app", 5), now=T0)
     with pytest.raises(dh.TransactionError, match="was begun, and did not end, with other rows"):
         mapper.begin_send(messages(["a", "b", "c"]), transaction=("app", 5), on_replay="rerun")

@@ -31,7 +31,7 @@ def test_n2_a_new_message_is_mapped_within_the_unit(mapper: dh.MessageIdMapper) 
     assert mapped(mapper, ["a", "b"]) == ["ours-0", "ours-1"]
 
 
-def test_n3_a_message_that_was_taken_in_is_not_processed_and_audited_on_the_first(mapper: dh.MessageIdMapper) -> None:
+def test_n3_received_message_is_skipped_and_audited_on_the_first(mapper: dh.MessageIdMapper) -> None:
     with mapper.unit_of_work() as unit:
         unit.take(incoming("a"))
     with mapper.unit_of_work() as unit:
@@ -87,7 +87,7 @@ def test_n4_single_messages_fail_and_hold_their_queues(mapper: dh.MessageIdMappe
     assert listed(mapper) == {"c": "ours-2", "d": "ours-3"}
 
 
-def test_n5_after_the_commit_the_same_message_is_a_duplicate_in_any_process(path: Path) -> None:
+def test_n5_committed_message_is_a_duplicate_in_any_process(path: Path) -> None:
     with dh.open(path, create=True) as history, history.mapper("in").unit_of_work() as unit:
         unit.take(incoming("a"))
     with dh.open(path) as history, history.mapper("in").unit_of_work() as unit:

@@ -69,7 +69,7 @@ def test_a_difference_is_found_and_named(history: dh.History) -> None:
     assert done.differences.to_pylist() == [found]
 
 
-def test_the_sample_is_as_large_as_asked_and_spread_over_all_rows(history: dh.History) -> None:
+def test_sample_has_the_asked_size_and_spreads_over_all_rows(history: dh.History) -> None:
     old = pa.table({"uuid": [f"id-{n}" for n in range(20_000)]})
     readings = iter([old.to_batches(max_chunksize=1_000), []])
     done = migration.import_history(history, lambda: next(readings), ORDERS, sample=200, seed=7)
@@ -137,13 +137,17 @@ def test_other_names_and_values_are_translated(history: dh.History) -> None:
         ({"uuid": ["a"]}, dh.SchemaError, "no column 'trigger', but uuid"),
         ({"uuid": ["a"], "trigger": ["x"]}, dh.ConfigError, "'x', which is not described; there are invoices, orders"),
         ({"uuid": ["a"], "trigger": [None]}, dh.SchemaError, "name no trigger"),
-        ({"uuid": ["a"], "trigger": ["orders"], "status": ["Z"]}, dh.SchemaError, "holds 'Z'; known are completed"),
+        (
+            {"uuid": ["a"], "trigger": ["orders"], "status": ["Z"]},
+            dh.SchemaError,
+            "holds 'Z'; known values are completed",
+        ),
         ({"uuid": ["a"], "trigger": ["orders"], "time": ["soon"]}, dh.SchemaError, "needed is a time"),
         ({"uuid": [None], "trigger": ["orders"]}, dh.SchemaError, "no key"),
         ({"uuid": ["x" * 97], "trigger": ["orders"]}, dh.SchemaError, "more than 96"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(
+def test_invalid_input_is_refused_by_name(
     history: dh.History, table: dict[str, list[object]], kind: type[Exception], said: str
 ) -> None:
     typed = {

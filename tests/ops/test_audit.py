@@ -62,7 +62,7 @@ def test_a_batch_without_doubts_touches_nothing(history: dh.History, directory: 
     assert history.audit.list().num_rows == 0
 
 
-def test_it_is_kept_before_anybody_can_acknowledge_it_or_nothing_is_claimed(history: dh.History) -> None:
+def test_documents_in_doubt_are_kept_or_nothing_is_claimed(history: dh.History) -> None:
     class Full:
         def keep(self, *_: object, **__: object) -> list[int]:
             raise dh.StorageError("[DH-IO] the disk is full")
@@ -80,7 +80,7 @@ def test_without_it_nothing_is_kept(history: dh.History, audit: Any) -> None:
 
 
 @pytest.mark.parametrize("audit", [17, "orders.audit"])
-def test_something_else_than_a_log_is_refused_before_anything_is_begun(history: dh.History, audit: Any) -> None:
+def test_audit_argument_that_is_no_log_is_refused_before_begin(history: dh.History, audit: Any) -> None:
     with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] audit is"):
         history.begin(documents(["a"]), trigger(), audit=audit)
     assert status_of(history, ["a"]) == ["NEW"]
@@ -123,7 +123,7 @@ def test_batches_of_different_columns_live_together(history: dh.History) -> None
         {"uuid": None, "a": 1, "b": None},
         {"uuid": None, "a": None, "b": "x"},
     ]
-    with pytest.raises(dh.SchemaError, match="do not fit together"):
+    with pytest.raises(dh.SchemaError, match="incompatible columns"):
         history.audit.documents([1, 3])
 
 
@@ -159,7 +159,7 @@ def test_what_was_resubmitted_cannot_be_resubmitted_again(doubtful: dh.History) 
             attempt()
 
 
-def test_all_that_was_resolved_as_to_be_processed_is_resubmitted_together(doubtful: dh.History) -> None:
+def test_documents_resolved_as_process_are_resubmitted_together(doubtful: dh.History) -> None:
     doubtful.audit.resolve([1, 3], "process", by="ada", note="asked the shop")
     assert states(doubtful) == ["process", "open", "process"]
     assert doubtful.audit.list(state="process")["note"].to_pylist() == ["asked the shop"] * 2
@@ -180,7 +180,7 @@ def test_a_duplicate_is_completed_and_never_resubmitted(doubtful: dh.History) ->
     assert states(doubtful) == ["duplicate", "open", "open"]
 
 
-def test_what_was_completed_meanwhile_is_a_duplicate_and_not_processed(doubtful: dh.History) -> None:
+def test_document_completed_meanwhile_is_a_duplicate(doubtful: dh.History) -> None:
     doubtful.complete(["a"], trigger())
     with doubtful.audit.resubmit(trigger(), [1, 2]) as again:
         assert again.documents["uuid"].to_pylist() == ["b"]
@@ -205,7 +205,7 @@ def test_documents_without_a_usable_key_are_resubmitted_once_too(history: dh.His
     assert states(history) == ["resubmitted"]
 
 
-def test_classification_is_bypassed_whatever_the_trigger_would_say(history: dh.History) -> None:
+def test_resubmission_bypasses_classification_for_any_trigger(history: dh.History) -> None:
     by_count = trigger(use_history=False)
     claim = history.begin(batch("a"), by_count, audit=True)
     assert rules(claim.verdicts) == ["R14"]
@@ -231,11 +231,11 @@ def test_work_that_was_rolled_back_leaves_documents_as_they_were(doubtful: dh.Hi
         assert again.documents.num_rows == 2
 
 
-def test_a_service_that_fails_leaves_its_documents_cut_off_until_somebody_decides(doubtful: dh.History) -> None:
+def test_failed_service_leaves_documents_cut_off_until_decided(doubtful: dh.History) -> None:
     with pytest.raises(ZeroDivisionError), doubtful.audit.resubmit(trigger(), [1, 2]):
         raise ZeroDivisionError
     assert states(doubtful) == ["cut_off", "cut_off", "open"]
-    with pytest.raises(dh.StateError, match="cut off: resolve it first"):
+    with pytest.raises(dh.StateError, match="interrupted: resolve it first"):
         doubtful.audit.resubmit(trigger(), [1])
     with doubtful.audit.resubmit(trigger(), [3]):
         pass
@@ -287,7 +287,7 @@ def test_it_is_read_without_writing(doubtful: dh.History, directory: Path) -> No
             reader.audit.resubmit(trigger(), [2])
 
 
-def test_settled_documents_are_forgotten_by_files_and_numbers_are_never_given_twice(doubtful: dh.History) -> None:
+def test_settled_documents_are_forgotten_by_file_without_reuse(doubtful: dh.History) -> None:
     later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
     doubtful.begin(batch(None), trigger(), audit=True)
     with doubtful.audit.resubmit(trigger(), [1, 2]):
@@ -336,7 +336,7 @@ def test_threads_and_processes_may_keep_at_once(history: dh.History, directory: 
     assert history.audit.verify() > 0
 
 
-def test_while_the_disk_of_the_history_is_away_another_may_keep_documents(
+def test_log_on_another_disk_keeps_documents_without_the_history(
     history: dh.History, directory: Path, tmp_path: Path
 ) -> None:
     log = AuditLog(history, tmp_path / "elsewhere")
@@ -399,7 +399,7 @@ KILLED = """
 
 
 @pytest.mark.crash
-def test_a_kill_at_any_step_of_a_resubmission_runs_no_document_twice_and_loses_none(tmp_path: Path) -> None:
+def test_resubmission_killed_at_any_step_runs_each_document_once(tmp_path: Path) -> None:
     script = (
         KILLED
         + """
@@ -482,7 +482,7 @@ def test_a_kill_while_documents_are_kept_keeps_them_all_or_none(tmp_path: Path) 
     assert survived
 
 
-def test_a_resubmission_whose_process_died_is_seen_by_others_as_cut_off(doubtful: dh.History, directory: Path) -> None:
+def test_resubmission_of_a_dead_process_is_cut_off_for_others(doubtful: dh.History, directory: Path) -> None:
     script = """
     with dh.open(sys.argv[1]) as history:
         again = history.audit.resubmit("orders", [1])
@@ -507,7 +507,7 @@ def test_the_directory_of_a_history_may_hold_its_audit_log(doubtful: dh.History,
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_process_that_a_service_forks_off_neither_keeps_nor_ends_its_turn(doubtful: dh.History) -> None:
+def test_forked_process_neither_keeps_nor_ends_a_resubmission(doubtful: dh.History) -> None:
     impatient = AuditLog(doubtful, lock_timeout=0.05)
     with doubtful.audit.resubmit(trigger(), [1]) as again:
         awake, asleep = os.pipe()
@@ -539,7 +539,7 @@ def test_a_resubmission_that_cannot_begin_changes_nothing(doubtful: dh.History, 
         assert again.documents["uuid"].to_pylist() == ["a"]
 
 
-def test_a_log_of_an_older_copy_begins_no_number_anew(doubtful: dh.History, directory: Path, tmp_path: Path) -> None:
+def test_log_of_an_older_copy_reuses_no_number(doubtful: dh.History, directory: Path, tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(directory / "audit", tmp_path / "copy")

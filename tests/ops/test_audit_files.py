@@ -42,7 +42,7 @@ def test_every_file_that_is_gone_is_missed_by_name(log: Path, doubtful: dh.Histo
         content = path.read_bytes()
         path.unlink()
         for look in (doubtful.audit.list, doubtful.audit.verify, lambda: doubtful.audit.resubmit(trigger(), [3])):
-            with pytest.raises(dh.CorruptError, match=rf"{path.name}: the file is gone"):
+            with pytest.raises(dh.CorruptError, match=rf"{path.name}: the file is lost"):
                 look()
         path.write_bytes(content)
     assert doubtful.audit.verify() > 0
@@ -54,7 +54,7 @@ def test_a_missing_file_is_named_with_the_documents_it_held(log: Path, doubtful:
         doubtful.audit.list()
 
 
-def test_a_missing_last_file_gives_no_number_twice_and_keeps_no_document_out(log: Path, doubtful: dh.History) -> None:
+def test_missing_last_file_reuses_no_number_and_keeps_documents(log: Path, doubtful: dh.History) -> None:
     files(log, "kept")[-1].unlink()
     verdicts = doubtful.classify(batch(None), trigger())
     assert doubtful.audit.keep(batch(None), verdicts, trigger()) == [6]
@@ -63,7 +63,7 @@ def test_a_missing_last_file_gives_no_number_twice_and_keeps_no_document_out(log
 def test_a_log_that_is_deleted_whole_is_missed(log: Path, doubtful: dh.History) -> None:
     shutil.rmtree(log)
     for look in (doubtful.audit.list, doubtful.audit.verify):
-        with pytest.raises(dh.CorruptError, match="has no manifest any more"):
+        with pytest.raises(dh.CorruptError, match="the manifest of the audit log here is lost"):
             look()
     with pytest.raises(dh.CorruptError):
         doubtful.begin(batch(None), trigger(), audit=True)
@@ -76,9 +76,7 @@ def test_a_log_that_is_deleted_whole_is_missed(log: Path, doubtful: dh.History) 
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
-def test_a_damaged_manifest_is_an_error_and_made_again_when_told_to(
-    log: Path, doubtful: dh.History, damage: str
-) -> None:
+def test_damaged_manifest_is_an_error_until_repaired(log: Path, doubtful: dh.History, damage: str) -> None:
     before = doubtful.audit.list()
     (path,) = log.glob("manifest-*")
     if damage == "flip":
@@ -96,7 +94,7 @@ def test_a_damaged_manifest_is_an_error_and_made_again_when_told_to(
     assert audit.repair(log.parent)["findings"] == []
 
 
-def test_a_lost_file_of_documents_is_dropped_by_name_and_kept_aside(log: Path, doubtful: dh.History) -> None:
+def test_lost_file_of_documents_is_dropped_by_name(log: Path, doubtful: dh.History) -> None:
     path = files(log, "kept")[0]
     flip(path)
     damaged = path.read_bytes()
@@ -117,7 +115,7 @@ def test_of_a_lost_decision_the_documents_wait_for_another(log: Path, doubtful: 
     (found,) = audit.repair(log.parent, apply=True)["findings"]
     assert (found["dropped_entries"], found["reopened_entries"], found["documents"]) == (0, 1, [(1, 1)])
     assert states(doubtful) == ["cut_off", "resubmitted", "open", "open", "open"]
-    with pytest.raises(dh.StateError, match="cut off"):
+    with pytest.raises(dh.StateError, match="interrupted"):
         doubtful.audit.resubmit(trigger(), [1])
     assert audit.repair(log.parent)["findings"] == []
 
@@ -157,7 +155,7 @@ def test_the_log_of_another_history_is_refused_and_left_alone(log: Path, doubtfu
         other.begin(documents([None]), trigger(), audit=True)
     shutil.rmtree(log)
     shutil.copytree(tmp_path / "other.history" / "audit", log)
-    with pytest.raises(dh.CorruptError, match="another audit log"):
+    with pytest.raises(dh.CorruptError, match="not the audit log"):
         doubtful.audit.list()
     report = audit.repair(log.parent, apply=True)
     assert (report["repaired"], report["findings"][0]["remedy"]) == (False, "impossible")
@@ -236,3 +234,22 @@ def test_readers_meet_no_error_while_others_keep_and_forget(doubtful: dh.History
         reads += 1
     assert process.communicate()[1] == ""
     assert reads > 2
+
+
+def test_history_verifies_and_repairs_its_audit_log_too(log: Path, doubtful: dh.History) -> None:
+    whole = doubtful.verify()
+    assert whole > doubtful.audit.verify() > 0
+    path = files(log, "kept")[0]
+    flip(path)
+    with pytest.raises(dh.CorruptError, match=path.name):
+        doubtful.verify()
+    assert doubtful.verify(trigger()) > 0, "of one trigger its own files only"
+    assert dh.repair(log.parent, trigger())["findings"] == []
+    planned = dh.repair(log.parent)
+    assert [one["documents"] for one in planned["findings"]] == [[(1, 3)]]
+    assert (planned["repaired"], planned["audit_kept_in"]) == (False, None)
+    done = dh.repair(log.parent, apply=True)
+    assert (done["repaired"], done["kept_in"]) == (True, None)
+    assert (done["audit_kept_in"] / path.name).exists()
+    assert dh.repair(log.parent)["findings"] == []
+    assert doubtful.verify() > 0

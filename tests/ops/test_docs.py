@@ -117,3 +117,26 @@ def test_every_command_has_its_row(capsys: pytest.CaptureFixture[str]) -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert listed
     assert [name for name in listed if not re.search(rf"^\| `{name}[ `]", page, re.MULTILINE)] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The names under which GitHub links to a page's headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted(DOCS.glob("*.md")), *sorted(DOCS.parent.glob("*.md"))], ids=lambda page: page.name
+)
+def test_links_between_pages_lead_to_headings_that_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        other = (page.parent / name).resolve() if name else page
+        if not other.exists() or (anchor and anchor not in anchors(other)):
+            broken.append(target)
+    assert broken == []

@@ -16,7 +16,7 @@ from tests.support import documents, status_of, trigger
 DAYS = trigger(history_time_to_live="30 days")
 
 
-def test_of_two_copies_that_are_both_used_each_takes_an_id_as_new(history: dh.History, directory: Path) -> None:
+def test_two_copies_in_use_each_take_an_id_as_new(history: dh.History, directory: Path) -> None:
     history.begin(documents(["before"]), DAYS).complete()
     history.close()
     shutil.copytree(directory, directory.with_name("copy"))
@@ -51,7 +51,7 @@ def test_an_older_backup_in_its_place_has_what_it_had(history: dh.History, direc
         assert restored.verify() > 0
 
 
-def test_a_file_that_is_missing_or_changed_is_an_error_and_no_answer(history: dh.History, directory: Path) -> None:
+def test_missing_or_changed_file_is_an_error_and_no_answer(history: dh.History, directory: Path) -> None:
     history.begin(documents(["a"]), DAYS).complete()
     history.unpin(DAYS, history.pin(DAYS))
     history.close()
@@ -67,7 +67,7 @@ def test_a_file_that_is_missing_or_changed_is_an_error_and_no_answer(history: dh
         file.write_bytes(content)
 
 
-def test_a_tail_that_is_gone_with_the_record_of_it_leaves_no_trace(history: dh.History, directory: Path) -> None:
+def test_lost_log_end_with_its_lost_record_leaves_no_trace(history: dh.History, directory: Path) -> None:
     history.begin(documents(["kept"]), DAYS)
     (log,) = directory.glob("triggers/*/log-*")
     turn = log.with_name("turn")
@@ -106,9 +106,7 @@ def of_a_newer_version(file: Path) -> None:
     file.unlink()
 
 
-def test_what_a_newer_package_wrote_stops_older_ones_for_that_trigger_only(
-    history: dh.History, directory: Path
-) -> None:
+def test_newer_files_stop_older_packages_for_that_trigger_only(history: dh.History, directory: Path) -> None:
     bills = trigger("bills", history_time_to_live="30 days")
     history.begin(documents(["a"]), DAYS).complete()
     history.begin(documents(["a"]), bills).complete()

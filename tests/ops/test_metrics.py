@@ -36,7 +36,7 @@ def test_what_a_history_holds_is_told_by_trigger(used: dh.History) -> None:
     assert figures["bills"]["oldest_processing_seconds"] is None
 
 
-def test_a_look_that_reads_no_entries_leaves_out_what_is_processing(used: dh.History) -> None:
+def test_figures_without_reading_entries_omit_processing(used: dh.History) -> None:
     figures = metrics.history_metrics(used, in_progress=False)["orders"]
     assert (figures["processing"], figures["oldest_processing_seconds"]) == (None, None)
     assert "dochistory_processing" not in metrics.prometheus_text(used, in_progress=False)
@@ -100,7 +100,7 @@ def test_what_documents_were_is_counted_by_trigger(used: dh.History) -> None:
     assert 'dochistory_documents_total{trigger="orders",what="suspended"} 0\n' in page
 
 
-def test_look_ups_and_what_filters_let_through_are_counted_by_handle(used: dh.History, directory: Path) -> None:
+def test_look_ups_and_filter_passes_are_counted_by_handle(used: dh.History, directory: Path) -> None:
     used.unpin("orders", used.pin("orders"))  # a pin seals the log: only segments have filters
     with dh.open(directory, read_only=True) as reader:
         reader.classify(documents(["a", "b", "n", None]), trigger())
@@ -135,7 +135,7 @@ ASKED_FOR = {
 """What an operator asks for: its name in the dictionaries, its sample for Prometheus, its value where it is known."""
 
 
-def test_each_figure_that_is_asked_for_is_in_a_dictionary_and_on_the_page(used: dh.History) -> None:
+def test_each_required_figure_is_in_the_dictionary_and_the_page(used: dh.History) -> None:
     counts = metrics.VerdictCounts()
     counts.add(used.classify(documents(["a", "c", "n", None, "x" * 97]), trigger()), trigger())
     figures = counts.totals()["orders"] | metrics.history_metrics(used, now=LATER)["orders"]

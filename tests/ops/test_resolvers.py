@@ -63,13 +63,13 @@ def test_columns_may_have_other_names(begun: dh.History) -> None:
     ("known", "said"),
     [
         ({"key": ["a"]}, "has no column status, but key"),
-        ({"key": ["a", "a"], "status": ["NEW", "DUPLICATE"]}, "more than one thing of 'a'"),
-        ({"key": ["a"], "status": ["done"]}, "'done' is no answer"),
-        ({"key": [b"\xff"], "status": ["NEW"]}, "it is to be text"),
-        (5, "a int is no table of outcomes"),
+        ({"key": ["a", "a"], "status": ["NEW", "DUPLICATE"]}, "contradict each other about 'a'"),
+        ({"key": ["a"], "status": ["done"]}, "'done' is not an answer"),
+        ({"key": [b"\xff"], "status": ["NEW"]}, "it must be text"),
+        (5, "a int is not a table of outcomes"),
     ],
 )
-def test_a_table_that_makes_no_sense_is_refused(known: Any, said: str) -> None:
+def test_invalid_table_is_refused(known: Any, said: str) -> None:
     with pytest.raises(dh.SchemaError, match=said):
         resolvers.by_table(known)
 
@@ -179,11 +179,11 @@ def test_a_query_of_too_many_columns_decides_nothing(begun: dh.History, database
     [
         ({"query": "select 1"}, "has no {keys}"),
         ({"paramstyle": "brackets"}, "paramstyle is 'brackets'"),
-        ({"keys_per_query": 0}, "1 at least"),
-        ({"missing": "done"}, "'done' is no answer"),
+        ({"keys_per_query": 0}, "at least 1"),
+        ({"missing": "done"}, "'done' is not an answer"),
     ],
 )
-def test_a_query_that_makes_no_sense_is_refused(settings: dict[str, Any], said: str) -> None:
+def test_invalid_query_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(dh.ConfigError, match=said):
         resolvers.by_sql(**{"connect": list, "query": QUERY, **settings})
 
@@ -252,8 +252,8 @@ def test_other_failures_are_not_tried_again(begun: dh.History) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"attempts": 0}, {"backoff": -1}, {"longest": -1}])
-def test_retries_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(dh.ConfigError, match="it is to be"):
+def test_invalid_retries_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(dh.ConfigError, match="it must be"):
         resolvers.retrying(list, **settings)
 
 

@@ -68,7 +68,7 @@ def answer(batch: Any) -> list[str]:
 no_function = 5
 
 
-def test_defaults_hold_for_every_trigger_that_does_not_say_otherwise(write: Write) -> None:
+def test_defaults_hold_for_every_trigger_without_own_settings(write: Write) -> None:
     path = write("""
         defaults = {detect_duplicates = true, processing_mode = "serial"}
         triggers.a = {}
@@ -89,27 +89,27 @@ def test_the_history_is_found_beside_the_file(write: Write) -> None:
 @pytest.mark.parametrize(
     ("line", "text", "said"),
     [
-        (1, "nonsense", "this is no TOML"),
-        (2, "[triggers.a]\nkind = \n", "this is no TOML"),
-        (3, '# a\n\ntrigers = 1\nhistory="x"', "there is no setting 'trigers'; there are defaults, history, triggers"),
-        (1, "history = 5", "history is 5; it is to be text in quotes"),
-        (1, "triggers = 5", "triggers is 5: it is to be a table"),
-        (2, "[triggers]\na = true", "triggers.a is True: it is to be a table"),
-        (4, "[triggers.a]\n\n# why\nkin = 'jms'", "there is no setting 'kin'"),
+        (1, "nonsense", "not TOML"),
+        (2, "[triggers.a]\nkind = \n", "not TOML"),
+        (3, '# a\n\ntrigers = 1\nhistory="x"', "unknown setting 'trigers'; there are defaults, history, triggers"),
+        (1, "history = 5", "history is 5; it must be text in quotes"),
+        (1, "triggers = 5", "triggers is 5: it must be a table"),
+        (2, "[triggers]\na = true", "triggers.a is True: it must be a table"),
+        (4, "[triggers.a]\n\n# why\nkin = 'jms'", "unknown setting 'kin'"),
         (3, "[triggers.a]\nuse_history = true\nkind = 'telepathy'", 'kind is "telepathy"; allowed is'),
-        (2, "[triggers.a]\nuse_history = 1", "use_history is 1; it is to be true or false"),
-        (2, "[triggers.a]\nuse_history = 'true'", 'use_history is "true"; it is to be true or false'),
-        (2, "[triggers.a]\nmax_delivery_count = true", "max_delivery_count is true; it is to be a whole number"),
+        (2, "[triggers.a]\nuse_history = 1", "use_history is 1; it must be true or false"),
+        (2, "[triggers.a]\nuse_history = 'true'", 'use_history is "true"; it must be true or false'),
+        (2, "[triggers.a]\nmax_delivery_count = true", "max_delivery_count is true; it must be a whole number"),
         (2, "[triggers.a]\nmax_delivery_count = -1", "max_delivery_count"),
         (2, "[triggers.a]\nmax_delivery_count = 99999999999999999999", "[a-z]"),
         (2, "[triggers.a]\nhistory_time_to_live = '3 fortnights'", "is no unit of time"),
         (2, "[triggers.a]\nhistory_time_to_live = []", "text in quotes or a number of seconds"),
-        (3, "[triggers.a]\nkind = 'jms'\nresolver = 'x'", 'it is to be "module:function"'),
+        (3, "[triggers.a]\nkind = 'jms'\nresolver = 'x'", 'it must be "module:function"'),
         (2, "[triggers.a]\nresolver = 'no.such.module:f'", "cannot be imported: No module named 'no'"),
         (2, "[triggers.a]\nresolver = 'tests.ops.test_settings:nothing'", "cannot be imported"),
-        (2, "[triggers.a]\nresolver = 'tests.ops.test_settings:no_function'", "is a int; it is to be a function"),
+        (2, "[triggers.a]\nresolver = 'tests.ops.test_settings:no_function'", "is a int; it must be a function"),
         (2, "[defaults]\nkind = 'x'\n[triggers.a]\nuse_history = true", 'kind is "x"'),
-        (2, "[defaults]\nfoo = 'x'", "there is no setting 'foo'"),
+        (2, "[defaults]\nfoo = 'x'", "unknown setting 'foo'"),
         (2, "[defaults]\nresolver = 'x'\n[triggers.a]", "module:function"),
         (1, "triggers.a = {use_history = true, kind = 'x'}", 'kind is "x"'),
         (3, 'triggers.b.use_history = true\n\ntriggers."a.b".kind = "x"', 'kind is "x"'),
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_told_with_file_and_line(write: Write, line: int, text:
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    with pytest.raises(dh.ConfigError, match=r"none\.toml: the file of settings cannot be read: No such file"):
+    with pytest.raises(dh.ConfigError, match=r"none\.toml: the settings file cannot be read: No such file"):
         triggers_from_toml(tmp_path / "none.toml")
     with pytest.raises(dh.ConfigError, match="cannot be read: Is a directory"):
         triggers_from_toml(tmp_path)

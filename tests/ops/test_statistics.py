@@ -148,7 +148,7 @@ def test_half_a_line_of_a_process_that_died_spoils_nothing(used: dh.History, dir
     assert counts(kept)["orders", "R9"] >= 2
 
 
-def test_threads_and_processes_may_add_at_once_while_the_file_is_put_together(
+def test_threads_and_processes_may_add_during_compaction(
     used: dh.History, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(statistics, "_COMPACT_BYTES", 5_000)

@@ -95,9 +95,7 @@ def test_rows_that_are_suspended_suspend_the_trigger_and_say_why(
     assert pickle.loads(pickle.dumps(raised.value)).status == found
 
 
-def test_it_polls_every_sixty_seconds_at_first_and_then_ever_more_seldom(
-    history: dh.History, directory: Path, clock: Clock
-) -> None:
+def test_suspension_polls_after_60_seconds_then_backs_off(history: dh.History, directory: Path, clock: Clock) -> None:
     one = suspension(history, clock)
     waits = []
     with away(directory):
@@ -152,7 +150,7 @@ def test_a_directory_serves_as_well_as_an_open_history(history: dh.History, dire
     assert one.status is None
 
 
-def test_after_a_resolver_failed_one_batch_at_a_time_tries_it_again(history: dh.History, clock: Clock) -> None:
+def test_failed_resolver_is_retried_with_one_batch_at_a_time(history: dh.History, clock: Clock) -> None:
     history.begin(documents(["a"]), trigger())
     of = trigger(resolver=down, resolver_backoff=0)
     one = suspension(history, clock, of=of)
@@ -219,7 +217,7 @@ def test_other_triggers_and_other_histories_are_left_alone(history: dh.History, 
     assert len(suspended()) == 1
 
 
-def test_where_the_state_cannot_be_written_the_suspension_holds_in_this_process(
+def test_suspension_without_writable_state_holds_in_this_process(
     history: dh.History, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("no directory")
@@ -271,7 +269,7 @@ def test_it_is_told_to_the_log(history: dh.History, clock: Clock, caplog: pytest
 
 
 @pytest.mark.parametrize("settings", [{"backoff": 0.5}, {"poll_every": "often"}, {"poll_every": -1}, {"longest": True}])
-def test_settings_that_make_no_sense_are_refused(history: dh.History, settings: Any) -> None:
+def test_invalid_settings_are_refused(history: dh.History, settings: Any) -> None:
     with pytest.raises(dh.ConfigError, match=f"DH-CONFIG. {next(iter(settings))} is"):
         dh.Suspension(history, trigger(), **settings)
 
@@ -324,9 +322,7 @@ def test_a_consumer_begins_nothing_while_the_history_is_away(directory: Path, cl
         assert status_of(one.history, ["a", "b", "c"]) == ["DUPLICATE", "NEW", "IN_DOUBT"]
 
 
-def test_a_consumer_that_starts_while_the_history_is_away_does_not_make_an_empty_one(
-    directory: Path, clock: Clock
-) -> None:
+def test_consumer_of_an_absent_history_creates_no_empty_one(directory: Path, clock: Clock) -> None:
     with consumer(directory, clock) as one:
         one.begin(documents(["a"])).complete()
         with away(directory):
@@ -338,7 +334,7 @@ def test_a_consumer_that_starts_while_the_history_is_away_does_not_make_an_empty
         assert not directory.exists()
 
 
-def test_a_consumer_without_suspension_raises_what_the_history_raised(directory: Path, clock: Clock) -> None:
+def test_consumer_without_suspension_raises_the_historys_error(directory: Path, clock: Clock) -> None:
     of = trigger(suspend_and_retry_on_error=False)
     with consumer(directory, clock, of, audit=False, statistics=False) as one:
         one.begin(documents(["a"])).complete()

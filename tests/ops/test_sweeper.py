@@ -34,7 +34,7 @@ def left(history: dh.History) -> list[int]:
     return [len(entries(history, trigger(name))) for name in ("orders", "bills")]
 
 
-def test_it_purges_every_ten_minutes_what_expired_and_nothing_else(used: dh.History, clock: Clock) -> None:
+def test_sweeper_purges_only_expired_entries_every_ten_minutes(used: dh.History, clock: Clock) -> None:
     sweeper = dh.Sweeper(used, now=clock)
     assert sweeper.next_run == T0 + dt.timedelta(minutes=10)
     assert sweeper.sweep_if_due() is None
@@ -50,7 +50,7 @@ def test_it_purges_every_ten_minutes_what_expired_and_nothing_else(used: dh.Hist
     assert sweeper.next_run == clock() + dt.timedelta(minutes=10)
 
 
-def test_a_trigger_with_other_settings_is_not_purged_and_others_are(
+def test_trigger_with_other_settings_is_skipped_by_the_purge(
     used: dh.History, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     sweeper = dh.Sweeper(used, [trigger("bills", history_time_to_live="1 hour")], now=clock)
@@ -119,14 +119,16 @@ def test_a_forked_process_has_no_sweeper_until_it_starts_one(used: dh.History, d
     assert left(used) == [1, 1]
 
 
-def test_a_service_that_runs_longer_than_an_entry_lives_is_warned_of(
+def test_service_running_beyond_the_time_to_live_is_warned_of(
     history: dh.History, caplog: pytest.LogCaptureFixture
 ) -> None:
     short = trigger(history_time_to_live=0.001)
     claim = history.begin(documents(["a"]), short)
     threading.Event().wait(0.01)
     claim.complete()
-    assert history.stats("orders")["longest_run"] >= dt.timedelta(seconds=0.01)
+    longest = history.stats("orders")["longest_run"]
+    assert longest is not None
+    assert longest >= dt.timedelta(seconds=0.01)
     with caplog.at_level(logging.WARNING, "dochistory.sweeper"):
         sweeper = dh.Sweeper(history)
         sweeper.sweep()
@@ -177,6 +179,6 @@ def test_a_trigger_that_is_locked_is_left_for_the_next_run(
 
 
 @pytest.mark.parametrize("settings", [{"every": 0}, {"every": "soon"}, {"retry_window": -1}])
-def test_settings_that_make_no_sense_are_refused(used: dh.History, settings: Any) -> None:
+def test_invalid_settings_are_refused(used: dh.History, settings: Any) -> None:
     with pytest.raises(dh.ConfigError, match=next(iter(settings))):
         dh.Sweeper(used, **settings)

@@ -91,7 +91,7 @@ def test_an_empty_history_makes_an_empty_report(history_path: Path) -> None:
 
 def test_what_is_no_journal_is_refused(history_path: Path, tmp_path: Path) -> None:
     with dh.open(history_path, create=True) as history:
-        with pytest.raises(dh.SchemaError, match="there is no journal here"):
+        with pytest.raises(dh.SchemaError, match="no journal here"):
             report.gather(history, journal=tmp_path / "gone")
-        with pytest.raises(dh.SchemaError, match="this is no journal"):
+        with pytest.raises(dh.SchemaError, match="not a journal"):
             report.gather(history, journal=pa.table({"x": [1]}))

@@ -27,7 +27,7 @@ def made(history_path: Path, tmp_path: Path) -> Path:
     return history_path
 
 
-def test_the_page_is_whole_in_itself_and_escapes_what_comes_from_outside(made: Path, tmp_path: Path) -> None:
+def test_page_is_self_contained_and_escapes_outside_text(made: Path, tmp_path: Path) -> None:
     with dh.open(made, read_only=True) as history:
         page = report.html(report.gather(history, journal=tmp_path / "j.jsonl", now=T0))
     assert HOSTILE not in page

@@ -101,7 +101,7 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         yield Prepared(kind, history, directory, product, prepare(history, "product", kind, product))
 
 
-def test_every_row_of_the_product_is_decided_as_the_reference_decides_it(prepared: Prepared) -> None:
+def test_every_row_of_the_product_matches_the_reference(prepared: Prepared) -> None:
     compared = 0
     every_answer = [row.document for row in prepared.rows]
     one_answer = every_answer[:: len(ANSWERS)]
@@ -121,7 +121,7 @@ def test_every_row_of_the_product_is_decided_as_the_reference_decides_it(prepare
     assert compared > 15_000
 
 
-def test_columns_that_are_missing_leave_every_row_eligible_and_every_count_undefined(prepared: Prepared) -> None:
+def test_missing_columns_keep_rows_eligible_counts_undefined(prepared: Prepared) -> None:
     *_, count, eligible = COLUMN_NAMES[prepared.kind]
     whole = [row.document for row in prepared.rows if row.document["answer"] != "a transient error"]
     compared = 0
@@ -144,7 +144,7 @@ def test_every_row_alone_is_decided_as_the_reference_decides_it(prepared: Prepar
     assert compared > 3_000
 
 
-def test_batches_full_of_copies_are_decided_as_the_reference_decides_them(prepared: Prepared) -> None:
+def test_batches_full_of_copies_match_the_reference(prepared: Prepared) -> None:
     chance = random.Random(f"copies {prepared.kind}")
     *_, count, eligible = COLUMN_NAMES[prepared.kind]
     compared = 0

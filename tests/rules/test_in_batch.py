@@ -32,7 +32,7 @@ def test_concurrent_without_a_resolver_doubts_the_later_copies(history: dh.Histo
     ("answer", "outcome", "step"),
     [("NEW", NEW, "S1"), ("DUPLICATE", DUPLICATE, "S2"), ("IN_DOUBT", IN_DOUBT, "S3"), (None, IN_DOUBT, "S7")],
 )
-def test_concurrent_with_a_resolver_asks_it_about_the_later_copies(
+def test_concurrent_trigger_asks_resolver_about_later_copies(
     history: dh.History, answer: str | None, outcome: Any, step: str
 ) -> None:
     verdicts = history.classify(documents(["a", "a", "a"]), trigger(resolver=always(answer)))
@@ -42,7 +42,7 @@ def test_concurrent_with_a_resolver_asks_it_about_the_later_copies(
 
 @pytest.mark.parametrize("mode", ["serial", "concurrent"])
 @pytest.mark.parametrize(("setting", "outcome"), [("duplicate", DUPLICATE), ("in_doubt", IN_DOUBT), ("new", NEW)])
-def test_the_setting_for_copies_overrides_the_mode_and_the_resolver(
+def test_copies_setting_overrides_the_mode_and_the_resolver(
     history: dh.History, mode: str, setting: str, outcome: Any
 ) -> None:
     asked: list[Any] = []
@@ -63,7 +63,7 @@ def test_the_setting_for_copies_overrides_the_mode_and_the_resolver(
         ({"in_batch": "in_doubt", "processing_mode": "serial"}, IN_DOUBT),
     ],
 )
-def test_of_copies_that_the_resolver_calls_new_only_the_first_is_taken_at_its_word(
+def test_only_the_first_copy_that_the_resolver_calls_new_is_new(
     history: dh.History, settings: dict[str, str], outcome: Any
 ) -> None:
     history.begin(documents(["a"]), trigger())
@@ -72,7 +72,7 @@ def test_of_copies_that_the_resolver_calls_new_only_the_first_is_taken_at_its_wo
     assert rules(verdicts) == ["R10>S1", "R8", "R10>S1+batch"]
 
 
-def test_a_copy_the_resolver_does_not_call_new_keeps_its_own_answer(history: dh.History) -> None:
+def test_copy_that_the_resolver_calls_not_new_keeps_its_answer(history: dh.History) -> None:
     history.begin(documents(["a"]), trigger())
     answers = ["IN_DOUBT", "NEW", "DUPLICATE", "NEW"]
     settings = trigger(processing_mode="serial", resolver=lambda _: answers)

@@ -79,7 +79,7 @@ def test_it_is_asked_once_when_documents_are_begun(begun: dh.History) -> None:
     assert len(resolver.batches) == 1
 
 
-def test_it_sees_every_column_of_the_documents_and_why_they_are_undecided(begun: dh.History) -> None:
+def test_resolver_sees_every_column_and_the_reason(begun: dh.History) -> None:
     resolver = Recorder()
     batch = documents(["n", "p"], redelivery_count=[0, 3], payload=[b"one", b"two"], lines=[[1], [2, 3]])
     begun.classify(batch, trigger(resolver=resolver), now=T0)
@@ -150,14 +150,14 @@ def test_its_messages_are_handed_on(begun: dh.History) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, "", "MAYBE", "new", " NEW", "NEW ", "IN-DOUBT", 42, b"NEW", ["NEW"]])
-def test_an_answer_that_is_no_status_leaves_the_document_in_doubt(begun: dh.History, answer: Any) -> None:
+def test_answer_that_is_no_status_leaves_the_document_in_doubt(begun: dh.History, answer: Any) -> None:
     verdicts = resolved(begun, lambda _: ["NEW", answer, "DUPLICATE"])
     assert rules(verdicts) == ["R10>S1", "R10>S7", "R10>S2"]
     assert statuses(verdicts) == ["NEW", "IN_DOUBT", "DUPLICATE"]
 
 
 @pytest.mark.parametrize("answer", [None, 42, ["NEW"], ["NEW"] * 4, [], pa.table({"verdict": ["NEW"] * 3})])
-def test_an_answer_that_does_not_fit_the_rows_leaves_them_all_in_doubt(begun: dh.History, answer: Any) -> None:
+def test_answer_of_wrong_length_leaves_all_rows_in_doubt(begun: dh.History, answer: Any) -> None:
     verdicts = resolved(begun, lambda _: answer)
     assert statuses(verdicts) == ["IN_DOUBT"] * 3
     assert set(rules(verdicts)) <= {"R10>S6", "R10>S7"}
@@ -183,7 +183,7 @@ def test_an_error_for_the_whole_call_leaves_every_row_in_doubt(begun: dh.History
     assert all("no such table" in message for message in column(verdicts, "message"))
 
 
-def test_transient_errors_leave_rows_in_doubt_where_nothing_suspends(begun: dh.History) -> None:
+def test_transient_errors_without_suspension_leave_rows_in_doubt(begun: dh.History) -> None:
     answers = ["NEW", dh.TransientError("later"), "DUPLICATE"]
     verdicts = resolved(begun, lambda _: answers, suspend_and_retry_on_error=False, resolver_attempts=1)
     assert rules(verdicts) == ["R10>S1", "R10>S5", "R10>S2"]
@@ -200,7 +200,7 @@ def test_a_subclass_of_the_transient_error_is_transient(begun: dh.History) -> No
     assert rules(resolved(begun, resolve, suspend_and_retry_on_error=False)) == ["R10>S5"] * 3
 
 
-def test_a_document_it_calls_new_is_begun_anew_at_the_new_time(begun: dh.History) -> None:
+def test_document_resolved_as_new_begins_at_the_new_time(begun: dh.History) -> None:
     later = T0.replace(hour=13)
     begun.begin(documents(["p"]), trigger(resolver=Recorder("NEW")), now=later)
     started = {row["key"]: row["started_at"] for row in entries(begun, trigger(), status="processing")}
@@ -208,7 +208,7 @@ def test_a_document_it_calls_new_is_begun_anew_at_the_new_time(begun: dh.History
     assert started["q"] == T0
 
 
-def test_a_keyless_document_it_calls_new_is_processed_but_not_recorded(history: dh.History) -> None:
+def test_keyless_document_resolved_as_new_runs_unrecorded(history: dh.History) -> None:
     claim = history.begin(documents([None, "x" * 97]), trigger(resolver=Recorder("NEW")))
     assert rules(claim.verdicts) == ["R3>S1", "R4>S1"]
     assert claim.new.num_rows == 2
@@ -223,7 +223,7 @@ def test_it_may_use_the_history_itself(begun: dh.History) -> None:
     assert statuses(resolved(begun, resolve)) == ["DUPLICATE"] * 3
 
 
-def test_a_pair_is_an_answer_with_its_message_and_errors_may_stand_among_them(begun: dh.History) -> None:
+def test_resolver_may_mix_pairs_with_errors(begun: dh.History) -> None:
     answers = [("NEW", "never shipped"), RuntimeError("no such table"), ("DUPLICATE", "shipped on Monday")]
     verdicts = resolved(begun, lambda _: answers)
     assert rules(verdicts) == ["R10>S1", "R10>S6", "R10>S2"]
@@ -312,7 +312,7 @@ def test_only_documents_that_it_failed_for_are_asked_about_again(begun: dh.Histo
     assert column(verdicts, "message")[2] == "at last"
 
 
-def test_a_second_answer_that_does_not_fit_is_a_failure_of_its_rows_alone(begun: dh.History) -> None:
+def test_second_answer_of_wrong_length_fails_only_its_rows(begun: dh.History) -> None:
     answers: list[Any] = [["NEW", dh.TransientError("busy"), dh.TransientError("busy")], ["NEW"]]
     verdicts = resolved(begun, lambda _: answers.pop(0), resolver_backoff=0)
     assert rules(verdicts) == ["R10>S1", "R10>S6", "R10>S6"]

@@ -69,7 +69,7 @@ def test_what_is_not_arrow_is_refused(history: dh.History, nonsense: Any) -> Non
     ],
     ids=lambda settings: "=".join(map(str, next(iter(settings.items())))),
 )
-def test_a_setting_that_makes_no_sense_is_refused_by_name(settings: dict[str, Any]) -> None:
+def test_invalid_setting_is_refused_by_name(settings: dict[str, Any]) -> None:
     with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\]") as refused:
         dh.Trigger("orders", **{"kind": "messaging", **settings})
     assert next(iter(settings)) in str(refused.value)

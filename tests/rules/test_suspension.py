@@ -28,7 +28,7 @@ def transient(_: Any) -> Any:
     raise dh.TransientError("the other system is down")
 
 
-def test_an_unavailable_history_suspends_from_the_first_row_that_needs_it(history: dh.History, directory: Path) -> None:
+def test_unavailable_history_suspends_from_its_first_row_on(history: dh.History, directory: Path) -> None:
     batch = documents(["a", None, "b", "c"], guaranteed=[False, True, True, False])
     with away(directory):
         verdicts = history.classify(batch, trigger())
@@ -51,23 +51,21 @@ def test_either_switch_suspends(history: dh.History, directory: Path, server: bo
         assert rules(history.classify(documents(["a"]), settings)) == ["R5"]
 
 
-def test_without_suspension_an_unavailable_history_leaves_documents_in_doubt(
-    history: dh.History, directory: Path
-) -> None:
+def test_unavailable_history_without_suspension_leaves_in_doubt(history: dh.History, directory: Path) -> None:
     with away(directory):
         verdicts = history.classify(documents(["a", "b"]), trigger(suspend_and_retry_on_error=False))
     assert outcomes(verdicts) == [IN_DOUBT, IN_DOUBT]
     assert rules(verdicts) == ["R7", "R7"]
 
 
-def test_a_transient_failure_of_the_resolver_suspends_from_its_row_on(history: dh.History) -> None:
+def test_transient_resolver_failure_suspends_from_its_row_on(history: dh.History) -> None:
     history.begin(documents(["b"]), trigger())
     verdicts = history.classify(documents(["a", "b", "c"]), trigger(resolver=transient))
     assert outcomes(verdicts) == [NEW, SUSPEND, SUSPEND]
     assert rules(verdicts) == ["R8", "R10>S4", "R10>S4"]
 
 
-def test_a_row_that_fails_transiently_leaves_earlier_answers_standing(history: dh.History) -> None:
+def test_row_failing_transiently_keeps_earlier_answers(history: dh.History) -> None:
     history.begin(documents(["a", "b", "c"]), trigger())
     answers = ["NEW", dh.TransientError("later"), "DUPLICATE"]
     verdicts = history.classify(documents(["a", "b", "c"]), trigger(resolver=lambda _: answers, resolver_attempts=1))

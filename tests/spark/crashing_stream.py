@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dochistory as dh
+from dochistory import _native
 from dochistory.spark import claims, compat
 from tests.spark.support import Recorder, Stream, orders
 
@@ -27,7 +28,7 @@ def die() -> None:
 
 def dying_at(step: str) -> None:
     """Let this process die at a step that our own code does not get to see."""
-    run, read, collect = claims.Claimer.run, dh.read_receipt, compat.collect_arrow
+    run, read, collect = claims.Claimer.run, _native.read_receipt, compat.collect_arrow
 
     def late_run(self: Any, *arguments: Any) -> Any:
         if step == "reserved":
@@ -47,7 +48,7 @@ def dying_at(step: str) -> None:
         return collected
 
     setattr(claims.Claimer, "run", late_run)  # noqa: B010 - mypy forbids the plain way
-    dh.read_receipt = late_read
+    _native.read_receipt = late_read
     compat.collect_arrow = late_collect
 
 

@@ -210,13 +210,13 @@ def test_what_is_no_trigger_is_refused(spark: "SparkSession", history: Path, ent
 
 
 @pytest.mark.parametrize("parts", [0, -1, "2", 1.5, True])
-def test_a_number_of_parts_that_makes_no_sense_is_refused(spark: "SparkSession", history: Path, parts: Any) -> None:
+def test_invalid_number_of_parts_is_refused(spark: "SparkSession", history: Path, parts: Any) -> None:
     df = spark.sql("SELECT 'x' AS uuid")
     calls: list[Callable[[], object]] = [
         lambda: dh.spark.claim(df, history, orders(), parts=parts),
         lambda: dh.spark.exactly_once(history, orders(), nothing, parts=parts),
         lambda: dh.spark.delivery(history, nothing, parts=parts),
-        lambda: dh.open(history).reserve(orders(), parts),
+        lambda: dh.open(history)._shards.reserve(orders(), parts),
     ]
     for call in calls:
         with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] parts is .*; allowed is a whole number from 1 on"):

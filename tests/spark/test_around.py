@@ -42,7 +42,7 @@ def kept(path: Path) -> list[tuple[Any, Any]]:
         return [(one["key"], one["batch"]) for one in history.audit.list().to_pylist()]
 
 
-def test_documents_in_doubt_are_kept_once_though_their_batch_comes_again(
+def test_documents_in_doubt_of_a_replayed_batch_are_kept_once(
     stream: Stream, history_path: Path, service: Service
 ) -> None:
     from pyspark.errors import StreamingQueryException
@@ -67,7 +67,7 @@ def test_documents_in_doubt_are_kept_once_though_their_batch_comes_again(
             assert again.documents["uuid"].to_pylist() == ["doubtful"]
 
 
-def test_a_stream_that_was_classified_keeps_its_documents_in_doubt(stream: Stream, history_path: Path) -> None:
+def test_classified_stream_keeps_its_documents_in_doubt(stream: Stream, history_path: Path) -> None:
     begin(history_path, "doubtful")
     stream.add(["a", "doubtful"])
     sink = dh.spark.audit_sink(history_path, orders(), prefix="dh_")
@@ -122,9 +122,7 @@ def test_a_suspended_batch_fails_says_why_and_is_delivered_again(
     assert service.runs == ["a", "doubtful"]
 
 
-def test_a_batch_that_may_wait_outlives_a_suspension_and_so_does_the_stream(
-    stream: Stream, history_path: Path, service: Service
-) -> None:
+def test_waiting_batch_and_stream_survive_a_suspension(stream: Stream, history_path: Path, service: Service) -> None:
     begin(history_path, "doubtful")
     stream.add(["a", "doubtful"])
     trigger = orders(resolver=Down(3), resolver_attempts=1)
@@ -135,9 +133,7 @@ def test_a_batch_that_may_wait_outlives_a_suspension_and_so_does_the_stream(
     assert one.status is None
 
 
-def test_a_history_that_is_away_suspends_and_is_not_made_anew(
-    stream: Stream, history_path: Path, service: Service
-) -> None:
+def test_absent_history_suspends_and_is_not_created(stream: Stream, history_path: Path, service: Service) -> None:
     from pyspark.errors import StreamingQueryException
 
     one = dh.Suspension(history_path, orders(), poll_every=0.01, longest=0.01)

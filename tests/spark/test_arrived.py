@@ -75,7 +75,7 @@ def known(history: Path, completed: Sequence[str], processing: Sequence[str] = (
         opened.begin(rows(processing), orders())
 
 
-def test_ids_that_each_evaluation_makes_anew_are_handed_out_as_begun(
+def test_random_ids_are_handed_out_as_begun(
     spark: "SparkSession", history_path: Path, tmp_path: Path
 ) -> None:
     frame = source(spark, 3, lambda _: batch_of([uuid.uuid4().hex for _ in range(50)]), tmp_path / "evaluations")
@@ -96,7 +96,7 @@ def test_ids_that_each_evaluation_makes_anew_are_handed_out_as_begun(
 
 
 @pytest.mark.parametrize("spread", ["within partitions", "among partitions"])
-def test_of_copies_in_any_order_the_first_that_arrived_is_handed_out(
+def test_of_shuffled_copies_the_first_that_arrived_is_handed_out(
     spark: "SparkSession", history_path: Path, tmp_path: Path, spread: str
 ) -> None:
     def make(number: int) -> pa.RecordBatch:
@@ -125,7 +125,7 @@ def test_of_copies_in_any_order_the_first_that_arrived_is_handed_out(
 
 
 @pytest.mark.parametrize("old", [0, 1, 100, 101, 299, 301, 599, 600])
-def test_of_a_batch_exactly_what_is_new_is_handed_out_in_order(
+def test_exactly_what_is_new_is_handed_out_in_order(
     spark: "SparkSession", history_path: Path, old: int
 ) -> None:
     spread = IDS[::2] + IDS[1::2]
@@ -139,7 +139,7 @@ def test_of_a_batch_exactly_what_is_new_is_handed_out_in_order(
     assert states(history_path, "completed") == set(IDS)
 
 
-def test_the_handed_frame_has_the_columns_that_came_whatever_they_are_called(
+def test_handed_frame_has_the_columns_that_came(
     spark: "SparkSession", history_path: Path
 ) -> None:
     known(history_path, ["a"])
@@ -156,7 +156,7 @@ def test_the_handed_frame_has_the_columns_that_came_whatever_they_are_called(
     assert seen == [(frame.schema, [2]), ([1, 2], [2])]
 
 
-def test_names_that_differ_in_case_alone_are_no_hindrance(spark: "SparkSession", history_path: Path) -> None:
+def test_column_names_may_differ_in_case_alone(spark: "SparkSession", history_path: Path) -> None:
     frame = spark.createDataFrame([("a", "x"), ("b", "y")], "uuid string, UUID string")
     seen: list[tuple[list[str], int]] = []
     handle(history_path, lambda new, _: seen.append((new.columns, new.count())))(frame, 0)
@@ -165,7 +165,7 @@ def test_names_that_differ_in_case_alone_are_no_hindrance(spark: "SparkSession",
     assert states(history_path, "completed") == {"a", "b"}
 
 
-def test_only_what_the_history_asks_for_comes_to_the_driver(
+def test_only_the_triggers_columns_come_to_the_driver(
     spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched: list[list[str]] = []
@@ -185,7 +185,7 @@ def test_only_what_the_history_asks_for_comes_to_the_driver(
     ]
 
 
-def test_a_resolver_sees_whole_rows_though_spark_stores_them(spark: "SparkSession", history_path: Path) -> None:
+def test_resolver_sees_whole_rows(spark: "SparkSession", history_path: Path) -> None:
     known(history_path, [], ["doubtful"])
     asked: list[list[str]] = []
 
@@ -214,7 +214,7 @@ def test_documents_in_doubt_are_kept_whole_and_not_handed_out(spark: "SparkSessi
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_source_whose_tasks_are_tried_again_hands_out_what_was_begun(
+def test_source_with_retried_tasks_hands_out_what_was_begun(
     spark: "SparkSession", history_path: Path, tmp_path: Path, when: str
 ) -> None:
     def make(number: int) -> pa.RecordBatch:
@@ -239,7 +239,7 @@ def test_a_source_whose_tasks_are_tried_again_hands_out_what_was_begun(
     assert len((tmp_path / "evaluations").read_text().split()) > 2
 
 
-def test_a_service_whose_tasks_are_tried_again_sees_the_same_rows(
+def test_service_with_retried_tasks_sees_the_same_rows(
     spark: "SparkSession", history_path: Path, tmp_path: Path
 ) -> None:
     frame = source(spark, 2, lambda _: batch_of([uuid.uuid4().hex for _ in range(50)]), tmp_path / "evaluations")
@@ -262,7 +262,7 @@ def test_a_service_whose_tasks_are_tried_again_sees_the_same_rows(
     assert seen[0] == seen[1] == states(history_path, "completed")
 
 
-def test_rows_that_spark_lost_fail_the_batch_and_are_not_made_anew(
+def test_lost_rows_fail_the_batch_and_are_not_evaluated_again(
     spark: "SparkSession", history_path: Path, tmp_path: Path
 ) -> None:
     frame = source(spark, 2, lambda _: batch_of([uuid.uuid4().hex for _ in range(5)]), tmp_path / "evaluations")
@@ -284,7 +284,7 @@ def test_rows_that_spark_lost_fail_the_batch_and_are_not_made_anew(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_spark_stores_of_a_batch_goes_when_the_batch_ends(
+def test_stored_rows_are_freed_when_the_batch_ends(
     spark: "SparkSession", history_path: Path, fails: bool
 ) -> None:
     before = stored(spark)
@@ -311,7 +311,7 @@ def test_what_spark_stores_of_a_batch_goes_when_the_batch_ends(
     assert batches[0].counts["status"] == {"NEW": 600}
 
 
-def test_a_stream_counts_rows_once_though_they_are_read_often(
+def test_stream_counts_rows_once_though_read_often(
     spark: "SparkSession", history_path: Path, tmp_path: Path
 ) -> None:
     stream = Stream(spark, tmp_path)
@@ -330,7 +330,7 @@ def test_a_stream_counts_rows_once_though_they_are_read_often(
     assert [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]] == [300, 300]
 
 
-def test_a_stream_whose_service_broke_is_in_doubt_with_all_its_documents(
+def test_failed_service_leaves_all_its_documents_in_doubt(
     spark: "SparkSession", history_path: Path, tmp_path: Path
 ) -> None:
     stream = Stream(spark, tmp_path)

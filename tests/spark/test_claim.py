@@ -63,7 +63,7 @@ def test_every_row_gets_its_verdict_and_what_is_new_is_begun(spark: "SparkSessio
     assert known(history_path, ["a", "b", "c", "doubtful"]) == ["R9"] * 3 + ["R11"]
 
 
-def test_of_copies_the_first_in_the_order_of_the_frame_is_processed(spark: "SparkSession", history_path: Path) -> None:
+def test_first_copy_in_the_order_of_the_frame_is_processed(spark: "SparkSession", history_path: Path) -> None:
     ids = ["a", "b", "a", "c", "b", "a", "d", "e", "a"]
     with dh.spark.claim(frame(spark, ids), history_path, orders(processing_mode="serial")) as claim:
         rules = [rule for *_, rule in verdicts(claim)]
@@ -94,7 +94,7 @@ def test_copies_meet_whichever_id_column_their_key_comes_from(spark: "SparkSessi
         ]
 
 
-def test_whatever_is_done_with_the_documents_they_were_decided_once(spark: "SparkSession", history_path: Path) -> None:
+def test_claimed_documents_in_any_action_were_decided_once(spark: "SparkSession", history_path: Path) -> None:
     with dh.spark.claim(frame(spark, ["a", "b", "c", "a"]), history_path, orders()) as claim:
         claim.complete()
         assert claim.new.count() == 3
@@ -119,9 +119,7 @@ def test_documents_end_one_by_one_or_all_at_once(spark: "SparkSession", history_
     assert known(history_path, ["a", "b", "c", "d", "e"]) == ["R9", "R9", "R8", "R8", "R9"]
 
 
-def test_an_error_leaves_its_documents_in_doubt_and_a_roll_back_makes_them_new(
-    spark: "SparkSession", history_path: Path
-) -> None:
+def test_error_leaves_documents_in_doubt_and_roll_back_makes_new(spark: "SparkSession", history_path: Path) -> None:
     with pytest.raises(ValueError, match="broke"), dh.spark.claim(frame(spark, ["a"]), history_path, orders()):
         raise ValueError("the service broke")
     with pytest.raises(dh.RolledBack), dh.spark.claim(frame(spark, ["b"]), history_path, orders()):
@@ -176,7 +174,7 @@ def test_a_resolver_on_the_driver_is_asked_once_about_all(spark: "SparkSession",
     assert calls == [sorted(ids[:20])]
 
 
-def test_a_resolver_on_the_driver_that_fails_for_the_moment_suspends(spark: "SparkSession", history_path: Path) -> None:
+def test_resolver_on_driver_failing_temporarily_suspends(spark: "SparkSession", history_path: Path) -> None:
     with dh.open(history_path, create=True) as history:
         history.begin(rows(["d"]), orders())
 
@@ -327,6 +325,6 @@ def test_what_cannot_be_claimed_is_refused(spark: "SparkSession", history_path: 
         dh.spark.claim(documents, history_path, orders(), resolver_on="mars")  # type: ignore[arg-type]
     with pytest.raises(dh.SchemaError, match="none of the id columns"):
         dh.spark.claim(documents.drop("uuid"), history_path, orders())
-    with pytest.raises(dh.SchemaError, match="is there already"):
+    with pytest.raises(dh.SchemaError, match="exists already"):
         dh.spark.claim(documents.withColumnRenamed("payload", "rule"), history_path, orders())
     assert dh.spark.claim(documents.withColumnRenamed("payload", "rule"), history_path, orders(), prefix="v_").rows == 1

@@ -129,9 +129,7 @@ def test_a_task_that_fails_and_is_tried_again_changes_no_verdict(
 
 
 @both
-def test_copies_in_one_frame_are_judged_alike_however_spark_cuts_it(
-    spark: "SparkSession", history: Path, how: How
-) -> None:
+def test_copies_in_one_frame_are_judged_alike_in_any_partition(spark: "SparkSession", history: Path, how: How) -> None:
     documents = spark.createDataFrame(rows(["new-1", "completed-1", "new-1", "new-1"] * 5).to_pandas()).coalesce(1)
     found = []
     for size in ("1", "3", "10000"):
@@ -187,7 +185,7 @@ def test_an_open_history_serves_as_well_as_its_path(documents: "DataFrame", hist
 
 
 def test_columns_that_cannot_be_are_refused_before_spark_runs(documents: "DataFrame", history: Path) -> None:
-    with pytest.raises(dh.SchemaError, match=r"\[DH-SCHEMA\] the column status is there already"):
+    with pytest.raises(dh.SchemaError, match=r"\[DH-SCHEMA\] the column status exists already"):
         dh.spark.classify(documents.withColumnRenamed("payload", "status"), history, orders())
     with pytest.raises(dh.SchemaError, match=r"there is no column nowhere among"):
         dh.spark.classify(documents, history, orders(), columns={"uuid": "nowhere"})
@@ -197,6 +195,6 @@ def test_columns_that_cannot_be_are_refused_before_spark_runs(documents: "DataFr
         dh.spark.classify(documents, history, orders(), "rdd")  # type: ignore[arg-type]
 
 
-def test_a_history_that_is_not_there_is_refused_before_spark_runs(documents: "DataFrame", tmp_path: Path) -> None:
+def test_missing_history_is_refused_before_spark_runs(documents: "DataFrame", tmp_path: Path) -> None:
     with pytest.raises(dh.OpenError):
         dh.spark.classify(documents, tmp_path / "nowhere", orders())

@@ -14,7 +14,7 @@ from tests.spark.support import Recorder, states
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def test_executors_that_share_only_a_directory_claim_every_document_once(tmp_path: Path) -> None:
+def test_executors_sharing_only_a_directory_claim_each_once(tmp_path: Path) -> None:
     script = [sys.executable, "-m", "tests.spark.cluster_script", str(tmp_path)]
     done = subprocess.run(script, check=False, capture_output=True, timeout=1700, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

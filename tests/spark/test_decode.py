@@ -56,7 +56,7 @@ def configured(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
         ("spark.sql.parser.escapedStringLiterals", "true"),
     ],
 )
-def test_every_number_of_a_verdict_becomes_its_words(
+def test_every_verdict_number_becomes_its_words(
     spark: "SparkSession", places: int, how: str, name: str, value: str
 ) -> None:
     known = range(len(WORDS))

@@ -101,9 +101,7 @@ def handler(path: Path, sink: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("decide", ["tasks", "driver"])
-def test_streams_are_applied_in_order_across_batches_and_answered_after_the_commit(
-    feed: Feed, history_path: Path, decide: str
-) -> None:
+def test_streams_apply_in_order_across_batches_then_answer(feed: Feed, history_path: Path, decide: str) -> None:
     feed.add([("a", CHAIN[2]), ("b", CHAIN[0]), ("a", CHAIN[1])])
     feed.add([("b", CHAIN[1]), ("a", CHAIN[0]), ("a", CHAIN[0]), ("b", None)])
     sink = Sink()
@@ -127,9 +125,7 @@ def test_a_batch_that_comes_again_applies_nothing_again(feed: Feed, history_path
     assert (sink.of("a"), seen) == (CHAIN, ["finished"])
 
 
-def test_what_a_failing_function_was_given_is_in_doubt_until_the_callers_data_settle_it(
-    feed: Feed, history_path: Path
-) -> None:
+def test_messages_of_a_failed_function_wait_in_doubt(feed: Feed, history_path: Path) -> None:
     feed.add([("a", one) for one in CHAIN])
     sink = Sink()
     sink.fail = RuntimeError("half-way")
@@ -154,9 +150,7 @@ def test_work_that_was_rolled_back_comes_again(feed: Feed, history_path: Path) -
     assert sink.of("a") == CHAIN
 
 
-def test_a_batch_that_was_cut_off_is_handed_out_again_where_the_work_is_idempotent(
-    feed: Feed, history_path: Path
-) -> None:
+def test_interrupted_batch_is_handed_out_again_under_rerun(feed: Feed, history_path: Path) -> None:
     feed.add([("a", one) for one in CHAIN])
     sink = Sink()
     sink.fail = RuntimeError("half-way")
@@ -167,7 +161,7 @@ def test_a_batch_that_was_cut_off_is_handed_out_again_where_the_work_is_idempote
     assert sink.of("a") == CHAIN
 
 
-def test_a_dataframe_has_each_stream_in_one_partition_and_in_order(feed: Feed, history_path: Path) -> None:
+def test_dataframe_has_each_stream_ordered_in_one_partition(feed: Feed, history_path: Path) -> None:
     names = [f"s{number}" for number in range(20)]
     feed.add([(name, one) for one in reversed(CHAIN) for name in names])
     partitions: list[list[tuple[str, str]]] = []
@@ -183,7 +177,7 @@ def test_a_dataframe_has_each_stream_in_one_partition_and_in_order(feed: Feed, h
     assert all([text for one, text in of[name][0] if one == name] == CHAIN for name in names)
 
 
-def test_workers_apply_stream_by_stream_beside_a_log_received_of_their_own(feed: Feed, history_path: Path) -> None:
+def test_workers_apply_streams_beside_their_own_log_received(feed: Feed, history_path: Path) -> None:
     names = [f"s{number}" for number in range(6)]
     feed.add([(name, one) for one in CHAIN[:2] for name in names])
     feed.add([(name, CHAIN[2]) for name in names])
@@ -207,7 +201,7 @@ def test_workers_apply_stream_by_stream_beside_a_log_received_of_their_own(feed:
         assert bodies == [f"{name} {text}" for text in CHAIN]
 
 
-def test_arguments_that_make_no_sense_are_refused(spark: SparkSession, history_path: Path) -> None:
+def test_invalid_arguments_are_refused(spark: SparkSession, history_path: Path) -> None:
     for wrong in ({"on_replay": "again"}, {"messages": "pandas"}, {"decide": "me"}):
         with pytest.raises(dh.ConfigError):
             handler(history_path, print, **wrong)

@@ -52,7 +52,7 @@ def test_the_doctor_looks_through_spark(
     assert "same directory" in capsys.readouterr().out
 
 
-def test_without_a_history_there_the_doctor_finds_the_cluster_wrong(
+def test_doctor_without_a_history_reports_the_cluster_wrong(
     spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert spark is not None

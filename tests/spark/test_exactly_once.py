@@ -83,7 +83,7 @@ def test_what_a_broker_delivers_again_is_a_duplicate(stream: Stream, history_pat
     assert rules.seen == [(0, {"R8": 2}), (1, {"R8": 1, "R9": 2})]
 
 
-def test_another_consumer_of_the_same_history_gets_only_what_is_left(
+def test_second_consumer_of_a_history_gets_only_what_is_left(
     spark: "SparkSession", tmp_path: Path, history_path: Path, service: Service
 ) -> None:
     one, other = Stream(spark, tmp_path / "one"), Stream(spark, tmp_path / "other")
@@ -122,9 +122,7 @@ def fail_once(stream: Stream, handle: Any, service: Service, failure: BaseExcept
         stream.run(handle)
 
 
-def test_after_a_failure_its_documents_are_in_doubt_and_the_others_go_on(
-    stream: Stream, history_path: Path, service: Service
-) -> None:
+def test_failed_batch_is_in_doubt_and_others_go_on(stream: Stream, history_path: Path, service: Service) -> None:
     stream.add(["a", "b", "c"])
     stream.add(["d"])
     rules = Rules()
@@ -139,9 +137,7 @@ def test_after_a_failure_its_documents_are_in_doubt_and_the_others_go_on(
     assert in_status(history_path, "completed") == {"d"}
 
 
-def test_after_a_failure_an_idempotent_service_may_run_the_batch_again(
-    stream: Stream, history_path: Path, service: Service
-) -> None:
+def test_idempotent_service_may_rerun_a_failed_batch(stream: Stream, history_path: Path, service: Service) -> None:
     stream.add(["a", "b", "c"])
     stream.add(["d"])
     handle = handler(history_path, service, on_replay="rerun")
@@ -154,7 +150,7 @@ def test_after_a_failure_an_idempotent_service_may_run_the_batch_again(
     assert in_status(history_path, "processing") == set()
 
 
-def test_a_rerun_leaves_out_what_the_service_had_completed_by_itself(stream: Stream, history_path: Path) -> None:
+def test_rerun_omits_what_the_service_completed_itself(stream: Stream, history_path: Path) -> None:
     stream.add(["a", "b", "c"])
     stream.add(["d"])
     runs: list[list[str]] = []
@@ -176,7 +172,7 @@ def test_a_rerun_leaves_out_what_the_service_had_completed_by_itself(stream: Str
     assert in_status(history_path, "completed") == {"a", "b", "c", "d"}
 
 
-def test_rerun_is_for_the_batch_that_began_a_document_and_no_other(
+def test_rerun_affects_only_the_batch_that_began_the_document(
     stream: Stream, history_path: Path, service: Service
 ) -> None:
     with dh.open(history_path, create=True) as history:
@@ -221,7 +217,7 @@ def test_a_rolled_back_batch_is_new_the_next_time(stream: Stream, history_path: 
     assert rules.seen == [(0, {"R8": 2}), (0, {"R8": 2})]
 
 
-def test_what_a_service_completed_before_it_rolled_back_stays_completed(stream: Stream, history_path: Path) -> None:
+def test_completion_before_a_roll_back_stays_completed(stream: Stream, history_path: Path) -> None:
     stream.add(["a", "b", "c"])
     runs: list[str] = []
 
@@ -337,7 +333,7 @@ def where_it_is_decided(spark: "SparkSession", history: Path, **options: Any) ->
         (True, {"decide_on": "executors"}, "executors"),
     ],
 )
-def test_who_decides_depends_on_where_the_tasks_run_unless_it_is_said(
+def test_auto_decides_by_where_the_tasks_run(
     spark: "SparkSession",
     history_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -78,14 +78,14 @@ def test_the_snippets_of_the_second_page_run(
     assert {row.key: row.status for row in after.collect()} == expected
 
 
-def test_what_is_said_to_have_been_tried_is_a_test_that_is_there() -> None:
-    table = (DOCS / "spark.md").read_text(encoding="utf-8").split("## What was tried against it")[1]
-    rows = [line for line in table.splitlines() if line.startswith("| ") and line != "| | test |"]
-    assert len(rows) >= 13
+def test_every_failure_that_the_page_lists_names_its_tests() -> None:
+    listed = (DOCS / "spark.md").read_text(encoding="utf-8").split("## Failure tests")[1]
+    failures = re.split(r"^- ", listed, flags=re.MULTILINE)[1:]
+    assert len(failures) >= 13
     file = Path()
-    for row in rows:
-        named = re.findall(r"`([\w/]+\.py|…)::(test_\w+)`", row.split("|")[-2])
-        assert named, f"a sentence without a test: {row}"
+    for failure in failures:
+        named = re.findall(r"`([\w/]+\.py|…)(?:::(test_\w+)`|`: all)", failure)
+        assert named, f"a failure without a test: {failure}"
         for place, test in named:
             file = file if place == "…" else TESTS / place
-            assert re.search(rf"^def {test}\(", file.read_text(encoding="utf-8"), re.MULTILINE), test
+            assert re.search(rf"^def {test or 'test_'}", file.read_text(encoding="utf-8"), re.MULTILINE), test

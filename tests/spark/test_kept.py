@@ -26,7 +26,7 @@ def test_all_batches_work_with_one_handle(tmp_path: Path) -> None:
         assert second is first
 
 
-def test_after_a_failed_batch_the_files_are_opened_anew(tmp_path: Path) -> None:
+def test_failed_batch_reopens_the_files(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "history")
     with pytest.raises(RuntimeError, match="the service failed"), kept.open() as first:
         raise RuntimeError("the service failed")
@@ -34,7 +34,7 @@ def test_after_a_failed_batch_the_files_are_opened_anew(tmp_path: Path) -> None:
         assert second is not first
 
 
-def test_a_history_whose_directory_went_away_is_not_made_anew(tmp_path: Path) -> None:
+def test_history_whose_directory_vanished_is_not_created(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "history")
     assert begun(kept, "a") == "NEW"
     shutil.rmtree(tmp_path / "history")
@@ -43,7 +43,7 @@ def test_a_history_whose_directory_went_away_is_not_made_anew(tmp_path: Path) ->
     assert not (tmp_path / "history").exists()
 
 
-def test_a_directory_that_was_put_in_its_place_is_the_one_that_is_asked(tmp_path: Path) -> None:
+def test_directory_put_in_its_place_answers(tmp_path: Path) -> None:
     kept, other = Kept(tmp_path / "history"), Kept(tmp_path / "other")
     assert [begun(kept, "a"), begun(other, "b")] == ["NEW", "NEW"]
     (tmp_path / "history").rename(tmp_path / "old")

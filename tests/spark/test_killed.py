@@ -60,7 +60,7 @@ def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     ("how", "step"),
     [pytest.param(*life, marks=[pytest.mark.matrix] if life in ON_EVERY_SPARK else []) for life in LIVES],
 )
-def test_a_driver_that_is_killed_at_any_step_of_a_batch_runs_nothing_twice(home: Path, how: str, step: str) -> None:
+def test_driver_killed_at_any_step_runs_nothing_twice(home: Path, how: str, step: str) -> None:
     place = home / f"{how}-{step}"
     history, recorder = place / "orders.history", Recorder(place / "runs")
     in_doubt, runs = LIVES[how, step]

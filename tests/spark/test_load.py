@@ -104,7 +104,7 @@ def test_a_frame_is_loaded_once_under_a_name(spark: "SparkSession", history_path
     assert [tuple(row) for row in judged] == [("DUPLICATE", 1000)]
 
 
-def test_a_row_without_an_id_stops_the_load_and_publishes_nothing(spark: "SparkSession", history_path: Path) -> None:
+def test_row_without_an_id_stops_the_load_unpublished(spark: "SparkSession", history_path: Path) -> None:
     df = spark.createDataFrame([("a",), (None,)], "uuid string")
     with pytest.raises(Exception, match="DH-SCHEMA"):
         dh.spark.load(df, history_path, orders())

@@ -54,7 +54,7 @@ def test_a_new_checkpoint_under_an_old_application_is_refused(
 
 
 @WHO
-def test_a_filter_widened_between_our_commit_and_a_restart_is_refused(
+def test_filter_widened_between_commit_and_restart_is_refused(
     spark: "SparkSession", tmp_path: Path, history_path: Path, decide_on: str
 ) -> None:
     stream, service = Stream(spark, tmp_path), Service()
@@ -74,7 +74,7 @@ def test_a_filter_widened_between_our_commit_and_a_restart_is_refused(
 
 
 @WHO
-def test_of_two_queries_that_share_an_application_the_second_is_told(
+def test_second_query_sharing_an_application_is_refused(
     spark: "SparkSession", tmp_path: Path, history_path: Path, decide_on: str
 ) -> None:
     service = Service()
@@ -109,7 +109,7 @@ def test_a_checkpoint_that_was_restored_one_batch_old_is_refused(
 
 
 @WHO
-def test_a_replay_decided_elsewhere_and_divided_otherwise_is_the_same_batch(
+def test_replay_divided_differently_is_the_same_batch(
     spark: "SparkSession", history_path: Path, decide_on: str
 ) -> None:
     ids: list[Any] = ["a", None, "x" * 97, "7d444840-9dc0-4f5b-8b5c-5c5b7a2b1c01", "b", "b"]

@@ -69,7 +69,7 @@ def aqe(spark: "SparkSession") -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("aqe")
-def test_whatever_is_done_with_claimed_documents_their_services_run_once(
+def test_claimed_documents_used_in_any_plan_run_once(
     spark: "SparkSession", history_path: Path, recorder: Recorder
 ) -> None:
     # Copies in partitions of their own, which come in another order with each evaluation.
@@ -88,7 +88,7 @@ def test_whatever_is_done_with_claimed_documents_their_services_run_once(
 
 
 @pytest.mark.usefixtures("aqe")
-def test_a_classified_plan_that_is_used_again_and_again_begins_nothing(
+def test_classified_plan_used_repeatedly_begins_nothing(
     spark: "SparkSession", history_path: Path, recorder: Recorder
 ) -> None:
     with dh.open(history_path, create=True) as history:
@@ -140,7 +140,7 @@ def test_workers_that_live_on_do_not_decide_by_what_they_knew(
     assert states(history_path, "processing") == set()
 
 
-def test_a_claim_is_decided_where_the_system_lets_no_file_be_mapped(
+def test_claim_without_memory_for_mapped_files_is_decided(
     spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = pa.array(f"{number:08x}-0000-4000-8000-{number:012x}" for number in range(1_500_000))

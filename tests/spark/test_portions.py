@@ -115,7 +115,7 @@ def plain(rows: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(("how", "when"), [("exception", "after"), ("exit", "before"), ("exit", "after")])
-def test_a_task_that_fails_is_tried_again_and_each_message_is_applied_once(
+def test_retried_task_applies_each_message_once(
     spark: SparkSession, history_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, when: str
 ) -> None:
     break_first_attempts(monkeypatch, portions, "Portion", when, how)
@@ -151,7 +151,7 @@ def test_a_job_that_fails_for_good_changes_nothing(
     assert applied.of == {"s1": [header(0, 10)]}
 
 
-def test_actions_on_the_messages_read_what_was_decided_and_decide_nothing_anew(
+def test_actions_on_messages_decide_nothing_again(
     spark: SparkSession, history_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = tmp_path / "calls"
@@ -177,9 +177,7 @@ def test_actions_on_the_messages_read_what_was_decided_and_decide_nothing_anew(
     assert decided <= 2
 
 
-def test_what_waits_comes_with_later_batches_and_a_restart_loses_it_and_asks_again(
-    spark: SparkSession, history_path: Path
-) -> None:
+def test_waiting_messages_return_until_a_restart_requests_them(spark: SparkSession, history_path: Path) -> None:
     applied = Applied()
     parts = [header(0, 0, 0), header(0, 0, 1), header(0, 10, 2)]
     handle = handler(history_path, applied, patience=1, on_answers=lambda batch: applied.answer(batch.poll))
@@ -202,7 +200,7 @@ def test_what_waits_comes_with_later_batches_and_a_restart_loses_it_and_asks_aga
     assert applied.of == {"s0": parts, "s2": [header(0, 10, 0, 1)]}
 
 
-def test_a_batch_that_comes_again_after_its_commit_applies_nothing(spark: SparkSession, history_path: Path) -> None:
+def test_batch_replayed_after_its_commit_applies_nothing(spark: SparkSession, history_path: Path) -> None:
     applied, replays = Applied(), []
     rows = frame(spark, [(name, header(0, 10)) for name in NAMES])
     for _ in range(2):
@@ -242,9 +240,7 @@ def test_another_receiver_that_was_first_fences_the_batch(
     assert both == {name: [header(0, 10)] for name in NAMES}
 
 
-def test_one_stream_needs_no_column_and_other_columns_in_a_later_batch_are_refused(
-    spark: SparkSession, history_path: Path
-) -> None:
+def test_later_batch_of_one_stream_with_other_columns_is_refused(spark: SparkSession, history_path: Path) -> None:
     applied = Applied()
 
     def run(handle: Any, batch: int, *texts: str) -> None:

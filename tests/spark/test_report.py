@@ -46,7 +46,7 @@ def test_a_frame_is_counted_as_it_is_evaluated(spark: "SparkSession", history: P
     assert seen.get == EXPECTED
 
 
-def test_a_stream_tells_its_progress_and_its_listeners_what_it_saw(
+def test_stream_reports_counts_in_progress_and_to_listeners(
     spark: "SparkSession", history: Path, tmp_path: Path
 ) -> None:
     from pyspark.sql.streaming.listener import StreamingQueryListener

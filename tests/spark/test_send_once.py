@@ -71,7 +71,7 @@ def test_a_replayed_batch_sends_nothing_again(stream: Stream, path: Path) -> Non
     assert seen == [["M1"], ["M1"], ["M2"]]
 
 
-def test_what_may_have_been_sent_stops_the_stream_until_it_is_decided(stream: Stream, path: Path) -> None:
+def test_message_that_may_have_been_sent_stops_the_stream(stream: Stream, path: Path) -> None:
     outside = Outside()
     outside.fails = OSError("the line is dead")
     stream.add(["a", "b"])
@@ -116,7 +116,7 @@ def test_a_receiver_that_is_idempotent_may_be_run_again(stream: Stream, path: Pa
     assert outside.got == ["a", "b", "a", "b"]
 
 
-def test_options_that_make_no_sense_are_refused(path: Path) -> None:
+def test_invalid_options_are_refused(path: Path) -> None:
     with pytest.raises(dh.ConfigError, match="on_replay"):
         handler(path, Outside(), on_replay="resolver")
     with pytest.raises(dh.ConfigError, match="messages"):

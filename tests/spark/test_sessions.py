@@ -63,9 +63,7 @@ def test_without_a_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.spark
-def test_the_packaged_java_runs_without_the_option_it_cannot_take(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_packaged_java_runs_without_its_unsupported_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from dochistory.spark import java
 
     real = a_java(tmp_path / "real", "25")

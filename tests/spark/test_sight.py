@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 ENTRANCES = ("claim", "classify", "load")
 
 SEEN = {
-    "missing": "there is no such directory",
+    "missing": "no such directory",
     "empty": "the directory is empty",
     "strange": "there is a directory without a history, which holds notes.txt",
     "another": "there is another history, ",
@@ -68,7 +68,7 @@ def test_a_task_of_a_sink_makes_no_history_of_its_own(tmp_path: Path, monkeypatc
     options = {"path": "/proc/self/cwd/orders.history", "trigger": "orders"}
     writer = sink.writer(options, StructType([StructField("uuid", StringType())]), overwrite=False)
     monkeypatch.chdir(tmp_path / "worker")
-    with pytest.raises(dh.ClusterError, match=r"\[DH-CLUSTER\].*there is no such directory"):
+    with pytest.raises(dh.ClusterError, match=r"\[DH-CLUSTER\].*no such directory"):
         writer.write(iter([pa.record_batch({"uuid": ["a"]})]))
     assert list((tmp_path / "worker").iterdir()) == []
 

@@ -128,7 +128,7 @@ def test_a_row_without_an_id_stops_the_write(spark: "SparkSession", history_path
         ("overwrite", {}, "a history is never overwritten"),
         ("append", {"batch": 3}, "application and batch go together"),
         ("append", {"record": "new"}, "record is 'new'; allowed is 'processing' or 'completed'"),
-        ("append", {"use_history": "yes"}, 'use_history is "yes"; it is to be true or false'),
+        ("append", {"use_history": "yes"}, 'use_history is "yes"; it must be true or false'),
         ("append", {"use_history": "false"}, "uses no history"),
         ("append", {"max_delivery_count": "-4"}, "max_delivery_count"),
         ("append", {"colour": "red"}, "has no option colour for writing"),
@@ -136,7 +136,7 @@ def test_a_row_without_an_id_stops_the_write(spark: "SparkSession", history_path
         ("append", {"columns.name": "uuid"}, "columns.name: there is no such column"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
+def test_invalid_options_are_refused(
     spark: "SparkSession", history_path: Path, mode: str, options: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(Exception, match=text):
@@ -230,7 +230,7 @@ def test_a_new_checkpoint_under_an_old_name_is_refused(sink: Sink) -> None:
     assert entries(sink.history) == dict.fromkeys(["a", "b", "c"], "completed")
 
 
-def test_a_new_checkpoint_with_an_equal_number_and_other_rows_is_refused(sink: Sink) -> None:
+def test_new_checkpoint_with_old_number_other_rows_is_refused(sink: Sink) -> None:
     sink.add(["a"])
     sink.run(application="loader")
     (sink.home / "input" / "0000.parquet").unlink()
@@ -242,7 +242,7 @@ def test_a_new_checkpoint_with_an_equal_number_and_other_rows_is_refused(sink: S
     assert entries(sink.history) == dict.fromkeys(["a", "b", "c"], "completed")
 
 
-def test_a_commit_that_raises_and_is_aborted_with_the_same_messages_stays_a_commit(sink: Sink, tmp_path: Path) -> None:
+def test_failed_commit_aborted_with_same_messages_stays_commit(sink: Sink, tmp_path: Path) -> None:
     sink.add(["a", "b"])
     sink.add(["c"])
     marker = tmp_path / "fail-once"
@@ -268,7 +268,7 @@ def test_a_commit_that_raises_and_is_aborted_with_the_same_messages_stays_a_comm
         assert pa.table(history.entries("orders")).num_rows == 3
 
 
-def test_a_batch_whose_task_fails_for_good_is_aborted_and_comes_again_whole(sink: Sink) -> None:
+def test_batch_of_a_failed_task_is_aborted_and_replayed_whole(sink: Sink) -> None:
     fails = sink.home / "fails"
     fails.touch()
     sink.add(["a", "b"])

@@ -50,7 +50,7 @@ def test_what_a_killed_process_pinned_is_left_once_for_a_week(history: Path) -> 
     assert pins(history) == [dt.timedelta(days=7)]
 
 
-def test_a_state_that_somebody_let_go_is_pinned_anew(history: Path) -> None:
+def test_released_snapshot_is_pinned_again(history: Path) -> None:
     first = Snapshot.of(history, "orders")
     assert Snapshot.of(history, "orders") == first
     with dh.open(history) as opened:

@@ -108,18 +108,16 @@ def test_transactions_and_statistics_are_tables_too(spark: "SparkSession", histo
     [
         ({"status": "done"}, "status is 'done'; allowed is 'processing' or 'completed'"),
         ({"table": "rows"}, "table is 'rows'; allowed is entries, transactions, statistics"),
-        ({"from_": "yesterday"}, "from is 'yesterday'; it is to be a time such as"),
-        ({"partitions": 0}, "partitions is 0; it is to be 1 or more"),
+        ({"from_": "yesterday"}, "from is 'yesterday'; it must be a time such as"),
+        ({"partitions": 0}, "partitions is 0; it must be 1 or more"),
         ({"use_history": "true"}, "has no option use_history for reading"),
-        ({"keys": "0-1,0-2"}, "keys is '0-1,0-2'; it is to be a list in JSON"),
-        ({"keys": "[1]"}, "it is to be a list in JSON"),
+        ({"keys": "0-1,0-2"}, "keys is '0-1,0-2'; it must be a list in JSON"),
+        ({"keys": "[1]"}, "it must be a list in JSON"),
         ({"keys": "[]", "key": "a"}, "the options key and keys exclude each other"),
         ({"key": "a", "table": "statistics"}, "the table statistics has no keys"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
-    spark: "SparkSession", history: Path, options: dict[str, Any], text: str
-) -> None:
+def test_invalid_options_are_refused(spark: "SparkSession", history: Path, options: dict[str, Any], text: str) -> None:
     with pytest.raises(Exception, match=text):
         read(spark, history, trigger="orders", **options).collect()
 

@@ -79,7 +79,7 @@ class Upkeep:
         assert self.purged >= number > 0
 
 
-def test_queries_a_backfill_plain_consumers_and_upkeep_share_the_documents(
+def test_queries_backfill_consumers_and_purges_share_documents(
     spark: "SparkSession", history_path: Path, tmp_path: Path
 ) -> None:
     dh.open(history_path, create=True).close()

@@ -167,9 +167,7 @@ def test_a_resolver_may_run_on_the_driver_once(spark: "SparkSession", history: P
     assert len(resolver.asked) == 1
 
 
-def test_a_resolver_that_fails_on_the_driver_decides_as_one_that_fails_in_a_worker(
-    documents: "DataFrame", history: Path
-) -> None:
+def test_resolver_failing_on_driver_decides_as_one_on_a_worker(documents: "DataFrame", history: Path) -> None:
     def failing(_: pa.RecordBatch) -> list[str]:
         raise ValueError("no answer")
 

@@ -49,7 +49,7 @@ def serve(claim: Any, recorder: Recorder) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("how", ["exception", "exit", "kill"])
-def test_a_task_that_fails_is_tried_again_and_only_the_winner_counts(
+def test_retried_task_counts_only_its_winning_attempt(
     spark: "SparkSession",
     history_path: Path,
     recorder: Recorder,
@@ -110,12 +110,12 @@ def test_a_zombie_that_ends_late_changes_nothing(
                     sight, token = self.snapshot.sight, self.snapshot.token
                     zombie = dh.open(sight.path, snapshot=token, read_only=True)
                     part, documents = context.partitionId(), pa.Table.from_batches(received)
-                    zombie.stage(documents, self.trigger, job=self.job, part=part, attempt=f"early-{part}")
+                    zombie._shards.stage(documents, self.trigger, job=self.job, part=part, attempt=f"early-{part}")
                     for _ in range(1200):
                         if go.exists():
                             break
                         time.sleep(0.1)
-                    zombie.stage(documents, self.trigger, job=self.job, part=part, attempt=f"zombie-{part}")
+                    zombie._shards.stage(documents, self.trigger, job=self.job, part=part, attempt=f"zombie-{part}")
                     (done.parent / f"done-{part}").touch()
                 finally:
                     os._exit(0)
@@ -162,7 +162,7 @@ def test_what_spark_forgot_having_done_does_not_run_again(
     assert seen == [{"R8": 50}, {"R8": 50, "R9": 10}, {"R9": 60}]
 
 
-def test_a_service_that_fails_leaves_its_batch_in_doubt_and_the_next_go_on(
+def test_failed_service_leaves_only_its_batch_in_doubt(
     spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder
 ) -> None:
     from pyspark.errors import StreamingQueryException
@@ -187,7 +187,7 @@ def test_a_service_that_fails_leaves_its_batch_in_doubt_and_the_next_go_on(
     assert states(history_path, "processing") == set(IDS[:10])
 
 
-def test_a_suspended_batch_of_tasks_comes_again_and_loses_nothing(
+def test_suspended_batch_of_tasks_is_replayed_and_loses_nothing(
     spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder
 ) -> None:
     from pyspark.errors import StreamingQueryException

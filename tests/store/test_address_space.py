@@ -30,7 +30,7 @@ print(rules.count("R9"), rules.count("R8"))
 """
 
 
-def test_a_history_larger_than_the_address_space_that_is_left_can_be_asked(tmp_path: Path) -> None:
+def test_history_larger_than_free_address_space_answers(tmp_path: Path) -> None:
     ids = pa.array(f"{number:08x}-0000-4000-8000-{number:012x}" for number in range(IDS))
     with dh.open(tmp_path / "h", create=True) as history:
         history.load(pa.table({"uuid": ids}), ORDERS)

@@ -34,7 +34,7 @@ def claim_all(history: dh.History, ids: list[str], batch: int, gate: Callable[[]
 
 
 @pytest.mark.parametrize("batch", [1, 17, 400])
-def test_of_threads_with_one_handle_exactly_one_gets_each_document(history: dh.History, batch: int) -> None:
+def test_threads_with_one_handle_claim_each_document_once(history: dh.History, batch: int) -> None:
     ids = fresh_ids(400)
     gate = threading.Barrier(6)
     with ThreadPoolExecutor(6) as pool:
@@ -42,7 +42,7 @@ def test_of_threads_with_one_handle_exactly_one_gets_each_document(history: dh.H
     assert claimed(claims) == Counter(ids)
 
 
-def test_of_threads_with_handles_of_their_own_exactly_one_gets_each_document(directory: Path) -> None:
+def test_threads_with_own_handles_claim_each_document_once(directory: Path) -> None:
     ids = fresh_ids(400)
     dh.open(directory, create=True).close()
     gate = threading.Barrier(4)
@@ -91,7 +91,7 @@ def test_threads_may_create_the_same_history_at_once(directory: Path) -> None:
         assert claimed(list(pool.map(work, range(5)))) == Counter(ids)
 
 
-def test_readers_in_other_processes_see_what_is_acknowledged_here(history: dh.History, directory: Path) -> None:
+def test_readers_in_other_processes_see_acknowledged_documents(history: dh.History, directory: Path) -> None:
     reader = start(
         """
         with dh.open(sys.argv[1], read_only=True) as history:
@@ -186,7 +186,7 @@ def test_a_fork_must_not_write_with_its_parents_handle(directory: Path) -> None:
     assert lines == ["[DH-FORKED", "DUPLICATE NEW DUPLICATE DUPLICATE"]
 
 
-def test_whoever_waits_too_long_for_a_turn_is_told_who_holds_it(directory: Path) -> None:
+def test_writer_waiting_too_long_learns_who_holds_the_lock(directory: Path) -> None:
     dh.open(directory, create=True).close()
     holder = start(
         """

@@ -87,7 +87,7 @@ def check(history: dh.History, journal: Journal) -> None:
 
 
 @pytest.mark.crash
-def test_nothing_acknowledged_is_forgotten_when_the_writer_is_killed(directory: Path) -> None:
+def test_killed_writer_forgets_nothing_acknowledged(directory: Path) -> None:
     chance = random.Random()
     journal = Journal()
     never_offered = [*fresh_ids(100), *(f"crash {number} {BATCH}" for number in range(100))]

@@ -29,7 +29,7 @@ with dh.open(sys.argv[1]) as history:
 """
 
 
-def test_upkeep_that_is_killed_at_any_step_harms_nothing(directory: Path) -> None:
+def test_maintenance_killed_at_any_step_changes_no_answer(directory: Path) -> None:
     ids = fresh_ids(600)
     with dh.open(directory, create=True, auto_maintain=False) as history:
         for first in range(0, 600, 50):
@@ -82,7 +82,7 @@ def entries() -> pa.RecordBatchReader:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("word", ["SIGKILL", "SIGINT"])
-def test_a_load_that_is_killed_or_interrupted_goes_on_where_it_was(directory: Path, word: str) -> None:
+def test_killed_or_interrupted_load_resumes_where_it_was(directory: Path, word: str) -> None:
     process = start(LOAD, directory, word)
     _, complaints = process.communicate(timeout=300)
     assert process.returncode != 0, complaints

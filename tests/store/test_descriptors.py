@@ -71,7 +71,7 @@ print(*statuses(history.begin(documents(["known", "new"]), trigger()).verdicts))
 """
 
 
-def test_running_out_of_descriptors_is_an_error_and_never_a_verdict(directory: Path) -> None:
+def test_running_out_of_descriptors_is_an_error_never_a_verdict(directory: Path) -> None:
     *told, last = run(EXHAUSTED, directory)
     assert last == "DUPLICATE NEW"
     # As long as files that are idle can be given back, there is an answer.

@@ -3,6 +3,7 @@
 import pytest
 
 import dochistory as dh
+from dochistory import _native
 from tests.support import T0, documents, status_of, trigger
 
 
@@ -51,10 +52,10 @@ def test_one_document_refuses_the_other_end(history: dh.History) -> None:
 
 
 def test_a_staged_claim_refuses_the_other_end(history: dh.History) -> None:
-    def staged() -> dh.StagedClaim:
-        job = history.reserve(trigger(), parts=1, now=T0)
+    def staged() -> _native.StagedClaim:
+        job = history._shards.reserve(trigger(), parts=1, now=T0)
         with dh.open(history.path, read_only=True, snapshot=job.snapshot) as pinned:
-            receipt = pinned.stage(documents(["a", "b"]), trigger(), job=job.token, part=0, attempt="0").receipt
+            receipt = pinned._shards.stage(documents(["a", "b"]), trigger(), job=job.token, part=0, attempt="0").receipt
         return job.commit([receipt])
 
     first = staged()

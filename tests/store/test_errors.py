@@ -49,7 +49,7 @@ def test_a_history_that_is_not_there_is_not_made_up(directory: Path) -> None:
     assert not directory.exists()
 
 
-def test_a_directory_of_something_else_is_not_taken_for_a_history(tmp_path: Path) -> None:
+def test_directory_of_something_else_is_not_opened_as_history(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear Ada")
     with pytest.raises(dh.OpenError):
         dh.open(tmp_path)
@@ -86,7 +86,7 @@ def test_a_reader_writes_nothing(directory: Path, write: str) -> None:
         assert status_of(reader, ["a", "b"]) == ["NEW", "IN_DOUBT"]
 
 
-def test_a_limit_that_makes_no_sense_is_refused(directory: Path) -> None:
+def test_invalid_limit_is_refused(directory: Path) -> None:
     with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\]"):
         dh.open(directory, create=True, lock_timeout="in a while")
 
@@ -170,7 +170,7 @@ def test_verifying_finds_damage(intact: Path, tmp_path: Path) -> None:
         history.verify()
 
 
-def test_when_a_write_fails_nothing_is_claimed_and_the_handle_writes_no_more(directory: Path) -> None:
+def test_failed_write_claims_nothing_and_stops_the_handle(directory: Path) -> None:
     dh.open(directory, create=True).close()
     lines = run(
         """

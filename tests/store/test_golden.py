@@ -34,9 +34,7 @@ def test_there_is_a_golden_store() -> None:
     assert ARCHIVES
 
 
-def test_a_golden_store_has_logs_of_its_version_and_its_next_log_has_a_mark(
-    golden: Path, request: pytest.FixtureRequest
-) -> None:
+def test_golden_store_keeps_log_version_and_next_log_has_mark(golden: Path, request: pytest.FixtureRequest) -> None:
     def versions() -> set[tuple[int, bool]]:
         heads = [log.read_bytes()[:64] for log in golden.glob("triggers/*/log-*")]
         return {(int.from_bytes(head[8:12], "little"), any(head[48:56])) for head in heads}
@@ -70,7 +68,7 @@ def test_a_golden_store_can_be_written(golden: Path) -> None:
             history.begin(pa.table({"uuid": ["x"]}), make.ORDERS, now=make.NOW, transaction=("stream", 6))
 
 
-def test_a_golden_store_knows_its_last_batch_or_looks_each_row_up(golden: Path, request: pytest.FixtureRequest) -> None:
+def test_golden_store_knows_its_last_batch_or_looks_up_each_row(golden: Path, request: pytest.FixtureRequest) -> None:
     keys = [*make.COMPLETED, *make.PROCESSING, *make.RELEASED]
     with dh.open(golden) as history:
 
@@ -139,7 +137,7 @@ def test_a_golden_store_has_its_streams(golden: Path, request: pytest.FixtureReq
             assert (found["feed"]["receive_count"], found["feed"]["time_received"]) == (3, make.NOW)
             assert tuple(sent[name] for name in ("send_count", "log_sent", "resend_count", "confirm_sent")) == make.SENT
             assert (sent["publisher"], sent["time_sent"]) == ("main", make.NOW)
-            history.maintain_values(all=True)
+            history._shards.maintain_values(all=True)
         assert make.poll(history, "half-way", "(0-100-250-0)", batch=3).replay == "unfinished"
         with pytest.raises(dh.TransactionError):
             make.poll(history, "untouched", batch=2)

@@ -22,7 +22,7 @@ def test_a_shorter_time_to_live_is_refused_and_purges_nothing(history: dh.Histor
         lambda: history.begin_one(uuid="b", trigger=SHORT, now=T0),
         lambda: history.complete(["a"], SHORT, now=T0),
         lambda: history.load(documents(["b"]), SHORT, now=T0),
-        lambda: history.reserve(SHORT, parts=1),
+        lambda: history._shards.reserve(SHORT, parts=1),
         lambda: history.purge(SHORT, now=T0 + timedelta(days=1)),
         lambda: history.purge(SHORT, now=T0 + timedelta(days=1), dry_run=True),
     ):

@@ -51,7 +51,7 @@ def told(reader: subprocess.Popen[bytes], line: str) -> None:
 
 
 @pytest.mark.crash
-def test_readers_beside_killed_writers_never_miss_what_was_acknowledged(directory: Path) -> None:
+def test_readers_beside_killed_writers_miss_nothing_acknowledged(directory: Path) -> None:
     """Kills writers in the midst of their work; what each said over a pipe is held against every reader."""
     chance = random.Random(KILLS)
     dh.open(directory, create=True).close()

@@ -13,9 +13,7 @@ STEP = 0x9E3779B97F4A7C15F39CC0605CEDC835  # spreads numbers over all UUIDs
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_a_batch_that_goes_into_a_segment_at_once_is_there_whatever_number_of_threads_wrote_it(
-    tmp_path: Path, threads: int
-) -> None:
+def test_large_batch_is_found_with_any_number_of_threads(tmp_path: Path, threads: int) -> None:
     serial = trigger(processing_mode="serial")
     ids = [str(uuid.UUID(int=number * STEP % 2**128)) for number in range(200_000)]
     documents = pa.table({"uuid": [*ids, ids[0]]})

@@ -75,7 +75,7 @@ def test_rows_may_be_named_in_any_shape(history: dh.History, shape: type) -> Non
     assert status_of(history, ["a", "b", "c"]) == ["DUPLICATE", "IN_DOUBT", "DUPLICATE"]
 
 
-def test_completing_the_claim_of_others_documents_touches_nothing_of_theirs(history: dh.History) -> None:
+def test_completing_a_claim_leaves_documents_of_others_in_doubt(history: dh.History) -> None:
     history.begin(documents(["a"]), trigger())
     claim = history.begin(documents(["a", "b"]), trigger())
     assert rules(claim.verdicts) == ["R11", "R8"]

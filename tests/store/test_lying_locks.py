@@ -73,7 +73,7 @@ except dh.FencedError as error:
 
 
 @pytest.mark.parametrize("how", ["create", "open"])
-def test_where_locks_only_say_yes_no_history_is_opened_for_writing(directory: Path, shim: Path, how: str) -> None:
+def test_history_is_not_opened_for_writing_where_locks_lie(directory: Path, shim: Path, how: str) -> None:
     if how == "open":
         dh.open(directory, create=True).close()
     (told,) = finish(start(OPEN, shim, directory, how))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dochistory as dh
-from dochistory import journal, journals
+from dochistory import journal
 from dochistory.audit import AuditLog
 from dochistory.settings import settings_from_toml
 from dochistory.sweeper import Sweeper
@@ -70,7 +70,7 @@ def test_what_stands_beside_a_history_stays_there_as_well(elsewhere: Path, monke
     assert (home / "orders.history" / "statistics" / "verdicts.jsonl").exists()
     assert (home / "orders.history" / "sweeper.json").exists()
     monkeypatch.chdir(home)
-    tables = journals.read("journal")
+    tables = journal.read("journal")
     monkeypatch.chdir(elsewhere)
     assert sum(table.num_rows for table in tables) == 1
 

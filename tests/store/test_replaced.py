@@ -88,7 +88,7 @@ def test_over_a_restored_directory_a_handle_acknowledges_nothing(
 
 
 @pytest.mark.parametrize("replace", [moved, deleted, synchronized])
-def test_over_a_restored_directory_that_went_on_a_handle_is_fenced(
+def test_handle_over_a_restored_directory_in_use_is_fenced(
     directory: Path, backup: Path, replace: Callable[[Path, Path], None]
 ) -> None:
     with dh.open(directory, create=True) as history:
@@ -103,7 +103,7 @@ def test_over_a_restored_directory_that_went_on_a_handle_is_fenced(
             history.begin(documents(["after"]), trigger())
 
 
-def test_a_handle_that_knew_nothing_of_the_trigger_is_fenced_as_well(directory: Path, backup: Path) -> None:
+def test_handle_that_never_used_the_trigger_is_fenced_too(directory: Path, backup: Path) -> None:
     with dh.open(directory, create=True) as history:
         with dh.open(directory) as other:
             other.begin(documents(["before"]), trigger()).complete()
@@ -125,7 +125,7 @@ def test_another_history_under_the_path_is_not_written_to(directory: Path, tmp_p
         assert history.triggers() == []
 
 
-def test_a_turn_file_that_was_deleted_lets_nobody_write_beside_another(directory: Path) -> None:
+def test_deleted_turn_file_fences_the_open_handle(directory: Path) -> None:
     with dh.open(directory, create=True) as history:
         history.begin(documents(["a"]), trigger()).complete()
         (turn,) = directory.glob("triggers/*/turn")
@@ -136,7 +136,7 @@ def test_a_turn_file_that_was_deleted_lets_nobody_write_beside_another(directory
             assert statuses(again.begin(documents(["a", "b"]), trigger()).verdicts) == ["DUPLICATE", "NEW"]
 
 
-def test_mappings_of_a_restored_history_are_neither_made_nor_told(directory: Path, backup: Path) -> None:
+def test_mapper_over_a_restored_directory_is_fenced(directory: Path, backup: Path) -> None:
     with dh.open(directory, create=True) as history:
         mapper = history.mapper("orders")
         mapper.create(["a"], ["A"])

@@ -13,10 +13,10 @@ PARTS = 4
 
 def claim(history: dh.History, ids: list[str]) -> None:
     """As Spark claims a small batch: a few rows in each of several tasks, committed and completed by the driver."""
-    job = history.reserve(trigger(), PARTS)
+    job = history._shards.reserve(trigger(), PARTS)
     with dh.open(history.path, read_only=True, snapshot=job.snapshot) as task:
         receipts = [
-            task.stage(documents(ids[part::PARTS]), trigger(), job=job.token, part=part, attempt="a0").receipt
+            task._shards.stage(documents(ids[part::PARTS]), trigger(), job=job.token, part=part, attempt="a0").receipt
             for part in range(PARTS)
         ]
     job.commit(receipts).complete()
@@ -26,7 +26,7 @@ def files(path: Path) -> list[str]:
     return sorted(one.name for one in path.rglob("*") if one.is_file())
 
 
-def test_after_200_small_claims_there_are_few_files_and_every_document_is_known(tmp_path: Path) -> None:
+def test_200_small_claims_leave_few_files_and_known_documents(tmp_path: Path) -> None:
     path = tmp_path / "orders.history"
     ids = [[f"d{number}-{row}" for row in range(8)] for number in range(CLAIMS)]
     most = 0

@@ -63,7 +63,7 @@ def test_exact_expiry_needs_no_purge(history: dh.History, complete: bool) -> Non
     assert status_of(history, ["a"], exact, now=T0 + HOUR) == ["NEW"]
 
 
-def test_an_expired_document_can_be_begun_again_where_expiry_is_exact(history: dh.History) -> None:
+def test_expired_document_can_begin_again_under_exact_expiry(history: dh.History) -> None:
     exact = trigger(history_time_to_live="1 hour", expiry="exact")
     history.begin(documents(["a"]), exact, now=T0).complete()
     claim = history.begin(documents(["a"]), exact, now=T0 + HOUR)
@@ -71,7 +71,7 @@ def test_an_expired_document_can_be_begun_again_where_expiry_is_exact(history: d
     assert status_of(history, ["a"], exact, now=T0 + HOUR + TICK) == ["IN_DOUBT"]
 
 
-def test_the_entries_of_a_document_leave_together_however_late_it_completed(history: dh.History) -> None:
+def test_entries_of_a_late_document_are_purged_together(history: dh.History) -> None:
     claim = history.begin(documents(["a"]), HOURLY, now=T0)
     history.begin(documents(["b"]), HOURLY, now=T0 + timedelta(minutes=50)).complete()
     claim.complete()
@@ -88,7 +88,7 @@ def test_a_completion_after_the_purge_counts_until_the_next_one(history: dh.Hist
     assert status_of(history, ["a"], HOURLY, now=T0 + HOUR + TICK) == ["NEW"]
 
 
-def test_the_time_to_live_is_the_one_at_the_purge_not_at_the_write(history: dh.History) -> None:
+def test_purge_uses_the_time_to_live_of_now_not_of_the_write(history: dh.History) -> None:
     longer = trigger(history_time_to_live="3 hours")
     completed(history, "a", T0, longer)
     completed(history, "b", T0, longer)
@@ -166,7 +166,7 @@ def test_a_clock_without_a_time_zone_is_refused(history: dh.History) -> None:
         history.classify(documents(["a"]), trigger(), now=T0.replace(tzinfo=None))
 
 
-def test_a_key_whose_only_completion_expired_is_completed_anew(history: dh.History) -> None:
+def test_key_whose_only_completion_expired_completes_again(history: dh.History) -> None:
     exact = trigger(expiry="exact", history_time_to_live="2 hours")
     history.complete(["a", "b"], exact, now=T0)
     later = T0 + timedelta(hours=3)
@@ -181,7 +181,7 @@ def test_a_key_whose_only_completion_expired_is_completed_anew(history: dh.Histo
     assert status_of(history, ["b"], exact, now=later) == ["DUPLICATE"]
 
 
-def test_an_expired_completion_still_counts_until_it_is_purged_by_default(history: dh.History) -> None:
+def test_expired_completion_counts_until_purged_by_default(history: dh.History) -> None:
     history.complete(["a"], trigger(), now=T0)
     later = T0 + timedelta(hours=3)
     assert history.complete(["a"], trigger(), now=later) == {"changed": 0, "already": 1, "unknown": 0}

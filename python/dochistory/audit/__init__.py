@@ -2,7 +2,7 @@
 
 ```python
 claim = history.begin(documents, trigger, audit=True)       # what is in doubt is kept before this returns
-history.audit.list(state="open")                            # a table: number, time, trigger, key, rule, message, …
+history.audit.list(state="open")                            # a table: number, time, trigger, key, rule, message, ...
 history.audit.show(17)["document"]                          # all its columns, the payload too
 history.audit.resolve([17], "process", note="asked the shop: never shipped")
 with history.audit.resubmit(trigger) as again:              # everything that is to be processed

@@ -78,7 +78,7 @@ class Contents:
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise dh.SchemaError(
-                f"[DH-SCHEMA] documents {wanted[0]} to {wanted[-1]} have columns that do not fit together: {error}; "
+                f"[DH-SCHEMA] documents {wanted[0]} to {wanted[-1]} have incompatible columns: {error}; "
                 "ask for those of one batch at a time"
             ) from error
 

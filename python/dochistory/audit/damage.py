@@ -26,7 +26,7 @@ def look(log: store.Store) -> tuple[int, list[Damage]]:
 
     Raises:
         Gone: a file went away meanwhile.
-        OpenError: a newer package wrote the log.
+        OpenError: [DH-OPEN] a newer package wrote the log.
     """
     found = []
     try:
@@ -66,7 +66,7 @@ def _check_numbers(log: store.Store, path: Path, file: Named) -> None:
     if files.KEPT.fullmatch(file.name):
         numbers = manifest.ranges(log.read(path, ["number"])["number"].to_pylist())
         if numbers != file.numbers:
-            raise dh.CorruptError(f"[DH-CORRUPT] {path}: its documents have other numbers than its name says")
+            raise dh.CorruptError(f"[DH-CORRUPT] {path}: the numbers of its documents differ from those in its name")
 
 
 def _reason(error: dh.CorruptError, path: Path) -> str:

@@ -56,7 +56,7 @@ def of_batch(
     """The entries of a batch's documents in doubt, each with its document; None if there is none.
 
     Raises:
-        SchemaError: documents and verdicts are not of one batch.
+        SchemaError: [DH-SCHEMA] documents and verdicts are not of one batch.
     """
     judged = _columns.verdicts_of(verdicts)
     rows = _columns.rows_where(judged["status"], "IN_DOUBT")

@@ -62,7 +62,7 @@ class Directory:
         """What is there.
 
         Raises:
-            CorruptError: the manifest is damaged or gone, or of another log.
+            CorruptError: [DH-CORRUPT] the manifest is damaged or gone, or of another log.
         """
         for _ in range(_TRIES):
             # The manifest first: what it names was there before it.
@@ -88,14 +88,11 @@ class Directory:
             return
         if newest is not None:
             raise dh.CorruptError(
-                f"[DH-CORRUPT] {self.directory}: this is another audit log than {self.known} names: "
-                "put the right one in its place"
+                f"[DH-CORRUPT] {self.directory}: this is not the audit log that {self.known} names: restore that one"
             )
         # It may have been made between both looks.
         if not manifest.numbers_in(self.directory):
-            raise dh.CorruptError(
-                f"[DH-CORRUPT] {self.directory}: the audit log that was here has no manifest any more"
-            )
+            raise dh.CorruptError(f"[DH-CORRUPT] {self.directory}: the manifest of the audit log here is lost")
 
     def names(self) -> list[str]:
         """The names of data files in the directory."""
@@ -112,7 +109,7 @@ class Directory:
         """Under the lock: what the next manifest starts from. Takes in the log's files that none names yet.
 
         Raises:
-            CorruptError: as of `look`.
+            CorruptError: [DH-CORRUPT] as of `look`.
         """
         look = self.look()
         found = look.manifest or Manifest(manifest.new_id(), 0, 1, 1, ())

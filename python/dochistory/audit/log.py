@@ -77,11 +77,12 @@ class AuditLog:
             The numbers of the documents kept, in the order of the batch; empty if none is in doubt.
 
         Raises:
-            ConfigError: it is a JMS trigger, whose documents in doubt go to the journal only.
-            SchemaError: documents and verdicts are not of one batch, or a column is of a type that
-                Parquet has not.
-            StorageError: the operating system refused.
-            LockedError: somebody else held the log for longer than `lock_timeout`.
+            ConfigError: [DH-CONFIG] it is a JMS trigger, whose documents in doubt go to the journal
+                only.
+            SchemaError: [DH-SCHEMA] documents and verdicts are not of one batch, or a column is of
+                a type that Parquet has not.
+            StorageError: [DH-IO] the operating system refused.
+            LockedError: [DH-LOCKED] somebody else held the log for longer than `lock_timeout`.
         """
         if trigger.kind != "messaging":
             raise dh.ConfigError(
@@ -125,7 +126,7 @@ class AuditLog:
             A table with the columns of `ENTRIES`.
 
         Raises:
-            ConfigError: there is no such state.
+            ConfigError: [DH-CONFIG] there is no such state.
         """
         wanted = None if state is None else ([state] if isinstance(state, str) else [*state])
         if wrong := set(wanted or []) - set(states.STATES):
@@ -142,8 +143,14 @@ class AuditLog:
     def show(self, number: int) -> dict[str, Any]:
         """One document, whole: its entry, as in `list`, and its columns under `document`.
 
+        Args:
+            number: the number of the document.
+
+        Returns:
+            dict: the columns of `list`, and `document`, a dict of the columns that came in.
+
         Raises:
-            StateError: there is no document of this number.
+            StateError: [DH-STATE] there is no document of this number.
         """
         entries = self._contents.entries()
         entry = entries.filter(pc.equal(entries["number"], number)).to_pylist()
@@ -154,13 +161,16 @@ class AuditLog:
     def documents(self, numbers: Iterable[int]) -> pa.Table:
         """Documents as they came, in the order of their numbers.
 
+        Args:
+            numbers: the numbers of the documents, in any order.
+
         Returns:
             All columns that they came in; null where a document's batch had none of that name.
 
         Raises:
-            StateError: there is no document of one of these numbers.
-            SchemaError: a column has types in different batches that no type covers; ask for fewer
-                at once.
+            StateError: [DH-STATE] there is no document of one of these numbers.
+            SchemaError: [DH-SCHEMA] a column has types in different batches that no type covers;
+                ask for fewer at once.
         """
         return self._contents.documents(numbers)
 
@@ -187,10 +197,10 @@ class AuditLog:
             now: the time of the decision; the clock's, if absent.
 
         Raises:
-            ConfigError: there is no such decision.
-            StateError: a document is not there, is being resubmitted now, or was resubmitted or
-                called a duplicate before.
-            ReadOnlyError: the history was opened for reading.
+            ConfigError: [DH-CONFIG] there is no such decision.
+            StateError: [DH-STATE] a document is not there, is being resubmitted now, or was
+                resubmitted or called a duplicate before.
+            ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
         """
         if decision not in ("process", "duplicate"):
             raise dh.ConfigError(f"[DH-CONFIG] decision is {decision!r}; allowed is process or duplicate")
@@ -261,12 +271,15 @@ class AuditLog:
                 decision before.
             now: the time at which the service begins; the clock's, if absent.
 
+        Returns:
+            Resubmission: a context manager with the documents and their claim.
+
         Raises:
-            StateError: a document is not there, of another trigger, cut off (decide first), or was
-                resubmitted or called a duplicate before.
-            LockedError: others are resubmitting documents of this trigger.
-            StorageError: the history cannot be reached.
-            ReadOnlyError: the history was opened for reading.
+            StateError: [DH-STATE] a document is not there, of another trigger, cut off (decide
+                first), or was resubmitted or called a duplicate before.
+            LockedError: [DH-LOCKED] others are resubmitting documents of this trigger.
+            StorageError: [DH-IO] the history cannot be reached.
+            ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
         """
         name = _name(trigger)
         wanted = None if numbers is None else sorted(set(numbers))
@@ -317,8 +330,8 @@ class AuditLog:
             The number of bytes read.
 
         Raises:
-            CorruptError: a file is damaged, gone, or of another log; the text names it, and the
-                documents it held.
+            CorruptError: [DH-CORRUPT] a file is damaged, gone, or of another log; the text names
+                it, and the documents it held.
         """
         checked, damages = store.steadily(lambda: damage.look(self._store))
         for first in damages:

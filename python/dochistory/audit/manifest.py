@@ -89,8 +89,8 @@ def newest(directory: Path) -> Manifest | None:
     """The newest manifest; None if there is none.
 
     Raises:
-        CorruptError: it is damaged.
-        OpenError: a newer package wrote it.
+        CorruptError: [DH-CORRUPT] it is damaged.
+        OpenError: [DH-OPEN] a newer package wrote it.
     """
     while numbers := numbers_in(directory):
         path = path_of(directory, numbers[-1])
@@ -109,7 +109,7 @@ def publish(directory: Path, manifest: Manifest) -> None:
     path = path_of(directory, manifest.number)
     if not _files.publish(path, b"%s\n%08x\n" % (line, zlib.crc32(line))):
         raise dh.FencedError(
-            f"[DH-FENCED] {path} is there already: the file system's locks do not exclude each other, or another log "
+            f"[DH-FENCED] {path} exists already: the file system's locks do not exclude each other, or another log "
             "was put in this one's place"
         )
     with _files.storage(directory):

@@ -7,7 +7,7 @@ import dochistory as dh
 
 _WHY = {
     "resubmitting": "is being resubmitted at this moment",
-    "cut_off": "was being resubmitted when that was cut off: resolve it first, as process or as duplicate",
+    "cut_off": "was in a resubmission that was interrupted: resolve it first, as process or as duplicate",
     "resubmitted": "was resubmitted before",
     "duplicate": "is a duplicate, and duplicates are never resubmitted",
 }

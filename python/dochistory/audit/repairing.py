@@ -23,7 +23,7 @@ _UNDECIDED = "what was decided or done about these documents is not known any mo
 _DERIVED = "nothing is lost: the history tells how that resubmission ended, and what it cannot tell is cut off"
 _OVER = "nothing is lost: its outcome is there"
 _FOREIGN = "nothing of this log is lost"
-_MANIFEST = "nothing tells which of the log's files were gone by then, so look for documents that should be there"
+_MANIFEST = "it is unknown which of the log's files were lost by then: check for documents that should be there"
 _IMPOSSIBLE = "this log is of another history: restore the right one, or the right file `known/audit`, from a backup"
 
 
@@ -64,9 +64,9 @@ def repair(
         and last number of each stretch of documents that it concerns.
 
     Raises:
-        OpenError: a newer package wrote the log.
-        LockedError: somebody else held the log for longer than `lock_timeout`.
-        StorageError: the operating system refused.
+        OpenError: [DH-OPEN] a newer package wrote the log.
+        LockedError: [DH-LOCKED] somebody else held the log for longer than `lock_timeout`.
+        StorageError: [DH-IO] the operating system refused.
     """
     own = Path(history) / "audit"
     place = own if directory is None else Path(directory)

@@ -54,7 +54,23 @@ class Resubmission:
         documents: pa.Table,
         now: dt.datetime | None,
     ) -> "Resubmission":
-        """Begin it, in the trigger's turn: first what is to be done is written down, then the history's claim."""
+        """Begin it, in the trigger's turn: first what is to be done is written down, then the history's claim.
+
+        Args:
+            history: the history.
+            store_: its audit log.
+            turn: the trigger's lock, which is held.
+            trigger: whose documents they are.
+            chosen: their entries, as `AuditLog.list` gives them.
+            documents: the documents as they came.
+            now: when the services begin; the clock's time, if absent.
+
+        Returns:
+            Resubmission: the documents and their claim.
+
+        Raises:
+            StorageError: [DH-IO] the history cannot be reached.
+        """
         if not chosen.num_rows:
             turn.give_back()
             return cls(store_, turn, 0, None, chosen, documents)
@@ -77,7 +93,7 @@ class Resubmission:
         verdicts = _columns.verdicts_of(claim.verdicts)
         if len(_columns.rows_where(verdicts["action"], "SUSPEND")):
             message = verdicts["message"][0].as_py()
-            raise dh.StorageError(f"[DH-IO] nothing was resubmitted, for the history cannot be reached: {message}")
+            raise dh.StorageError(f"[DH-IO] nothing was resubmitted, because the history cannot be reached: {message}")
         rows = _columns.rows_where(verdicts["action"], "PROCESS")
         states_ = pc.if_else(pc.equal(_columns.text(verdicts["action"]), "PROCESS"), "resubmitted", "duplicate")
         judged = chosen.set_column(chosen.column_names.index("state"), "state", states_)

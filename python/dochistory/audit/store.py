@@ -97,7 +97,7 @@ class Store:
         """The files of documents, by number.
 
         Raises:
-            CorruptError: a file is gone, or of another log.
+            CorruptError: [DH-CORRUPT] a file is gone, or of another log.
         """
         return self._kept_in(self._whole())
 
@@ -113,7 +113,7 @@ class Store:
         """The files of events, by number; an outcome stands behind its resubmission.
 
         Raises:
-            CorruptError: as of `kept`.
+            CorruptError: [DH-CORRUPT] as of `kept`.
         """
         kinds: tuple[Kind, ...] = ("decided", "resubmission", "outcome")
         found = [
@@ -183,7 +183,7 @@ class Store:
         path = self.directory / f"{name}-{zlib.crc32(content):08x}.parquet"
         if not _files.publish(path, content):
             raise dh.FencedError(
-                f"[DH-FENCED] {path} is there already: the file system's locks do not exclude each other"
+                f"[DH-FENCED] {path} exists already: the file system's locks do not exclude each other"
             )
         return Named(path.name, len(content), numbers)
 
@@ -191,7 +191,7 @@ class Store:
         """Compare a file with the checksum in its name; answers its bytes.
 
         Raises:
-            CorruptError: it is damaged.
+            CorruptError: [DH-CORRUPT] it is damaged.
         """
         with _files.storage(path):
             try:
@@ -200,7 +200,7 @@ class Store:
                 raise Gone(path) from None
         if f"{zlib.crc32(content):08x}" != path.stem.rpartition("-")[2]:
             raise dh.CorruptError(
-                f"[DH-CORRUPT] {path}: its {len(content)} bytes have another checksum than its name says"
+                f"[DH-CORRUPT] {path}: its {len(content)} bytes do not match the checksum in its name"
             )
         return len(content)
 
@@ -208,7 +208,7 @@ class Store:
         """The content of a file; its checksums are looked at.
 
         Raises:
-            CorruptError: it is damaged.
+            CorruptError: [DH-CORRUPT] it is damaged.
             Gone: it is not there any more.
         """
         try:
@@ -232,8 +232,10 @@ def steadily(read: Callable[[], T]) -> T:
 def missing(file: Named) -> str:
     """What it means that a file is gone."""
     if not file.name.startswith("kept-"):
-        return f"the file is gone; it told of documents {manifest.described(file.numbers)}: repair says what that means"
-    return f"the file is gone, and with it {file.rows} documents: {manifest.described(file.numbers)}"
+        return (
+            f"the file is lost; it described documents {manifest.described(file.numbers)}: repair says what that means"
+        )
+    return f"the file is lost, and with it {file.rows} documents: {manifest.described(file.numbers)}"
 
 
 def batch_name(trigger: str, transaction: tuple[str, int] | None) -> str:

@@ -55,7 +55,8 @@ def _column(values: Any) -> Any:
             column = pa.array(values, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
             raise dh.SchemaError(
-                f"[DH-SCHEMA] {type(values).__name__} is no column of counts ({error}): give an Arrow column or a list"
+                f"[DH-SCHEMA] {type(values).__name__} is not a column of counts ({error}): give an Arrow "
+                "column or a list"
             ) from error
     if pa.types.is_dictionary(column.type):
         return column.cast(column.type.value_type)

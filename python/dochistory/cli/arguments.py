@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import dochistory as dh
 from dochistory.cli import (
-    around_arguments,
+    audit,
     backup,
     completion,
     delivery,
@@ -15,13 +15,17 @@ from dochistory.cli import (
     doctor,
     documents,
     files,
+    journal,
     load,
     mapper,
     repair,
     report,
+    statistics,
+    suspension,
+    sweep,
     upkeep,
 )
-from dochistory.cli.context import Context, duration, moment, positive
+from dochistory.cli.context import Context, duration, moment, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 
 Command = Callable[[Context], Exit]
@@ -30,9 +34,9 @@ _CODES = """\
 exit status:
   0  done
   1  done, and something is wrong: a damaged file, a failed check
-  2  the input makes no sense (options, files, settings, no such history); asked again it fails again
-  3  not now: the history is locked, or the operating system refuses; asked again it may work
-  70 a fault of the program itself; 130 interrupted; 141 the reader of a pipe went away
+  2  invalid input (options, files, settings, no such history); a retry fails again
+  3  temporary: the history is locked, or the operating system refuses; a retry may work
+  70 internal error; 130 interrupted; 141 the reader of a pipe closed it
 """
 
 
@@ -48,7 +52,7 @@ def parser() -> Parser:
     """The whole command line."""
     whole = Parser(
         prog="dochistory",
-        description="Look into a document history, ask it about documents, and look after it.",
+        description="Inspect a document history, ask it about documents, and maintain it.",
         epilog=_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[_common(top=True)],
@@ -59,10 +63,11 @@ def parser() -> Parser:
     _classify(commands)
     _entries(commands)
     _load(commands)
-    around_arguments.statistics(commands, _add)
+    statistics.add_to(commands, _add)
     _report(commands)
     _upkeep(commands)
-    around_arguments.others(commands, _add)
+    for module in (journal, audit, suspension, sweep):
+        module.add_to(commands, _add)
     _delivery(commands)
     _mapper(commands)
     _others(commands)
@@ -115,10 +120,6 @@ def _add(commands: Any, name: str, run: Command, help_: str, more: str = "") -> 
     return made
 
 
-def _trigger(command: argparse.ArgumentParser, help_: str = "this trigger only; all, if absent") -> None:
-    command.add_argument("--trigger", metavar="NAME", help=help_)
-
-
 def _classify(commands: Any) -> None:
     command = _add(
         commands,
@@ -129,7 +130,7 @@ def _classify(commands: Any) -> None:
         "first. Without --output, prints how many documents got which verdict.",
     )
     command.add_argument("file", metavar="FILE", help="Parquet, Arrow IPC, CSV or JSON lines; - is standard input")
-    _trigger(command, "whose documents they are; may be absent if there is one only")
+    trigger_option(command, "whose documents they are; may be absent if there is one only")
     command.add_argument(
         "--output", "-o", metavar="FILE", help="write the documents with their verdicts; - is standard output"
     )
@@ -155,14 +156,14 @@ def _classify(commands: Any) -> None:
 
 def _entries(commands: Any) -> None:
     shown = _add(commands, "entries", documents.entries, "show the entries of a history")
-    shown.add_argument("--limit", type=int, metavar="N", help="so many at most (50; all with --json)")
+    shown.add_argument("--limit", type=int, metavar="N", help="N at most (50; all with --json)")
     written = _add(
         commands, "export", documents.export, "write the entries of a history to a file", "Streams; memory stays small."
     )
     written.add_argument("file", metavar="FILE", help="Parquet, Arrow IPC, CSV or JSON lines; - is standard output")
     written.add_argument("--format", choices=files.FORMATS, help="if the suffix does not say (- is jsonl, then)")
     for command in (shown, written):
-        _trigger(command)
+        trigger_option(command)
         command.add_argument("--status", choices=["processing", "completed"], help="only those; both, if absent")
         command.add_argument(
             "--older-than", type=duration, metavar="TIME", help="only what began longer ago: '15 minutes', PT2H"
@@ -180,7 +181,7 @@ def _load(commands: Any) -> None:
     )
     command.add_argument("file", metavar="FILE", nargs="?", help="Parquet, Arrow IPC, CSV or JSON lines")
     command.add_argument("--input-format", choices=files.FORMATS, help="format of FILE, if its suffix does not say")
-    _trigger(command, "whose entries all rows are; without it, the column trigger says")
+    trigger_option(command, "whose entries all rows are; without it, the column trigger says")
     command.add_argument("--create", action="store_true", help="make the history if it is not there")
     command.add_argument(
         "--time-to-live",
@@ -200,7 +201,11 @@ def _load(commands: Any) -> None:
     )
     command.add_argument("--time-unit", choices=["s", "ms", "us"], default="ms", help="of times that are numbers (ms)")
     command.add_argument(
-        "--check", type=positive, default=10_000, metavar="N", help="ids whose answers are compared afterwards (10000)"
+        "--check",
+        type=positive,
+        default=10_000,
+        metavar="N",
+        help="number of ids whose answers are compared afterwards (10000)",
     )
     database = command.add_argument_group("rows of a database, instead of FILE")
     database.add_argument("--driver", metavar="MODULE", help="a DB-API module: psycopg, oracledb, sqlite3")
@@ -217,7 +222,7 @@ def _report(commands: Any) -> None:
         "Verdicts over time, by trigger and rule; documents in doubt with their ages; partitions and sizes; what a "
         "purge would free. The page needs no network.",
     )
-    _trigger(command)
+    trigger_option(command)
     command.add_argument(
         "--output", "-o", metavar="FILE", default="report.html", help="report.html, if absent; - prints"
     )
@@ -234,11 +239,10 @@ def _upkeep(commands: Any) -> None:
         commands,
         "pins",
         upkeep.pins,
-        "show which states of a history are pinned for others to read, or let them go",
-        "A pinned state keeps its files from being purged or merged away. Plans of Spark that still read one fail when "
-        "it is let go.",
+        "show the pinned snapshots of a history, or release them",
+        "A pinned snapshot keeps its files. Spark plans that still read one fail when it is released.",
     )
-    _trigger(pins)
+    trigger_option(pins)
     pins.add_argument("--drop", action="store_true", help="let them go")
     pins.add_argument("--older-than", type=duration, metavar="TIME", help="only those pinned longer ago: '1 day'")
     purge = _add(
@@ -248,7 +252,7 @@ def _upkeep(commands: Any) -> None:
         "drop what expired",
         "By the time to live that the history keeps of each trigger. Made for cron.",
     )
-    _trigger(purge)
+    trigger_option(purge)
     purge.add_argument("--dry-run", action="store_true", help="only say what would go")
     purge.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
     purge.add_argument(
@@ -259,26 +263,26 @@ def _upkeep(commands: Any) -> None:
         "change",
         upkeep.change,
         "give a trigger another time to live",
-        "The next purge goes by it. Programs that still open the trigger with the old one are told so, with "
-        "[DH-CONFIG]: change their settings, too. The kind of a trigger never changes.",
+        "The next purge uses it. Programs that still use the old one get [DH-CONFIG]: change their settings "
+        "too. The kind of a trigger never changes.",
     )
     change.add_argument("--trigger", metavar="NAME", required=True, help="this trigger")
     change.add_argument("--time-to-live", type=duration, metavar="TIME", required=True, help="from now on: '30 days'")
-    maintain = _add(commands, "maintain", upkeep.maintain, "put small files together and roll filters up")
-    _trigger(maintain)
-    maintain.add_argument("--all", action="store_true", help="as far as it goes, rather than as far as it pays")
+    maintain = _add(commands, "maintain", upkeep.maintain, "compact small files and build global filters")
+    trigger_option(maintain)
+    maintain.add_argument("--all", action="store_true", help="compact as far as possible, not only as far as it pays")
     verify = _add(commands, "verify", upkeep.verify, "check every byte of a history")
-    _trigger(verify)
+    trigger_option(verify)
     mend = _add(
         commands,
         "repair",
         repair.repair,
         "say what is damaged and what a repair would drop",
-        "With --yes, repair: what can be read stays, filters are built anew, and every file that goes out of use is "
+        "With --yes, repair: what can be read stays, filters are rebuilt, and every file that goes out of use is "
         "kept in a directory repaired-<time> within the history. Exit status 1 without --yes if there is damage, with "
         "it if not all of it could be repaired.",
     )
-    _trigger(mend, "this trigger only; needed where its name is lost")
+    trigger_option(mend, "this trigger only; needed where its name is lost")
     mend.add_argument("--yes", action="store_true", help="repair; otherwise nothing is changed")
     copy = _add(
         commands,
@@ -307,7 +311,7 @@ def _delivery(commands: Any) -> None:
 
 def _offset(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**64:
-        raise argparse.ArgumentTypeError(f"{text!r} is to be a log offset, from 0 to 2**64-1")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a log offset, from 0 to 2**64-1")
     return int(text)
 
 
@@ -329,14 +333,14 @@ def _mapper(commands: Any) -> None:
         "decide single ids that are pending",
         "The next arrival of such an id is treated so, once. Exit status 1: some of them are not pending.",
     )
-    purged = _add(within, "purge", mapper.purge, "take away mappings whose time has come")
+    purged = _add(within, "purge", mapper.purge, "remove expired mappings")
     for command in (looked, decided):
         command.add_argument("id", metavar="ID", nargs="+", help="an id; - reads them from standard input, one a line")
         command.add_argument("--channel", metavar="NAME", help="whose they are; may be absent if there is one only")
     for command in (shown, purged):
         command.add_argument("--channel", metavar="NAME", help="this channel only; all, if absent")
     shown.add_argument("--older-than", type=duration, metavar="TIME", help="only what began longer ago: '15 minutes'")
-    shown.add_argument("--limit", type=int, metavar="N", help="so many at most (50; all with --json)")
+    shown.add_argument("--limit", type=int, metavar="N", help="N at most (50; all with --json)")
     shown.add_argument("--check", action="store_true", help="exit status 1 if there is any: for monitoring")
     decided.add_argument(
         "--as",
@@ -347,9 +351,12 @@ def _mapper(commands: Any) -> None:
     )
     purged.add_argument("--dry-run", action="store_true", help="only say what would go")
     purged.add_argument(
-        "--include-pending", action="store_true", help="pending ids too: they are new when they come again"
+        "--include-pending", action="store_true", help="pending ids too: they are new when they arrive again"
     )
     purged.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
+    purged.add_argument(
+        "--force", action="store_true", help="even if --now is days ahead of the clock and every mapping goes"
+    )
 
 
 def _others(commands: Any) -> None:
@@ -357,11 +364,11 @@ def _others(commands: Any) -> None:
         commands,
         "doctor",
         doctor.doctor,
-        "look at versions, Java, settings, permissions and the history",
-        "With --cluster Spark's workers look at it, too: whether they see the driver's directory, and whether syncs, "
-        "links and locks do there what a history rests on. For that it writes a few small files, and takes them away.",
+        "check versions, Java, settings, permissions and the history",
+        "With --cluster Spark's workers check too whether they see the driver's directory, and whether syncs, links "
+        "and locks work there. For that it writes a few small files, and removes them.",
     )
-    looked.add_argument("--cluster", action="store_true", help="let Spark's driver and workers look at the history")
+    looked.add_argument("--cluster", action="store_true", help="check the history from Spark's driver and workers")
     looked.add_argument(
         "--master",
         metavar="URL",

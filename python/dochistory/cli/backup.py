@@ -3,7 +3,9 @@
 import os
 import shutil
 import stat
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import dochistory as dh
 from dochistory import _durations, _moment
@@ -18,11 +20,11 @@ def backup(context: Context) -> Exit:
     """Copy a history."""
     source, target = context.history_path, dh.local_path(context.options.target)
     if target.exists() or target.is_symlink():
-        raise CommandError(f"{target}: this is there already: name a directory that is not")
+        raise CommandError(f"{target}: exists already: name a new directory")
     if target.resolve().is_relative_to(source.resolve()):
-        raise CommandError(f"{target}: this is within the history itself: name a directory outside of it")
+        raise CommandError(f"{target}: this is inside the history: name a directory outside it")
     if not target.parent.is_dir():
-        raise CommandError(f"{target.parent}: there is no such directory: make it first")
+        raise CommandError(f"{target.parent}: no such directory: create it first")
     draft = target.with_name(f".{target.name}.draft-{os.getpid()}")
     try:
         size = _copied(context, source, draft)
@@ -57,8 +59,8 @@ def _copied(context: Context, source: Path, draft: Path) -> int:
                     history.verify()
                     history.audit.verify()
                 raise CommandError(
-                    f"{source}: no copy of {_ATTEMPTS} was whole, for its files keep changing ({error}): "
-                    "try again while no purge or upkeep runs",
+                    f"{source}: no copy of {_ATTEMPTS} was whole, because its files keep changing ({error}): "
+                    "retry while no purge or maintenance runs",
                     Exit.UNAVAILABLE,
                     "DH-BACKUP",
                 ) from error
@@ -71,7 +73,7 @@ def _complete(copy: dh.History, names: set[str]) -> None:
 
 
 def _spaces(history: dh.History) -> set[str]:
-    figures = history.stats()
+    figures: Mapping[str, Any] = history.stats()
     return {f"{room}/{name}" for room in _moment.ROOMS for name in figures[room]}
 
 

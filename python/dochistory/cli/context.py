@@ -3,6 +3,7 @@
 import argparse
 import datetime as dt
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,10 @@ from dochistory.settings import FILE_NAME, Settings, settings_from_toml, stored_
 
 HISTORY_VARIABLE = "DOCHISTORY_HISTORY"
 SETTINGS_VARIABLE = "DOCHISTORY_SETTINGS"
+
+
+Add = Callable[..., argparse.ArgumentParser]
+"""Adds a command: commands, name, what runs it, help, more help."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,7 @@ class Context:
         if self.settings and self.settings.history:
             return self.settings.history
         raise CommandError(
-            f"which history? name its directory with --history DIR, in {HISTORY_VARIABLE}, "
-            f'or as history = "…" in {FILE_NAME}'
+            f'no history given: pass --history DIR, set {HISTORY_VARIABLE}, or write history = "…" in {FILE_NAME}'
         )
 
     def open(self, *, read_only: bool) -> dh.History:
@@ -60,9 +64,9 @@ class Context:
         """
         path = self.history_path
         if not path.exists():
-            raise CommandError(f"{path}: there is no such directory: name that of a history with --history DIR")
+            raise CommandError(f"{path}: no such directory: name that of a history with --history DIR")
         if not path.is_dir() or not (path / "HISTORY").exists():
-            raise CommandError(f"{path}: this is no history: name the directory of one, which has a file HISTORY")
+            raise CommandError(f"{path}: not a dochistory directory (no file HISTORY): name the directory of a history")
         return dh.open(self.history_path, read_only=read_only, lock_timeout=self.options.lock_timeout)
 
     def named(self, history: dh.History) -> list[str]:
@@ -108,7 +112,7 @@ def _only(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
     known = f" (there are {', '.join(sorted(names))})" if names else ""
-    raise CommandError(f"whose documents are they? name the trigger with --trigger NAME{known}")
+    raise CommandError(f"no trigger given: name it with --trigger NAME{known}")
 
 
 def positive(text: str) -> int:
@@ -118,7 +122,7 @@ def positive(text: str) -> int:
         argparse.ArgumentTypeError: it is none.
     """
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is to be a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 up")
     return int(text)
 
 
@@ -133,7 +137,7 @@ def moment(text: str) -> dt.datetime:
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time with a zone, such as 2026-11-21T09:30:00Z")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time with a zone, such as 2026-11-21T09:30:00Z")
     return found
 
 
@@ -146,4 +150,9 @@ def duration(text: str) -> dt.timedelta:
     try:
         return dh.Trigger("any", history_time_to_live=text).history_time_to_live
     except dh.ConfigError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration, such as '15 minutes' or PT2H") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration, such as '15 minutes' or PT2H") from None
+
+
+def trigger_option(command: argparse.ArgumentParser, help_: str = "this trigger only; all, if absent") -> None:
+    """Let a command have `--trigger`."""
+    command.add_argument("--trigger", metavar="NAME", help=help_)

@@ -50,7 +50,7 @@ def _status(context: Context) -> Exit:
 def _settle(context: Context) -> Exit:
     stream, offset = context.options.stream, context.options.log_received
     if stream is None or offset is None:
-        raise CommandError("which stream was applied how far? name both with --stream NAME --log-received OFFSET")
+        raise CommandError("no stream or offset given: pass --stream NAME --log-received OFFSET")
     with context.open(read_only=False) as history:
         inbox = history.delivery(stream)
         in_doubt = inbox.in_doubt().to_pylist()

@@ -14,7 +14,7 @@ def demo(context: Context) -> Exit:
     place = next((place for place in _places() if (place / "__main__.py").is_file()), None)
     if place is None:
         raise CommandError(
-            "the demo is no part of the installed package: get the project's source and say `make demo` in it, "
+            "the demo is not in the installed package: run `make demo` in the project's source, "
             "or run this in its directory"
         )
     command = [sys.executable, str(place), "--policy", context.options.policy]

@@ -74,7 +74,7 @@ def _spark() -> Iterator[Check]:
 def _cluster(history: Path, master: str | None) -> Iterator[Check]:
     """What Spark's workers see of the history."""
     if find_spec("pyspark.sql") is None:
-        yield Check("cluster", "wrong", "there is no Spark here: pip install 'dochistory[spark]'")
+        yield Check("cluster", "wrong", "Spark is not installed: pip install 'dochistory[spark]'")
         return
     # Imported here, for it imports PySpark.
     from dochistory.spark import check_cluster
@@ -105,7 +105,7 @@ def _store(context: Context) -> Iterator[Check]:
     try:
         path = context.history_path
     except (CommandError, dh.ConfigError):
-        yield Check("history", "note", "none named: --history DIR has it looked at, too")
+        yield Check("history", "note", "none named: --history DIR checks it too")
         return
     try:
         with context.open(read_only=True) as history:

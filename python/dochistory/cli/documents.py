@@ -118,4 +118,4 @@ def _first(found: Iterator[pa.RecordBatch], limit: int | None) -> tuple[pa.Table
 def check_limit(limit: int | None) -> None:
     """Refuse a number of rows that makes no sense."""
     if limit is not None and limit < 0:
-        raise CommandError(f"--limit {limit}: it is to be 0 or more")
+        raise CommandError(f"--limit {limit}: it must be 0 or more")

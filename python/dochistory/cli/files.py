@@ -42,9 +42,7 @@ def format_of(name: str, given: str | None) -> str | None:
         suffixes.pop()
     found = _SUFFIXES.get(suffixes[-1]) if suffixes else None
     if found is None:
-        raise CommandError(
-            f"{name}: the suffix names no format: use one of {', '.join(_SUFFIXES)}, or say which with --format"
-        )
+        raise CommandError(f"{name}: unknown suffix: use one of {', '.join(_SUFFIXES)}, or pass --format")
     return found
 
 
@@ -81,7 +79,7 @@ def _explained(name: str, format_: str | None) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise CommandError(f"{name}: there is no such file") from error
+        raise CommandError(f"{name}: no such file") from error
     except IsADirectoryError as error:
         raise CommandError(f"{name}: this is a directory: name a file in it") from error
     except OSError as error:
@@ -216,7 +214,7 @@ def _target(name: str) -> Iterator[Any]:
             yield out
         draft.replace(path)
     except FileNotFoundError as error:
-        raise CommandError(f"{path.parent}: there is no such directory: make it first") from error
+        raise CommandError(f"{path.parent}: no such directory: create it first") from error
     finally:
         draft.unlink(missing_ok=True)
 
@@ -230,7 +228,7 @@ def with_columns(table: pa.Table, more: pa.Table, prefix: str) -> pa.Table:
     names = [prefix + name for name in more.column_names]
     if taken := [name for name in names if name in table.column_names]:
         raise CommandError(
-            f"the file has a column {', '.join(taken)} already: give a --prefix for the verdict's columns"
+            f"the file already has a column {', '.join(taken)}: pass a --prefix for the verdict's columns"
         )
     for name, column in zip(names, more.columns, strict=True):
         table = table.append_column(name, column)
@@ -243,7 +241,7 @@ def renames(given: Sequence[str]) -> dict[str, str]:
     for one in given:
         known, equals, there = one.partition("=")
         if not (known and equals and there):
-            raise CommandError(f"--column {one}: it is to be NAME=COLUMN, as in --column uuid=order_id")
+            raise CommandError(f"--column {one}: it must be NAME=COLUMN, as in --column uuid=order_id")
         pairs[known] = there
     return pairs
 

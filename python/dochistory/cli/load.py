@@ -19,7 +19,7 @@ def load(context: Context) -> Exit:
     options = context.options
     columns = files.renames(options.column)
     if unknown := [role for role in columns if role not in _ROLES]:
-        raise CommandError(f"--column {unknown[0]}=…: what is to be found is one of {', '.join(_ROLES)}")
+        raise CommandError(f"--column {unknown[0]}=…: known roles are {', '.join(_ROLES)}")
     source = _database(context) if options.file is None else _file(context, columns)
     with _history(context) as history, show.progress("loading", quiet=context.json) as progress:
         trigger = _described(context, history)
@@ -69,7 +69,7 @@ def _statuses(given: list[str]) -> dict[str, str]:
     for one in given:
         value, equals, means = one.rpartition("=")
         if not equals or means not in ("completed", "processing"):
-            raise CommandError(f"--status-value {one}: it is to be VALUE=completed or VALUE=processing")
+            raise CommandError(f"--status-value {one}: it must be VALUE=completed or VALUE=processing")
         pairs[value] = means
     return pairs
 
@@ -77,9 +77,9 @@ def _statuses(given: list[str]) -> dict[str, str]:
 def _file(context: Context, columns: dict[str, str]) -> migration.Source:
     options = context.options
     if options.query or options.driver or options.connect:
-        raise CommandError("the rows come from FILE or from a database (--driver, --connect, --query): not from both")
+        raise CommandError("pass either FILE or a database (--driver, --connect, --query), not both")
     if options.file == "-":
-        raise CommandError("the rows are read twice, which standard input cannot be: write them to a file first")
+        raise CommandError("the rows are read twice, and standard input only once: write them to a file first")
     text = [columns.get(role, role) for role in ("uuid", "trigger", "status")]
     return lambda: files.batches(options.file, options.input_format, text)
 
@@ -87,15 +87,13 @@ def _file(context: Context, columns: dict[str, str]) -> migration.Source:
 def _database(context: Context) -> migration.Source:
     options = context.options
     if not (options.driver and options.connect and options.query):
-        raise CommandError("which rows? name a FILE, or a database with --driver, --connect and --query")
+        raise CommandError("no rows given: pass FILE, or a database with --driver, --connect and --query")
     try:
         driver: Any = import_module(options.driver)
     except ImportError as error:
-        raise CommandError(
-            f"--driver {options.driver}: there is no such module ({error}): install the driver"
-        ) from error
+        raise CommandError(f"--driver {options.driver}: no such module ({error}): install the driver") from error
     if not hasattr(driver, "connect"):
-        raise CommandError(f"--driver {options.driver}: this is no DB-API module: it has no connect()")
+        raise CommandError(f"--driver {options.driver}: not a DB-API module: it has no connect()")
 
     def connect() -> Any:
         try:
@@ -120,8 +118,7 @@ def _described(context: Context, history: dh.History) -> Callable[[str], dh.Trig
             stored["history_time_to_live"] = options.time_to_live
         if "history_time_to_live" not in stored:
             raise CommandError(
-                f"how long are entries of trigger {name!r} to be kept? say it with --time-to-live, or describe the "
-                "trigger in the settings"
+                f"no time to live for trigger {name!r}: pass --time-to-live, or describe the trigger in the settings"
             )
         return dh.Trigger(name, detect_duplicates=True, use_history=True, **stored)
 

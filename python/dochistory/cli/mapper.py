@@ -77,14 +77,14 @@ def resolve(context: Context) -> Exit:
 
 
 def purge(context: Context) -> Exit:
-    """Take away mappings whose time has come."""
+    """Remove expired mappings."""
     options = context.options
     now = options.now or dt.datetime.now(dt.UTC)
     purged: dict[str, Any] = {}
     with context.open(read_only=options.dry_run) as history:
         for channel in _channels(context, history):
             mapper = history.mapper(channel)
-            purged[channel] = mapper.purge(now, options.include_pending, options.dry_run)
+            purged[channel] = mapper.purge(now, options.include_pending, options.dry_run, force=options.force)
     if context.json:
         print(show.as_json({"dry_run": options.dry_run, "now": now, "channels": purged}))
         return Exit.DONE
@@ -100,7 +100,7 @@ def _ids(context: Context) -> list[str]:
     lines = (line.rstrip("\n") for line in sys.stdin) if "-" in given else ()
     found = list(itertools.chain((id_ for id_ in given if id_ != "-"), (line for line in lines if line)))
     if not found:
-        raise CommandError("which ids? name them, or give them line by line on the standard input and say -")
+        raise CommandError("no ids given: name them, or pass - and one id a line on standard input")
     return found
 
 
@@ -122,4 +122,4 @@ def _channel(context: Context, history: dh.History) -> str:
     if len(channels) == 1:
         return channels[0]
     known = f" (there are {', '.join(channels)})" if channels else ""
-    raise CommandError(f"whose ids are they? name the channel with --channel NAME{known}")
+    raise CommandError(f"no channel given: name it with --channel NAME{known}")

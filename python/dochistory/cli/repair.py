@@ -1,9 +1,9 @@
 """`dochistory repair`: say what is damaged and what a repair would drop, and repair only when told to."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dochistory as dh
-from dochistory import audit
 from dochistory.cli import show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import Exit
@@ -16,17 +16,14 @@ def repair(context: Context) -> Exit:
     """Look for damage; with `--yes`, repair it."""
     options = context.options
     with show.progress("looking at files", quiet=context.json) as progress:
-        told = dh.repair(
+        told: Mapping[str, Any] = dh.repair(
             context.history_path,
             options.trigger,
             apply=options.yes,
             lock_timeout=options.lock_timeout,
             progress=progress,
         )
-    if options.trigger is None:
-        log = audit.repair(context.history_path, apply=options.yes, lock_timeout=options.lock_timeout)
-        told = _together(told, log)
-    findings: list[dict[str, Any]] = told["findings"]
+    findings: Sequence[Mapping[str, Any]] = told["findings"]
     status = Exit.DONE if not findings or told["repaired"] else Exit.FOUND
     if context.json:
         print(show.as_json(told))
@@ -40,18 +37,7 @@ def repair(context: Context) -> Exit:
     return status
 
 
-def _together(store: dict[str, Any], log: dict[str, Any]) -> dict[str, Any]:
-    """What was told of the store and of its audit log."""
-    parts = [part for part in (store, log) if part["findings"]]
-    kept = [str(part["kept_in"]) for part in parts if part["kept_in"]]
-    return {
-        "repaired": bool(parts) and all(part["repaired"] for part in parts),
-        "kept_in": " and ".join(kept) if kept else None,
-        "findings": [finding for part in (store, log) for finding in part["findings"]],
-    }
-
-
-def _described(one: dict[str, Any]) -> str:
+def _described(one: Mapping[str, Any]) -> str:
     lines = [f"{show.cell(one['file'])}, byte {one['byte']}: {show.cell(one['reason'])}"]
     whose = [who for who in ("trigger", "mapper", "delivery") if one[who] is not None]
     lines += [f"  {who:9} {show.cell(one[who])}" for who in whose]
@@ -85,9 +71,10 @@ def _count(entries: int | None, *, exact: bool, least: int = 0) -> str:
     return f"{'' if exact else 'at most '}{entries:,} ids"
 
 
-def _outcome(told: dict[str, Any]) -> str:
+def _outcome(told: Mapping[str, Any]) -> str:
     if told["repaired"]:
-        kept = f"; what went out of use is in {told['kept_in']}" if told["kept_in"] else ""
+        places = " and ".join(str(told[place]) for place in ("kept_in", "audit_kept_in") if told[place])
+        kept = f"; what went out of use is in {places}" if places else ""
         return f"repaired{kept}"
     if any(one["remedy"] == "impossible" for one in told["findings"]):
         return "not all of it can be repaired: what cannot was left as it is; restore the history from a backup"

@@ -26,7 +26,7 @@ def report(context: Context) -> Exit:
         return Exit.DONE
     path = Path(options.output)
     if not path.parent.is_dir():
-        raise CommandError(f"{path.parent}: there is no such directory: make it first")
+        raise CommandError(f"{path.parent}: no such directory: create it first")
     draft = path.with_name(f".dochistory-draft-{path.name}")
     try:
         draft.write_text(page, encoding="utf-8")

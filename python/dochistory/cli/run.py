@@ -37,8 +37,8 @@ def main(given: Sequence[str] | None = None) -> int:
 
 def _failed(error: Exception, *, as_json: bool) -> int:
     failure = explained(error) or CommandError(
-        f"{type(error).__name__}: {' '.join(str(error).split())}; this was not foreseen: run it again with --debug "
-        "and report what it shows",
+        f"{type(error).__name__}: {' '.join(str(error).split())}; internal error: run it again with --debug, and "
+        "please report what it shows",
         Exit.UNFORESEEN,
         "DH-BUG",
     )

@@ -1,4 +1,4 @@
-"""What people and programs get to see: tables, figures, progress. Rich makes it pretty where it is installed."""
+"""What people and programs get to see: tables, figures, progress. Rich makes tables pretty where it is installed."""
 
 import datetime as dt
 import json
@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dochistory.readable import cell, size
+from dochistory.display import cell, size
+from dochistory.progress import Bar
 
 __all__ = ["as_json", "cell", "progress", "size", "table"]
+
+MOST = 50
+"""This many of the newest rows are shown, unless another number is asked for."""
 
 Progress = Callable[[int, int], object]
 """Called with what is done, and all there is."""
@@ -75,26 +79,5 @@ def progress(label: str, *, quiet: bool = False) -> Iterator[Progress | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress as Bar
-    except ImportError:
-        yield _percent(label)
-        print(file=sys.stderr)
-        return
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total or None)
-
-
-def _percent(label: str) -> Progress:
-    shown = -1
-
-    def tell(done: int, total: int) -> None:
-        nonlocal shown
-        percent = 100 * done // total if total else 100
-        if percent != shown:
-            shown = percent
-            print(f"\r{label}: {percent} %", end="", file=sys.stderr, flush=True)
-
-    return tell
+    with Bar(label) as bar:
+        yield bar

@@ -1,71 +1,13 @@
-"""The commands that look after a history: `stats`, `pins`, `purge`, `change`, `maintain`, `verify`."""
+"""The commands that look after a history: `pins`, `purge`, `change`, `maintain`, `verify`."""
 
 import datetime as dt
 from typing import Any
 
 import dochistory as dh
-from dochistory import metrics
-from dochistory.cli import around, show
+from dochistory.cli import show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import Exit
 from dochistory.settings import stored_settings
-from dochistory.statistics import Statistics
-
-
-def stats(context: Context) -> Exit:
-    """Show figures of a history."""
-    with context.open(read_only=True) as history:
-        if context.options.prometheus:
-            print(metrics.prometheus_text(history, Statistics(history)), end="")
-            return Exit.DONE
-        names = context.named(history)
-        figures: dict[str, Any] = history.stats()
-        figures["triggers"] = {name: figures["triggers"][name] for name in names}
-        if context.json:
-            figures["statistics"] = around.statistics_shown(context, history, names)
-            print(show.as_json(figures))
-            return Exit.DONE
-    print(f"{figures['path']}, made at {show.cell(figures['created_at'])} UTC, {figures['shards']} shards")
-    _show_spaces(figures)
-    columns = ["trigger", "entries", "in the log", "bytes", "segments", "filters", "oldest (UTC)", "time to live"]
-    rows = [_row(name, one) for name, one in figures["triggers"].items()]
-    show.table("", columns, rows)
-    with context.open(read_only=True) as history:
-        around.statistics_shown(context, history, names)
-    return Exit.DONE
-
-
-def _show_spaces(figures: dict[str, Any]) -> None:
-    """Mappers and streams of guaranteed delivery, if there are any."""
-    spaces = [(f"mapper:{name}", one) for name, one in figures["mappers"].items()]
-    spaces += [(f"delivery:{name}", one) for name, one in figures["delivery"].items()]
-    if not spaces:
-        return
-    rows = [
-        [
-            name,
-            one["file_entries"] + one["later_entries"] + one["log_entries"],
-            one["log_entries"],
-            show.size(one["file_bytes"] + one["log_bytes"]),
-            one["files"],
-        ]
-        for name, one in spaces
-    ]
-    show.table("", ["mapper or delivery", "records", "in the log", "bytes", "files"], rows)
-
-
-def _row(name: str, figures: dict[str, Any]) -> list[Any]:
-    total = figures["segment_bytes"] + figures["log_bytes"] + figures["filter_bytes"]
-    return [
-        name,
-        figures["segment_entries"] + figures["log_entries"],
-        figures["log_entries"],
-        show.size(total),
-        figures["segments"],
-        figures["filters"],
-        figures["oldest_started_at"],
-        figures["history_time_to_live"] or None,
-    ]
 
 
 def pins(context: Context) -> Exit:
@@ -140,12 +82,14 @@ def maintain(context: Context) -> Exit:
                 done.update(history.maintain(name, all=context.options.all, progress=progress))
         if context.options.trigger is None:
             with show.progress("maintaining mappers and delivery", quiet=context.json) as progress:
-                done.update(history.maintain_values(all=context.options.all, progress=progress))
+                done.update(history._shards.maintain_values(all=context.options.all, progress=progress))
     if context.json:
         print(show.as_json({"triggers": done}))
         return Exit.DONE
     rows = [[name, *one["merged"], one["rewritten"], one["rolled_up"]] for name, one in done.items()]
-    show.table("", ["trigger", "files before", "files after", "entries rewritten", "entries rolled up"], rows)
+    show.table(
+        "", ["trigger", "files before", "files after", "entries rewritten", "entries added to global filters"], rows
+    )
     return Exit.DONE
 
 
@@ -159,7 +103,7 @@ def verify(context: Context) -> Exit:
         values = 0
         if context.options.trigger is None:
             with show.progress("checking mappers and delivery", quiet=context.json) as progress:
-                values = history.verify_values(progress=progress)
+                values = history._shards.verify_values(progress=progress)
         log = history.audit.verify()
     if context.json:
         print(show.as_json({"whole": True, "bytes": checked, "value_bytes": values, "audit_bytes": log}))

@@ -4,8 +4,9 @@
 import dochistory as dh
 from dochistory import migration
 
-source = migration.dbapi(lambda: psycopg.connect("dbname=is"), "select trigger, uuid, status, time
-from history") with dh.open("orders.history", create=True) as history:
+table = "select trigger, uuid, status, time from history"
+source = migration.dbapi(lambda: psycopg.connect("dbname=is"), table)
+with dh.open("orders.history", create=True) as history:
     done = migration.import_history(history, source, dh.triggers_from_toml("dochistory.toml"))
     assert not done.differences.num_rows
 ```

@@ -37,8 +37,8 @@ class Shape:
         """The batch with columns `trigger`, `uuid`, `status`, `started_at`.
 
         Raises:
-            SchemaError: a column is missing or of a type that makes no sense, or a status is
-                unknown.
+            SchemaError: [DH-SCHEMA] a column is missing or of a type that makes no sense, or a
+                status is unknown.
         """
         arrays = [self._trigger(batch), self._text(batch, "uuid"), self._status(batch), self._time(batch)]
         return pa.record_batch(arrays, schema=_SCHEMA)
@@ -75,8 +75,8 @@ class Shape:
         if place.null_count:
             row = pc.index(place.is_null(), True).as_py()
             raise dh.SchemaError(
-                f"[DH-SCHEMA] column {name!r} holds {texts[row].as_py()!r}; known are {', '.join(known)}: say what it "
-                "means (statuses={…: 'completed'}, or --status-value VALUE=completed)"
+                f"[DH-SCHEMA] column {name!r} holds {texts[row].as_py()!r}; known values are {', '.join(known)}: "
+                "say what it means (statuses={…: 'completed'}, or --status-value VALUE=completed)"
             )
         return pa.array(list(known.values()), pa.string()).take(place)
 

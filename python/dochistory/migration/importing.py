@@ -71,10 +71,13 @@ def import_history(
         now: the time that counts as now.
         progress: called with the number of rows read so far, after each batch.
 
+    Returns:
+        Imported: how many rows were read and imported, and where both sides differ.
+
     Raises:
-        ConfigError: a row names a trigger that `triggers` lacks.
-        SchemaError: a column is missing or of the wrong type, or a status is unknown. What was
-            loaded before stays.
+        ConfigError: [DH-CONFIG] a row names a trigger that `triggers` lacks.
+        SchemaError: [DH-SCHEMA] a column is missing or of the wrong type, or a status is unknown.
+            What was loaded before stays.
     """
     only = triggers.name if isinstance(triggers, dh.Trigger) else None
     shape = Shape(columns or {}, statuses or {}, time_unit, only, now or dt.datetime.now(dt.UTC))
@@ -120,7 +123,7 @@ class _Waiting:
 
     def _trigger(self, name: str | None, before: int) -> dh.Trigger:
         if name is None:
-            raise dh.SchemaError(f"[DH-SCHEMA] of the rows from {before:,} on, some name no trigger: mend or drop them")
+            raise dh.SchemaError(f"[DH-SCHEMA] of the rows from {before:,} on, some name no trigger: fix or drop them")
         if isinstance(self._triggers, dh.Trigger):
             return self._triggers
         if not isinstance(self._triggers, Mapping):

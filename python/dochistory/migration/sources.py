@@ -16,6 +16,12 @@ def rows_of(table: Any) -> Source:
     A Spark DataFrame, such as one that Spark reads over JDBC, is collected here each time; for more
     than fits into memory there is `dochistory.spark.load`.
 
+    Args:
+        table: what holds the rows.
+
+    Returns:
+        Source: reads the rows, as often as it is called.
+
     Raises:
         TypeError: it can be read only once, as a stream can.
     """
@@ -41,6 +47,9 @@ def dbapi(connect: Callable[[], Any], query: str, *, rows_at_once: int = 65_536)
         query: names the columns as `import_history` expects them: `select topic as trigger, id as
             uuid, …`.
         rows_at_once: rows that become one batch.
+
+    Returns:
+        Source: reads the rows, as often as it is called.
     """
 
     def read() -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,11 @@ def gather(
         now: the time that counts as now.
         progress: called with (entries read, entries in all).
 
+    Returns:
+        Report: what the page shows.
+
     Raises:
-        SchemaError: the journal is none.
+        SchemaError: [DH-SCHEMA] the journal is none.
     """
     at = now or dt.datetime.now(dt.UTC)
     figures = history.stats()
@@ -68,7 +71,7 @@ def gather(
     )
 
 
-def _entries(figures: dict[str, Any]) -> int:
+def _entries(figures: Mapping[str, Any]) -> int:
     found: int = figures["segment_entries"] + figures["log_entries"]
     return found
 
@@ -104,7 +107,7 @@ class _Scan:
         self.oldest[name] = pa.concat_tables([*kept, found]).sort_by("started_at").slice(0, self._most)
 
 
-def _grain(figures: dict[str, dict[str, Any]], at: dt.datetime) -> int:
+def _grain(figures: Mapping[str, Mapping[str, Any]], at: dt.datetime) -> int:
     """Seconds within which times are taken together: few enough for a Python loop, and finer than a bar."""
     oldest = min((one["oldest_started_at"] for one in figures.values() if one["oldest_started_at"]), default=at)
     return next((grain for grain in _GRAINS if (at - oldest).total_seconds() < 10_000 * grain), 86_400)
@@ -123,7 +126,7 @@ def _counted(records: pa.Table | None, status: str, grain: int) -> dict[int, int
     return _by_time(records.filter(pc.equal(records["status"], status))["time"].combine_chunks(), grain)
 
 
-def _of(history: dh.History, name: str, figures: dict[str, Any], scan: _Scan, at: dt.datetime) -> TriggerReport:
+def _of(history: dh.History, name: str, figures: Mapping[str, Any], scan: _Scan, at: dt.datetime) -> TriggerReport:
     time_to_live: dt.timedelta = figures["history_time_to_live"]
     gone = history.purge(name, now=at, dry_run=True).get(name, {"entries": 0, "bytes": 0, "segments": 0})
     doubts = scan.oldest[name].to_pylist() if name in scan.oldest else []
@@ -156,7 +159,7 @@ def _journal(source: str | Path | pa.Table, names: list[str]) -> pa.Table:
         plain = pa.table({name: plain[name].cast(_TIME if name == "time" else pa.string()) for name in wanted})
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
         raise dh.SchemaError(
-            f"[DH-SCHEMA] {source}: this is no journal, which has the columns {', '.join(wanted)} ({error})"
+            f"[DH-SCHEMA] {source}: not a journal, which has the columns {', '.join(wanted)} ({error})"
         ) from error
     return plain.filter(pc.is_in(plain["trigger"], value_set=pa.array(names, pa.string())))
 
@@ -165,7 +168,7 @@ def _read(path: Path) -> pa.Table:
     import pyarrow.dataset as ds  # here, for it brings pandas along, which no other command needs
 
     if not path.exists():
-        raise dh.SchemaError(f"[DH-SCHEMA] {path}: there is no journal here")
+        raise dh.SchemaError(f"[DH-SCHEMA] {path}: no journal here")
     if path.is_dir():
         return ds.dataset(sorted(map(str, path.glob("**/*.parquet"))), format="parquet").to_table()
     if path.suffix in (".jsonl", ".ndjson", ".json"):

@@ -2,12 +2,18 @@
 
 from importlib.resources import files
 
-from dochistory.readable import cell, size, span
+from dochistory.display import cell, size, span
 from dochistory.report.model import Bar, Report
 
 
 def html(report: Report) -> str:
     """The page. Whatever comes from outside, as keys and names do, is escaped.
+
+    Args:
+        report: what `gather` answered.
+
+    Returns:
+        str: the page.
 
     Raises:
         ImportError: Jinja is not installed; `pip install 'dochistory[cli]'` brings it.

@@ -34,6 +34,9 @@ def keep_in_doubt(
         history: the history, or its directory.
         trigger: whose documents they are; a messaging trigger.
         columns: the trigger's name of a column -> its name in the batch, where they differ.
+
+    Returns:
+        Callable: a function for `on_verdicts`.
     """
     _checks.trigger(trigger)
     place = _paths.absolute(history)
@@ -63,7 +66,8 @@ def audit_sink(
 
     ```python
     judged = dh.spark.classify(stream, "orders.history", trigger)
-    judged.writeStream.foreachBatch(dh.spark.audit_sink("orders.history", trigger)).option(…).start()
+    keep = dh.spark.audit_sink("orders.history", trigger)
+    judged.writeStream.foreachBatch(keep).option("checkpointLocation", "checkpoint").start()
     ```
 
     Spark itself leaves out the other rows; those in doubt are collected on the driver.
@@ -76,9 +80,12 @@ def audit_sink(
         prefix: what stands before the names of the verdict's columns.
         columns: the trigger's name of a column -> its name in the stream, where they differ.
 
+    Returns:
+        Callable: a function (frame, batch number) for `foreachBatch`.
+
     Raises:
-        ConfigError: outside a stream there is no query whose id could serve.
-        SchemaError: the frame has no verdicts.
+        ConfigError: [DH-CONFIG] outside a stream there is no query whose id could serve.
+        SchemaError: [DH-SCHEMA] the frame has no verdicts.
     """
     _checks.trigger(trigger)
     _checks.application(application)
@@ -88,8 +95,8 @@ def audit_sink(
         name = application or compat.query_id(frame.sparkSession)
         if name is None:
             raise dh.ConfigError(
-                "[DH-CONFIG] audit_sink needs application=…, a name that outlives restarts: outside a stream, and on "
-                "Spark Connect, there is no query whose id could serve"
+                "[DH-CONFIG] audit_sink needs application=…, a name that stays the same over restarts: outside a "
+                "stream and on Spark Connect there is no query id to use"
             )
         _keep_frame(frame, place, trigger, (name, int(batch_id)), prefix, columns)
 
@@ -106,7 +113,7 @@ def _keep_frame(
 ) -> None:
     judged = [prefix + name for name in _columns.VERDICTS]
     if missing := [name for name in judged if name not in frame.columns]:
-        raise dh.SchemaError(f"[DH-SCHEMA] the frame has no column {', '.join(missing)}: give what `classify` answered")
+        raise dh.SchemaError(f"[DH-SCHEMA] the frame has no column {', '.join(missing)}: pass the result of `classify`")
     rows = compat.collect_arrow(frame.filter(F.col(f"`{prefix}status`") == "IN_DOUBT"))
     if not rows.num_rows:
         return
@@ -126,7 +133,8 @@ def suspending(
     ```python
     handle = dh.spark.exactly_once("orders.history", trigger, service)
     suspension = dh.Suspension("orders.history", trigger)
-    stream.writeStream.foreachBatch(dh.spark.suspending(handle, suspension, wait="1 hour"))…
+    handle = dh.spark.suspending(handle, suspension, wait="1 hour")
+    stream.writeStream.foreachBatch(handle).option("checkpointLocation", "checkpoint").start()
     ```
 
     While the trigger is suspended a batch waits, polling, for `wait` at most; if it is resumed by
@@ -139,8 +147,11 @@ def suspending(
         suspension: of the same trigger and history.
         wait: how long a batch may wait, a duration; 0 fails it at once.
 
+    Returns:
+        Callable: a function (frame, batch number) for `foreachBatch`.
+
     Raises:
-        ConfigError: `wait` is no duration.
+        ConfigError: [DH-CONFIG] `wait` is no duration.
     """
     _checks.function("handle", handle)
     longest = _durations.seconds("wait", wait)

@@ -10,7 +10,8 @@ from one evaluation: all of it is on the driver, or Spark stores it.
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +19,6 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import LongType, StructField, StructType
 
 import dochistory as dh
-from dochistory import _columns
 from dochistory.spark import compat
 from dochistory.spark.decode import quoted
 from dochistory.spark.lost import PLACE
@@ -86,7 +86,7 @@ class InSpark:
         """All rows, in order.
 
         Raises:
-            StateError: the batch has ended, and Spark has them no longer.
+            StateError: [DH-STATE] the batch has ended, and Spark has them no longer.
         """
         return self.asked if self.asked.column_names == self._names else self._whole(self._stored)
 
@@ -109,10 +109,9 @@ class InSpark:
 
     def _chosen(self, claim: "Claim") -> "DataFrame":
         """Of the stored rows those that are to be processed."""
-        rows = _columns.rows_where(pa.table(claim.verdicts)["action"], "PROCESS")
-        if len(rows) == len(self._places):
+        chosen = self._places.take(claim.rows)
+        if len(chosen) == len(self._places):
             return self._stored
-        chosen = self._places.take(rows)
         others = self._places.filter(pc.invert(pc.is_in(self._places, value_set=chosen)))
         if len(others) <= _FEW:
             return self._stored.where(f"{PLACE} NOT IN ({', '.join(map(str, others.to_pylist()))})")
@@ -146,6 +145,14 @@ class WholeClaim:
     def __getattr__(self, name: str) -> Any:
         """Everything else is the claim's."""
         return getattr(self._claim, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._claim.__exit__(kind, error, trace)
 
     def __repr__(self) -> str:
         return repr(self._claim)

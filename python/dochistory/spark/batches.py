@@ -67,18 +67,18 @@ class ExactlyOnce:
         """Handle one batch; returns when its documents are completed.
 
         Raises:
-            SuspendedError: some documents cannot be decided now; Spark must deliver the batch
-                again.
-            TransactionError: the number of the batch goes backwards, or is known and comes with
-                other rows.
+            SuspendedError: [DH-SUSPENDED] some documents cannot be decided now; Spark must deliver
+                the batch again.
+            TransactionError: [DH-TRANSACTION] the number of the batch goes backwards, or is known
+                and comes with other rows.
             Exception: whatever the service raised.
         """
         looked_at = checks.columns(self._trigger, frame.schema, self._columns)
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
             raise dh.ConfigError(
-                "[DH-CONFIG] exactly_once needs application=…, a name that outlives restarts: "
-                "outside a stream, and on Spark Connect, there is no query whose id could serve"
+                "[DH-CONFIG] exactly_once needs application=…, a name that stays the same over restarts: "
+                "outside a stream and on Spark Connect there is no query id to use"
             )
         if self._decides_on(frame) == "executors":
             self._by_tasks(frame, int(batch_id), application)
@@ -207,7 +207,8 @@ def exactly_once(
     """A function for `foreachBatch` that hands each document to `service` once.
 
     ```python
-    stream.writeStream.foreachBatch(exactly_once("orders.history", trigger, service)).option(…).start()
+    handle = dh.spark.exactly_once("orders.history", trigger, service)
+    stream.writeStream.foreachBatch(handle).option("checkpointLocation", "checkpoint").start()
     ```
 
     A batch that Spark hands over again runs no completed document again and loses none: what was
@@ -247,9 +248,12 @@ def exactly_once(
         order_by: columns that say which of several copies within a batch came first, where
             executors decide.
 
+    Returns:
+        ExactlyOnce: callable with (frame, batch number), for `foreachBatch`.
+
     Raises:
-        ConfigError: an argument is none of the above, or is for executors while the driver is to
-            decide.
+        ConfigError: [DH-CONFIG] an argument is none of the above, or is for executors while the
+            driver is to decide.
     """
     _checks.trigger(trigger)
     _checks.function("service", service)

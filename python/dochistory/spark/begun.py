@@ -33,8 +33,11 @@ class Batch:
     def documents(self) -> pa.Table:
         """All rows of the batch, in order.
 
-        Where Spark stores them, they come to the driver when this is first looked at, which is possible
+        Where Spark stores them, they come to the driver when this is first read, which is possible
         until the service has ended.
+
+        Raises:
+            StateError: [DH-STATE] it has, and Spark has them no longer.
         """
         return self._rows.documents
 
@@ -54,7 +57,14 @@ class Batch:
         return self.claim.verdicts
 
     def rows(self, action: str) -> list[int]:
-        """The numbers of the rows whose verdict asks for this action (PROCESS, DISCARD, LOG, SUSPEND, REJECT)."""
+        """The rows whose verdict asks for one action.
+
+        Args:
+            action: PROCESS, DISCARD, LOG, SUSPEND or REJECT.
+
+        Returns:
+            list of int: their numbers in the batch, from 0.
+        """
         asked = pc.equal(self.verdicts["action"].cast(pa.string()), action)
         found: list[int] = pc.indices_nonzero(asked.fill_null(False)).to_pylist()
         return found

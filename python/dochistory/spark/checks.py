@@ -37,9 +37,9 @@ def columns(trigger: "Trigger", schema: StructType, renamed: Mapping[str, str] |
         renamed: the trigger's name of a column -> the name it has in the schema, where they differ.
 
     Raises:
-        ConfigError: `trigger` is none.
-        SchemaError: a column is missing, is there twice, or is of a type that cannot hold what it
-            is to hold.
+        ConfigError: [DH-CONFIG] `trigger` is none.
+        SchemaError: [DH-SCHEMA] a column is missing, is there twice, or is of a type that cannot
+            hold what it is to hold.
     """
     _checks.trigger(trigger)
     found = columns_of(trigger, schema.names, renamed)

@@ -1,10 +1,13 @@
 """Claim the documents of a DataFrame: decided and staged by Spark's tasks, begun by one commit of the driver.
 
-route      rows with the same key into one partition stage      each task decides its partition by a
-pinned snapshot, and writes `processing` into files of its own keep       the rows and their
-verdicts are materialised, once commit     one manifest names the files of the attempts whose rows
-were kept; from then on the claim is begun lost       what others were first with meanwhile is left
-out by the commit, and its rows are decided again
+- route: rows with the same key into one partition.
+- stage: each task decides its partition by a pinned snapshot, and writes `processing` into files of
+  its own.
+- keep: the rows and their verdicts are materialised, once.
+- commit: one manifest names the files of the attempts whose rows were kept; from then on the claim
+  is begun.
+- lost: what others were first with meanwhile is left out by the commit, and its rows are decided
+  again.
 """
 
 import datetime as dt
@@ -21,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
 
 import dochistory as dh
-from dochistory import _checks
+from dochistory import _checks, _native
 from dochistory.spark import checks, compat, questions, shards, staging
 from dochistory.spark.judge import VERDICT_COLUMNS
 from dochistory.spark.lost import MOST, PLACE, Lost
@@ -32,7 +35,8 @@ from dochistory.spark.snapshots import Snapshot
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from dochistory import History, Job, StagedClaim, Trigger
+    from dochistory import History, Trigger
+    from dochistory._native import Job, StagedClaim
 
 Replay = Literal["in_doubt", "resolver", "rerun"]
 OtherRows = Literal["error", "look_up"]
@@ -59,7 +63,7 @@ class SparkClaim:
         judged: "DataFrame",
         ids: list[str],
         staged: "StagedClaim",
-        receipts: list[dict[str, Any]],
+        receipts: Sequence[Mapping[str, Any]],
         end: Callable[[], None],
     ) -> None:
         self._judged = judged
@@ -135,8 +139,8 @@ class SparkClaim:
                 they are.
 
         Raises:
-            StateError: some keys are not of this claim, or were released, by themselves or with the
-                claim.
+            StateError: [DH-STATE] some keys are not of this claim, or were released, by themselves
+                or with the claim.
         """
         self._staged.complete(self._collected(keys))
 
@@ -147,8 +151,8 @@ class SparkClaim:
             keys: as for `complete`; without them, what was completed by itself stays so.
 
         Raises:
-            StateError: some keys are not of this claim, or were completed, by themselves or with
-                the claim.
+            StateError: [DH-STATE] some keys are not of this claim, or were completed, by themselves
+                or with the claim.
         """
         self._staged.release(self._collected(keys))
 
@@ -173,8 +177,7 @@ class SparkClaim:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if isinstance(error, dh.RolledBack):
-                self.release()
+            self._staged.__exit__(kind, error, trace)
         finally:
             self._end()
 
@@ -242,14 +245,21 @@ def claim(
         prefix: put before the names of the six verdict columns of `documents`.
         now: the time at which the services begin, with a time zone; the clock's, if absent.
 
+    Returns:
+        SparkClaim: the rows with their verdicts, what is new, and the right to end it; leaving a
+        `with` block closes what it opened.
+
     Raises:
-        ClusterError: a worker sees another directory than the driver under the history's path.
-            (Where a task says so, Spark hands it on as an error of its own, with this text.)
-        TransactionError: the application's numbers went backwards, a known number came with other
-            rows, or others keep running this very transaction (ConflictError).
-        SchemaError: there is no id column, `columns` names one that is missing, or a verdict's
-            column is there already.
-        ConfigError: an argument makes no sense, or the trigger does not use its history.
+        ClusterError: [DH-CLUSTER] a worker sees another directory than the driver under the
+            history's path. (Where a task says so, Spark hands it on as an error of its own, with
+            this text.)
+        TransactionError: [DH-TRANSACTION] the application's numbers went backwards, a known number
+            came with other rows, or others keep running this very transaction (ConflictError).
+        SchemaError: [DH-SCHEMA] there is no id column, `columns` names one that is missing, or a
+            verdict's column is there already.
+        ConfigError: [DH-CONFIG] an argument makes no sense, or the trigger does not use its
+            history.
+        StateError: [DH-STATE] the job was given up or committed by others.
     """
     _checks.count("parts", parts, optional=True)
     claimer = Claimer(df, trigger, columns, order_by, prefix, resolver_on)
@@ -258,7 +268,7 @@ def claim(
     try:
         number = parts or _default_parts(df, opened)
         for attempt in range(_TRIES):
-            job = opened.reserve(
+            job = opened._shards.reserve(
                 trigger,
                 number,
                 routed=True,
@@ -314,7 +324,7 @@ class Claimer:
         self._appended = [prefix + name for name in VERDICT_COLUMNS]
         if taken := [name for name in self._appended if name in df.columns]:
             raise dh.SchemaError(
-                f"[DH-SCHEMA] the column {', '.join(taken)} is there already: rename it or give a prefix"
+                f"[DH-SCHEMA] the column {', '.join(taken)} exists already: rename it or pass a prefix"
             )
         self._df = df
         self._trigger = trigger
@@ -330,13 +340,13 @@ class Claimer:
         """Stage, keep, commit, and decide again what was lost to others.
 
         Raises:
-            ConflictError: others were first with more than `most_lost` documents, or with the
-                transaction; nothing was begun.
+            ConflictError: [DH-CONFLICT] others were first with more than `most_lost` documents, or
+                with the transaction; nothing was begun.
         """
         kept = self._staged(history, job).localCheckpoint(eager=True)
         found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
         receipts = self.receipts = [bytes(row.receipt) for row in found]
-        read = [dh.read_receipt(receipt) for receipt in receipts]
+        read: list[Mapping[str, Any]] = [_native.read_receipt(receipt) for receipt in receipts]
         committed = job.commit(receipts, most_lost=most_lost)
         words = _words(history, self._trigger)
         if committed.lost:

@@ -66,16 +66,16 @@ def classify(
             `message`.
 
     Raises:
-        SchemaError: there is no id column, `columns` names one that is missing, or a verdict's
-            column is there already.
-        OpenError: there is no history at that path.
-        ConfigError: `how` or `resolve` is none of the above.
+        SchemaError: [DH-SCHEMA] there is no id column, `columns` names one that is missing, or a
+            verdict's column is there already.
+        OpenError: [DH-OPEN] there is no history at that path.
+        ConfigError: [DH-CONFIG] `how` or `resolve` is none of the above.
     """
     compat.check_choice("how", how, ("udf", "map"))
     compat.check_choice("resolve", resolve, ("workers", "driver"))
     appended = [prefix + name for name in VERDICT_COLUMNS]
     if taken := [name for name in appended if name in df.columns]:
-        raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} is there already: rename it or give a prefix")
+        raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} exists already: rename it or pass a prefix")
     found = checks.columns(trigger, df.schema, columns)
     judge = Judge.of(history, trigger, now)
     if judge.asks and resolve == "driver":

@@ -82,7 +82,7 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
     """Refuse what is not among the allowed.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: [DH-CONFIG] it is not.
     """
     if value not in allowed:
         *others, last = (repr(one) for one in allowed)
@@ -334,18 +334,18 @@ def running_session() -> SparkSession:
     """The session that runs.
 
     Raises:
-        ConfigError: none does.
+        ConfigError: [DH-CONFIG] none does.
     """
     found = SparkSession.getActiveSession()
     if found is None:
-        raise dh.ConfigError("[DH-CONFIG] there is no Spark session: start one, or give it as spark=…")
+        raise dh.ConfigError("[DH-CONFIG] no Spark session: start one, or pass it as spark=…")
     return found
 
 
 def query_id(spark: SparkSession) -> str | None:
     """The id of the streaming query whose batch this thread handles; it outlives restarts from one checkpoint.
 
-    None outside a stream, and on Spark Connect, which shows no such thing.
+    None outside a stream and on Spark Connect, which shows no such thing.
     """
     try:
         context = spark.sparkContext

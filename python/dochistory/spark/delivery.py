@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory import _checks, _paths
+from dochistory._native import Shards
 from dochistory.spark import compat
 from dochistory.spark.portions import Portions
 from dochistory.spark.shipped import iterating
@@ -128,16 +129,16 @@ class Delivery:
         """Handle one batch; returns when it is committed.
 
         Raises:
-            TransactionError: the number of the batch goes backwards, or is known and comes with
-                other messages.
+            TransactionError: [DH-TRANSACTION] the number of the batch goes backwards, or is known
+                and comes with other messages.
             Exception: whatever the function raised. What it was given is then in doubt, unless it
                 raised `RolledBack`.
         """
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
             raise dh.ConfigError(
-                "[DH-CONFIG] delivery needs application=…, a name that outlives restarts: "
-                "outside a stream, and on Spark Connect, there is no query whose id could serve"
+                "[DH-CONFIG] delivery needs application=…, a name that stays the same over restarts: "
+                "outside a stream and on Spark Connect there is no query id to use"
             )
         batch = _Batch(frame, int(batch_id), application, self._on_replay, self._on_other_rows)
         try:
@@ -160,13 +161,13 @@ class Delivery:
         return _Decided(told, messages.num_rows, lambda: _by_stream(batch.frame, messages), lambda: messages)
 
     def _by_tasks(self, batch: "_Batch", inbox: "GuaranteedDelivery") -> "_Decided":
-        plan = inbox.plan(**batch.names)
+        plan = Shards.plan_delivery(inbox, **batch.names)
         history = self._opened or self._history
         with dh.open(history) if isinstance(history, str | os.PathLike) else nullcontext(history) as opened:
             sight = Sight.of(opened, None)
         portions = Portions(sight, self._columns, inbox.stream, self._parts)
         found = portions.decide(batch.frame, self._kept, plan)
-        poll = inbox.gather(plan, found.receipts, **batch.names)
+        poll = Shards.merge_delivery(inbox, plan, found.receipts, **batch.names)
         told = DeliveryBatch(batch.id, batch.application, found.decisions(poll.decisions), poll, inbox.in_doubt())
         return _Decided(told, found.applied, lambda: found.messages, lambda: _collected(found.messages), found.kept)
 
@@ -286,7 +287,8 @@ def delivery(
     """A function for `foreachBatch` that hands the messages of many streams to `apply` in the right order, each once.
 
     ```python
-    stream.writeStream.foreachBatch(delivery("feed.history", apply, first_contact=True)).option(…).start()
+    handle = dh.spark.delivery("feed.history", apply, first_contact=True)
+    stream.writeStream.foreachBatch(handle).option("checkpointLocation", "checkpoint").start()
     ```
 
     Each stream's messages go to one task, which decides them by the stream's row in the history;
@@ -336,8 +338,11 @@ def delivery(
         options: as those of `History.delivery`: `start`, `patience`, `batch_mode`, `first_contact`,
             `held_limit`, …
 
+    Returns:
+        Delivery: callable with (frame, batch number), for `foreachBatch`.
+
     Raises:
-        ConfigError: an argument makes no sense.
+        ConfigError: [DH-CONFIG] an argument makes no sense.
     """
     _checks.function("apply", apply)
     for name, function in (("applied", applied), ("on_poll", on_poll), ("on_answers", on_answers)):

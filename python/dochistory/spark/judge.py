@@ -36,7 +36,7 @@ class Judge:
         """Judge by what the history holds now.
 
         Raises:
-            OpenError: there is no history at that path.
+            OpenError: [DH-OPEN] there is no history at that path.
         """
         # Copies are judged alone, so that a verdict does not depend on how Spark cuts rows into Arrow batches.
         settings = {**settings_of(trigger), "in_batch": "new"}

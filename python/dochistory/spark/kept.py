@@ -35,7 +35,7 @@ class Kept:
         """The history, for one batch.
 
         Raises:
-            OpenError: it was there, and its directory is away or another one.
+            OpenError: [DH-OPEN] it was there, and its directory is away or another one.
         """
         try:
             yield self._current()

@@ -75,10 +75,11 @@ def load(
         The number of entries published; those of steps that an earlier run published do not count.
 
     Raises:
-        SchemaError: there is no id column, or a row has no id or one of more than 96 characters.
-        ConfigError: `files_a_step` is below 1, or `on_other_rows` is none of the above.
-        TransactionError: the steps are fewer than those that were loaded before under this
-            application, or its last one had other rows.
+        SchemaError: [DH-SCHEMA] there is no id column, or a row has no id or one of more than 96
+            characters.
+        ConfigError: [DH-CONFIG] `files_a_step` is below 1, or `on_other_rows` is none of the above.
+        TransactionError: [DH-TRANSACTION] the steps are fewer than those that were loaded before
+            under this application, or its last one had other rows.
     """
     _checks.trigger(trigger)
     _checks.count("files_a_step", files_a_step)
@@ -148,9 +149,9 @@ def _step(
     try:
         if not receipts:
             return 0
-        return history.commit_entries(receipts, trigger, transaction=transaction, on_other_rows=on_other_rows)
+        return history._shards.commit_entries(receipts, trigger, transaction=transaction, on_other_rows=on_other_rows)
     except BaseException:
-        history.abort_entries(receipts)
+        history._shards.abort_entries(receipts)
         raise
 
 
@@ -177,7 +178,9 @@ def stage(
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("documents are staged by tasks of Spark")
-    job = history.reserve(trigger, reads=False)
+    job = history._shards.reserve(trigger, reads=False)
     documents = pa.RecordBatchReader.from_batches(schema, batches)
     attempt = attempt_name(context)
-    return history.stage_entries(documents, trigger, job=job.token, part=0, attempt=attempt, columns=columns or None)
+    return history._shards.stage_entries(
+        documents, trigger, job=job.token, part=0, attempt=attempt, columns=columns or None
+    )

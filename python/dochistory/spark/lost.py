@@ -18,7 +18,7 @@ from dochistory.spark import compat, shards, staging
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from dochistory import StagedClaim
+    from dochistory._native import StagedClaim
 
 MOST = 1_000_000
 """Documents that one driver decides again; of more a claim is decided by its tasks again."""

@@ -63,9 +63,7 @@ class Options:
             # A history is what this writes to: a trigger that uses none would be a mistake here.
             return trigger_from_text(name, {"detect_duplicates": "true", "use_history": "true"} | settings)
         if settings:
-            raise dh.ConfigError(
-                f"[DH-CONFIG] {', '.join(sorted(settings))}: a file of settings is given, so say it there"
-            )
+            raise dh.ConfigError(f"[DH-CONFIG] {', '.join(sorted(settings))}: a settings file is given: set it there")
         triggers = settings_from_toml(self._given["settings"]).triggers
         if name not in triggers:
             known = ", ".join(triggers) or "none"
@@ -96,7 +94,7 @@ class Options:
         except ValueError:
             found = None
         if not isinstance(found, list) or not all(isinstance(key, str) for key in found):
-            raise dh.ConfigError(f'[DH-CONFIG] keys is {several!r}; it is to be a list in JSON, as in ["o-1", "o-2"]')
+            raise dh.ConfigError(f'[DH-CONFIG] keys is {several!r}; it must be a list in JSON, as in ["o-1", "o-2"]')
         return found
 
     def record(self) -> Literal["processing", "completed"]:
@@ -117,7 +115,7 @@ class Options:
             found = dt.datetime.fromisoformat(self._given[name])
         except ValueError as error:
             raise dh.ConfigError(
-                f"[DH-CONFIG] {name} is {self._given[name]!r}; it is to be a time such as 2026-11-21T08:00:00"
+                f"[DH-CONFIG] {name} is {self._given[name]!r}; it must be a time such as 2026-11-21T08:00:00"
             ) from error
         return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
 
@@ -127,7 +125,7 @@ class Options:
         if found is None:
             return None
         if not found.isdecimal():
-            raise dh.ConfigError(f"[DH-CONFIG] {name} is {found!r}; it is to be a whole number")
+            raise dh.ConfigError(f"[DH-CONFIG] {name} is {found!r}; it must be a whole number")
         return int(found)
 
     def transaction(self) -> tuple[str, int] | None:

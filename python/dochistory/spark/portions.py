@@ -1,9 +1,10 @@
 """A batch of messages decided by Spark's tasks: each decides all messages of some streams, and changes nothing.
 
-route    all messages of a stream into one partition, those of earlier batches that wait before
-those of this one decide   each task reads the rows of its streams in the shared history, and
-decides its partition keep     the rows and what was decided are materialised, once; the tasks'
-receipts go to the driver, which commits them
+- route: all messages of a stream into one partition, those of earlier batches that wait before
+  those of this one.
+- decide: each task reads the rows of its streams in the shared history, and decides its partition.
+- keep: the rows and what was decided are materialised, once; the tasks' receipts go to the driver,
+  which commits them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ class Portion:
         table = pa.Table.from_batches(received)
         kept = pc.sum(table["kept"]).as_py() or 0
         with self.sight.open(read_only=True) as history:
-            decided, receipt = history.delivery_portion(
+            decided, receipt = history._shards.decide_delivery(
                 self.plan, table.drop_columns(["kept"]), kept=kept, stream=self.stream
             )
         yield from _cut(_columns(decided), lengths, receipt)
@@ -152,7 +153,7 @@ class Portions:
         Args:
             frame: the batch; it is evaluated once.
             kept: the rows that wait from earlier batches.
-            plan: from `GuaranteedDelivery.plan`.
+            plan: from `Shards.plan_delivery`.
         """
         found = {role: self.columns.get(role, role) for role in ROLES if self.columns.get(role, role) in frame.columns}
         if "stream" not in found and self.stream is None:
@@ -206,7 +207,7 @@ def _own(columns: list[str]) -> list["Column"]:
 
 def _is_of(attempts: list[int]) -> "Column":
     """Whether a row is of an attempt whose receipt counts. Another is an error: Spark has decided anew what it kept."""
-    message = "[DH-STATE] Spark has decided this batch again, instead of keeping what was decided: hand it in anew"
+    message = "[DH-STATE] Spark decided this batch again instead of keeping its decisions: start the batch again"
     return F.when(F.col(f"{_ANSWER}.attempt").isin(attempts), F.lit(True)).otherwise(
         F.raise_error(F.lit(message)).cast("boolean")
     )

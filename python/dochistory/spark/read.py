@@ -50,9 +50,12 @@ def read(
         started_to: only entries whose service began earlier than that.
         partitions: tasks for each trigger; one a million entries, if absent. Of no use with `keys`.
 
+    Returns:
+        DataFrame: the rows of the table; see docs/spark-more.md for its columns.
+
     Raises:
-        ConfigError: an argument makes no sense.
-        OpenError: the path names no directory of this machine.
+        ConfigError: [DH-CONFIG] an argument makes no sense.
+        OpenError: [DH-OPEN] the path names no directory of this machine.
         UnsupportedError: before Spark 4.0.
     """
     compat.check_data_sources()

@@ -17,8 +17,9 @@ def observed(df: "DataFrame", name: "str | Observation" = "dochistory", *, prefi
 
     ```python
     judged = dh.spark.observed(dh.spark.classify(stream, history, trigger))
-    query = judged.writeStream.…
-    dh.spark.report(query.lastProgress)   # {'documents': 100, 'new': 90, 'duplicate': 8, 'in_doubt': 2, …}
+    query = judged.writeStream.format("noop").option("checkpointLocation", "checkpoint").start()
+    query.processAllAvailable()
+    dh.spark.report(query.lastProgress)  # {'documents': 100, 'new': 90, 'duplicate': 8, 'in_doubt': 2, ...}
     ```
 
     Rows are counted as they pass: with a `limit` behind it only those that were needed, and none
@@ -28,6 +29,9 @@ def observed(df: "DataFrame", name: "str | Observation" = "dochistory", *, prefi
         df: what `classify` answered.
         name: the name under which Spark reports the counts; outside a stream, an `Observation`.
         prefix: the prefix that `classify` was given.
+
+    Returns:
+        DataFrame: the rows of `df`, unchanged.
     """
     status, action, rule = (F.col(f"`{prefix}{one}`") for one in ("status", "action", "rule"))
     conditions = {

@@ -76,17 +76,17 @@ class SendOnce:
         """Handle one batch; returns when all of its messages are sent, now or before.
 
         Raises:
-            TransactionError: the number of the batch goes backwards, or is known and comes with
-                other rows.
-            PendingMessageError: of some it is unclear whether they were sent before, or what became
-                of them now.
+            TransactionError: [DH-TRANSACTION] the number of the batch goes backwards, or is known
+                and comes with other rows.
+            PendingMessageError: [DH-PENDING] of some it is unclear whether they were sent before,
+                or what became of them now.
             Exception: whatever the service raised.
         """
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
             raise dh.ConfigError(
-                "[DH-CONFIG] send_once needs application=…, a name that outlives restarts: "
-                "outside a stream, and on Spark Connect, there is no query whose id could serve"
+                "[DH-CONFIG] send_once needs application=…, a name that stays the same over restarts: "
+                "outside a stream and on Spark Connect there is no query id to use"
             )
         # Once, here: every further evaluation of the frame might bring the rows in another order.
         rows = compat.collect_arrow(frame)
@@ -134,7 +134,8 @@ def send_once(
     """A function for `foreachBatch` that sends each message to `service` once.
 
     ```python
-    stream.writeStream.foreachBatch(send_once("orders.history", "jms-receiver", service)).option(…).start()
+    handle = dh.spark.send_once("orders.history", "jms-receiver", service)
+    stream.writeStream.foreachBatch(handle).option("checkpointLocation", "checkpoint").start()
     ```
 
     A batch that Spark hands over again sends no message again that was sent, and loses none: what
@@ -164,8 +165,11 @@ def send_once(
         on_verdicts: called with every batch once it is begun, before the service.
         settings: those of `History.mapper`: `pending`, `mirror`, `expiry`, `persist`.
 
+    Returns:
+        SendOnce: callable with (frame, batch number), for `foreachBatch`.
+
     Raises:
-        ConfigError: an argument is none of those allowed.
+        ConfigError: [DH-CONFIG] an argument is none of those allowed.
     """
     _checks.function("service", service)
     _checks.function("on_verdicts", on_verdicts, optional=True)

@@ -38,6 +38,9 @@ def session(
             is a server of Spark Connect, which needs no Java here, but the extra `connect`.
         config: settings that win over the defaults.
 
+    Returns:
+        SparkSession: the session.
+
     Raises:
         JavaNotFoundError: there is no Java of at least version 17.
         UnsupportedError: a server of Spark Connect is asked for, and grpcio is not installed.

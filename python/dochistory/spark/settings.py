@@ -22,26 +22,10 @@ IDS = {"uuid", "track_id", "event_id", "jms_message_id"}
 
 FLAGS = {"guaranteed", "persistent"}
 
-_SETTINGS = (
-    "kind",
-    "detect_duplicates",
-    "use_history",
-    "history_time_to_live",
-    "resolver",
-    "processing_mode",
-    "suspend_and_retry_on_error",
-    "suspend_on_failure",
-    "max_delivery_count",
-    "in_batch",
-    "expiry",
-    "resolver_attempts",
-    "resolver_backoff",
-)
-
 
 def settings_of(trigger: "Trigger") -> dict[str, Any]:
     """The trigger's settings as keyword arguments of `Trigger`; unlike a trigger they travel to other processes."""
-    return {"name": trigger.name, **{name: getattr(trigger, name) for name in _SETTINGS}}
+    return {name: getattr(trigger, name) for name in trigger.FIELDS}
 
 
 def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str] | None) -> dict[str, str]:
@@ -53,7 +37,8 @@ def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str
         renamed: the trigger's name of a column -> the name it has in `present`, where they differ.
 
     Raises:
-        SchemaError: `renamed` names a column that is not there, or there is no id column at all.
+        SchemaError: [DH-SCHEMA] `renamed` names a column that is not there, or there is no id
+            column at all.
     """
     known = COLUMNS[trigger.kind]
     wanted = {name: name for name in known} | dict(renamed or {})

@@ -52,5 +52,5 @@ def _sent(spark: "SparkSession", home: Path, package: str) -> Path:
 def _directory(package: str) -> Path:
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise dh.ConfigError(f"[DH-CONFIG] the package {package} lies in no directory, so it cannot be sent")
+        raise dh.ConfigError(f"[DH-CONFIG] the package {package} is not in a directory, so it cannot be sent")
     return Path(next(iter(spec.submodule_search_locations)))

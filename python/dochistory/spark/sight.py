@@ -43,7 +43,7 @@ class Sight:
         """Open the history, in a worker.
 
         Raises:
-            ClusterError: this worker does not see the driver's directory.
+            ClusterError: [DH-CLUSTER] this worker does not see the driver's directory.
         """
         try:
             opened = dh.open(self.path, **how)
@@ -64,7 +64,7 @@ class Sight:
         try:
             names = sorted(one.name for one in Path(self.path).iterdir())
         except FileNotFoundError:
-            return "there is no such directory"
+            return "no such directory"
         except OSError as error:
             return f"the system says {error.strerror}"
         if "HISTORY" not in names:
@@ -92,7 +92,7 @@ class Sight:
         return dh.ClusterError(
             f"[DH-CLUSTER] this worker does not see the driver's directory {self.path}: on {socket.gethostname()} "
             f"{instead}; the driver, on {self.host}, works there with history {self.history}. "
-            "Mount one shared directory under this path on all machines; `dochistory doctor --cluster` looks at it"
+            "Mount one shared directory under this path on all machines; `dochistory doctor --cluster` checks it"
         )
 
 

@@ -75,7 +75,7 @@ class _Recorder:
             return Staged([], _streaming_query())
         batches = (self._with_status(batch) for batch in chain([first], iterator))
         if self._sight is None:
-            raise dh.StateError("[DH-STATE] a writer of tables is to see its history before its tasks do")
+            raise dh.StateError("[DH-STATE] the driver must open the history before its tasks run")
         with self._sight.open() as history:
             receipt = stage(history, self._trigger, batches, self._with_status(first).schema, self._columns)
         return Staged([receipt], _streaming_query())
@@ -90,7 +90,7 @@ class _Recorder:
         receipts = _receipts(messages)
         if receipts:
             with dh.open(self._path) as history:
-                history.commit_entries(
+                history._shards.commit_entries(
                     receipts, self._trigger, transaction=transaction, on_other_rows=self._on_other_rows
                 )
 
@@ -99,7 +99,7 @@ class _Recorder:
         receipts = _receipts(messages)
         if receipts:
             with dh.open(self._path) as history:
-                history.abort_entries(receipts)
+                history._shards.abort_entries(receipts)
 
 
 def _streaming_query() -> str | None:
@@ -152,13 +152,13 @@ def writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> Wri
     """The writer of a DataFrame.
 
     Raises:
-        ConfigError: an option makes no sense, or the mode is `overwrite`: a history forgets by
-            purging alone.
-        SchemaError: there is no id column.
+        ConfigError: [DH-CONFIG] an option makes no sense, or the mode is `overwrite`: a history
+            forgets by purging alone.
+        SchemaError: [DH-SCHEMA] there is no id column.
     """
     if overwrite:
         raise dh.ConfigError(
-            '[DH-CONFIG] a history is never overwritten: write with .mode("append"); what expired goes by a purge'
+            '[DH-CONFIG] a history is never overwritten: write with .mode("append"); a purge drops expired entries'
         )
     made = Writer(Options(given, writing=True), schema)
     made.see()
@@ -169,8 +169,8 @@ def stream_writer(given: Mapping[str, str], schema: StructType) -> StreamWriter:
     """The writer of a stream.
 
     Raises:
-        ConfigError: an option makes no sense.
-        SchemaError: there is no id column.
+        ConfigError: [DH-CONFIG] an option makes no sense.
+        SchemaError: [DH-SCHEMA] there is no id column.
         UnsupportedError: before Spark 4.1.
     """
     compat.check_stream_sink()

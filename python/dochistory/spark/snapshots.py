@@ -72,7 +72,7 @@ class Snapshot:
         """The handle of this process, which stays open for the tasks to come.
 
         Raises:
-            ClusterError: this process does not see the directory of whoever pinned it.
+            ClusterError: [DH-CLUSTER] this process does not see the directory of whoever pinned it.
         """
         key = (os.getpid(), self)
         if key not in _open:

@@ -45,7 +45,7 @@ def schema(given: Mapping[str, str]) -> str:
     """The columns of the table that the options ask for.
 
     Raises:
-        ConfigError: there is an option too many, or one that makes no sense.
+        ConfigError: [DH-CONFIG] there is an option too many, or one that makes no sense.
     """
     return _SCHEMAS[Options(given, writing=False).table()]
 
@@ -78,7 +78,7 @@ class Reader(DataSourceReader):
         self._since, self._before = options.time("from"), options.time("to")
         self._partitions = options.number("partitions")
         if self._partitions == 0:
-            raise dh.ConfigError("[DH-CONFIG] partitions is 0; it is to be 1 or more")
+            raise dh.ConfigError("[DH-CONFIG] partitions is 0; it must be 1 or more")
         self._columns = columns
         self._keys = options.keys()
         if self._keys is not None and self._table != "entries":
@@ -125,7 +125,7 @@ class Reader(DataSourceReader):
             yield pa.RecordBatch.from_pylist(partition.rows, wanted)
             return
         if not isinstance(partition, _Part):
-            raise TypeError(f"{type(partition).__name__} is no partition of this reader")
+            raise TypeError(f"{type(partition).__name__} is not a partition of this reader")
         entries = partition.snapshot.open().entries(
             partition.trigger, self._status, since=self._since, before=self._before, part=partition.part
         )

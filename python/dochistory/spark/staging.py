@@ -13,13 +13,13 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
 import dochistory as dh
-from dochistory.spark.settings import settings_of
 from dochistory.spark.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dochistory import Staged, Trigger
+    from dochistory import Trigger
+    from dochistory._native import Staged
 
 WORDS = ("status", "action", "acknowledge", "rule")
 """The verdict columns that come back as numbers of words: a byte each, -1 for none."""
@@ -57,7 +57,7 @@ class Staging:
     def staged(self, received: list[pa.RecordBatch]) -> "Staged":
         """Decide the rows of this task's partition together, and stage what is to be processed."""
         context = _task()
-        return self.snapshot.open().stage(
+        return self.snapshot.open()._shards.stage(
             pa.Table.from_batches(received),
             self.trigger,
             job=self.job,
@@ -67,7 +67,7 @@ class Staging:
 
     def trigger_with(self, resolver: "Callable[[pa.RecordBatch], Any]") -> "Trigger":
         """The trigger with another resolver."""
-        return dh.Trigger(**{**settings_of(self.trigger), "resolver": resolver})
+        return self.trigger.replace(resolver=resolver)
 
     def with_trigger(self, trigger: "Trigger") -> "Staging":
         """The same for another trigger of that name."""
@@ -77,7 +77,7 @@ class Staging:
 def _task() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise dh.StateError("[DH-STATE] documents are staged by tasks of Spark, and this is none")
+        raise dh.StateError("[DH-STATE] only Spark tasks stage documents, and this is not one")
     return context
 
 

@@ -55,9 +55,9 @@ def verdict(
         A struct of six strings: `status`, `action`, `acknowledge`, `rule`, `key`, `message`.
 
     Raises:
-        SchemaError: `columns` names none of the trigger's ids, or something that the trigger does
-            not look at.
-        OpenError: there is no history at that path.
+        SchemaError: [DH-SCHEMA] `columns` names none of the trigger's ids, or something that the
+            trigger does not look at.
+        OpenError: [DH-OPEN] there is no history at that path.
     """
     _checks.trigger(trigger)
     given = _given(trigger, columns)
@@ -100,8 +100,9 @@ def register(
         now: as in `classify`.
 
     Raises:
-        SchemaError: no id is among `columns`, or something that the trigger does not look at.
-        OpenError: there is no history at that path.
+        SchemaError: [DH-SCHEMA] no id is among `columns`, or something that the trigger does not
+            look at.
+        OpenError: [DH-OPEN] there is no history at that path.
     """
     _checks.trigger(trigger)
     given = columns_of(trigger, list(columns), {one: one for one in columns})
@@ -145,8 +146,8 @@ def register_table(
 
     Raises:
         UnsupportedError: this Spark has no table functions of Arrow.
-        SchemaError: as `classify`.
-        OpenError: there is no history at that path.
+        SchemaError: [DH-SCHEMA] as `classify`.
+        OpenError: [DH-OPEN] there is no history at that path.
     """
     found = checks.columns(trigger, schema, columns)
     judge = Judge.of(history, trigger, now)

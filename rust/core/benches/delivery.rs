@@ -4,7 +4,9 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dochistory_core::columns::{IdColumn, Validity};
-use dochistory_core::delivery::{Header, HeaderColumns, Headers, Options, ReceiverState, StreamTable, receive};
+use dochistory_core::protocols::delivery::{
+    HeaderColumns, Headers, Options, PartHeader, ReceiverState, StreamTable, receive,
+};
 
 const ROWS: u64 = 1_000_000;
 const START: u64 = 1_000_000_000;
@@ -40,7 +42,7 @@ fn poll(order: &[u64], streams: u64, first: u64) -> Poll {
     for &number in order {
         let (stream, place) = (number % streams, number / streams);
         let prev = first + place * 150;
-        let header = Header { resend_count: 0, prev, cur: prev + 150, seq: 0 };
+        let header = PartHeader { resend_count: 0, prev, cur: prev + 150, seq: 0 };
         poll.values.extend(header.to_string().into_bytes());
         poll.offsets.push(poll.values.len() as i32);
         poll.streams.push(stream as u32);

@@ -2,9 +2,9 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dochistory_core::Result;
-use dochistory_core::batch::copies;
 use dochistory_core::columns::{IdColumn, Validity};
 use dochistory_core::filter::{self, Pages};
+use dochistory_core::key::copies;
 use dochistory_core::key::{Codec, Form, Key, format_uuid, identify, parse_uuid};
 use std::hint::black_box;
 

@@ -3,7 +3,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dochistory_core::key::{Codec, Key};
-use dochistory_core::measuring::{BeginFrame, Segments, settle};
+use dochistory_core::testing::measuring::{BeginFrame, Segments, settle};
 use std::hint::black_box;
 
 const ENTRIES: u64 = 300_000;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::io::descriptors::is_exhausted;
+use crate::sys::descriptors::is_exhausted;
 
 /// What every fallible call of the engine returns.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -31,8 +31,8 @@ pub enum Error {
         /// What is wrong there.
         reason: String,
     },
-    /// Somebody else holds the trigger's turn for longer than the limit.
-    #[error("[DH-LOCKED] waited {waited_ms} ms for the turn on {}; it is held by {holder}", path.display())]
+    /// Somebody else holds the trigger's writer lock for longer than the limit.
+    #[error("[DH-LOCKED] waited {waited_ms} ms for the writer lock of {}; it is held by {holder}", path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,
@@ -51,8 +51,8 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// What this handle holds is not what stands under its path, or another writer is in its turn:
-    /// nothing is acknowledged.
+    /// What this handle holds is not what stands under its path, or another writer holds the lock,
+    /// too: nothing is acknowledged.
     #[error("[DH-FENCED] {}: {reason}", path.display())]
     Fenced {
         /// The file that shows it.
@@ -134,6 +134,16 @@ impl Error {
     pub(crate) fn is_failed_write(&self) -> bool {
         let (Self::Io { operation, .. } | Self::Descriptors { operation, .. }) = self else { return false };
         matches!(*operation, "write" | "append to" | "sync" | "link")
+    }
+
+    /// Whether this says that a file is not there.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    }
+
+    /// Whether this says that a name is taken.
+    pub(crate) fn is_there(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
     }
 
     pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {

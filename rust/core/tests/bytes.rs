@@ -1,12 +1,17 @@
-//! A fixed workload writes fixed bytes (`common/bytes.rs`); `values.rs` has the same test for
-//! entries with values.
+//! A fixed workload writes fixed bytes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
+mod harness;
 
-use common::rig::Rig;
+use harness::simulated::bytes::writes_what_it_wrote;
+use harness::{Maps, Triggers};
 
 #[test]
 fn a_fixed_workload_of_ids_writes_fixed_bytes() {
-    common::bytes::writes_what_it_wrote::<Rig>("/history", "bytes.txt");
+    writes_what_it_wrote::<Triggers>("bytes.txt");
+}
+
+#[test]
+fn a_fixed_workload_of_values_writes_fixed_bytes() {
+    writes_what_it_wrote::<Maps>("value_bytes.txt");
 }

@@ -7,10 +7,10 @@
 //! again exactly.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
+mod harness;
 
-use common::disturbed::{Schedule, crash_everywhere};
-use common::rig::Rig;
+use harness::simulated::crashes::{Schedule, crash_everywhere};
+use harness::{Maps, Triggers, setting};
 
 /// Schedules that once failed: seed, victim, change, whether power was lost, and the change of the
 /// second crash or `-`.
@@ -23,9 +23,17 @@ fn regression(line: &str) -> Schedule {
     Schedule { seed: number(0), victim: number(1) as usize, at: number(2), power, again }
 }
 
+fn wanted() -> usize {
+    setting("DOCHISTORY_SCHEDULES", 10_000) as usize
+}
+
 #[test]
-fn no_crash_loses_what_was_acknowledged_or_leaves_half_of_what_was_not() {
-    let wanted = std::env::var("DOCHISTORY_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000);
+fn crash_loses_nothing_acknowledged_and_leaves_no_half_batch() {
     let known = REGRESSIONS.lines().filter(|line| !line.starts_with('#')).map(regression);
-    crash_everywhere::<Rig>("crash schedules", wanted, known);
+    crash_everywhere::<Triggers>("crash schedules", wanted(), known);
+}
+
+#[test]
+fn no_crash_loses_a_value_or_leaves_half_of_a_change() {
+    crash_everywhere::<Maps>("crash schedules of maps", wanted().min(100_000), []);
 }

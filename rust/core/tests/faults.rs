@@ -4,21 +4,20 @@
 //! power goes in the end.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
+mod harness;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::disturbed::{disturb_everywhere, flip};
-use common::rig::Rig;
-use common::{Ids, START, trigger};
 use dochistory_core::Error;
-use dochistory_core::engine::{Call, OnReplay};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::io::simulated::{Fault, Simulated};
+use dochistory_core::protocols::trigger::{Call, OnReplay};
+use dochistory_core::testing::simulated::{Fault, Simulated};
+use harness::simulated::faults::{disturb_everywhere, flip};
+use harness::{Ids, Maps, START, Triggers, trigger};
 
 #[test]
-fn nothing_rests_on_a_frame_whose_sync_failed_until_a_writer_has_written_it_anew() {
+fn frame_whose_sync_failed_counts_only_once_rewritten() {
     let mut met = 0;
     for at in 1..40 {
         let machine = Simulated::new(at);
@@ -53,20 +52,28 @@ fn nothing_rests_on_a_frame_whose_sync_failed_until_a_writer_has_written_it_anew
 
 #[test]
 fn an_input_output_error_at_any_operation_loses_nothing() {
-    disturb_everywhere::<Rig>("Broken faults", |_| Fault::Broken);
+    disturb_everywhere::<Triggers>("Broken faults", |_| Fault::Broken);
 }
 
 #[test]
 fn a_full_disk_at_any_operation_loses_nothing() {
-    disturb_everywhere::<Rig>("Full faults", |_| Fault::Full);
+    disturb_everywhere::<Triggers>("Full faults", |_| Fault::Full);
 }
 
 #[test]
 fn a_write_that_stops_halfway_loses_nothing() {
-    disturb_everywhere::<Rig>("Short faults", |_| Fault::Short);
+    disturb_everywhere::<Triggers>("Short faults", |_| Fault::Short);
 }
 
 #[test]
 fn a_bit_read_wrongly_changes_no_verdict() {
-    disturb_everywhere::<Rig>("Flip(0) faults", flip);
+    disturb_everywhere::<Triggers>("Flip(0) faults", flip);
+}
+
+#[test]
+fn no_operation_that_fails_loses_a_value_or_changes_one() {
+    disturb_everywhere::<Maps>("Broken faults of maps", |_| Fault::Broken);
+    disturb_everywhere::<Maps>("Full faults of maps", |_| Fault::Full);
+    disturb_everywhere::<Maps>("Short faults of maps", |_| Fault::Short);
+    disturb_everywhere::<Maps>("Flip(0) faults of maps", flip);
 }

@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 
-use dochistory_core::fuzzing::{TARGETS, Target, seeds};
+use dochistory_core::testing::fuzzing::{TARGETS, Target, seeds};
 
 fn corpus(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target)

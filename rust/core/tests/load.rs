@@ -2,14 +2,14 @@
 //! are small here.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
+mod harness;
 
 use std::path::Path;
 
-use common::{DAY, Ids, START, open, rules, trigger, uuids};
 use dochistory_core::columns::FlagColumn;
-use dochistory_core::engine::Loaded;
 use dochistory_core::history::History;
+use dochistory_core::protocols::trigger::Loaded;
+use harness::{DAY, Ids, START, fresh, open, rules, trigger, uuids};
 
 /// Documents of three days, one after the other.
 fn times(range: std::ops::Range<u64>) -> Vec<i64> {
@@ -41,9 +41,8 @@ fn segments(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_load_that_was_broken_off_goes_on_where_it_ended_whatever_the_size_of_its_batches() {
-    let directory = tempfile::tempdir().unwrap();
-    let history = open(directory.path());
+fn interrupted_load_resumes_with_any_batch_size() {
+    let (directory, history) = fresh();
     // Two parts of eight documents, and what was gathered of the third is lost.
     assert_eq!(load(&history, 21, 5, true), Loaded { entries: 21, resumed: 0 });
     let before = segments(directory.path());
@@ -57,11 +56,11 @@ fn a_load_that_was_broken_off_goes_on_where_it_ended_whatever_the_size_of_its_ba
 }
 
 #[test]
-fn parts_of_a_load_are_known_in_another_process_and_after_other_writes() {
+fn load_parts_are_recognised_after_reopening_and_other_writes() {
     let directory = tempfile::tempdir().unwrap();
     load(&open(directory.path()), 30, 30, true);
     let history = open(directory.path());
-    common::begin(&history, &trigger(), &["urn:other"], START);
+    harness::begin(&history, &trigger(), &["urn:other"], START);
     history.pin("orders").unwrap();
     history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
     assert_eq!(load(&history, 30, 4, false), Loaded { entries: 30, resumed: 24 });
@@ -69,9 +68,8 @@ fn parts_of_a_load_are_known_in_another_process_and_after_other_writes() {
 }
 
 #[test]
-fn a_load_that_came_to_its_end_is_forgotten_and_loading_it_again_changes_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let history = open(directory.path());
+fn repeating_a_finished_load_changes_nothing() {
+    let (_directory, history) = fresh();
     load(&history, 40, 40, false);
     assert_eq!(load(&history, 40, 40, false), Loaded { entries: 40, resumed: 0 });
     history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
@@ -80,8 +78,7 @@ fn a_load_that_came_to_its_end_is_forgotten_and_loading_it_again_changes_nothing
 
 #[test]
 fn other_entries_are_no_part_of_a_load_that_was_broken_off() {
-    let directory = tempfile::tempdir().unwrap();
-    let history = open(directory.path());
+    let (_directory, history) = fresh();
     load(&history, 16, 16, true);
     let other = |started_at: i64, bits: u8| {
         let mut load = history.load(&trigger()).unwrap();
@@ -102,8 +99,7 @@ fn other_entries_are_no_part_of_a_load_that_was_broken_off() {
 
 #[test]
 fn the_time_that_stands_for_unknown_may_differ_from_run_to_run() {
-    let directory = tempfile::tempdir().unwrap();
-    let history = open(directory.path());
+    let (_directory, history) = fresh();
     let run = |now_us: i64| {
         let mut load = history.load(&trigger()).unwrap();
         let ids = Ids::new(&uuids(0..8));
@@ -114,9 +110,8 @@ fn the_time_that_stands_for_unknown_may_differ_from_run_to_run() {
 }
 
 #[test]
-fn what_a_killed_load_left_is_taken_away_by_the_next_upkeep() {
-    let directory = tempfile::tempdir().unwrap();
-    let history = open(directory.path());
+fn maintenance_collects_the_orphans_of_a_killed_load() {
+    let (directory, history) = fresh();
     load(&history, 9, 9, false);
     let space = std::fs::read_dir(directory.path().join("triggers")).unwrap().next().unwrap().unwrap().path();
     let left = space.join("part-00000000000000ff");

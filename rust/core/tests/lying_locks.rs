@@ -3,7 +3,7 @@
 #![cfg(feature = "testing")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
-mod common;
+mod harness;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,12 +11,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{Ids, START, rules, trigger, uuids};
-use dochistory_core::engine::{Call, OnReplay};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::io::simulated::Simulated;
 use dochistory_core::io::{Disk, File, FileId, FileSystem, Mapping, ProcessId};
+use dochistory_core::protocols::trigger::{Call, OnReplay};
+use dochistory_core::testing::simulated::Simulated;
 use dochistory_core::{Error, Result};
+use harness::{Ids, START, rules, trigger, uuids};
 
 /// The machine's file system, whose locks lie once it is told to.
 #[derive(Clone, Debug, Default)]
@@ -145,7 +145,7 @@ fn a_lock_that_is_given_twice_is_refused_when_a_history_is_made() {
 }
 
 #[test]
-fn a_lock_that_is_given_twice_is_refused_when_a_history_is_opened() {
+fn lock_given_twice_is_refused_when_a_history_opens() {
     let system = Simulated::new(1);
     drop(History::open_on(Arc::new(system.clone()), Path::new("/h"), &creating()).unwrap());
     system.let_locks_lie();
@@ -156,7 +156,7 @@ fn a_lock_that_is_given_twice_is_refused_when_a_history_is_opened() {
 }
 
 #[test]
-fn a_lock_that_is_given_twice_is_refused_by_a_triggers_first_write() {
+fn lock_given_twice_is_refused_by_a_triggers_first_write() {
     let system = Simulated::new(1);
     let history = History::open_on(Arc::new(system.clone()), Path::new("/h"), &creating()).unwrap();
     system.let_locks_lie();
@@ -217,7 +217,7 @@ fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
 }
 
 #[test]
-fn a_writer_that_died_in_its_turn_keeps_nobody_out() {
+fn writer_that_died_with_the_lock_blocks_nobody() {
     for change in 1.. {
         let system = Simulated::new(change);
         let history = History::open_on(Arc::new(system.clone()), Path::new("/h"), &creating()).unwrap();

@@ -6,15 +6,15 @@
 //! one of them step by step.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
+mod harness;
 
-use std::sync::Arc;
-
-use common::rig::{Op, Rig, Step};
-use common::uuid;
 use dochistory_core::history::History;
-use dochistory_core::io::simulated::Simulated;
+use dochistory_core::testing::simulated::Simulated;
 use dochistory_core::{OnOtherRows, OnReplay, Replays};
+use harness::random::Random;
+use harness::simulated::triggers::{Batch, Op};
+use harness::simulated::{Harness, Step};
+use harness::{Triggers, setting, uuid};
 
 /// Lives that once went wrong, one number a line.
 const REGRESSIONS: &str = include_str!("regressions/lives.txt");
@@ -22,7 +22,7 @@ const REGRESSIONS: &str = include_str!("regressions/lives.txt");
 const IDS: u64 = 24;
 const STEPS: usize = 60;
 /// The slot of the one transaction that is under way.
-const BATCH: usize = 100;
+const TRANSACTION: usize = 100;
 
 fn id(number: u64) -> String {
     if number.is_multiple_of(3) { uuid(number) } else { format!("urn:document:{number}") }
@@ -30,21 +30,16 @@ fn id(number: u64) -> String {
 
 /// Chooses steps.
 struct Life {
-    /// State of a splitmix64 sequence.
-    random: u64,
+    random: Random,
     day: i64,
-    batch: i64,
+    number: i64,
     /// Of the last batch that was a transaction.
     last_ids: Vec<String>,
 }
 
 impl Life {
     fn below(&mut self, limit: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
+        self.random.below(limit)
     }
 
     fn ids(&mut self) -> Vec<String> {
@@ -68,7 +63,16 @@ impl Life {
         Replays { on_replay, on_other_rows }
     }
 
-    fn step(&mut self) -> Step {
+    fn batch(&mut self, slot: usize, day: i64) -> Batch {
+        Batch { slot, ids: self.ids(), day, number: None, replays: Replays::default() }
+    }
+
+    fn transaction(&mut self, day: i64) -> Batch {
+        let replays = self.replays();
+        Batch { slot: TRANSACTION, ids: self.batch_ids(), day, number: Some(self.number), replays }
+    }
+
+    fn step(&mut self) -> Step<Op> {
         let by = self.below(2) as usize;
         let slot = self.below(6) as usize;
         self.day += i64::from(self.below(4) == 0);
@@ -80,20 +84,18 @@ impl Life {
         };
         let completed = self.below(3) > 0;
         let op = match self.below(26) {
-            22..=23 => Op::BeginStaged { slot, ids: self.ids(), day, batch: None, replays: Replays::default() },
+            22..=23 => Op::BeginStaged(self.batch(slot, day)),
             24..=25 => {
-                self.batch += self.below(3) as i64;
-                let replays = self.replays();
-                Op::BeginStaged { slot: BATCH, ids: self.batch_ids(), day, batch: Some(self.batch), replays }
+                self.number += self.below(3) as i64;
+                Op::BeginStaged(self.transaction(day))
             }
-            0..=4 => Op::Begin { slot, ids: self.ids(), day, batch: None, replays: Replays::default() },
+            0..=4 => Op::Begin(self.batch(slot, day)),
             5..=7 => {
-                self.batch += self.below(3) as i64 - i64::from(self.below(8) == 0);
-                let replays = self.replays();
-                Op::Begin { slot: BATCH, ids: self.batch_ids(), day, batch: Some(self.batch), replays }
+                self.number += self.below(3) as i64 - i64::from(self.below(8) == 0);
+                Op::Begin(self.transaction(day))
             }
             8..=9 => Op::FinishClaim { slot, completed },
-            10 => Op::FinishClaim { slot: BATCH, completed },
+            10 => Op::FinishClaim { slot: TRANSACTION, completed },
             11..=13 => Op::FinishRows { slot, ids: self.ids(), completed },
             14..=15 => Op::FinishKeys { ids: self.ids(), completed, day },
             16 => Op::Load { ids: self.ids(), day, completed },
@@ -108,11 +110,9 @@ impl Life {
 
 fn live(seed: u64) {
     let machine = Simulated::new(seed);
-    let mut life = Life { random: seed, day: 0, batch: 1, last_ids: Vec::new() };
+    let mut life = Life { random: Random(seed), day: 0, number: 1, last_ids: Vec::new() };
     let mut processes = [machine.process(), machine.process()];
-    let systems = processes.iter().map(|process| Arc::new(process.clone()) as _).collect();
-    let mut rig = Rig::new("/history", systems, (0..IDS).map(id).collect());
-    rig.collides = seed % 2 == 1;
+    let mut harness = Harness::<Triggers>::with_ids(&processes, (0..IDS).map(id).collect(), seed % 2 == 1);
     let mut journal = Vec::new();
     // Two that only read, in processes of their own, each kept over many steps and asked after
     // every one.
@@ -127,8 +127,8 @@ fn live(seed: u64) {
         if std::env::var("DOCHISTORY_LIFE").is_ok() {
             eprintln!("{step:?}");
         }
-        let done = rig.step(&step);
-        let mut checked = done.and_then(|()| rig.check(0)).and_then(|()| rig.check(1));
+        let done = harness.step(&step);
+        let mut checked = done.and_then(|()| harness.check(0)).and_then(|()| harness.check(1));
         while let Err(error) = checked {
             assert!(processes.iter().any(Simulated::is_dead), "{error} after\n{}", journal.join("\n"));
             let power = life.below(2) == 0;
@@ -139,10 +139,10 @@ fn live(seed: u64) {
             for by in [0, 1] {
                 if processes[by].is_dead() {
                     processes[by] = machine.process();
-                    rig.restart(by, Arc::new(processes[by].clone()));
+                    harness.restart(by, &processes[by]);
                 }
             }
-            checked = rig.check(0).and_then(|()| rig.check(1));
+            checked = harness.check(0).and_then(|()| harness.check(1));
         }
         for (which, reader) in readers.iter_mut().enumerate() {
             if number % [40, 25][which] == 0 || reader.as_ref().is_some_and(|(process, _)| process.is_dead()) {
@@ -150,23 +150,23 @@ fn live(seed: u64) {
             }
             let (_, history) = reader.get_or_insert_with(|| {
                 let process = machine.process();
-                let history = rig.reader(Arc::new(process.clone()));
+                let history = harness.reader(&process);
                 (process, history)
             });
-            rig.check_reader(history);
+            harness.check_reader(history);
         }
     }
 }
 
 #[test]
-fn a_history_says_what_a_naive_model_says_whatever_happens_to_it() {
+fn history_matches_a_naive_model_after_any_events() {
     if let Ok(life) = std::env::var("DOCHISTORY_LIFE") {
         return live(life.parse().unwrap());
     }
     for seed in REGRESSIONS.lines().filter(|line| !line.starts_with('#')) {
         live(seed.parse().unwrap());
     }
-    let lives: u64 = std::env::var("DOCHISTORY_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000);
+    let lives = setting("DOCHISTORY_LIVES", 1_000);
     let failed: Vec<u64> =
         (0..lives).filter(|seed| std::panic::catch_unwind(|| live(*seed)).is_err()).take(5).collect();
     eprintln!("figure: random lives = {lives}");

@@ -1,63 +1,40 @@
-//! Value spaces: long random lives beside a naive model, with processes that are killed at any
-//! change and power that goes; and a workload that touches every feature, crashed and disturbed at
-//! every operation.
+//! Long random lives of a map of values beside a naive model, with processes that are killed at any
+//! change and power that goes.
 //!
-//! `DOCHISTORY_LIVES` says how many lives; each follows from its number. `DOCHISTORY_SCHEDULES`
-//! says how many crashes.
+//! `DOCHISTORY_LIVES` says how many lives; each follows from its number. `DOCHISTORY_LIFE` tells
+//! one of them step by step.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
+mod harness;
 
-use std::sync::Arc;
-
-use common::disturbed::{Handles, crash_everywhere, disturb_everywhere, flip};
-use common::uuid;
-use common::value_rig::{Op, Put, Rig, Step};
-use dochistory_core::Error;
-use dochistory_core::io::FileSystem;
-use dochistory_core::io::simulated::{Fault, Simulated};
+use dochistory_core::testing::simulated::Simulated;
+use harness::random::Random;
+use harness::simulated::maps::{Op, Put};
+use harness::simulated::{Harness, Step, Subject};
+use harness::{Maps, setting};
 
 const IDS: u64 = 36;
 
-fn id(number: u64) -> String {
-    match number % 3 {
-        0 => uuid(number),
-        1 => format!("urn:message:{number}"),
-        _ => format!("{}{number}", "long ".repeat(40)),
-    }
-}
-
-fn ids() -> Vec<String> {
-    (0..IDS).map(id).collect()
-}
-
-fn wanted(name: &str, or: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)
-}
-
 /// Chooses steps.
 struct Life {
-    random: u64,
+    random: Random,
     day: i64,
     batch: i64,
 }
 
 impl Life {
     fn below(&mut self, limit: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
+        self.random.below(limit)
     }
 
     fn ids(&mut self) -> Vec<String> {
-        let (first, count) = (self.below(IDS), 1 + self.below(6));
-        (first..first + count).map(|number| id(number % IDS)).collect()
+        let (all, first, count) = (Maps::ids(), self.below(IDS), 1 + self.below(6));
+        (first..first + count).map(|number| all[(number % IDS) as usize].clone()).collect()
     }
 
     fn puts(&mut self) -> Vec<Put> {
         let many = self.below(8) == 0;
-        let ids = if many { ids() } else { self.ids() };
+        let ids = if many { Maps::ids() } else { self.ids() };
         let put = |id| {
             let length = [0, 3, 36, 300][self.below(4) as usize];
             let value = (self.below(5) > 0).then(|| vec![self.below(256) as u8; length]);
@@ -67,7 +44,7 @@ impl Life {
         ids.into_iter().map(put).collect()
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> Step<Op> {
         self.day += self.below(12) as i64;
         let by = self.below(2) as usize;
         let op = match self.below(20) {
@@ -91,137 +68,47 @@ impl Life {
 
 fn live(seed: u64) {
     let machine = Simulated::new(seed);
-    let mut life = Life { random: seed, day: 0, batch: 1 };
+    let mut life = Life { random: Random(seed), day: 0, batch: 1 };
     let mut processes = [machine.process(), machine.process()];
-    let systems = processes.iter().map(|process| Arc::new(process.clone()) as _).collect();
-    let mut rig = Rig::new("/history", systems, ids());
-    rig.collides = seed.is_multiple_of(2);
+    let mut harness = Harness::<Maps>::with_ids(&processes, Maps::ids(), seed.is_multiple_of(2));
     for _ in 0..60 {
         let step = life.step();
         if life.below(10) == 0 {
             processes[step.by].crash_at(processes[step.by].changes() + 1 + life.below(12));
         }
-        if wanted("DOCHISTORY_LIFE", u64::MAX) == seed {
+        if setting("DOCHISTORY_LIFE", u64::MAX) == seed {
             eprintln!("{step:?}");
         }
-        let result = rig.step(&step);
+        let result = harness.step(&step);
         if life.below(30) == 0 || result.is_err() && life.below(2) == 0 {
-            machine.lose_power(life.random);
+            machine.lose_power(life.random.0);
         }
         for by in [0, 1] {
             if processes[by].is_dead() {
                 processes[by] = machine.process();
-                rig.restart(by, Arc::new(processes[by].clone()));
+                harness.restart(by, &processes[by]);
             }
         }
         for by in [step.by, 1 - step.by] {
-            while let Err(error) = rig.check(by) {
+            while let Err(error) = harness.check(by) {
                 assert!(processes[by].is_dead(), "nobody died, but {error}");
                 processes[by] = machine.process();
-                rig.restart(by, Arc::new(processes[by].clone()));
+                harness.restart(by, &processes[by]);
             }
         }
     }
-    rig.values(0).unwrap().verify(&mut |_, _| Ok(())).unwrap();
+    harness.verify().unwrap();
 }
 
 #[test]
-fn a_space_holds_what_a_naive_model_holds_whatever_happens_to_it() {
+fn value_space_matches_a_naive_model_after_any_events() {
     let mut failed = Vec::new();
-    for seed in 0..wanted("DOCHISTORY_LIVES", 300) {
-        let only = wanted("DOCHISTORY_LIFE", seed);
+    for seed in 0..setting("DOCHISTORY_LIVES", 300) {
+        let only = setting("DOCHISTORY_LIFE", seed);
         if only == seed && std::panic::catch_unwind(|| live(seed)).is_err() {
             failed.push(seed);
         }
     }
-    eprintln!("figure: random lives of maps = {}", wanted("DOCHISTORY_LIVES", 300));
+    eprintln!("figure: random lives of maps = {}", setting("DOCHISTORY_LIVES", 300));
     assert!(failed.is_empty(), "lives {failed:?} failed");
-}
-
-/// Two handles, all features, several weeks.
-fn workload() -> Vec<Step> {
-    let puts = |numbers: std::ops::Range<u64>, value: u8, until, pending| {
-        let put = |number| Put { id: id(number), value: Some(vec![value; 20]), until, pending };
-        numbers.map(put).collect::<Vec<_>>()
-    };
-    let removes = |numbers: std::ops::Range<u64>| numbers.map(id).collect::<Vec<_>>();
-    let change = |puts, removes, batch| Op::Change { puts, removes, batch };
-    let steps = [
-        (0, change(puts(0..6, 1, Some(5), false), vec![], None)),
-        (1, change(puts(4..10, 2, Some(20), true), removes(0..1), None)),
-        (0, Op::Seal),
-        (1, change(puts(2..5, 3, None, false), removes(5..7), None)),
-        (0, change(puts(10..14, 4, Some(30), true), vec![], Some(1))),
-        (1, Op::Seal),
-        (1, Op::End { removes: removes(10..11) }),
-        (0, Op::Take { puts: puts(8..20, 5, Some(60), false) }),
-        (0, Op::Seal),
-        (1, Op::Maintain { all: false }),
-        (1, Op::Purge { day: 10, pending: false }),
-        // Large: goes into files at once.
-        (0, change(puts(0..30, 6, Some(90), false), vec![], Some(2))),
-        (1, change(vec![], removes(20..25), None)),
-        (0, Op::Fail { puts: puts(0..36, 7, None, false) }),
-        (1, Op::Seal),
-        (0, Op::Maintain { all: true }),
-        (1, Op::Reopen),
-        (1, change(puts(30..36, 8, Some(40), true), vec![], None)),
-        (0, Op::Purge { day: 50, pending: true }),
-        (1, Op::Take { puts: puts(0..36, 9, Some(100), false) }),
-        (0, Op::End { removes: vec![] }),
-        (0, Op::Purge { day: 95, pending: false }),
-    ];
-    steps.map(|(by, op)| Step { by, op }).to_vec()
-}
-
-impl Handles for Rig {
-    type Step = Step;
-
-    fn of(systems: Vec<Arc<dyn FileSystem>>) -> Self {
-        Self::new("/history", systems, ids())
-    }
-
-    fn workload() -> Vec<Step> {
-        workload()
-    }
-
-    fn by(step: &Step) -> usize {
-        step.by
-    }
-
-    fn step(&mut self, step: &Step) -> Result<(), Error> {
-        self.step(step)
-    }
-
-    fn check(&mut self, by: usize) -> Result<(), Error> {
-        self.check(by)
-    }
-
-    fn restart(&mut self, by: usize, system: Arc<dyn FileSystem>) {
-        self.restart(by, system);
-    }
-
-    fn verify(&mut self) -> Result<(), Error> {
-        self.values(0)?.verify(&mut |_, _| Ok(())).map(drop)
-    }
-}
-
-#[test]
-fn no_crash_loses_a_value_or_leaves_half_of_a_change() {
-    crash_everywhere::<Rig>("crash schedules of maps", wanted("DOCHISTORY_SCHEDULES", 10_000) as usize, []);
-}
-
-#[test]
-fn no_operation_that_fails_loses_a_value_or_changes_one() {
-    disturb_everywhere::<Rig>("Broken faults of maps", |_| Fault::Broken);
-    disturb_everywhere::<Rig>("Full faults of maps", |_| Fault::Full);
-    disturb_everywhere::<Rig>("Short faults of maps", |_| Fault::Short);
-    disturb_everywhere::<Rig>("Flip(0) faults of maps", flip);
-}
-
-// At shipped thresholds the same workload makes other files.
-#[cfg(feature = "small")]
-#[test]
-fn a_fixed_workload_of_values_writes_fixed_bytes() {
-    common::bytes::writes_what_it_wrote::<Rig>("/history", "value_bytes.txt");
 }

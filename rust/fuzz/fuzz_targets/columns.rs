@@ -1,4 +1,4 @@
 #![no_main]
-//! Drives `dochistory_core::fuzzing::columns`.
+//! Drives `dochistory_core::testing::fuzzing::columns`.
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::fuzzing::columns(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::testing::fuzzing::columns(bytes));

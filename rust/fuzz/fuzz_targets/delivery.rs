@@ -1,4 +1,4 @@
 #![no_main]
-//! Drives `dochistory_core::fuzzing::delivery`.
+//! Drives `dochistory_core::testing::fuzzing::delivery`.
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::fuzzing::delivery(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::testing::fuzzing::delivery(bytes));

@@ -1,4 +1,4 @@
 #![no_main]
-//! Drives `dochistory_core::fuzzing::log`.
+//! Drives `dochistory_core::testing::fuzzing::log`.
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::fuzzing::log(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::testing::fuzzing::log(bytes));

@@ -1,4 +1,4 @@
 #![no_main]
-//! Drives `dochistory_core::fuzzing::segment`.
+//! Drives `dochistory_core::testing::fuzzing::segment`.
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::fuzzing::segment(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::testing::fuzzing::segment(bytes));

@@ -2,9 +2,9 @@
 
 use crate::arrow::array::{Array, ArrayRef, AsArray};
 use crate::arrow::datatypes::{DataType, Field};
-use dochistory_core::columns::Id;
-use dochistory_core::engine::Reply;
-use dochistory_core::rules::Answer;
+use dochistory_core::columns::IdCell;
+use dochistory_core::protocols::trigger::Reply;
+use dochistory_core::protocols::trigger::rules::Answer;
 use pyo3::exceptions::{PyBaseException, PyException};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping, PyString, PyTuple};
@@ -164,8 +164,8 @@ fn parsed(statuses: &ArrayRef) -> Vec<Answer> {
 fn texts(column: &ArrayRef) -> Vec<Option<String>> {
     let Some(text) = ids::lent(column) else { return vec![None; column.len()] };
     let text_of = |row| match text.get(row) {
-        Id::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
-        Id::Null | Id::Uuid(_) => None,
+        IdCell::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        IdCell::Null | IdCell::Uuid(_) => None,
     };
     (0..column.len()).map(text_of).collect()
 }

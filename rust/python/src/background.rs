@@ -8,13 +8,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dochistory_core::history::History;
-use dochistory_core::values::Values;
+use dochistory_core::history::values::ValueMap;
 use dochistory_core::{Error, Maintained, Progress};
 
 /// So long `begin` waits when upkeep has fallen far behind, so that it can catch up.
-const OVERDUE_WAIT: Duration = Duration::from_millis(250);
+const OVERDUE_WAIT: Duration = Duration::from_millis(150);
 /// So long closing lets it go on.
-const CLOSING_WAIT: Duration = Duration::from_millis(250);
+const CLOSING_WAIT: Duration = Duration::from_millis(150);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// A trigger's name, and why its upkeep failed.
@@ -35,9 +35,9 @@ impl Upkeep {
     /// how the upkeep before failed, if it did.
     pub(crate) fn see_to(&self, history: &Arc<History>, name: &str) -> Option<Failed> {
         let failed = self.collect();
-        if history.is_upkeep_due(name) {
+        if history.is_maintenance_due(name) {
             self.start(history, name);
-            if history.is_upkeep_overdue(name) {
+            if history.is_maintenance_overdue(name) {
                 self.wait(OVERDUE_WAIT);
             }
         }
@@ -45,9 +45,9 @@ impl Upkeep {
     }
 
     /// [`Upkeep::see_to`] for a space of values.
-    pub(crate) fn see_to_values(&self, values: &Values, name: &str) -> Option<Failed> {
+    pub(crate) fn see_to_values(&self, values: &ValueMap, name: &str) -> Option<Failed> {
         let failed = self.collect();
-        if values.is_upkeep_due() {
+        if values.is_maintenance_due() {
             let values = values.clone();
             self.run(name, move |hear| values.maintain(false, hear));
         }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::arrow::array::RecordBatch;
-use dochistory_core::engine::{Attempt, Begun, Call, Job, Resolver, Staged, StagedClaim, Verdicts};
 use dochistory_core::history::History;
+use dochistory_core::protocols::trigger::{Attempt, Begun, Call, Job, Resolver, Staged, StagedClaim, Verdicts};
 use dochistory_core::{OnOtherRows, OnReplay, Replays, Transaction};
 
 use crate::columns::Columns;

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use crate::arrow::array::{BooleanArray, RecordBatch};
+use crate::arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use crate::arrow::buffer::BooleanBuffer;
 use crate::arrow::compute::filter_record_batch;
-use dochistory_core::engine::{Claim as Claimed, Replay};
-use dochistory_core::rules::Outcome as Decision;
+use dochistory_core::protocols::trigger::rules::Outcome as Decision;
+use dochistory_core::protocols::trigger::{Claim as Claimed, Replay};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
 use crate::input::Input;
 use crate::output;
+use crate::pyarrow::array_to_pyarrow;
 use crate::rows::row_numbers;
 
 /// Documents that were begun together, and their verdicts. `History.begin` makes it.
@@ -25,6 +27,10 @@ use crate::rows::row_numbers;
 /// released may be another claim's by now. A document that is neither completed nor released stays
 /// `processing`, and is in doubt when it comes again. A claim may be ended after its history was
 /// closed.
+///
+/// In a `with` block `RolledBack` releases what has not ended, and is raised further. Any other
+/// exception ends nothing, and neither does leaving the block: only `complete()` says that the
+/// services have ended.
 #[pyclass(module = "dochistory", name = "Claim", frozen)]
 pub(crate) struct Claim {
     pub(crate) handle: Arc<Handle>,
@@ -103,16 +109,27 @@ impl Claim {
         self.new.get_or_try_init(py, make).map(|new| new.clone_ref(py))
     }
 
-    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
+    /// The row numbers of `new` in the batch that was begun, in order: a pyarrow uint32 array. What
+    /// `complete(rows=…)` and `release(rows=…)` take.
+    #[getter]
+    fn rows<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let numbers = (0u32..).zip(&self.decisions).filter(|(_, decision)| decision.is_process()).map(|(row, _)| row);
+        let rows: ArrayRef = Arc::new(numbers.collect::<UInt32Array>());
+        Ok(array_to_pyarrow(&rows, &py.import("pyarrow")?.call_method0("uint32")?)?)
+    }
+
+    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable
+    /// on return.
     ///
     /// Args:
-    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but those that were released by
-    ///         themselves, if absent.
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but
+    ///         those that were released by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: a row is not one of those to process, or was released, by itself or with the claim.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: [DH-STATE] a row is not one of those to process, or was released, by itself
+    ///         or with the claim.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (rows = None))]
     fn complete(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, End::Completed, rows)
@@ -121,16 +138,27 @@ impl Claim {
     /// The services' work was undone for certain: the documents are NEW when they come again.
     ///
     /// Args:
-    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but those that were completed by
-    ///         themselves, if absent.
+    ///     rows: row numbers of the batch that was begun, any iterable of integers; all rows but
+    ///         those that were completed by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: a row is not one of those to process, or was completed, by itself or with the claim.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: [DH-STATE] a row is not one of those to process, or was completed, by itself
+    ///         or with the claim.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (rows = None))]
     fn release(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, End::Released, rows)
+    }
+
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (kind, error, trace, /))]
+    #[expect(unused_variables, reason = "only what was raised matters here")]
+    fn __exit__(&self, kind: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>, trace: &Bound<'_, PyAny>) -> Outcome<()> {
+        on_leaving(error, || self.end(error.py(), End::Released, None))
     }
 
     /// What a notebook shows.
@@ -189,6 +217,16 @@ impl Claim {
         }
         Ok(recorded)
     }
+}
+
+/// The end of a `with` block: what was definitely undone is released.
+pub(crate) fn on_leaving(error: &Bound<'_, PyAny>, release: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+    static ROLLED_BACK: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    if error.is_none() {
+        return Ok(());
+    }
+    let rolled_back = ROLLED_BACK.import(error.py(), "dochistory.errors", "RolledBack")?;
+    if error.is_instance(rolled_back)? { release() } else { Ok(()) }
 }
 
 /// How Python calls it.

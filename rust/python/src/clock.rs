@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dochistory_core::rules::parse_duration_us;
+use dochistory_core::protocols::trigger::rules::parse_duration_us;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -68,6 +68,22 @@ pub(crate) fn duration_us(setting: &str, value: &Bound<'_, PyAny>) -> Outcome<i6
         }
     }
     Err(unfit(setting, value))
+}
+
+/// A duration in seconds.
+///
+/// Args:
+///     setting: what an error calls it.
+///     value: text ("30 days", "PT2H"), a timedelta, or a number of seconds.
+///
+/// Returns:
+///     float: the seconds.
+///
+/// Raises:
+///     ConfigError: [DH-CONFIG] it is no duration.
+#[pyfunction]
+pub(crate) fn _seconds(setting: &str, value: &Bound<'_, PyAny>) -> Outcome<f64> {
+    Ok(duration_us(setting, value)? as f64 / SECOND_US as f64)
 }
 
 /// The microseconds in `seconds`, if they can be counted.

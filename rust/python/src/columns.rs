@@ -7,7 +7,7 @@ use crate::arrow::array::{Array, ArrayRef, AsArray};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, Int8Type, Int16Type, Int32Type, Int64Type};
 use dochistory_core::columns::{CountColumn, Documents, FlagColumn};
-use dochistory_core::rules::Kind;
+use dochistory_core::protocols::trigger::rules::Kind;
 
 use crate::errors::{Failure, Outcome};
 use crate::ids::{self, validity};

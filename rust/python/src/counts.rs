@@ -18,13 +18,14 @@ type Counted = (Option<String>, String, String, u64);
 /// Count verdicts by status, action and rule.
 ///
 /// Args:
-///     verdicts: what `classify` answered, or `claim.verdicts`; or a table with columns of these names.
+///     verdicts: what `classify` answered, or `claim.verdicts`; or a table with columns of these
+///         names.
 ///
 /// Returns:
 ///     (status or None, action, rule, number of rows) for each that occurs, sorted.
 ///
 /// Raises:
-///     SchemaError: a column is missing, or is no text.
+///     SchemaError: [DH-SCHEMA] a column is missing, or is no text.
 #[pyfunction]
 pub(crate) fn count_verdicts(verdicts: &Bound<'_, PyAny>) -> Outcome<Vec<Counted>> {
     let input = Input::import(verdicts)?;

@@ -7,7 +7,7 @@ use crate::arrow::array::{
 };
 use crate::arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef, TimeUnit};
 use crate::arrow::error::ArrowError;
-use dochistory_core::engine::{Entries, EntryBatch, EntryStatus};
+use dochistory_core::history::{Entries, EntryBatch, EntryStatus};
 use pyo3::PyErr;
 
 use crate::errors::{Failure, Outcome};

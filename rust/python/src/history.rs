@@ -4,24 +4,25 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dochistory_core::engine::Claim as Claimed;
 use dochistory_core::history::History as Engine;
+use dochistory_core::protocols::trigger::Claim as Claimed;
 use dochistory_core::{Replays, Transaction};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
 
 use crate::arguments;
-use crate::around::Keeper;
+use crate::audit::Keeper;
 use crate::call::{Beginning, Documents, replays};
 use crate::calls::InCall;
 use crate::claim::Claim;
 use crate::clock;
+use crate::document_claim::{Document, DocumentClaim};
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
 use crate::input::Input;
-use crate::one::{Document, DocumentClaim};
 use crate::output;
+use crate::shards::{self, Shards};
 use crate::trigger::Trigger;
 use crate::verdicts::verdict_columns;
 
@@ -72,9 +73,23 @@ impl History {
         Ok(self.handle.get()?.shards())
     }
 
-    /// Judge documents by what the history holds now. Writes nothing, so it may be asked as often as one likes.
+    /// What many processes do on it together. Not public: `dochistory.spark` uses it.
+    #[getter]
+    #[pyo3(name = "_shards")]
+    fn own_shards(&self) -> Shards {
+        Shards { handle: self.handle.clone() }
+    }
+
+    /// Methods that were public once, with a warning.
+    fn __getattr__<'py>(this: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        shards::formerly_of_history(this, name)
+    }
+
+    /// Judge documents by what the history holds now. Writes nothing, so it may be asked as often
+    /// as one likes.
     ///
-    /// The rules are those of exactly-once processing by publish-subscribe and JMS triggers; `docs/rules.md` lists them.
+    /// The rules are those of exactly-once processing by publish-subscribe and JMS triggers;
+    /// `docs/rules.md` lists them.
     ///
     /// Args:
     ///     documents: the documents, in order of arrival.
@@ -84,24 +99,27 @@ impl History {
     ///     threads: threads to use for large batches.
     ///
     /// Returns:
-    ///     A row for each document, in order: a pyarrow RecordBatch where one came in, else a Table. Columns: `status` (NEW,
-    ///     DUPLICATE, IN_DOUBT; null when suspended or rejected), `action` (PROCESS, DISCARD, LOG, SUSPEND, REJECT),
-    ///     `acknowledge` (AFTER_SERVICE, NOW, NO) and `rule` ("R8", "R10>S1", "R8+batch"), all dictionary<int8, utf8>; `key`
-    ///     (text; null if there is none); `message` (utf8: a sentence for the journal; null for what is NEW).
+    ///     A row for each document, in order: a pyarrow RecordBatch where one came in, else a
+    ///     Table. Columns: `status` (NEW, DUPLICATE, IN_DOUBT; null when suspended or rejected),
+    ///     `action` (PROCESS, DISCARD, LOG, SUSPEND, REJECT), `acknowledge` (AFTER_SERVICE, NOW,
+    ///     NO) and `rule` ("R8", "R10>S1", "R8+batch"), all dictionary<int8, utf8>; `key` (text;
+    ///     null if there is none); `message` (utf8: a sentence for the journal; null for what is
+    ///     NEW).
     ///
-    /// A resolver is asked once about all documents that are left undecided. It gets a pyarrow RecordBatch of their columns
-    /// and `dh_trigger`, `dh_key`, `dh_count`, `dh_reason` (the rule that left it undecided), `dh_started_at` (timestamp[us,
-    /// UTC]; null unless it is processing) and `dh_row`; it answers an Arrow array or any sequence of NEW, DUPLICATE,
-    /// IN_DOUBT, a table with the columns `status` and `message`, a mapping of two such sequences, or a sequence of pairs. It may
-    /// raise `TransientError`, or answer an exception for a single document; what failed for the moment is asked about again
-    /// before it counts (`Trigger.resolver_attempts`).
+    /// A resolver is asked once about all documents that are left undecided. It gets a pyarrow
+    /// RecordBatch of their columns and `dh_trigger`, `dh_key`, `dh_count`, `dh_reason` (the rule
+    /// that left it undecided), `dh_started_at` (timestamp[us, UTC]; null unless it is processing)
+    /// and `dh_row`; it answers an Arrow array or any sequence of NEW, DUPLICATE, IN_DOUBT, a table
+    /// with the columns `status` and `message`, a mapping of two such sequences, or a sequence of
+    /// pairs. It may raise `TransientError`, or answer an exception for a single document; what
+    /// failed for the moment is asked about again before it counts (`Trigger.resolver_attempts`).
     ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type.
-    ///     ConfigError: an argument makes no sense.
-    ///     CorruptError: a file of the history is damaged.
-    ///     StateError: the history is closed.
-    ///     ForkedError: it was opened before this process was forked off.
+    ///     SchemaError: [DH-SCHEMA] a column is missing or has the wrong type.
+    ///     ConfigError: [DH-CONFIG] an argument makes no sense.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     #[pyo3(signature = (documents, trigger, *, now = None, columns = None, threads = 1))]
     fn classify<'py>(
         &self,
@@ -120,34 +138,42 @@ impl History {
         output::like(py, documents.input.is_batch, verdicts)
     }
 
-    /// Judge documents, and write `processing` for those to process, in one atomic step: of two that bring the same id at
-    /// once exactly one gets it as NEW. Durable on return.
+    /// Judge documents, and write `processing` for those to process, in one atomic step: of two
+    /// that bring the same id at once exactly one gets it as NEW. Durable on return.
     ///
     /// Args:
     ///     documents: the documents, in order of arrival.
     ///     trigger: whose documents they are.
-    ///     now: the time at which the services begin, a datetime with a time zone; the clock's, if absent.
+    ///     now: the time at which the services begin, a datetime with a time zone; the clock's, if
+    ///         absent.
     ///     columns: the trigger's name of a column -> its name in `documents`, where they differ.
     ///     threads: threads to use for large batches.
-    ///     transaction: (application, number of the batch): a batch that comes again is known by it.
-    ///     on_replay: what documents are that this very transaction began and never ended: `in_doubt` (by the rules),
-    ///         `resolver` (the same, and the trigger must have a resolver), `rerun` (NEW again: for services that are
-    ///         idempotent for each batch).
-    ///     on_other_rows: what is done with a known number that comes with other rows: `error` (nothing is recorded), or `look_up`
-    ///         (each row is what the history holds of it).
-    ///     audit: True keeps the documents in doubt, whole, in the history's audit log before this returns; or an audit log
-    ///         of your own (`dochistory.audit`). What fails there is raised, and nothing is claimed.
+    ///     transaction: (application, number of the batch): a batch that comes again is known by
+    ///         it.
+    ///     on_replay: what documents are that this very transaction began and never ended:
+    ///         `in_doubt` (by the rules), `resolver` (the same, and the trigger must have a
+    ///         resolver), `rerun` (NEW again: for services that are idempotent for each batch).
+    ///     on_other_rows: what is done with a known number that comes with other rows: `error`
+    ///         (nothing is recorded), or `look_up` (each row is what the history holds of it).
+    ///     audit: True keeps the documents in doubt, whole, in the history's audit log before this
+    ///         returns; or an audit log of your own (`dochistory.audit`). What fails there is
+    ///         raised, and nothing is claimed.
+    ///
+    /// Returns:
+    ///     Claim: the verdicts (`Claim.verdicts`, in the columns of `classify`), the documents to
+    ///     process (`Claim.new`), and the right to end them.
     ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type.
-    ///     ConfigError: an argument makes no sense.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     TransactionError: the application's numbers went backwards, or a known number came with other rows.
-    ///     ReadOnlyError: the history was opened for reading.
-    ///     FailedError: an earlier write failed.
-    ///     CorruptError: a file of the history is damaged.
-    ///     StateError: the history is closed.
-    ///     ForkedError: it was opened before this process was forked off.
+    ///     SchemaError: [DH-SCHEMA] a column is missing or has the wrong type.
+    ///     ConfigError: [DH-CONFIG] an argument makes no sense.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     TransactionError: [DH-TRANSACTION] the application's numbers went backwards, or a known
+    ///         number came with other rows.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     #[pyo3(signature = (
         documents, trigger, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt",
         on_other_rows = "error", audit = None
@@ -213,7 +239,11 @@ impl History {
     ///     delivery_count: 1 first, above 1 again, -1 or None unknown (JMS).
     ///     guaranteed: whether it is delivered with a guarantee; None counts as true (messaging).
     ///     persistent: whether it is persistent; None counts as true (JMS).
-    ///     now: the time at which the service begins, a datetime with a time zone; the clock's, if absent.
+    ///     now: the time at which the service begins, a datetime with a time zone; the clock's, if
+    ///         absent.
+    ///
+    /// Returns:
+    ///     DocumentClaim: the verdict as plain values, and the right to end the document.
     ///
     /// Raises:
     ///     As `begin`.
@@ -258,6 +288,9 @@ impl History {
     }
 
     /// Close it; again changes nothing. What is under way in other threads comes to its end.
+    ///
+    /// Raises:
+    ///     Nothing; closing again, or after a fork, changes nothing.
     fn close(&self, py: Python<'_>) {
         let _call = crate::calls::InCall::enter(py);
         crate::calls::outside(py, || self.handle.close());

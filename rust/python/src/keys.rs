@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::arrow::array::{Array, ArrayRef, GenericStringBuilder, OffsetSizeTrait, new_null_array};
 use crate::arrow::datatypes::DataType;
-use dochistory_core::columns::{Id, IdColumn};
+use dochistory_core::columns::{IdCell, IdColumn};
 use dochistory_core::key::{NO_SOURCE, format_uuid};
 
 use crate::columns::Columns;
@@ -43,17 +43,17 @@ fn is_key_column(array: &ArrayRef, source: u8, sources: &[u8]) -> bool {
 fn gathered<O: OffsetSizeTrait>(ids: &[IdColumn<'_>], sources: &[u8]) -> Option<ArrayRef> {
     let mut keys = GenericStringBuilder::<O>::with_capacity(sources.len(), 0);
     for (row, source) in sources.iter().enumerate() {
-        match ids.get(usize::from(*source)).map_or(Id::Null, |column| column.get(row)) {
-            Id::Null => keys.append_null(),
+        match ids.get(usize::from(*source)).map_or(IdCell::Null, |column| column.get(row)) {
+            IdCell::Null => keys.append_null(),
             id => {
                 let uuid;
                 let bytes = match id {
-                    Id::Uuid(bytes) => {
+                    IdCell::Uuid(bytes) => {
                         uuid = format_uuid(*bytes);
                         &uuid[..]
                     }
-                    Id::Text(text) => text,
-                    Id::Null => &[],
+                    IdCell::Text(text) => text,
+                    IdCell::Null => &[],
                 };
                 if !fits::<O>(keys.values_slice().len() + bytes.len()) {
                     return None;

@@ -6,32 +6,31 @@
 
 mod answers;
 mod arguments;
-mod around;
 mod arrow;
+mod audit;
 mod background;
-mod by_key;
 mod call;
 mod calls;
-mod care;
 mod claim;
 mod clock;
-mod codes;
 mod columns;
 mod counts;
 mod delivery;
+mod document_claim;
+mod ending;
 mod entries;
 mod errors;
 mod exported;
-mod finish;
+mod given_keys;
 mod handle;
 mod history;
 mod ids;
 mod input;
 mod keys;
 mod load;
+mod maintenance;
 mod mapper;
 mod messages;
-mod one;
 mod open;
 mod output;
 mod paths;
@@ -40,11 +39,13 @@ mod pyarrow;
 mod repair;
 mod resolver;
 mod rows;
+mod shards;
 mod staged_claim;
 mod staging;
 mod trigger;
 mod unchecked;
 mod upkeep;
+mod verdict_codes;
 mod verdicts;
 
 use pyo3::prelude::*;
@@ -59,11 +60,13 @@ mod _native {
     #[pymodule_export]
     use super::claim::Claim;
     #[pymodule_export]
-    use super::codes::verdict_words;
+    use super::clock::_seconds;
     #[pymodule_export]
     use super::counts::count_verdicts;
     #[pymodule_export]
     use super::delivery::{DeliveryOutbox, DeliveryPoll, GuaranteedDelivery};
+    #[pymodule_export]
+    use super::document_claim::DocumentClaim;
     #[pymodule_export]
     use super::errors::{
         ClusterError, ConfigError, ConflictError, CorruptError, DescriptorsError, DocHistoryError, FailedError,
@@ -75,19 +78,21 @@ mod _native {
     #[pymodule_export]
     use super::mapper::{MapperSend, MapperTaken, MessageIdMapper, UnitOfWork};
     #[pymodule_export]
-    use super::one::DocumentClaim;
-    #[pymodule_export]
     use super::open::open;
     #[pymodule_export]
     use super::paths::local_path;
     #[pymodule_export]
     use super::repair::repair;
     #[pymodule_export]
+    use super::shards::Shards;
+    #[pymodule_export]
     use super::staged_claim::StagedClaim;
     #[pymodule_export]
     use super::staging::{Job, Staged, read_receipt};
     #[pymodule_export]
     use super::trigger::Trigger;
+    #[pymodule_export]
+    use super::verdict_codes::verdict_words;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

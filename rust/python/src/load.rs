@@ -6,7 +6,7 @@ use crate::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use dochistory_core::columns::{FlagColumn, Validity};
-use dochistory_core::engine::{Attempt, Job};
+use dochistory_core::protocols::trigger::{Attempt, Job};
 use dochistory_core::time::format_us;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -19,6 +19,7 @@ use crate::errors::{Failure, Outcome};
 use crate::history::History;
 use crate::input::Input;
 use crate::progress::Hearer;
+use crate::shards::Shards;
 use crate::trigger::Trigger;
 
 /// Rows taken at a time: so often progress is told, and an interrupt from the keyboard heard.
@@ -26,33 +27,39 @@ const AT_A_TIME: usize = 1 << 18;
 
 #[pymethods]
 impl History {
-    /// Load entries in bulk: documents that were processed elsewhere, or before there was this history.
+    /// Load entries in bulk: documents that were processed elsewhere, or before there was this
+    /// history.
     ///
-    /// Entries are published, durably, 4,194,304 at a time. **Resuming:** a load that was broken off (a kill, Ctrl-C, an error)
-    /// leaves what it published. Run it again with the same entries in the same order, in batches of any size: the parts that
-    /// are there are recognised by their content and not written again. Once a load has come to its end, its parts are
-    /// forgotten: to load a completed entry again then changes nothing; one that is processing is listed once more, and
-    /// still ends as a whole.
+    /// Entries are published, durably, 4,194,304 at a time. **Resuming:** a load that was broken
+    /// off (a kill, Ctrl-C, an error) leaves what it published. Run it again with the same entries
+    /// in the same order, in batches of any size: the parts that are there are recognised by their
+    /// content and not written again. Once a load has come to its end, its parts are forgotten: to
+    /// load a completed entry again then changes nothing; one that is processing is listed once
+    /// more, and still ends as a whole.
     ///
-    /// Other writers may go on meanwhile; their turns come between the parts. Afterwards `maintain` puts small files together.
+    /// Other writers may go on meanwhile; their turns come between the parts. Afterwards `maintain`
+    /// puts small files together.
     ///
     /// Args:
-    ///     documents: the trigger's id columns, and optionally `started_at` (timestamp; when the service began) and `status`
-    ///         (utf8: `completed` or `processing`, null means completed). Anything with Arrow's C interface, read as a stream
-    ///         where it is one, a pyarrow dataset, or an iterable of record batches.
+    ///     documents: the trigger's id columns, and optionally `started_at` (timestamp; when the
+    ///         service began) and `status` (utf8: `completed` or `processing`, null means
+    ///         completed). Anything with Arrow's C interface, read as a stream where it is one, a
+    ///         pyarrow dataset, or an iterable of record batches.
     ///     trigger: whose documents they are.
     ///     columns: other names of the trigger's columns, `started_at` and `status`: role -> name.
-    ///     now: `started_at` of entries that have none, a datetime with a time zone; the clock's, if absent.
-    ///     progress: called with the number of entries read so far, after each batch and each 262,144 entries; what it raises
-    ///         stops the load. True shows a bar on standard error.
+    ///     now: `started_at` of entries that have none, a datetime with a time zone; the clock's,
+    ///         if absent.
+    ///     progress: called with the number of entries read so far, after each batch and each
+    ///         262,144 entries; what it raises stops the load. True shows a bar on standard error.
     ///
     /// Returns:
     ///     The number of entries read, those included that were there from an interrupted run.
     ///
     /// Raises:
-    ///     SchemaError: a column has the wrong type, or a row has no key or one of more than 96 characters.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
+    ///     SchemaError: [DH-SCHEMA] a column has the wrong type, or a row has no key or one of more
+    ///         than 96 characters.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
     #[pyo3(signature = (documents, trigger, *, columns = None, now = None, progress = None))]
     fn load(
         &self,
@@ -126,25 +133,28 @@ fn each_batch(documents: &Bound<'_, PyAny>, take: &mut dyn FnMut(RecordBatch) ->
 }
 
 #[pymethods]
-impl History {
-    /// Stage entries of one part of a job: durable on return, and not part of the history until `commit_entries`.
+impl Shards {
+    /// Stage entries of one part of a job: durable on return, and not part of the history until
+    /// `commit_entries`.
     ///
     /// Args:
-    ///     documents: as in `load`.
+    ///     documents: as in `History.load`.
     ///     trigger: whose documents they are.
     ///     job: the `token` of a job that was reserved with `reads=False`.
     ///     part: number of the part, from 0.
     ///     attempt: a name that no other attempt at this job has: letters, digits and hyphens.
     ///     columns: other names of the trigger's columns, `started_at` and `status`: role -> name.
-    ///     now: `started_at` of entries that have none, a datetime with a time zone; the job's `started_at`, if absent.
+    ///     now: `started_at` of entries that have none, a datetime with a time zone; the job's
+    ///         `started_at`, if absent.
     ///
     /// Returns:
     ///     The receipt, to hand to whoever commits.
     ///
     /// Raises:
-    ///     SchemaError: a column has the wrong type, or a row has no key or one of more than 96 characters.
-    ///     ConfigError: an argument makes no sense.
-    ///     StorageError: the operating system refused a file operation.
+    ///     SchemaError: [DH-SCHEMA] a column has the wrong type, or a row has no key or one of more
+    ///         than 96 characters.
+    ///     ConfigError: [DH-CONFIG] an argument makes no sense.
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
     #[pyo3(signature = (documents, trigger, *, job, part, attempt, columns = None, now = None))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn stage_entries<'py>(

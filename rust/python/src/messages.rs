@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 
 use crate::arrow::array::{ArrayRef, OffsetSizeTrait, StringArray};
 use crate::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
-use dochistory_core::engine::Verdicts;
-use dochistory_core::rules::Outcome as Decision;
+use dochistory_core::protocols::trigger::Verdicts;
+use dochistory_core::protocols::trigger::rules::Outcome as Decision;
 
 use crate::unchecked::Texts;
 

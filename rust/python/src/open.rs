@@ -19,18 +19,24 @@ use crate::history::History;
 ///     path: the directory; a relative path is made absolute now.
 ///     create: make the history if there is none.
 ///     read_only: never write, and need no right to write.
-///     lock_timeout: how long to wait for another writer's operation: text ("30 s"), a timedelta, or seconds.
+///     lock_timeout: how long to wait for another writer's operation: text ("30 s"), a timedelta,
+///         or seconds.
 ///     snapshot: what `History.pin` answered: see that state, and never another.
-///     shards: number of key ranges that Spark may divide a new history's work into; a power of two up to 65,536. A history
-///         that exists keeps its own.
+///     shards: number of key ranges that Spark may divide a new history's work into; a power of two
+///         up to 65,536. A history that exists keeps its own.
 ///     auto_maintain: put small files together, in a thread of its own, when `begin` has made many.
 ///
+/// Returns:
+///     History: the open history; leaving a `with` block closes it.
+///
 /// Raises:
-///     OpenError: there is no history and `create` is not set, or the directory holds other files.
-///     CorruptError: the history's identity file is damaged.
-///     StorageError: the operating system refused a file operation.
-///     FencedError: the file system gives a lock to two at a time, so several writers would not exclude each other.
-///     ConfigError: an argument makes no sense.
+///     OpenError: [DH-OPEN] there is no history and `create` is not set, or the directory holds
+///         other files.
+///     CorruptError: [DH-CORRUPT] the history's identity file is damaged.
+///     StorageError: [DH-IO] the operating system refused a file operation.
+///     FencedError: [DH-FENCED] the file system gives a lock to two at a time, so several writers
+///         would not exclude each other.
+///     ConfigError: [DH-CONFIG] an argument makes no sense.
 #[pyfunction]
 #[pyo3(
     signature = (

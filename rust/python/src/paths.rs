@@ -8,14 +8,19 @@ use pyo3::prelude::*;
 use crate::arguments;
 use crate::errors::Outcome;
 
-/// The directory that a path or a `file:` URL names, as an absolute path that outlives a change of the working directory.
+/// The directory that a path or a `file:` URL names, as an absolute path that outlives a change of
+/// the working directory.
 ///
 /// Args:
 ///     path: a path, or a URL such as `file:///data/orders.history`.
 ///
+/// Returns:
+///     pathlib.Path: the directory, absolute.
+///
 /// Raises:
-///     OpenError: the URL is of another kind (`s3a://`, `hdfs://`, `dbfs:/`), or names another machine.
-///     ConfigError: this is no path.
+///     OpenError: [DH-OPEN] the URL is of another kind (`s3a://`, `hdfs://`, `dbfs:/`), or names
+///         another machine.
+///     ConfigError: [DH-CONFIG] this is no path.
 #[pyfunction]
 #[pyo3(signature = (path))]
 pub(crate) fn local_path(#[pyo3(from_py_with = arguments::path)] path: PathBuf) -> Outcome<PathBuf> {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dochistory_core::history::values::{FOREVER, Room};
 use dochistory_core::repair::{Count, Finding, Options, Remedy, repair as repair_files};
-use dochistory_core::values::{FOREVER, Room};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -15,33 +15,41 @@ use crate::upkeep::{TriggerOrName, watched};
 
 /// Say what is damaged in a history and what a repair would drop; with `apply`, repair it.
 ///
-/// What can be read stays: entries on undamaged pages of a segment, whole frames of the log. Filters are built anew without
-/// loss. Every file that goes out of use is kept in a directory `repaired-<time>` within the history, so that a repair can be
-/// undone by hand. Ids that are dropped are new when they come again.
+/// What can be read stays: entries on undamaged pages of a segment, whole frames of the log.
+/// Filters are built anew without loss. Every file that goes out of use is kept in a directory
+/// `repaired-<time>` within the history, so that a repair can be undone by hand. Ids that are
+/// dropped are new when they come again.
 ///
 /// Args:
 ///     path: the directory.
-///     trigger: this trigger, or its name, only; needed where a damaged file has taken the name with it.
+///     trigger: this trigger, or its name, only; needed where a damaged file has taken the name
+///         with it.
 ///     apply: repair. Otherwise nothing is written, and the right to write is not needed.
-///     lock_timeout: how long to wait for another writer's operation: text ("30 s"), a timedelta, or seconds.
-///     progress: called with (files looked at, files in all) of a trigger from time to time; what it raises stops the work.
+///     lock_timeout: how long to wait for another writer's operation: text ("30 s"), a timedelta,
+///         or seconds.
+///     progress: called with (files looked at, files in all) of a trigger from time to time; what
+///         it raises stops the work.
 ///
 /// Returns:
-///     `repaired`: whether it was repaired; `kept_in`: the directory of the files that went out of use, or None; `findings`: a list
-///     with, for each damaged place, `trigger`, `mapper` or `delivery` (whose it is, the others None; all None: it concerns all; of
-///     guaranteed delivery "received" or "sent"), `file`, `byte`, `reason`, `remedy` ("rebuilt": nothing is lost
-///     but what `reopened_entries` says; "salvaged": what can be read is kept; "dropped"; "impossible"), `dropped_entries` and
-///     `reopened_entries` (entries whose end is forgotten; numbers at most, None: nothing tells), `dropped_at_least` (so many of
-///     the dropped ones are certain), `exact` (whether `dropped_entries` is exact), `first_started_at` and `last_started_at` (datetimes between which the dropped entries'
-///     services began, or None), `first_kept_until` and `last_kept_until` (of a map's entries; None for ever, or
-///     unknown), `returned_entries` (of a map: entries that count as they were before, as a later one is lost; numbers at most),
-///     `ids` (of a map: which ids were dropped or went back, as far as they can be read, up to 1,000; streams that are received
-///     are then in doubt), `bytes` (that cannot be read), `meaning`.
+///     `repaired`: whether it was repaired; `kept_in`: the directory of the files that went out of
+///     use, or None; `findings`: a list with, for each damaged place, `trigger`, `mapper` or
+///     `delivery` (whose it is, the others None; all None: it concerns all; of guaranteed delivery
+///     "received" or "sent"), `file`, `byte`, `reason`, `remedy` ("rebuilt": nothing is lost but
+///     what `reopened_entries` says; "salvaged": what can be read is kept; "dropped";
+///     "impossible"), `dropped_entries` and `reopened_entries` (entries whose end is forgotten;
+///     numbers at most, None: nothing tells), `dropped_at_least` (so many of the dropped ones are
+///     certain), `exact` (whether `dropped_entries` is exact), `first_started_at` and
+///     `last_started_at` (datetimes between which the dropped entries' services began, or None),
+///     `first_kept_until` and `last_kept_until` (of a map's entries; None for ever, or unknown),
+///     `returned_entries` (of a map: entries that count as they were before, as a later one is
+///     lost; numbers at most), `ids` (of a map: which ids were dropped or went back, as far as they
+///     can be read, up to 1,000; streams that are received are then in doubt), `bytes` (that cannot
+///     be read), `meaning`.
 ///
 /// Raises:
-///     OpenError: there is no history, or one of a newer format.
-///     LockedError: another writer held a trigger for longer than `lock_timeout`.
-///     StorageError: the operating system refused a file operation.
+///     OpenError: [DH-OPEN] there is no history, or one of a newer format.
+///     LockedError: [DH-LOCKED] another writer held a trigger for longer than `lock_timeout`.
+///     StorageError: [DH-IO] the operating system refused a file operation.
 #[pyfunction]
 #[pyo3(
     signature = (path, trigger = None, *, apply = false, lock_timeout = None, progress = None),

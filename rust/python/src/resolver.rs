@@ -11,10 +11,10 @@ use crate::arrow::array::{
 use crate::arrow::compute::take_record_batch;
 use crate::arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
 use dochistory_core::Error;
-use dochistory_core::columns::{CountColumn, Documents, Id};
-use dochistory_core::engine::{Ask, Asked, Reply, Resolver};
+use dochistory_core::columns::{CountColumn, Documents, IdCell};
 use dochistory_core::key::format_uuid;
-use dochistory_core::rules::Answer;
+use dochistory_core::protocols::trigger::rules::Answer;
+use dochistory_core::protocols::trigger::{Ask, Asked, Reply, Resolver};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
@@ -190,10 +190,10 @@ fn keys(documents: &Documents<'_>, asked: &[Asked]) -> ArrayRef {
     let mut keys = StringBuilder::new();
     for one in asked {
         let mut chain = documents.ids.iter().map(|column| column.get(one.row as usize));
-        match chain.find(|id| !matches!(id, Id::Null | Id::Text([]))) {
-            Some(Id::Text(text)) => keys.append_value(String::from_utf8_lossy(text)),
-            Some(Id::Uuid(uuid)) => keys.append_value(String::from_utf8_lossy(&format_uuid(*uuid))),
-            Some(Id::Null) | None => keys.append_null(),
+        match chain.find(|id| !matches!(id, IdCell::Null | IdCell::Text([]))) {
+            Some(IdCell::Text(text)) => keys.append_value(String::from_utf8_lossy(text)),
+            Some(IdCell::Uuid(uuid)) => keys.append_value(String::from_utf8_lossy(&format_uuid(*uuid))),
+            Some(IdCell::Null) | None => keys.append_null(),
         }
     }
     Arc::new(keys.finish())

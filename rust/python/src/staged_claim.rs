@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use dochistory_core::engine::StagedClaim as Claimed;
+use dochistory_core::protocols::trigger::StagedClaim as Claimed;
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
 use crate::call::Documents;
-use crate::claim::replay_word;
+use crate::claim::{on_leaving, replay_word};
 use crate::clock;
 use crate::errors::Outcome;
-use crate::finish;
+use crate::given_keys;
 use crate::handle::Handle;
 use crate::history::{names, see_to_upkeep};
 use crate::input::Input;
@@ -23,8 +23,9 @@ use crate::verdicts::verdict_columns;
 /// `complete()` when the services have ended, in success or failure; `release()` when their work
 /// was undone for certain. Both are durable on return, and change nothing when said again. A
 /// document that has ended refuses the other end: what was released may be another claim's by now.
-/// What is neither stays `processing`, and is in doubt when it comes again.
-#[pyclass(module = "dochistory", name = "StagedClaim", frozen)]
+/// What is neither stays `processing`, and is in doubt when it comes again. A `with` block ends it
+/// as that of a `Claim` does.
+#[pyclass(module = "dochistory._native", name = "StagedClaim", frozen)]
 pub(crate) struct StagedClaim {
     pub(crate) handle: Arc<Handle>,
     pub(crate) trigger: Py<Trigger>,
@@ -59,11 +60,13 @@ impl StagedClaim {
         self.claimed.lost().iter().map(String::as_str).collect()
     }
 
-    /// Decide documents that the claim leaves out again, by what the history holds now, and begin under this claim what is NEW
-    /// after all: others released it meanwhile, or the resolver says so. Durable on return.
+    /// Decide documents that the claim leaves out again, by what the history holds now, and begin
+    /// under this claim what is NEW after all: others released it meanwhile, or the resolver says
+    /// so. Durable on return.
     ///
     /// Args:
-    ///     documents: the rows of lost documents, in order of arrival; all rows of an id belong together.
+    ///     documents: the rows of lost documents, in order of arrival; all rows of an id belong
+    ///         together.
     ///     columns: the trigger's name of a column -> its name in `documents`, where they differ.
     ///     threads: threads to use for many documents.
     ///
@@ -71,10 +74,11 @@ impl StagedClaim {
     ///     The verdict of every row, as `History.classify` gives it.
     ///
     /// Raises:
-    ///     StateError: the claim has ended as a whole, or its time was purged, and a document would have to be begun.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     StorageError: the operating system refused a file operation.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: [DH-STATE] the claim has ended as a whole, or its time was purged, and a
+    ///         document would have to be begun.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (documents, *, columns = None, threads = 1))]
     fn decide_lost(
         &self,
@@ -99,16 +103,18 @@ impl StagedClaim {
         self.claimed.len() as usize
     }
 
-    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable on return.
+    /// The services ended, in success or failure: the documents are DUPLICATE from now on. Durable
+    /// on return.
     ///
     /// Args:
-    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all but those that were released
-    ///         by themselves, if absent.
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all
+    ///         but those that were released by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: some keys are not of this claim, or were released, by themselves or with the claim.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: [DH-STATE] some keys are not of this claim, or were released, by themselves
+    ///         or with the claim.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (keys = None))]
     fn complete(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, keys, Claimed::complete)
@@ -117,14 +123,25 @@ impl StagedClaim {
     /// The services' work was undone for certain: the documents are NEW when they come again.
     ///
     /// Args:
-    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all but those that were completed
-    ///         by themselves, if absent.
+    ///     keys: an Arrow array, documents in the trigger's columns, or any iterable of text; all
+    ///         but those that were completed by themselves, if absent.
     ///
     /// Raises:
-    ///     StateError: some keys are not of this claim, or were completed, by themselves or with the claim.
+    ///     StateError: [DH-STATE] some keys are not of this claim, or were completed, by themselves
+    ///         or with the claim.
     #[pyo3(signature = (keys = None))]
     fn release(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.end(py, keys, Claimed::release)
+    }
+
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (kind, error, trace, /))]
+    #[expect(unused_variables, reason = "only what was raised matters here")]
+    fn __exit__(&self, kind: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>, trace: &Bound<'_, PyAny>) -> Outcome<()> {
+        on_leaving(error, || self.release(error.py(), None))
     }
 
     fn __repr__(&self) -> String {
@@ -141,7 +158,7 @@ impl StagedClaim {
         let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let trigger = self.trigger.get();
-        let columns = keys.map(|keys| finish::keys(keys, trigger)).transpose()?;
+        let columns = keys.map(|keys| given_keys::keys(keys, trigger)).transpose()?;
         crate::calls::outside(py, || match &columns {
             Some(columns) => end(&self.claimed, Some(&columns.documents())),
             None => end(&self.claimed, None),

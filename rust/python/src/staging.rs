@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::arrow::array::RecordBatch;
 use dochistory_core::Transaction;
-use dochistory_core::engine::{Attempt, Job as Reserved, Plan, Receipt, Replay, Staged as Part};
 use dochistory_core::history::History as Engine;
+use dochistory_core::protocols::trigger::{Attempt, Job as Reserved, JobPlan, Receipt, Replay, Staged as Part};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyMapping};
@@ -17,19 +17,20 @@ use crate::claim::replay_word;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
-use crate::history::{History, names};
+use crate::history::names;
 use crate::input::Input;
 use crate::output;
+use crate::shards::Shards;
 use crate::staged_claim::StagedClaim;
 use crate::trigger::Trigger;
 use crate::verdicts::verdict_columns;
 
-/// Work that is divided among tasks: what `History.reserve` reserved for it.
+/// Work that is divided among tasks: what `Shards.reserve` reserved for it.
 ///
-/// The tasks stage (`History.stage`, `History.stage_entries`), wherever they run; whoever has their
-/// receipts commits. Until then nothing of it shows in the history. A job that nobody commits or
-/// gives up is forgotten after a week.
-#[pyclass(module = "dochistory", name = "Job", frozen)]
+/// The tasks stage (`Shards.stage`, `Shards.stage_entries`), wherever they run; the process that
+/// has their receipts commits. Until then nothing of it shows in the history. A job that nobody
+/// commits or gives up is forgotten after a week.
+#[pyclass(module = "dochistory._native", name = "Job", frozen)]
 pub(crate) struct Job {
     handle: Arc<Handle>,
     trigger: Py<Trigger>,
@@ -82,24 +83,29 @@ impl Job {
         self.replay.map(replay_word)
     }
 
-    /// Begin what the tasks staged: all of it, or nothing; or all but what others were first with. Durable on return.
+    /// Begin what the tasks staged: all of it, or nothing; or all but what others were first with.
+    /// Durable on return.
     ///
     /// Args:
     ///     receipts: the receipt of one attempt of each part that has rows.
-    ///     most_lost: so many documents that others were first with since the reservation may be left out; None for any number.
-    ///         Their tasks took them for NEW, and they are not: `StagedClaim.lost` names them, and `decide_lost` decides them
-    ///         again. Do not process them before.
+    ///     most_lost: so many documents that others were first with since the reservation may be
+    ///         left out; None for any number. Their tasks took them for NEW, and they are not:
+    ///         `StagedClaim.lost` names them, and `decide_lost` decides them again. Do not process
+    ///         them before.
     ///
     /// Raises:
-    ///     ConflictError: others were first with more of these documents, or with this transaction, or the batch has other rows
-    ///         than it had under its number before, which are to be looked up: decide again, from a new job that is given
-    ///         these receipts.
-    ///     TransactionError: the application's numbers went backwards meanwhile, or a known number came with other rows.
-    ///     StateError: the job was committed or given up before.
-    ///     ClusterError: what a task staged is not here: it works in another directory.
-    ///     ConfigError: the receipts are not this job's, or a part is there twice.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     FailedError: an earlier write failed.
+    ///     ConflictError: [DH-CONFLICT] others were first with more of these documents, or with
+    ///         this transaction, or the batch has other rows than it had under its number before,
+    ///         which are to be looked up: decide again, from a new job that is given these
+    ///         receipts.
+    ///     TransactionError: [DH-TRANSACTION] the application's numbers went backwards meanwhile,
+    ///         or a known number came with other rows.
+    ///     StateError: [DH-STATE] the job was committed or given up before.
+    ///     ClusterError: [DH-CLUSTER] what a task staged is not here: it works in another
+    ///         directory.
+    ///     ConfigError: [DH-CONFIG] the receipts are not this job's, or a part is there twice.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (receipts, *, most_lost = Some(0)))]
     fn commit(&self, py: Python<'_>, receipts: Vec<Vec<u8>>, most_lost: Option<u64>) -> Outcome<StagedClaim> {
         let _call = crate::calls::InCall::enter(py);
@@ -125,8 +131,8 @@ impl Job {
     }
 }
 
-/// One part of a job, decided and staged. `History.stage` makes it.
-#[pyclass(module = "dochistory", name = "Staged", frozen)]
+/// One part of a job, decided and staged. `Shards.stage` makes it.
+#[pyclass(module = "dochistory._native", name = "Staged", frozen)]
 pub(crate) struct Staged {
     is_batch: bool,
     verdict_columns: RecordBatch,
@@ -157,27 +163,34 @@ impl Staged {
 }
 
 #[pymethods]
-impl History {
-    /// Reserve numbers for work that is divided among tasks, and pin what they read. Nothing of it shows in the history.
+impl Shards {
+    /// Reserve numbers for work that is divided among tasks, and pin what they read. Nothing of it
+    /// shows in the history.
     ///
     /// Args:
     ///     trigger: whose documents they are.
     ///     parts: parts that the work is divided into.
-    ///     reads: whether the tasks classify (`stage`); False for jobs that only load entries (`stage_entries`).
-    ///     routed: whether part p holds exactly the documents whose key has `pmod(xxhash64(key), parts) == p` in Spark; any
-    ///         other row is then an error, as copies of an id would not meet.
-    ///     transaction: (application, number of the batch): a batch that comes again is known by it.
-    ///     on_replay: as in `begin`.
-    ///     on_other_rows: as in `begin`.
-    ///     receipts: those of an attempt at the same batch that met a `ConflictError`: they say which rows it has. Without them a
-    ///         number that is known counts as the same batch, until the commit compares.
-    ///     now: the time at which the services begin, a datetime with a time zone; the clock's, if absent.
+    ///     reads: whether the tasks classify (`stage`); False for jobs that only load entries
+    ///         (`stage_entries`).
+    ///     routed: whether part p holds exactly the documents whose key has `pmod(xxhash64(key),
+    ///         parts) == p` in Spark; any other row is then an error, as copies of an id would not
+    ///         meet.
+    ///     transaction: (application, number of the batch): a batch that comes again is known by
+    ///         it.
+    ///     on_replay: as in `History.begin`.
+    ///     on_other_rows: as in `History.begin`.
+    ///     receipts: those of an attempt at the same batch that met a `ConflictError`: they say
+    ///         which rows it has. Without them a number that is known counts as the same batch,
+    ///         until the commit compares.
+    ///     now: the time at which the services begin, a datetime with a time zone; the clock's, if
+    ///         absent.
     ///
     /// Raises:
-    ///     TransactionError: the application's numbers went backwards, or a known number came with other rows.
-    ///     ConfigError: an argument makes no sense, or the trigger uses no history.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
+    ///     TransactionError: [DH-TRANSACTION] the application's numbers went backwards, or a known
+    ///         number came with other rows.
+    ///     ConfigError: [DH-CONFIG] an argument makes no sense, or the trigger uses no history.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
     #[pyo3(signature = (
         trigger, parts = 1, *, reads = true, routed = false, transaction = None, on_replay = "in_doubt",
         on_other_rows = "error", receipts = None, now = None
@@ -202,7 +215,7 @@ impl History {
         let replays = replays(on_replay, on_other_rows, trigger.get())?;
         let rows = receipts.map(|receipts| decoded(&receipts)).transpose()?.map(|receipts| Receipt::rows_of(&receipts));
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let plan = Plan { parts, reads, routed, replays, transaction, rows, started_at: clock::now_us(now)? };
+        let plan = JobPlan { parts, reads, routed, replays, transaction, rows, started_at: clock::now_us(now)? };
         let (job, replay) = crate::calls::outside(py, || history.reserve(rules, plan))?;
         Ok(Job { handle: self.handle.clone(), trigger: trigger.unbind(), job, replay })
     }
@@ -214,7 +227,7 @@ impl History {
     ///     trigger: whose documents it is about.
     ///
     /// Raises:
-    ///     ConfigError: the text is no job's token, or the job is another trigger's.
+    ///     ConfigError: [DH-CONFIG] the text is no job's token, or the job is another trigger's.
     fn job(&self, token: &str, #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>) -> Outcome<Job> {
         let job = Reserved::from_token(token)?;
         if job.trigger() != trigger.get().rules.name {
@@ -223,9 +236,9 @@ impl History {
         Ok(Job { handle: self.handle.clone(), trigger: trigger.unbind(), job, replay: None })
     }
 
-    /// Decide all documents of one part of a job by its snapshot, and stage `processing` for those to process: durable on
-    /// return, and not part of the history until the job is committed. The same rows in the same order get the same verdicts,
-    /// however often they are staged.
+    /// Decide all documents of one part of a job by its snapshot, and stage `processing` for those
+    /// to process: durable on return, and not part of the history until the job is committed. The
+    /// same rows in the same order get the same verdicts, however often they are staged.
     ///
     /// The history has to be opened with the job's snapshot; that handle writes nothing else.
     ///
@@ -239,10 +252,12 @@ impl History {
     ///     threads: threads to use for large parts.
     ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type, or a row belongs to another part.
-    ///     ConfigError: an argument makes no sense, or the history was not opened with the job's snapshot.
-    ///     StorageError: the operating system refused a file operation.
-    ///     CorruptError: a file of the history is damaged.
+    ///     SchemaError: [DH-SCHEMA] a column is missing or has the wrong type, or a row belongs to
+    ///         another part.
+    ///     ConfigError: [DH-CONFIG] an argument makes no sense, or the history was not opened with
+    ///         the job's snapshot.
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
     #[pyo3(signature = (documents, trigger, *, job, part, attempt, columns = None, threads = 1))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn stage(
@@ -270,23 +285,27 @@ impl History {
         Ok(Staged { is_batch: documents.input.is_batch, verdict_columns, receipt, verdicts: PyOnceLock::new() })
     }
 
-    /// Publish entries that tasks staged, of one job or of several, in one manifest. Durable on return.
+    /// Publish entries that tasks staged, of one job or of several, in one manifest. Durable on
+    /// return.
     ///
     /// Args:
     ///     receipts: what `stage_entries` answered.
     ///     trigger: whose documents they are.
-    ///     transaction: (application, number of the batch): one that was committed before publishes nothing again.
-    ///     on_other_rows: what is done with a known number that comes with other rows: `error` (nothing is published), or
-    ///         `look_up` (they are published, too: an entry may be recorded twice without harm).
+    ///     transaction: (application, number of the batch): one that was committed before publishes
+    ///         nothing again.
+    ///     on_other_rows: what is done with a known number that comes with other rows: `error`
+    ///         (nothing is published), or `look_up` (they are published, too: an entry may be
+    ///         recorded twice without harm).
     ///
     /// Returns:
     ///     The number of entries published.
     ///
     /// Raises:
-    ///     TransactionError: the application's numbers went backwards, or a known number came with other rows.
-    ///     StateError: a job was committed or given up before.
-    ///     ConfigError: a receipt is another trigger's, or a part is there twice.
-    ///     LockedError: another writer held the trigger for longer than `lock_timeout`.
+    ///     TransactionError: [DH-TRANSACTION] the application's numbers went backwards, or a known
+    ///         number came with other rows.
+    ///     StateError: [DH-STATE] a job was committed or given up before.
+    ///     ConfigError: [DH-CONFIG] a receipt is another trigger's, or a part is there twice.
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
     #[pyo3(signature = (receipts, trigger, *, transaction = None, on_other_rows = "error"))]
     fn commit_entries(
         &self,
@@ -327,11 +346,11 @@ fn decoded(receipts: &[Vec<u8>]) -> dochistory_core::Result<Vec<Receipt>> {
 ///     receipt: the `receipt` of a staged part, or what `stage_entries` answered.
 ///
 /// Returns:
-///     `part`, `attempt`, `rows`, `entries`, `bytes`, and the rows by `rule`, `status` (without those that have none) and
-///     `action`.
+///     `part`, `attempt`, `rows`, `entries`, `bytes`, and the rows by `rule`, `status` (without
+///     those that have none) and `action`.
 ///
 /// Raises:
-///     ConfigError: these bytes are no receipt.
+///     ConfigError: [DH-CONFIG] these bytes are no receipt.
 #[pyfunction]
 pub(crate) fn read_receipt(py: Python<'_>, receipt: Vec<u8>) -> Outcome<Bound<'_, PyDict>> {
     let receipt = Receipt::decode(&receipt)?;

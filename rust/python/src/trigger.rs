@@ -3,9 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use dochistory_core::rules;
+use dochistory_core::protocols::trigger::rules;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::arguments;
 use crate::clock;
@@ -14,32 +14,38 @@ use crate::resolver::Retries;
 
 /// The settings of one trigger: whose documents are judged, and how.
 ///
-/// Settings are checked here; a trigger never changes, compares by value, and can be pickled if its resolver can.
+/// Settings are checked here; a trigger never changes, compares by value, and can be pickled if its
+/// resolver can.
 ///
 /// Args:
 ///     name: id of the trigger; a history keeps each trigger's keys apart. 1 to 255 bytes of UTF-8.
-///     kind: `messaging` (redeliveries are counted, from 0) or `jms` (deliveries are counted, from 1).
+///     kind: `messaging` (redeliveries are counted, from 0) or `jms` (deliveries are counted, from
+///         1).
 ///     detect_duplicates: whether documents are judged at all; if not, all are NEW (rule R0).
 ///     use_history: whether the document history is asked; if not, the counts decide (R12 to R16).
-///     history_time_to_live: how long an entry counts after its service began: text ("30 days", "PT2H"), a timedelta, or
-///         seconds.
-///     resolver: called with one pyarrow RecordBatch of the documents that are left undecided, at most once a batch (again only for
-///         what others changed while `begin` asked); answers NEW, DUPLICATE or IN_DOUBT for each. See `History.classify`.
-///     processing_mode: `serial` (an earlier row of a batch has ended when a later one begins) or `concurrent`.
-///     suspend_and_retry_on_error: the server's switch: suspend rather than leave documents in doubt when the history or
-///         the resolver is down.
+///     history_time_to_live: how long an entry counts after its service began: text ("30 days",
+///         "PT2H"), a timedelta, or seconds.
+///     resolver: called with one pyarrow RecordBatch of the documents that are left undecided, at
+///         most once a batch (again only for what others changed while `begin` asked); answers NEW,
+///         DUPLICATE or IN_DOUBT for each. See `History.classify`.
+///     processing_mode: `serial` (an earlier row of a batch has ended when a later one begins) or
+///         `concurrent`.
+///     suspend_and_retry_on_error: the server's switch: suspend rather than leave documents in
+///         doubt when the history or the resolver is down.
 ///     suspend_on_failure: the trigger's own switch for the same; either is enough.
 ///     max_delivery_count: a JMS message that was delivered so often is rejected (R2).
-///     in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`; None leaves it to the
-///         processing mode and the resolver.
-///     expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time to live is over).
-///     resolver_attempts: how often the resolver is asked in all if it fails for the moment (`TransientError`), before that
-///         counts; only about the documents that it failed for. 1 for once.
-///     resolver_backoff: how long to wait before the second time, a duration; each time twice as long, 30 seconds at most, and
-///         a random share of that between a half and all.
+///     in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`;
+///         None leaves it to the processing mode and the resolver.
+///     expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time
+///         to live is over).
+///     resolver_attempts: how often the resolver is asked in all if it fails for the moment
+///         (`TransientError`), before that counts; only about the documents that it failed for. 1
+///         for once.
+///     resolver_backoff: how long to wait before the second time, a duration; each time twice as
+///         long, 30 seconds at most, and a random share of that between a half and all.
 ///
 /// Raises:
-///     ConfigError: a setting makes no sense.
+///     ConfigError: [DH-CONFIG] a setting makes no sense.
 #[pyclass(module = "dochistory", name = "Trigger", frozen)]
 pub(crate) struct Trigger {
     pub(crate) rules: rules::Trigger,
@@ -191,11 +197,40 @@ impl Trigger {
         clock::timedelta(py, i64::try_from(self.retries.backoff.as_micros()).unwrap_or(i64::MAX))
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let default = rules::Trigger::new(self.rules.name.clone(), self.rules.kind);
-        let default = Self { rules: default, resolver: None, retries: Retries::default() };
-        let (settings, defaults) = (self.settings(py)?, default.settings(py)?);
-        let mut shown = vec![format!("{:?}", self.rules.name)];
+    /// The names of all settings, in the order of the constructor.
+    #[classattr]
+    #[pyo3(name = "FIELDS")]
+    fn fields(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        PyTuple::new(py, FIELDS)
+    }
+
+    /// The same trigger with some settings changed.
+    ///
+    /// Args:
+    ///     changes: settings, by the names that the constructor gives them.
+    ///
+    /// Returns:
+    ///     Trigger: a new one.
+    ///
+    /// Raises:
+    ///     ConfigError: [DH-CONFIG] a setting makes no sense.
+    ///     TypeError: there is no such setting.
+    #[pyo3(signature = (**changes))]
+    fn replace<'py>(this: &Bound<'py, Self>, changes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        let settings = Self::settings(this)?;
+        settings.set_item("name", &this.get().rules.name)?;
+        if let Some(changes) = changes {
+            settings.update(changes.as_mapping())?;
+        }
+        this.get_type().call((), Some(&settings))
+    }
+
+    fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
+        let rules = &this.get().rules;
+        let default = rules::Trigger::new(rules.name.clone(), rules.kind);
+        let default = Bound::new(this.py(), Self { rules: default, resolver: None, retries: Retries::default() })?;
+        let (settings, defaults) = (Self::settings(this)?, Self::settings(&default)?);
+        let mut shown = vec![format!("{:?}", rules.name)];
         for (setting, value) in settings {
             let is_default = defaults.get_item(&setting)?.is_some_and(|default| default.eq(&value).unwrap_or(false));
             if !is_default || setting.eq("kind")? {
@@ -221,28 +256,36 @@ impl Trigger {
     }
 
     /// How to pickle it: by its settings.
-    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((&str,), Bound<'py, PyDict>)> {
-        Ok(((&self.rules.name,), self.settings(py)?))
+    fn __getnewargs_ex__<'py>(this: &Bound<'py, Self>) -> PyResult<((String,), Bound<'py, PyDict>)> {
+        Ok(((this.get().rules.name.clone(),), Self::settings(this)?))
     }
 }
 
+/// The names of all settings, in the order of the constructor.
+const FIELDS: [&str; 14] = [
+    "name",
+    "kind",
+    "detect_duplicates",
+    "use_history",
+    "history_time_to_live",
+    "resolver",
+    "processing_mode",
+    "suspend_and_retry_on_error",
+    "suspend_on_failure",
+    "max_delivery_count",
+    "in_batch",
+    "expiry",
+    "resolver_attempts",
+    "resolver_backoff",
+];
+
 impl Trigger {
     /// All settings but the name, as keyword arguments.
-    fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let settings = PyDict::new(py);
-        settings.set_item("kind", self.kind())?;
-        settings.set_item("detect_duplicates", self.rules.detect_duplicates)?;
-        settings.set_item("use_history", self.rules.use_history)?;
-        settings.set_item("history_time_to_live", self.history_time_to_live(py)?)?;
-        settings.set_item("resolver", self.resolver(py))?;
-        settings.set_item("processing_mode", self.processing_mode())?;
-        settings.set_item("suspend_and_retry_on_error", self.rules.suspend_and_retry_on_error)?;
-        settings.set_item("suspend_on_failure", self.rules.suspend_on_failure)?;
-        settings.set_item("max_delivery_count", self.rules.max_delivery_count)?;
-        settings.set_item("in_batch", self.in_batch())?;
-        settings.set_item("expiry", self.expiry())?;
-        settings.set_item("resolver_attempts", self.resolver_attempts())?;
-        settings.set_item("resolver_backoff", self.resolver_backoff(py)?)?;
+    fn settings<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        let settings = PyDict::new(this.py());
+        for name in &FIELDS[1..] {
+            settings.set_item(name, this.getattr(*name)?)?;
+        }
         Ok(settings)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use dochistory_core::engine::SpaceStatistics;
+use dochistory_core::SpaceStatistics;
 use dochistory_core::history::History;
-use dochistory_core::rules::Kind;
-use dochistory_core::values::{Room, Values};
+use dochistory_core::history::values::{Room, ValueMap};
+use dochistory_core::protocols::trigger::rules::Kind;
 use dochistory_core::{Error, Maintained, Purge, Purged};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -131,7 +131,7 @@ fn was_maintained(py: Python<'_>, done: Maintained) -> PyResult<Bound<'_, PyDict
 }
 
 /// All spaces of values, and what they are called beside triggers.
-fn values_of(history: &History) -> Outcome<Vec<(Values, String)>> {
+fn values_of(history: &History) -> Outcome<Vec<(ValueMap, String)>> {
     let mut found = Vec::new();
     for (room, what) in [(Room::Mapper, "mapper"), (Room::Delivery, "delivery")] {
         for name in history.value_spaces(room)? {

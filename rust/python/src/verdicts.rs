@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use crate::arrow::array::{ArrayRef, PrimitiveArray, RecordBatch, StringArray};
 use crate::arrow::buffer::{BooleanBuffer, NullBuffer};
 use crate::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use dochistory_core::engine::Verdicts;
-use dochistory_core::rules::{Acknowledge, Action, Outcome as Decision, Status};
+use dochistory_core::protocols::trigger::Verdicts;
+use dochistory_core::protocols::trigger::rules::{Acknowledge, Action, Outcome as Decision, Status};
 
 use crate::columns::Columns;
 use crate::errors::Outcome;

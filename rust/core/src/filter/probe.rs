@@ -76,7 +76,7 @@ pub(super) struct Probe<'a, P> {
 }
 
 /// The rows of a group that survived, counted from its first.
-struct Found {
+struct Probed {
     rows: [u32; GROUP],
     count: usize,
 }
@@ -128,7 +128,7 @@ impl<P: Pages> Probe<'_, P> {
                 unverified = false;
             }
             let (next, rest) = later.split();
-            let mut found = Found { rows: [0; GROUP], count: 0 };
+            let mut found = Probed { rows: [0; GROUP], count: 0 };
             if let (Some((keys, _)), Some((next_keys, next_forms))) = (group.whole(), next.whole()) {
                 // Row by row: between two lines that are asked for there is a test to do.
                 for at in 0..GROUP {
@@ -191,7 +191,7 @@ impl<P: Pages> Probe<'_, P> {
     }
 }
 
-impl Found {
+impl Probed {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, as part of its loop")]
     fn add(&mut self, row: u32) {

@@ -77,7 +77,7 @@ proptest! {
 }
 
 #[test]
-fn exactly_the_pages_that_usable_keys_need_are_verified_and_each_once() {
+fn only_pages_that_usable_keys_need_are_verified_once() {
     let data = filled(100_000);
     let keys: Vec<_> = (0..60).map(key).collect();
     let forms: Vec<_> = (0..60).map(|row| FORMS[row % 4]).collect();

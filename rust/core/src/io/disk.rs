@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
-use super::{File, FileId, FileSystem, Mapping, ProcessId, descriptors};
+use super::{File, FileId, FileSystem, Mapping, ProcessId};
+use crate::sys::descriptors;
 
 /// What the owner and the group may do with a private file, and others may not; the process's mask
 /// takes from it.

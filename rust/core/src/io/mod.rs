@@ -1,10 +1,10 @@
 //! The one seam between the store and the file system, so that faults can be put in from behind.
 
-pub(crate) mod descriptors;
+pub(crate) mod bytes;
 mod disk;
 mod map;
-#[cfg(any(test, feature = "testing"))]
-pub mod simulated;
+mod named;
+pub(crate) mod pages;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 pub use disk::Disk;
 pub use map::Mapping;
+pub(crate) use named::NamedFile;
 
 /// Which file this is, whatever its name: no two files that exist at a time have the same, and a
 /// file that takes a number over from one that is gone was born at another time, where the system
@@ -168,18 +169,17 @@ impl File for Closed {
 }
 
 /// Write a new file whole and make its bytes (not yet its name) durable.
-pub(crate) fn write_new(system: &dyn FileSystem, path: &Path, parts: &[&[u8]]) -> crate::Result<Arc<dyn File>> {
-    let file = system.create(path).map_err(crate::Error::io("create", path))?;
-    fill(file, path, parts)
+pub(crate) fn write_new(system: &dyn FileSystem, path: &Path, parts: &[&[u8]]) -> crate::Result<NamedFile> {
+    fill(system.create_at(path)?, parts)
 }
 
-fn fill(file: Arc<dyn File>, path: &Path, parts: &[&[u8]]) -> crate::Result<Arc<dyn File>> {
+fn fill(file: NamedFile, parts: &[&[u8]]) -> crate::Result<NamedFile> {
     let mut offset = 0;
     for part in parts {
-        file.write_at(part, offset).map_err(crate::Error::io("write", path))?;
+        file.write(part, offset)?;
         offset += part.len() as u64;
     }
-    file.sync().map_err(crate::Error::io("sync", path))?;
+    file.sync()?;
     Ok(file)
 }
 
@@ -194,23 +194,20 @@ pub(crate) fn publish(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> cra
 /// [`publish`] of what others than the owner and the group must not read.
 pub(crate) fn publish_private(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> crate::Result<bool> {
     let temporary = temporary_name(path);
-    let file = system.create_private(&temporary).map_err(crate::Error::io("create", &temporary))?;
-    fill(file, &temporary, &[bytes])?;
+    fill(system.create_private_at(&temporary)?, &[bytes])?;
     put_in_place(system, &temporary, path)
 }
 
 fn put_in_place(system: &dyn FileSystem, temporary: &Path, path: &Path) -> crate::Result<bool> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    let linked = system.link(temporary, path);
-    // The temporary name has served; if taking it away fails, a sweep will find it.
-    let removed = system.remove(temporary);
-    match linked {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
-        Err(error) => return Err(crate::Error::io("link", path)(error)),
+    let linked = system.link_if_free(temporary, path);
+    // The temporary name has served; if taking it away fails, maintenance collects it.
+    let removed = system.remove_at(temporary);
+    if !linked? {
+        return Ok(false);
     }
-    removed.map_err(crate::Error::io("remove", temporary))?;
-    system.sync_directory(directory).map_err(crate::Error::io("sync", directory))?;
+    removed?;
+    system.sync_names(directory)?;
     Ok(true)
 }
 

@@ -91,7 +91,7 @@ fn the_keys_of_a_secret_stay_what_they_are() {
 }
 
 #[test]
-fn a_colliding_codec_has_four_keys_for_texts_and_normal_ones_for_uuids() {
+fn colliding_codec_has_four_keys_for_all_texts() {
     let secret = [3; 32];
     let codec = Codec::colliding_for_tests(&secret);
     let keys: HashSet<Key> = (0..1000).map(|n| codec.hash_text(format!("order-{n}").as_bytes())).collect();

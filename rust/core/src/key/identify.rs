@@ -4,7 +4,7 @@
 use super::uuid::UUID_TEXT_BYTES;
 use super::uuid::UuidText;
 use super::{Codec, Form, Key, simd, too_long};
-use crate::columns::{Id, IdColumn};
+use crate::columns::{IdCell, IdColumn};
 use std::ops::Range;
 
 /// The source of a row that has no id.
@@ -58,7 +58,7 @@ pub(super) const TOGETHER: usize = 16;
 /// A column as the loop over rows reads it.
 pub(super) trait Values {
     /// The values of `rows`, in order.
-    fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = Id<'_>>;
+    fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = IdCell<'_>>;
 
     /// The values of the first of these rows, as long as they lie side by side and each is as long
     /// as a UUID.
@@ -68,7 +68,7 @@ pub(super) trait Values {
 
 impl Values for IdColumn<'_> {
     #[inline]
-    fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = Id<'_>> {
+    fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = IdCell<'_>> {
         rows.map(|row| self.get(row))
     }
 
@@ -106,10 +106,14 @@ impl Offset for i64 {
 
 impl<O: Offset> Values for Dense<'_, O> {
     #[inline]
-    fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = Id<'_>> {
+    fn of_rows(&self, rows: Range<usize>) -> impl Iterator<Item = IdCell<'_>> {
         let offsets = &self.offsets[rows.start..];
         let ends = offsets.get(1..).unwrap_or_default();
-        offsets.iter().zip(ends).take(rows.len()).map(|(start, end)| Id::Text(&self.values[start.place()..end.place()]))
+        offsets
+            .iter()
+            .zip(ends)
+            .take(rows.len())
+            .map(|(start, end)| IdCell::Text(&self.values[start.place()..end.place()]))
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -199,9 +203,9 @@ impl Pass<'_> {
                 continue;
             }
             (*key, *form) = match id {
-                Id::Null => continue,
-                Id::Uuid(uuid) => (self.codec.mix(*uuid), Form::Uuid),
-                Id::Text(text) => match text.try_into().ok().and_then(parse) {
+                IdCell::Null => continue,
+                IdCell::Uuid(uuid) => (self.codec.mix(*uuid), Form::Uuid),
+                IdCell::Text(text) => match text.try_into().ok().and_then(parse) {
                     Some(halves) => (self.codec.mix_halves(halves), Form::Uuid),
                     None if text.is_empty() => continue,
                     None => self.other_text(text),

@@ -5,6 +5,7 @@
 //! texts.
 
 mod codec;
+mod copies;
 mod identify;
 mod simd;
 #[cfg(target_arch = "x86_64")]
@@ -17,6 +18,7 @@ mod text;
 mod uuid;
 
 pub use codec::Codec;
+pub use copies::{Candidates, Copy, NO_TAG, SameText, Seen, Suspected, Tag, alike, copies, copies_among, write_tags};
 pub use identify::{NO_SOURCE, identify};
 pub use text::{MAX_CODE_POINTS, too_long};
 pub use uuid::{UUID_TEXT_BYTES, format_uuid, parse_uuid};

@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use super::{Count, Finding, Remedy};
-use crate::history::{IDENTITY, Identity, SPARE, identity_bytes, read_identity};
+use crate::format::names::{IDENTITY, SPARE, TRIGGERS};
+use crate::history::{Identity, identity_bytes, read_identity};
 use crate::io::{FileSystem, publish_private};
-use crate::keyspace::repair::damage;
+use crate::store::repair::damage;
 use crate::{Error, Result};
 
 /// The history's identity; none where it cannot be known. With `aside`, a damaged identity file is
@@ -18,8 +19,8 @@ pub(super) fn look(
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Identity>> {
     let (file, spare) = (path.join(IDENTITY), path.join(SPARE));
-    let is_there = |name: &Path| system.exists(name).map_err(Error::io("look for", name));
-    if !is_there(&file)? && !is_there(&spare)? && !is_there(&path.join(crate::history::TRIGGERS))? {
+    let is_there = |name: &Path| system.has(name);
+    if !is_there(&file)? && !is_there(&spare)? && !is_there(&path.join(TRIGGERS))? {
         return Err(Error::Open { path: path.to_path_buf(), reason: "there is no history here".into() });
     }
     let own = read_identity(system, &file);
@@ -86,13 +87,13 @@ fn tell(findings: &mut Vec<Finding>, damage: Error, remedy: Remedy, meaning: &'s
 fn replace(system: &dyn FileSystem, bad: &Path, good: &Path, aside: &Path) -> Result<()> {
     let content = identity_bytes(system, good)?;
     let root = bad.parent().unwrap_or(Path::new("."));
-    if system.exists(bad).map_err(Error::io("look for", bad))? {
-        system.create_directory(aside).map_err(Error::io("create", aside))?;
+    if system.has(bad)? {
+        system.make_directory(aside)?;
         let to = aside.join(bad.file_name().unwrap_or_default());
-        system.link(bad, &to).map_err(Error::io("link", &to))?;
-        system.sync_directory(aside).map_err(Error::io("sync", aside))?;
-        system.sync_directory(root).map_err(Error::io("sync", root))?;
-        system.remove(bad).map_err(Error::io("remove", bad))?;
+        system.link_at(bad, &to)?;
+        system.sync_names(aside)?;
+        system.sync_names(root)?;
+        system.remove_at(bad)?;
     }
     publish_private(system, bad, &content).map(drop)
 }

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::history::{IDENTITY, TRIGGERS, directory_name};
+use crate::format::names::{IDENTITY, Room, TRIGGERS, directory_name};
 use crate::io::{Disk, FileSystem};
-use crate::keyspace::environment::Environment;
-use crate::keyspace::known;
-use crate::keyspace::repair as space;
-use crate::values::Room;
+use crate::protocols::delivery::mend;
+use crate::store::environment::Environment;
+use crate::store::registry;
+use crate::store::repair as space;
 use crate::{Error, Result};
 
 pub use space::{Count, Finding, MOST_NAMED, Remedy};
@@ -83,7 +83,7 @@ pub fn repair_on(
     let codec = identity.codec();
     for (room, directory, kept) in spaces(&env, path, options.trigger.as_deref())? {
         let named = options.trigger.as_deref();
-        let case = space::Case { env: &env, codec: &codec, directory: &directory, room, named };
+        let case = space::Case { env: &env, codec: &codec, directory: &directory, room, stand_in, named };
         let mut found = space::diagnose(case, progress)?;
         if options.apply && found.as_ref().is_some_and(space::Diagnosis::is_repairable) {
             // What was seen without the lock is looked at again under it.
@@ -98,7 +98,7 @@ pub fn repair_on(
         identity::copy(&*env.system, path, &aside)?;
     }
     report.is_repaired = options.apply && is_possible && !report.findings.is_empty();
-    if options.apply && env.system.exists(&aside).map_err(Error::io("look for", &aside))? {
+    if options.apply && env.system.has(&aside)? {
         report.aside = Some(aside);
     }
     Ok(report)
@@ -113,12 +113,9 @@ fn spaces(env: &Environment, path: &Path, trigger: Option<&str>) -> Result<Vec<S
     let rooms = Room::ALL.into_iter().map(Some).filter(|_| trigger.is_none());
     for room in [None].into_iter().chain(rooms) {
         let directory = path.join(room.map_or(TRIGGERS, Room::directory));
-        let mut names = match env.system.list(&directory) {
-            // A room is made with its first space; and what is gone whole may be named.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            names => names.map_err(Error::io("list", &directory))?,
-        };
-        names.extend(known::directories_in(env, &directory)?);
+        // A room is made with its first space; and what is gone whole may be named.
+        let mut names = env.system.names_if_any(&directory)?;
+        names.extend(registry::directories_in(env, &directory)?);
         names.sort();
         names.dedup();
         if let Some(own) = trigger.map(directory_name) {
@@ -134,7 +131,15 @@ fn spaces(env: &Environment, path: &Path, trigger: Option<&str>) -> Result<Vec<S
     Ok(found)
 }
 
+/// A lost row of a stream leaves the stream in doubt; a mapper's lost row is just lost.
+fn stand_in(room: Room, key: &[u8], old: Option<&[u8]>) -> Option<Vec<u8>> {
+    match room {
+        Room::Delivery => mend::in_doubt(key, old),
+        Room::Mapper => None,
+    }
+}
+
 fn aside_name() -> String {
-    let time = crate::time::format_us(crate::time::now_us());
+    let time = crate::sys::time::format_us(crate::sys::time::now_us());
     format!("repaired-{}", time.replace([':', '-', '.'], ""))
 }

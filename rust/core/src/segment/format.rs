@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use crate::bytes::{Reader, Writer};
+pub(crate) use super::file::Section;
+use super::file::{Kind, lay_out};
+use crate::io::pages::{PAGE, header_page};
 use crate::key::Key;
-use crate::pages::{PAGE, header_page, header_sum};
 use crate::{Error, Result};
 
-pub(crate) const MAGIC: [u8; 8] = *b"DHSEGMNT";
-pub(crate) const VERSION: u32 = 1;
+pub(super) const KIND: Kind = Kind { magic: *b"DHSEGMNT", version: 1, belongs: "this segment belongs" };
 
 /// Bits of a segment's own filter an id; its answers are asked only after the rolled-up filter's.
 pub(crate) const FILTER_BITS: u32 = 8;
@@ -49,13 +49,6 @@ pub(crate) struct Stamp {
 /// Bytes of a stamp on disk.
 pub(crate) const STAMP_BYTES: usize = 24;
 
-/// A section's place in the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Section {
-    pub(crate) offset: u64,
-    pub(crate) length: u64,
-}
-
 /// The sections, in file order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -76,7 +69,7 @@ pub(crate) const PARTS: usize = 10;
 
 /// The header page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Header {
+pub(crate) struct SegmentHeader {
     pub(crate) id: u64,
     pub(crate) history: [u8; 16],
     pub(crate) min_started_at: i64,
@@ -95,7 +88,7 @@ pub(crate) struct Header {
     pub(crate) sums_crc: u32,
 }
 
-impl Header {
+impl SegmentHeader {
     pub(crate) fn section(&self, part: Part) -> Section {
         self.sections[part as usize]
     }
@@ -105,8 +98,7 @@ impl Header {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
-        out.raw(&MAGIC).u32(VERSION).u32(PAGE as u32).u64(self.id).raw(&self.history);
+        let mut out = KIND.encoder(self.id, &self.history);
         out.i64(self.min_started_at).i64(self.max_started_at).u64(self.uuids).u64(self.texts).u64(self.open);
         out.u32(self.stamps).u8(self.stamp_bits).u8(self.uuid_directory_bits).u8(self.text_directory_bits).u8(0);
         out.u64(self.filter_blocks).u64(self.pages).u32(self.sums_crc).u32(0);
@@ -117,13 +109,8 @@ impl Header {
     }
 
     pub(crate) fn decode(page: &[u8], path: &Path) -> Result<Self> {
-        let mut from = Reader::new(page, path);
-        from.preamble(MAGIC, VERSION)?;
-        if page.len() != PAGE || crc32c::crc32c(&page[..PAGE - 4]) != header_sum(page) {
-            return Err(Error::corrupt(path, 0, "the header does not match its checksum"));
-        }
-        from.u32()?;
-        let mut header = Self { id: from.u64()?, history: from.bytes16()?, ..Self::default() };
+        let (mut from, id, history) = KIND.decoder(page, path)?;
+        let mut header = Self { id, history, ..Self::default() };
         (header.min_started_at, header.max_started_at) = (from.i64()?, from.i64()?);
         (header.uuids, header.texts, header.open) = (from.u64()?, from.u64()?, from.u64()?);
         (header.stamps, header.stamp_bits) = (from.u32()?, from.u8()?);
@@ -166,7 +153,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn of(header: &Header) -> Self {
+    pub(crate) fn of(header: &SegmentHeader) -> Self {
         let directory = |bits: u8| ((1u64 << bits) + 1) * 4;
         let packed = |count: u64| (count * u64::from(header.stamp_bits)).div_ceil(8) + 8;
         let heap = header.sections[Part::TextHeap as usize].length;
@@ -182,15 +169,8 @@ impl Layout {
             u64::from(header.stamps) * STAMP_BYTES as u64,
             header.filter_blocks.saturating_mul(32),
         ];
-        let mut at = PAGE as u64;
-        let mut sections = [Section::default(); PARTS];
-        for (index, (section, length)) in sections.iter_mut().zip(lengths).enumerate() {
-            // The filter starts on a page, so that a block's page follows from its number.
-            let alignment = if index == Part::Filter as usize { PAGE as u64 } else { 64 };
-            *section = Section { offset: at.next_multiple_of(alignment), length };
-            at = section.offset.saturating_add(length).min(1 << 60);
-        }
-        Self { sections, pages: at.div_ceil(PAGE as u64) }
+        let (sections, pages) = lay_out(lengths);
+        Self { sections, pages }
     }
 }
 

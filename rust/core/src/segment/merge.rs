@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Segment;
 use super::format::{Part, Stamp, bucket_of, key_bytes, whole_key};
-use super::run::Run;
+use super::run::EntryRun;
 use crate::Result;
 use crate::key::Key;
 
@@ -152,7 +152,7 @@ impl<'a> Merge<'a> {
 
     /// The next part, unsettled; none after the last. `stamp` translates each stamp, or drops its
     /// entry.
-    pub(crate) fn next(&mut self, mut stamp: impl FnMut(Stamp) -> Option<Stamp>) -> Result<Option<Run>> {
+    pub(crate) fn next(&mut self, mut stamp: impl FnMut(Stamp) -> Option<Stamp>) -> Result<Option<EntryRun>> {
         if self.next == self.slices {
             return Ok(None);
         }
@@ -160,7 +160,7 @@ impl<'a> Merge<'a> {
         // Part n takes the keys below n / slices of the whole range.
         let limit = (self.next < self.slices).then(|| ((u128::from(self.next) << 64) / u128::from(self.slices)) as u64);
         let within = |key: Key| limit.is_none_or(|limit| key.hi < limit);
-        let mut run = Run::default();
+        let mut run = EntryRun::default();
         let mut scratch = Vec::new();
         for cursor in &mut self.uuids {
             while let Some(key) = cursor.peek()?.filter(|key| within(*key)) {

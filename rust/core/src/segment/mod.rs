@@ -1,12 +1,15 @@
 //! Immutable, sorted files of entries of one time partition.
 
+mod file;
 pub(crate) mod format;
+pub(crate) mod global;
 pub(crate) mod merge;
 mod pieces;
 pub(crate) mod run;
 mod salvage;
 pub(crate) mod settle;
 pub(crate) mod sort;
+pub(crate) mod values;
 pub(crate) mod writer;
 
 use std::ops::Range;
@@ -14,13 +17,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use format::{Header, Mark, Part, STAMP_BYTES, Stamp, bucket_of, key_bytes, ordered_bytes};
+use format::{KIND, Mark, Part, STAMP_BYTES, SegmentHeader, Stamp, bucket_of, key_bytes, ordered_bytes};
 
 use crate::filter;
 use crate::io::FileSystem;
+use crate::io::pages::{PAGE, Pages};
 use crate::key::{Form, Key};
-use crate::pages::{PAGE, Pages, header_sum};
-use crate::prefetch;
+use crate::sys::prefetch;
 use crate::{Error, Result};
 
 /// Rows whose lines are fetched together.
@@ -29,7 +32,7 @@ const GROUP: usize = 64;
 /// An open segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    header: Header,
+    header: SegmentHeader,
     /// The header page's checksum, by which the manifest knows this very file.
     sum: u32,
     pages: Pages,
@@ -118,24 +121,15 @@ pub(crate) fn probe(
 
 impl Segment {
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Arc<Self>> {
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let mut page = vec![0; PAGE];
-        let length = file.len().map_err(Error::io("look at", path))?;
-        if length < PAGE as u64 {
-            return Err(Error::corrupt(path, length, "shorter than a header"));
-        }
-        file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
-        let header = Header::decode(&page, path)?;
-        if header.history != history {
-            return Err(Error::corrupt(path, 24, "this segment belongs to another history"));
-        }
-        let pages = Pages::open(path, file, header.pages, header.sums_crc)?;
+        let (file, page, sum) = KIND.open(system, path, Some(history))?;
+        let header = SegmentHeader::decode(&page, path)?;
+        let pages = Pages::open(file, header.pages, header.sums_crc)?;
         let section = header.section(Part::Filter);
         let filter = Region::new(section.offset, section.length);
-        Ok(Arc::new(Self { sum: header_sum(&page), header, pages, filter }))
+        Ok(Arc::new(Self { header, sum, pages, filter }))
     }
 
-    pub(crate) fn header(&self) -> &Header {
+    pub(crate) fn header(&self) -> &SegmentHeader {
         &self.header
     }
 

@@ -1,42 +1,12 @@
 //! Writing a large file piece by piece: while one is written the next can be made.
 
-use std::path::Path;
 use std::sync::mpsc;
 
-use crate::io::File;
-use crate::pages::PAGE;
+use super::file::Sink;
 use crate::{Error, Result};
 
 /// Pieces that are in memory at a time.
 const PIECES: usize = 3;
-
-/// Takes the pages behind a header, in order, and their checksums.
-pub(super) struct Sink<'a> {
-    file: &'a dyn File,
-    path: &'a Path,
-    at: u64,
-    sums: Vec<u8>,
-}
-
-impl<'a> Sink<'a> {
-    /// The header vouches for itself: its entry is zero.
-    pub(super) fn behind_header(file: &'a dyn File, path: &'a Path) -> Self {
-        Self { file, path, at: PAGE as u64, sums: vec![0; 4] }
-    }
-
-    /// Append whole pages.
-    pub(super) fn push(&mut self, pages: &[u8]) -> Result<()> {
-        self.sums.extend(pages.chunks(PAGE).map(crc32c::crc32c).flat_map(u32::to_le_bytes));
-        self.file.write_at(pages, self.at).map_err(Error::io("write", self.path))?;
-        self.at += pages.len() as u64;
-        Ok(())
-    }
-
-    /// The checksums of all pages, as they stand behind them.
-    pub(super) fn into_sums(self) -> Vec<u8> {
-        self.sums
-    }
-}
 
 /// Make each piece and pass it on to `sink`; with more than one thread the next is made meanwhile.
 pub(super) fn pass_on<T>(

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::format::{Mark, Stamp};
 use crate::key::Key;
-use crate::log::frame::FrameKeys;
+use crate::types::FrameKeys;
 
 /// An entry whose key is a packed UUID.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,14 +27,14 @@ pub(crate) struct TextEntry {
 
 /// Entries of one time partition.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
+pub(crate) struct EntryRun {
     pub(crate) uuids: Vec<UuidEntry>,
     pub(crate) texts: Vec<TextEntry>,
     pub(crate) heap: Vec<u8>,
     pub(crate) stamps: Stamps,
 }
 
-impl Run {
+impl EntryRun {
     pub(crate) fn len(&self) -> usize {
         self.uuids.len() + self.texts.len()
     }
@@ -77,7 +77,7 @@ impl Run {
 #[derive(Debug)]
 pub(crate) struct Runs {
     width: i64,
-    list: Vec<(i64, Run)>,
+    list: Vec<(i64, EntryRun)>,
     places: HashMap<i64, usize, std::hash::RandomState>,
     /// The run that was asked for last, and the times that belong to it: most entries follow their
     /// like.
@@ -92,7 +92,7 @@ impl Runs {
 
     /// The run of what began at this time.
     #[inline]
-    pub(crate) fn of(&mut self, started_at: i64) -> &mut Run {
+    pub(crate) fn of(&mut self, started_at: i64) -> &mut EntryRun {
         if !self.last.0.contains(&started_at) {
             self.look_for(started_at);
         }
@@ -103,14 +103,14 @@ impl Runs {
         let partition = started_at.div_euclid(self.width);
         let place = *self.places.entry(partition).or_insert(self.list.len());
         if place == self.list.len() {
-            self.list.push((partition, Run::default()));
+            self.list.push((partition, EntryRun::default()));
         }
         let from = partition.saturating_mul(self.width);
         self.last = (from..from.saturating_add(self.width), place);
     }
 
     /// All of them, by time.
-    pub(crate) fn into_list(mut self) -> Vec<Run> {
+    pub(crate) fn into_list(mut self) -> Vec<EntryRun> {
         self.list.sort_by_key(|(partition, _)| *partition);
         self.list.into_iter().map(|(_, run)| run).collect()
     }
@@ -168,7 +168,7 @@ impl Stamps {
     }
 }
 
-impl Run {
+impl EntryRun {
     /// A copy of the entries whose keys lie in part `part` of `parts` equal parts of the key range.
     pub(crate) fn take_range(&self, part: u64, parts: u64) -> Self {
         let is_within = |key: Key| (u128::from(key.hi) * u128::from(parts)) >> 64 == u128::from(part);

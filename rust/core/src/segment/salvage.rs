@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use super::format::{Header, Part, key_bytes, whole_key};
-use super::run::Run;
+use super::format::{KIND, Part, SegmentHeader, key_bytes, whole_key};
+use super::run::EntryRun;
 use super::{Region, Segment};
+use crate::Result;
 use crate::io::FileSystem;
-use crate::pages::{PAGE, Pages, header_sum};
-use crate::{Error, Result};
+use crate::io::pages::Pages;
 
 /// What a damaged segment still tells.
 #[derive(Debug)]
 pub(crate) struct Salvaged {
-    pub(crate) run: Run,
+    pub(crate) run: EntryRun,
     /// Bytes of pages that cannot be read.
     pub(crate) bytes: u64,
 }
@@ -22,38 +22,29 @@ impl Segment {
     /// their checksums. Its header has to be whole, without which nothing can be found.
     pub(crate) fn salvage(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Salvaged> {
         let segment = Self::open_damaged(system, path, history)?;
-        let mut run = Run::default();
+        let mut run = EntryRun::default();
         segment.salvage_keys([Part::UuidKeys, Part::UuidDirectory, Part::UuidStamps], &mut run);
         segment.salvage_keys([Part::TextKeys, Part::TextDirectory, Part::TextStamps], &mut run);
         Ok(Salvaged { run, bytes: segment.pages.damaged() })
     }
 
     /// The header page alone, and its checksum.
-    pub(crate) fn head(system: &dyn FileSystem, path: &Path) -> Result<(Header, u32)> {
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let length = file.len().map_err(Error::io("look at", path))?;
-        if length < PAGE as u64 {
-            return Err(Error::corrupt(path, length, "shorter than a header"));
-        }
-        let mut page = vec![0; PAGE];
-        file.read_at(&mut page, 0).map_err(Error::io("read", path))?;
-        Ok((Header::decode(&page, path)?, header_sum(&page)))
+    pub(crate) fn head(system: &dyn FileSystem, path: &Path) -> Result<(SegmentHeader, u32)> {
+        let (_, page, sum) = KIND.open(system, path, None)?;
+        Ok((SegmentHeader::decode(&page, path)?, sum))
     }
 
     fn open_damaged(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Self> {
-        let (header, sum) = Self::head(system, path)?;
-        if header.history != history {
-            return Err(Error::corrupt(path, 24, "this segment belongs to another history"));
-        }
-        let file = system.open(path, false).map_err(Error::io("open", path))?;
-        let pages = Pages::open_damaged(path, file, header.pages)?;
+        let (file, page, sum) = KIND.open(system, path, Some(history))?;
+        let header = SegmentHeader::decode(&page, path)?;
+        let pages = Pages::open_damaged(file, header.pages)?;
         let section = header.section(Part::Filter);
         let filter = Region::new(section.offset, section.length);
         Ok(Self { header, sum, pages, filter })
     }
 
     /// Add the entries of one kind that can be read.
-    fn salvage_keys(&self, [keys, directory, stamps]: [Part; 3], run: &mut Run) {
+    fn salvage_keys(&self, [keys, directory, stamps]: [Part; 3], run: &mut EntryRun) {
         let is_uuid = matches!(keys, Part::UuidKeys);
         let (bits, count) = if is_uuid {
             (self.header.uuid_directory_bits, self.header.uuids)

@@ -1,18 +1,18 @@
 //! Before a run is written: sort it, and fold what a key has more than once.
 
 use super::format::{Mark, Stamp};
-use super::run::{Run, TextEntry};
+use super::run::{EntryRun, TextEntry};
 use super::sort;
 
 /// More distinct stamps than this, and the start times of completed entries are rounded up.
 const MOST_STAMPS: usize = 1 << 16;
 
-impl Run {
+impl EntryRun {
     /// Sort and fold entries that say the same of the same key: a completed one outweighs all
     /// others.
     pub(crate) fn settle(&mut self) {
         coarsen(self);
-        let Run { uuids, texts, heap, stamps } = self;
+        let EntryRun { uuids, texts, heap, stamps } = self;
         let mark = |number: u32| stamps.get(number);
         // Completed ones first, which have claim 0; then claim by claim, the strongest mark first.
         let strongest_first = |a: u32, b: u32| {
@@ -40,7 +40,7 @@ fn says_nothing_new(kept: Stamp, later: Stamp) -> bool {
 
 /// Bound the number of distinct stamps by rounding the start times of completed entries up, never
 /// down: an entry may live a little longer, but is not forgotten early.
-fn coarsen(run: &mut Run) {
+fn coarsen(run: &mut EntryRun) {
     if run.stamps.list().len() <= MOST_STAMPS {
         return;
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::Result;
 use crate::key::Key;
-use crate::threads::together;
+use crate::sys::threads::together;
 
 /// Buckets of one pass: as many lines are written to at a time as stay in the cache.
 const MOST_BITS: u32 = 10;

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
+use super::file::{Section, Sink, write_directory};
 use super::format::{
-    FILTER_BITS, Header, Layout, Mark, PARTS, Part, STAMP_BYTES, Section, Stamp, bucket_of, directory_bits, key_bytes,
-    ordered_bytes,
+    FILTER_BITS, Layout, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, directory_bits, key_bytes, ordered_bytes,
 };
-use super::pieces::{Sink, pass_on};
-use super::run::{Run, UuidEntry};
+use super::pieces::pass_on;
+use super::run::{EntryRun, UuidEntry};
+use crate::Result;
 use crate::filter;
 use crate::io::FileSystem;
+use crate::io::pages::PAGE;
 use crate::key::Key;
-use crate::pages::{PAGE, header_sum};
-use crate::{Error, Result};
 
 /// Keys that are laid out and written together: so many fill whole pages, however wide they are.
 /// (In tests segments are small, and all their keys 16 bytes wide.)
@@ -60,44 +60,51 @@ impl Entry for Key {
 
 /// Write a settled run; its bytes are durable on return, its name is not. Answers the header, its
 /// checksum, and the file's size.
-pub(crate) fn write(target: Target, run: &Run) -> Result<(Header, u32, u64)> {
+pub(crate) fn write(target: Target, run: &EntryRun) -> Result<(SegmentHeader, u32, u64)> {
     write_entries(target, &run.uuids, run, 1)
 }
 
 /// [`write`] for keys of one stamp, sorted and each there once. With more than one thread they are
 /// laid out while they are written.
-pub(crate) fn write_keys(target: Target, keys: &[Key], stamp: Stamp, threads: usize) -> Result<(Header, u32, u64)> {
-    let mut rest = Run::default();
+pub(crate) fn write_keys(
+    target: Target,
+    keys: &[Key],
+    stamp: Stamp,
+    threads: usize,
+) -> Result<(SegmentHeader, u32, u64)> {
+    let mut rest = EntryRun::default();
     rest.stamps.index(stamp);
     write_entries(target, keys, &rest, threads)
 }
 
 /// `uuids` in the place of those of `run`.
-fn write_entries<E: Entry>(target: Target, uuids: &[E], run: &Run, threads: usize) -> Result<(Header, u32, u64)> {
+fn write_entries<E: Entry>(
+    target: Target,
+    uuids: &[E],
+    run: &EntryRun,
+    threads: usize,
+) -> Result<(SegmentHeader, u32, u64)> {
     let Target { system, path, id, history } = target;
     let mut header = header_of(id, history, uuids, run);
-    let file = system.create(path).map_err(Error::io("create", path))?;
-    let mut sink = Sink::behind_header(&*file, path);
+    let mut sink = Sink::create(system, path)?;
     let keys_end = write_uuid_keys(&mut sink, &header, uuids, threads)?;
     let mut image = Image { bytes: vec![0; header.pages as usize * PAGE - keys_end], start: keys_end };
     fill(&mut image, &header, uuids, run);
     sink.push(&image.bytes)?;
-    let sums = sink.into_sums();
-    header.sums_crc = crc32c::crc32c(&sums);
-    let page = header.encode();
-    file.write_at(&sums, header.pages * PAGE as u64).map_err(Error::io("write", path))?;
-    file.write_at(&page, 0).map_err(Error::io("write", path))?;
-    file.sync().map_err(Error::io("sync", path))?;
-    Ok((header.clone(), header_sum(&page), header.pages * PAGE as u64 + sums.len() as u64))
+    let (sum, bytes) = sink.finish(|sums_crc| {
+        header.sums_crc = sums_crc;
+        header.encode()
+    })?;
+    Ok((header, sum, bytes))
 }
 
-fn header_of<E: Entry>(id: u64, history: [u8; 16], uuids: &[E], run: &Run) -> Header {
+fn header_of<E: Entry>(id: u64, history: [u8; 16], uuids: &[E], run: &EntryRun) -> SegmentHeader {
     let stamps = run.stamps.list();
     let times = || stamps.iter().map(|stamp| stamp.started_at);
     let is_open = |number: u32| run.stamps.get(number).mark == Mark::Open;
     let open = uuids.iter().filter(|entry| is_open(entry.stamp())).count()
         + run.texts.iter().filter(|entry| is_open(entry.stamp)).count();
-    let mut header = Header {
+    let mut header = SegmentHeader {
         id,
         history,
         min_started_at: times().min().unwrap_or(0),
@@ -124,7 +131,7 @@ fn header_of<E: Entry>(id: u64, history: [u8; 16], uuids: &[E], run: &Run) -> He
 /// The UUID keys stand behind the header, and are most of the file: as many as fill whole pieces
 /// are written piece by piece, so that no more than that is in memory twice. Answers where the rest
 /// of the file begins.
-fn write_uuid_keys<E: Entry>(sink: &mut Sink, header: &Header, uuids: &[E], threads: usize) -> Result<usize> {
+fn write_uuid_keys<E: Entry>(sink: &mut Sink, header: &SegmentHeader, uuids: &[E], threads: usize) -> Result<usize> {
     let width = key_bytes(header.uuid_directory_bits);
     let pieces = uuids.chunks_exact(PIECE);
     let end = PAGE + (uuids.len() - pieces.remainder().len()) * width;
@@ -159,7 +166,7 @@ struct Image {
 
 impl Image {
     /// What of a section lies in here.
-    fn part(&mut self, header: &Header, part: Part) -> &mut [u8] {
+    fn part(&mut self, header: &SegmentHeader, part: Part) -> &mut [u8] {
         let section = header.section(part);
         let place = |at: u64| (at as usize).saturating_sub(self.start);
         let range = place(section.offset)..place(section.offset + section.length);
@@ -167,16 +174,16 @@ impl Image {
     }
 }
 
-fn fill<E: Entry>(image: &mut Image, header: &Header, uuids: &[E], run: &Run) {
+fn fill<E: Entry>(image: &mut Image, header: &SegmentHeader, uuids: &[E], run: &EntryRun) {
     let last = uuids.chunks_exact(PIECE).remainder();
     let (bits, keys) = (header.uuid_directory_bits, image.part(header, Part::UuidKeys));
     write_keys_of(last.iter().map(Entry::key), key_bytes(bits), keys);
-    directory(image.part(header, Part::UuidDirectory), bits, uuids.iter().map(Entry::key));
+    write_directory(image.part(header, Part::UuidDirectory), bits, uuids.iter().map(Entry::key));
     pack(image.part(header, Part::UuidStamps), header.stamp_bits, uuids.iter().map(Entry::stamp));
 
     let (bits, keys) = (header.text_directory_bits, image.part(header, Part::TextKeys));
     write_keys_of(run.texts.iter().map(|entry| entry.key), key_bytes(bits), keys);
-    directory(image.part(header, Part::TextDirectory), bits, run.texts.iter().map(|entry| entry.key));
+    write_directory(image.part(header, Part::TextDirectory), bits, run.texts.iter().map(|entry| entry.key));
     pack(image.part(header, Part::TextStamps), header.stamp_bits, run.texts.iter().map(|entry| entry.stamp));
     texts(image, header, run);
 
@@ -189,19 +196,6 @@ fn fill<E: Entry>(image: &mut Image, header: &Header, uuids: &[E], run: &Run) {
     let filter = image.part(header, Part::Filter);
     filter::insert_all(filter, uuids.iter().map(Entry::key));
     filter::insert_all(filter, run.texts.iter().map(|entry| entry.key));
-}
-
-/// Where each bucket of sorted keys starts.
-fn directory(out: &mut [u8], bits: u8, keys: impl Iterator<Item = Key>) {
-    let mut counts = vec![0u32; (1 << bits) + 1];
-    for key in keys {
-        counts[bucket_of(key.hi, bits) + 1] += 1;
-    }
-    let mut sum = 0;
-    for (slot, count) in out.chunks_exact_mut(4).zip(counts) {
-        sum += count;
-        slot.copy_from_slice(&sum.to_le_bytes());
-    }
 }
 
 /// Numbers of `bits` bits each, one after the other, least significant bit first.
@@ -219,7 +213,7 @@ fn pack(out: &mut [u8], bits: u8, numbers: impl Iterator<Item = u32>) {
 }
 
 /// The texts' offsets and bytes, in key order.
-fn texts(image: &mut Image, header: &Header, run: &Run) {
+fn texts(image: &mut Image, header: &SegmentHeader, run: &EntryRun) {
     let offsets = image.part(header, Part::TextOffsets);
     let mut at = 0u64;
     for (slot, entry) in offsets.chunks_exact_mut(8).zip(run.texts.iter().map(Some).chain([None])) {
@@ -243,14 +237,14 @@ mod tests {
     use crate::segment::Segment;
 
     #[test]
-    fn keys_of_one_stamp_make_the_same_file_as_entries_do_however_many_threads_write_it() {
+    fn keys_of_one_stamp_write_the_same_file_as_entries() {
         let directory = tempfile::tempdir().unwrap();
         let stamp = Stamp { claim: 7, started_at: 1_000, mark: Mark::Open };
         for count in [1, 255, 256, 257, 768, 1000, 2000] {
             let mut keys: Vec<Key> =
                 (0..count).map(|number: u128| Codec::new(&[5; 32]).mix(number.to_be_bytes())).collect();
             keys.sort_unstable();
-            let mut run = Run::default();
+            let mut run = EntryRun::default();
             for key in &keys {
                 run.push_uuid(*key, stamp);
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::io::simulated::Simulated;
+use dochistory_core::testing::simulated::Simulated;
 use dochistory_core::{Error, Result};
 
 use super::channel::Random;

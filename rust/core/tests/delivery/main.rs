@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, missing_docs, reason = "parts of one test")]
 
-#[path = "../../src/delivery/tests/simulation/channel.rs"]
+#[path = "../../src/protocols/delivery/tests/simulation/channel.rs"]
 mod channel;
 mod machine;
 mod receiver;
@@ -19,7 +19,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use channel::{Channel, Random};
-use dochistory_core::delivery::{Header, Options};
+use dochistory_core::protocols::delivery::{Options, PartHeader};
 use receiver::Receiver;
 use sender::Sender;
 
@@ -38,7 +38,7 @@ pub struct Transaction {
 #[derive(Clone, Debug)]
 pub struct Message {
     pub stream: usize,
-    pub header: Header,
+    pub header: PartHeader,
     pub carries: Vec<Transaction>,
     pub part: u32,
 }
@@ -145,7 +145,7 @@ impl World {
 }
 
 #[test]
-fn with_crashes_of_either_side_at_any_write_all_streams_end_with_the_same_operations() {
+fn crashes_of_either_side_keep_all_streams_equal() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("DELIVERY_SEED") {
         println!("{:?}", run(seed, true));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use dochistory_core::Replays;
 use dochistory_core::columns::{IdColumn, Validity};
-use dochistory_core::delivery::{
+use dochistory_core::protocols::delivery::{
     HeaderColumns, Headers, Inbox, Opening, Options, Place, Receiving, Settings, Status, Taken,
 };
 

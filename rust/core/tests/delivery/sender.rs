@@ -1,6 +1,6 @@
 //! The publisher: its log is durable, its outboxes are in its history.
 
-use dochistory_core::delivery::{Outbox, Transactions};
+use dochistory_core::protocols::delivery::{Outbox, Transactions};
 
 use super::channel::{Channel, Random};
 use super::machine::Machine;

@@ -4,20 +4,20 @@
 #![allow(unreachable_pub, missing_docs, reason = "parts of one test")]
 #![allow(clippy::option_option, reason = "an id may be mapped to nothing")]
 
-#[path = "../common/mod.rs"]
-mod common;
+#[path = "../harness/mod.rs"]
+mod harness;
 mod model;
 mod overlap;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{DAY, Ids, START, uuid};
 use dochistory_core::Error;
-use dochistory_core::engine::mapper::{Mapper, MapperSettings, Messages, Texts, Untils};
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::io::simulated::Simulated;
-use dochistory_core::mapper::{Policy, Qos};
+use dochistory_core::protocols::mapper::rules::{Policy, Qos};
+use dochistory_core::protocols::mapper::{Mapper, MapperSettings, Messages, Texts, Untils};
+use dochistory_core::testing::simulated::Simulated;
+use harness::{DAY, Ids, START, uuid};
 
 const UNTIL: Untils<'static> = Untils::All(START + 30 * DAY);
 
@@ -73,7 +73,7 @@ fn only(rules: &[&'static str]) -> &'static str {
 }
 
 #[test]
-fn after_a_crash_at_any_change_a_message_that_goes_out_is_never_sent_twice() {
+fn crash_at_any_change_never_sends_a_message_twice() {
     for rows in [4, 40] {
         let mut met = Vec::new();
         for (at, power) in (1..120).flat_map(|at| [(at, true), (at, false)]) {
@@ -158,7 +158,7 @@ fn take(process: &Simulated, rows: u64) -> (bool, Vec<&'static str>) {
 }
 
 #[test]
-fn after_a_crash_at_any_change_a_unit_of_work_is_there_whole_or_not_at_all() {
+fn crash_at_any_change_leaves_a_unit_of_work_whole_or_absent() {
     for rows in [4, 40] {
         let mut met = Vec::new();
         for (at, power) in (1..120).flat_map(|at| [(at, true), (at, false)]) {

@@ -1,7 +1,7 @@
 //! What a mapper holds, naively: each pending id has an owner, and an end touches what its sender
 //! owns.
 
-use dochistory_core::mapper::Policy;
+use dochistory_core::protocols::mapper::rules::Policy;
 
 /// A row of a batch that goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

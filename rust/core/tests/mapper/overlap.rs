@@ -6,11 +6,11 @@
 //! `MAPPER_RUNS` says how many to play.
 
 use dochistory_core::Error;
-use dochistory_core::engine::mapper::{Mapper, Messages, Send, Texts};
-use dochistory_core::io::simulated::Simulated;
-use dochistory_core::mapper::{Policy, Qos};
+use dochistory_core::protocols::mapper::rules::{Policy, Qos};
+use dochistory_core::protocols::mapper::{Mapper, Messages, Send, Texts};
+use dochistory_core::testing::simulated::Simulated;
 
-use crate::common::{DAY, Ids, START, uuid};
+use crate::harness::{DAY, Ids, START, uuid};
 use crate::model::Model;
 use crate::{UNTIL, mapper};
 

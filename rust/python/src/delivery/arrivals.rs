@@ -7,7 +7,7 @@ use crate::arrow::buffer::NullBuffer;
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, UInt32Type, UInt64Type};
 use dochistory_core::columns::{IdColumn, Validity};
-use dochistory_core::delivery::{HeaderColumns, Headers, NO_STREAM, encode_names};
+use dochistory_core::protocols::delivery::{HeaderColumns, Headers, NO_STREAM, encode_names};
 
 use crate::columns::{find_named, wrong_type};
 use crate::errors::{Failure, Outcome};

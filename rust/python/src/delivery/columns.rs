@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use crate::arrow::array::{ArrayRef, DictionaryArray, Int8Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use crate::arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use crate::arrow::datatypes::{DataType, Field, Int8Type, Schema};
-use dochistory_core::delivery::{Decision, NOT_APPLIED, Poll, Reason, Rows, Status};
+use dochistory_core::protocols::delivery::{Decision, NOT_APPLIED, Poll, Reason, Rows, Status};
 
 use crate::errors::Outcome;
 

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dochistory_core::Transaction;
-use dochistory_core::delivery::{Inbox, Receiving};
+use dochistory_core::protocols::delivery::{Inbox, Receiving};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
 
 use super::arrivals::Arrivals;
 use super::columns;
-use super::kept::Kept;
+use super::held_rows::Kept;
 use super::poll::{DeliveryPoll, Stage};
 use super::status;
 use crate::arguments;
@@ -66,34 +66,53 @@ impl GuaranteedDelivery {
         self.shared.only()
     }
 
-    /// Decide one poll: which messages are applied, in which order, and what is held, dropped or asked for again.
+    /// Methods that were public once, with a warning.
+    fn __getattr__<'py>(this: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        crate::shards::formerly_of_delivery(this.as_any(), this.get().shared.handle.clone(), name)
+    }
+
+    /// Decide one poll: which messages are applied, in which order, and what is held, dropped or
+    /// asked for again.
     ///
-    /// Unless the delivery was opened with `own_transaction`, a poll that applies something is recorded (`applying_upto`)
-    /// before this returns; it ends with `commit`, or with `abort` if certainly nothing of it was applied. If neither
-    /// happens, what it applies is in doubt when the delivery is opened anew.
+    /// Unless the delivery was opened with `own_transaction`, a poll that applies something is
+    /// recorded (`applying_upto`) before this returns; it ends with `commit`, or with `abort` if
+    /// certainly nothing of it was applied. If neither happens, what it applies is in doubt when
+    /// the delivery is opened anew.
     ///
     /// Args:
-    ///     messages: what arrived, in order of arrival; None if nothing did (which counts as a poll too). Columns: `stream`
-    ///         (text; may be absent in the delivery of one stream), and `header` (text) or `resend_count`, `prev`, `cur`,
-    ///         `seq` (integers). A null header is a damaged message. Other columns come back in `DeliveryPoll.messages`.
+    ///     messages: what arrived, in order of arrival; None if nothing did (which counts as a poll
+    ///         too). Columns: `stream` (text; may be absent in the delivery of one stream), and
+    ///         `header` (text) or `resend_count`, `prev`, `cur`, `seq` (integers). A null header is
+    ///         a damaged message. Other columns come back in `DeliveryPoll.messages`.
     ///     now: the time of `time_received`, a datetime with a time zone; the clock's, if absent.
     ///     columns: name of a column as above -> its name in `messages`, where they differ.
     ///     threads: threads to use; a stream is never shared by two.
-    ///     transaction: (application, number of the batch): a batch that comes again is known by it.
-    ///     on_replay: what becomes of streams that this very batch was about to apply when the process ended: `in_doubt`,
-    ///         or `rerun` (handed out again, if it ends where it ended before: for work that is idempotent for each batch).
-    ///     on_other_rows: what is done with a known number that comes with other messages: `error` (nothing is recorded), or
-    ///         `look_up` (each stream decides by its own row).
+    ///     transaction: (application, number of the batch): a batch that comes again is known by
+    ///         it.
+    ///     on_replay: what becomes of streams that this very batch was about to apply when the
+    ///         process ended: `in_doubt`, or `rerun` (handed out again, if it ends where it ended
+    ///         before: for work that is idempotent for each batch).
+    ///     on_other_rows: what is done with a known number that comes with other messages: `error`
+    ///         (nothing is recorded), or `look_up` (each stream decides by its own row).
+    ///
+    /// Returns:
+    ///     DeliveryPoll: the decisions, the messages to apply, and the right to commit.
     ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type, or messages that are held have other columns.
-    ///     ConfigError: an argument makes no sense.
-    ///     StateError: an earlier poll is neither committed nor aborted; or the history is closed.
-    ///     FencedError: another receiver has moved a stream since this delivery read it.
-    ///     TransactionError: the application's numbers went backwards, or a known number came with other messages.
-    ///     LockedError: another writer held the history's streams for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading, and something is to be recorded.
-    ///     FailedError: an earlier write failed.
+    ///     SchemaError: [DH-SCHEMA] a column is missing or has the wrong type, or messages that are
+    ///         held have other columns.
+    ///     ConfigError: [DH-CONFIG] an argument makes no sense.
+    ///     StateError: [DH-STATE] an earlier poll is neither committed nor aborted; or the history
+    ///         is closed.
+    ///     FencedError: [DH-FENCED] another receiver has moved a stream since this delivery read
+    ///         it.
+    ///     TransactionError: [DH-TRANSACTION] the application's numbers went backwards, or a known
+    ///         number came with other messages.
+    ///     LockedError: [DH-LOCKED] another writer held the history's streams for longer than
+    ///         `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading, and something is to be
+    ///         recorded.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (
         messages = None, *, now = None, columns = None, threads = 1, transaction = None, on_replay = "in_doubt",
         on_other_rows = "error"
@@ -151,9 +170,16 @@ impl GuaranteedDelivery {
         })
     }
 
-    /// The streams and how they stand in this delivery, a row each: `stream`, `log_received`,
-    /// `rereceive_count`, `confirm_received`, `receive_count`, `time_received` (timestamp[us, UTC];
-    /// null is never), `applying_upto`. A pyarrow RecordBatch.
+    /// The streams and how they stand in this delivery.
+    ///
+    /// Returns:
+    ///     A pyarrow RecordBatch with a row for each stream: `stream` (utf8), `log_received`,
+    ///     `rereceive_count`, `confirm_received`, `receive_count` (uint64), `time_received`
+    ///     (timestamp[us, UTC]; null is never), `applying_upto` (uint64).
+    ///
+    /// Raises:
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn status<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;
@@ -161,10 +187,17 @@ impl GuaranteedDelivery {
         Ok(output::record_batch(py, batch)?)
     }
 
-    /// Streams of which nobody knows how far they were applied before a crash, a row each:
-    /// `stream`, `log_received`, `applying_upto`. Everything up to `log_received` was applied, and
-    /// nothing after `applying_upto`. Their messages are held until `settle`, or until the delivery
-    /// is opened with `log_received`.
+    /// Streams of which nobody knows how far they were applied before a crash. Everything up to
+    /// `log_received` was applied, and nothing after `applying_upto`. Their messages are held until
+    /// `settle`, or until the delivery is opened with `log_received`.
+    ///
+    /// Returns:
+    ///     A pyarrow RecordBatch with a row for each stream: `stream` (utf8), `log_received`,
+    ///     `applying_upto` (uint64: log offsets).
+    ///
+    /// Raises:
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn in_doubt<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;
@@ -172,12 +205,18 @@ impl GuaranteedDelivery {
         Ok(output::record_batch(py, batch)?)
     }
 
-    /// Say how far a stream in doubt was applied: up to `log_received`, the end of a transaction. Durable on return.
+    /// Say how far a stream in doubt was applied: up to `log_received`, the end of a transaction.
+    /// Durable on return.
+    ///
+    /// Args:
+    ///     stream: the stream.
+    ///     log_received: a log offset: the end of a transaction.
     ///
     /// Raises:
-    ///     RestoredError: it lies outside of what may have been applied.
-    ///     StateError: there is no such stream, or a poll is neither committed nor aborted.
-    ///     FencedError: another receiver has moved the stream.
+    ///     RestoredError: [DH-RESTORED] it lies outside of what may have been applied.
+    ///     StateError: [DH-STATE] there is no such stream, or a poll is neither committed nor
+    ///         aborted.
+    ///     FencedError: [DH-FENCED] another receiver has moved the stream.
     fn settle(&self, py: Python<'_>, stream: &str, log_received: u64) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;

@@ -2,15 +2,15 @@
 
 mod arrivals;
 mod columns;
+mod held_rows;
 mod inbox;
-mod kept;
 mod offsets;
 mod open;
 mod outbox;
 mod poll;
 mod rows;
+mod shards;
 mod status;
-mod together;
 
 pub(crate) use inbox::GuaranteedDelivery;
 pub(crate) use outbox::DeliveryOutbox;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, Field, Schema, UInt32Type, UInt64Type};
-use dochistory_core::delivery::{Built, Outbox, SenderState, Transactions};
+use dochistory_core::protocols::delivery::{Built, Outbox, SenderState, Transactions};
 use pyo3::prelude::*;
 
 use crate::answers;
@@ -67,27 +67,29 @@ impl DeliveryOutbox {
         self.state().send_count
     }
 
-    /// Build the messages for the transactions after `log_sent`, and note them as sent, durable on return: send them after
-    /// that. A message that gets lost on the way, even here, is asked for again.
+    /// Build the messages for the transactions after `log_sent`, and note them as sent, durable on
+    /// return: send them after that. A message that gets lost on the way, even here, is asked for
+    /// again.
     ///
     /// Args:
-    ///     transactions: those that there are to send, in the order of the log: a table with the columns `offset` (integer:
-    ///         log offset of the COMMIT) and optionally `parts` (integer: messages that it takes; it must depend on the
-    ///         transaction only); or the offsets alone, as an Arrow array or any iterable. Those up to `log_sent` are passed
+    ///     transactions: those that there are to send, in the order of the log: a table with the
+    ///         columns `offset` (integer: log offset of the COMMIT) and optionally `parts`
+    ///         (integer: messages that it takes; it must depend on the transaction only); or the
+    ///         offsets alone, as an Arrow array or any iterable. Those up to `log_sent` are passed
     ///         over.
     ///     per_message: at most so many transactions that take one message go into one together.
     ///     max_messages: stop after so many messages; the rest is built by the next call.
     ///     now: the time of `time_sent`, a datetime with a time zone; the clock's, if absent.
     ///
     /// Returns:
-    ///     The messages in order, a pyarrow RecordBatch: `header` (utf8), `resend_count`, `prev`, `cur` (uint64), `seq`
-    ///     (uint32), `first` (uint32: number of the first of `transactions` that it carries), `count` (uint32: how many; a
-    ///     part carries its share of one).
+    ///     The messages in order, a pyarrow RecordBatch: `header` (utf8), `resend_count`, `prev`,
+    ///     `cur` (uint64), `seq` (uint32), `first` (uint32: number of the first of `transactions`
+    ///     that it carries), `count` (uint32: how many; a part carries its share of one).
     ///
     /// Raises:
-    ///     SchemaError: the offsets do not rise, or are no integers.
-    ///     FencedError: another sender has moved the stream.
-    ///     StateError: the history is closed.
+    ///     SchemaError: [DH-SCHEMA] the offsets do not rise, or are no integers.
+    ///     FencedError: [DH-FENCED] another sender has moved the stream.
+    ///     StateError: [DH-STATE] the history is closed.
     #[pyo3(signature = (transactions, *, per_message = 1, max_messages = None, now = None))]
     fn build<'py>(
         &self,
@@ -109,29 +111,42 @@ impl DeliveryOutbox {
         Ok(output::record_batch(py, batch)?)
     }
 
-    /// The subscriber says that it has everything up to `offset`. Answers whether that is news.
+    /// The subscriber says that it has everything up to `offset`. Durable on return.
+    ///
+    /// Args:
+    ///     offset: a log offset: the `confirm` of the confirmation.
+    ///
+    /// Returns:
+    ///     bool: whether that is news.
     ///
     /// Raises:
-    ///     RestoredError: that was never sent: this side was restored to an older state.
-    ///     FencedError: another sender has moved the stream.
+    ///     RestoredError: [DH-RESTORED] that was never sent: this side was restored to an older
+    ///         state.
+    ///     FencedError: [DH-FENCED] another sender has moved the stream.
     fn on_confirmation(&self, py: Python<'_>, offset: u64) -> Outcome<bool> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         Ok(crate::calls::outside(py, || self.outbox.on_confirmation(offset))?)
     }
 
-    /// The subscriber asks for everything after `offset`, under `epoch`. Answers whether that is news: then drop what was
-    /// built and not sent, and build what comes after `log_sent`.
+    /// The subscriber asks for everything after `offset`, under `epoch`. If that is news, drop what
+    /// was built and not sent, and build what comes after `log_sent`. Durable on return.
     ///
     /// Args:
     ///     epoch: the `resend_epoch` of the request.
     ///     offset: its `resend_from`.
-    ///     log_start: the oldest offset that the log still has; if absent, it is taken to be truncated as far as it may be.
+    ///     log_start: the oldest offset that the log still has; if absent, it is taken to be
+    ///         truncated as far as it may be.
+    ///
+    /// Returns:
+    ///     bool: whether that is news.
     ///
     /// Raises:
-    ///     TruncatedError: the log does not reach back so far: extract the subscription again.
-    ///     RestoredError: that was never sent: this side was restored to an older state.
-    ///     FencedError: another sender has moved the stream.
+    ///     TruncatedError: [DH-TRUNCATED] the log does not reach back so far: extract the
+    ///         subscription again.
+    ///     RestoredError: [DH-RESTORED] that was never sent: this side was restored to an older
+    ///         state.
+    ///     FencedError: [DH-FENCED] another sender has moved the stream.
     #[pyo3(signature = (epoch, offset, *, log_start = None))]
     fn on_resend_request(&self, py: Python<'_>, epoch: u64, offset: u64, log_start: Option<u64>) -> Outcome<bool> {
         let _call = crate::calls::InCall::enter(py);
@@ -140,6 +155,15 @@ impl DeliveryOutbox {
     }
 
     /// Up to here the publisher's log may be truncated: all of its subscribers have confirmed it.
+    ///
+    /// Returns:
+    ///     int: a log offset.
+    ///
+    /// Raises:
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn truncation_point(&self, py: Python<'_>) -> Outcome<u64> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
@@ -149,7 +173,7 @@ impl DeliveryOutbox {
     /// The subscriber leaves: nothing is kept for it any more, and the log need not be.
     ///
     /// Raises:
-    ///     FencedError: another sender has moved the stream.
+    ///     FencedError: [DH-FENCED] another sender has moved the stream.
     fn remove(&self, py: Python<'_>) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;

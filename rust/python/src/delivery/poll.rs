@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::arrow::array::RecordBatch;
-use dochistory_core::delivery::{Poll, Taken};
-use dochistory_core::engine::Replay;
+use dochistory_core::protocols::delivery::{Poll, Taken};
+use dochistory_core::protocols::trigger::Replay;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use super::arrivals::Arrivals;
 use super::columns;
+use super::held_rows::{KeptRow, messages};
 use super::inbox::Shared;
-use super::kept::{KeptRow, messages};
 use super::offsets;
 use crate::claim::replay_word;
 use crate::errors::{Failure, Outcome};
@@ -71,29 +71,32 @@ impl DeliveryPoll {
         self.decisions.get_or_try_init(py, make).map(|made| made.clone_ref(py))
     }
 
-    /// A row for each stream that had messages or waits for some: `stream`, `log_received`,
-    /// `rereceive_count`, `confirm`, `resend_epoch`, `resend_from`, `patience` (polls left before a
-    /// resend is requested; null if nothing is missing), `held`, `buffered_parts`. `confirm`,
-    /// `resend_epoch` and `resend_from` are null until the poll is committed.
+    /// A row for each stream that had messages or waits for some: `stream` (utf8), `log_received`,
+    /// `rereceive_count`, `confirm`, `resend_epoch`, `resend_from` (uint64), `patience` (uint32:
+    /// polls left before a resend is requested; null if nothing is missing), `held`,
+    /// `buffered_parts` (uint64: messages). `confirm`, `resend_epoch` and `resend_from` are null
+    /// until the poll is committed. A pyarrow RecordBatch.
     #[getter]
     fn streams<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.columns(py, columns::streams)
     }
 
-    /// Messages of earlier polls that are applied now: `stream`, `prev`, `cur`, `seq`,
-    /// `apply_rank`.
+    /// Messages of earlier polls that are applied now: `stream` (utf8), `prev`, `cur` (uint64: log
+    /// offsets), `seq`, `apply_rank` (uint32). A pyarrow RecordBatch.
     #[getter]
     fn released<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.columns(py, |poll, _| columns::released(poll))
     }
 
-    /// The messages to apply, in the order of application, stream by stream: their columns as they came in, those held
-    /// until now included, and `dh_stream`; `dh_transaction` (uint64: the same for all parts of a transaction); `dh_commit`
-    /// (uint64: the log offset that `log_received` has once this and its other parts are applied); `dh_apply_rank`. Every
-    /// transaction is there with all its parts. A pyarrow RecordBatch where one came in, else a Table.
+    /// The messages to apply, in the order of application, stream by stream: their columns as they
+    /// came in, those held until now included, and `dh_stream`; `dh_transaction` (uint64: the same
+    /// for all parts of a transaction); `dh_commit` (uint64: the log offset that `log_received` has
+    /// once this and its other parts are applied); `dh_apply_rank`. Every transaction is there with
+    /// all its parts. A pyarrow RecordBatch where one came in, else a Table.
     ///
     /// Raises:
-    ///     StateError: a held message is released, and the delivery was opened with `keep_rows=False`.
+    ///     StateError: [DH-STATE] a held message is released, and the delivery was opened with
+    ///         `keep_rows=False`.
     #[getter]
     fn messages(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
         let make = || {
@@ -103,20 +106,22 @@ impl DeliveryPoll {
         self.messages.get_or_try_init(py, make).map(|made| made.clone_ref(py))
     }
 
-    /// What to confirm to the publishers: `stream`, `confirm`. A confirmation that gets lost comes again when the delivery is
-    /// opened anew, or with the next one.
+    /// What to confirm to the publishers: `stream` (utf8), `confirm` (uint64: a log offset). A
+    /// confirmation that gets lost comes again when the delivery is opened anew, or with the next
+    /// one. A pyarrow RecordBatch.
     ///
     /// Raises:
-    ///     StateError: the poll is not committed.
+    ///     StateError: [DH-STATE] the poll is not committed.
     #[getter]
     fn confirmations<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.after_commit(py, columns::confirmations)
     }
 
-    /// What to ask the publishers for: `stream`, `resend_epoch`, `resend_from`.
+    /// What to ask the publishers for: `stream` (utf8), `resend_epoch`, `resend_from` (uint64). A
+    /// pyarrow RecordBatch.
     ///
     /// Raises:
-    ///     StateError: the poll is not committed.
+    ///     StateError: [DH-STATE] the poll is not committed.
     #[getter]
     fn resend_requests<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.after_commit(py, columns::resend_requests)
@@ -125,14 +130,18 @@ impl DeliveryPoll {
     /// Everything in `messages` is applied. Durable on return; again changes nothing.
     ///
     /// Args:
-    ///     log_received: how far the caller has applied, where that is not all: a log offset, or a mapping of streams to log
-    ///         offsets; each that of a COMMIT of this poll, or where the stream stood before. A stream that was not applied
-    ///         whole goes back: a resend is requested from there.
+    ///     log_received: how far the caller has applied, where that is not all: a log offset, or a
+    ///         mapping of streams to log offsets; each that of a COMMIT of this poll, or where the
+    ///         stream stood before. A stream that was not applied whole goes back: a resend is
+    ///         requested from there.
     ///
     /// Raises:
-    ///     StateError: the poll was aborted, or such an offset lies outside of what it brings.
-    ///     FencedError: another receiver has moved a stream since this poll was decided: nothing was recorded.
-    ///     LockedError: another writer held the history's streams for longer than `lock_timeout`.
+    ///     StateError: [DH-STATE] the poll was aborted, or such an offset lies outside of what it
+    ///         brings.
+    ///     FencedError: [DH-FENCED] another receiver has moved a stream since this poll was
+    ///         decided: nothing was recorded.
+    ///     LockedError: [DH-LOCKED] another writer held the history's streams for longer than
+    ///         `lock_timeout`.
     #[pyo3(signature = (log_received = None))]
     fn commit(&self, py: Python<'_>, log_received: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         self.shared.handle.get()?;
@@ -152,12 +161,13 @@ impl DeliveryPoll {
         })
     }
 
-    /// Certainly nothing of `messages` was applied: it is as if the poll had not been. Its messages have to be received
-    /// again. Durable on return; again changes nothing.
+    /// Certainly nothing of `messages` was applied: it is as if the poll had not been. Its messages
+    /// have to be received again. Durable on return; again changes nothing.
     ///
     /// Raises:
-    ///     StateError: the poll was committed.
-    ///     FencedError: another receiver has moved a stream since this poll was decided.
+    ///     StateError: [DH-STATE] the poll was committed.
+    ///     FencedError: [DH-FENCED] another receiver has moved a stream since this poll was
+    ///         decided.
     fn abort(&self, py: Python<'_>) -> Outcome<()> {
         self.shared.handle.get()?;
         self.locked(py, |(taken, stage)| {

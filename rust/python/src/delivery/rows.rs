@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use dochistory_core::delivery::{Exchange, KeyAndValue, Overtaken, StateRows};
-use dochistory_core::values::{Room, Values};
+use dochistory_core::history::values::{Room, ValueMap};
+use dochistory_core::protocols::delivery::{Exchange, KeyAndValue, Overtaken, StateRows};
 use pyo3::types::{PyAnyMethods, PyModule};
 
 use crate::errors::Outcome;
@@ -13,7 +13,7 @@ use crate::handle::Handle;
 /// The rows of one side of the streams.
 struct KeptUp {
     rows: Arc<dyn StateRows>,
-    values: Values,
+    values: ValueMap,
     name: String,
     handle: Arc<Handle>,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array};
 use crate::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
-use dochistory_core::delivery::{ReceiverState, SenderState, StreamStatus};
+use dochistory_core::protocols::delivery::{ReceiverState, SenderState, StreamStatus};
 
 use crate::errors::Outcome;
 

@@ -69,7 +69,7 @@ fn child(of: &FFI_ArrowArray, at: usize) -> *mut FFI_ArrowArray {
 }
 
 #[test]
-fn a_batch_is_the_same_on_the_other_side_whatever_part_of_its_columns_it_has() {
+fn exported_batch_is_equal_for_any_part_of_its_columns() {
     let columns = columns();
     for (start, length) in (0..=ROWS).flat_map(|start| (0..=ROWS - start).map(move |length| (start, length))) {
         let parts: Vec<ArrayRef> = columns.iter().map(|column| column.slice(start, length)).collect();
@@ -127,7 +127,7 @@ fn words_outlive_their_column_and_its_batch() {
 }
 
 #[test]
-fn what_a_batch_holds_goes_with_the_last_of_it_in_whatever_order() {
+fn exported_buffers_are_freed_with_their_last_user() {
     let columns = columns()[..COLUMNS].to_vec();
     let held: Vec<usize> = columns.iter().map(Arc::strong_count).collect();
     let counts = || columns.iter().map(Arc::strong_count).collect::<Vec<_>>();

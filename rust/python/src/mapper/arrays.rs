@@ -9,13 +9,13 @@ use crate::arrow::array::{
 use crate::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use crate::arrow::datatypes::{DataType, Field, Int8Type, Schema, TimeUnit};
 use dochistory_core::columns::IdColumn;
-use dochistory_core::engine::mapper::{Known, RowError, Texts};
-use dochistory_core::values::FOREVER;
+use dochistory_core::history::values::FOREVER;
+use dochistory_core::protocols::mapper::{Known, RowError, Texts};
 use pyo3::prelude::*;
 
 use crate::answers;
 use crate::errors::{Failure, Outcome};
-use crate::finish::listed;
+use crate::given_keys::listed;
 use crate::ids::{checked, fits, lent};
 
 /// Ids from an Arrow array, a table with a column `id`, or any iterable of text.

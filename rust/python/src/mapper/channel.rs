@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use dochistory_core::engine::mapper::{self as engine, Mapper, RowError, SendTransaction, Texts, Unit, Untils};
-use dochistory_core::mapper::Policy;
-use dochistory_core::values::Ids;
-use dochistory_core::{Purged, Transaction};
+use dochistory_core::history::values::Ids;
+use dochistory_core::protocols::mapper::rules::Policy;
+use dochistory_core::protocols::mapper::{self as engine, Mapper, RowError, SendTransaction, Texts, Unit, Untils};
+use dochistory_core::{Purge, Purged, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 use pyo3_arrow::PyRecordBatchReader;
@@ -50,14 +50,21 @@ impl History {
     ///
     /// Args:
     ///     channel: its name; each channel has ids of its own.
-    ///     pending: what is done with a message whose sending was begun and never ended: `error` (raise, and keep it),
-    ///         `process` (send it) or `duplicate` (take it as sent). An administrator's decision, and so not stored.
-    ///     mirror: write the second direction of each mapping as well, so that the other id is found too.
-    ///     expiry: `until_purged` (a mapping counts until a purge takes it) or `exact` (until its time).
-    ///     persist: how long entries are kept where a call does not say: text, a timedelta, seconds, or "forever".
+    ///     pending: what is done with a message whose sending was begun and never ended: `error`
+    ///         (raise, and keep it), `process` (send it) or `duplicate` (take it as sent). An
+    ///         administrator's decision, and so not stored.
+    ///     mirror: write the second direction of each mapping as well, so that the other id is
+    ///         found too.
+    ///     expiry: `until_purged` (a mapping counts until a purge takes it) or `exact` (until its
+    ///         time).
+    ///     persist: how long entries are kept where a call does not say: text, a timedelta,
+    ///         seconds, or "forever".
+    ///
+    /// Returns:
+    ///     MessageIdMapper: the mapper of the channel.
     ///
     /// Raises:
-    ///     ConfigError: an argument makes no sense.
+    ///     ConfigError: [DH-CONFIG] an argument makes no sense.
     #[pyo3(signature = (channel, *, pending = "error", mirror = false, expiry = "until_purged", persist = None))]
     fn mapper(
         &self,
@@ -76,10 +83,19 @@ impl History {
     }
 
     /// The channels whose mappers hold entries, or held some.
+    ///
+    /// Returns:
+    ///     list of str: the channels, sorted.
+    ///
+    /// Raises:
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn mappers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
-        Ok(crate::calls::outside(py, || history.value_spaces(dochistory_core::values::Room::Mapper))?)
+        Ok(crate::calls::outside(py, || history.value_spaces(dochistory_core::history::values::Room::Mapper))?)
     }
 }
 
@@ -104,12 +120,14 @@ impl MessageIdMapper {
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Returns:
-    ///     A row for each id, in order: `found` (it is mapped), `mapped_id` (to what; a mapping may be to nothing), `pending`,
-    ///     `pending_since` (timestamp[us, UTC]), `resolved` (process, duplicate or null), `persist_until` (null: for ever).
+    ///     A pyarrow RecordBatch with a row for each id, in order: `found` (boolean: it is mapped),
+    ///     `mapped_id` (utf8: to what; a mapping may be to nothing), `pending` (boolean),
+    ///     `pending_since` (timestamp[us, UTC]), `resolved` (dictionary<int8, utf8>: process,
+    ///     duplicate or null), `persist_until` (timestamp[us, UTC]; null: for ever).
     ///
     /// Raises:
-    ///     SchemaError: the ids are no text and no UUIDs.
-    ///     CorruptError: a file of the history is damaged.
+    ///     SchemaError: [DH-SCHEMA] the ids are no text and no UUIDs.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
     #[pyo3(signature = (ids, *, now = None))]
     fn lookup<'py>(&self, ids: &Bound<'py, PyAny>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(ids.py());
@@ -128,22 +146,25 @@ impl MessageIdMapper {
     ///
     /// Args:
     ///     ids: the ids.
-    ///     external_ids: what they are mapped to, a column of text of the same length; None maps to nothing.
-    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the mapper's, if absent.
-    ///     transactional: join this thread's open unit of work, and be durable when that commits; else durable on return,
-    ///         whatever becomes of the unit.
+    ///     external_ids: what they are mapped to, a column of text of the same length; None maps to
+    ///         nothing.
+    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the
+    ///         mapper's, if absent.
+    ///     transactional: join this thread's open unit of work, and be durable when that commits;
+    ///         else durable on return, whatever becomes of the unit.
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Returns:
-    ///     `id` and `error` for each row: null where it is done, else EXISTS (it is mapped, or stood in an earlier row), NO_ID,
-    ///     TOO_LONG (more than 65,535 bytes) or MIRROR_EXISTS (the other id is mapped). The other rows are done.
+    ///     `id` and `error` for each row: null where it is done, else EXISTS (it is mapped, or
+    ///     stood in an earlier row), NO_ID, TOO_LONG (more than 65,535 bytes) or MIRROR_EXISTS (the
+    ///     other id is mapped). The other rows are done.
     ///
     /// Raises:
-    ///     SchemaError: the columns are no text, or have different lengths.
-    ///     StateError: `transactional`, and there is no unit of work.
-    ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
-    ///     FailedError: an earlier write failed.
+    ///     SchemaError: [DH-SCHEMA] the columns are no text, or have different lengths.
+    ///     StateError: [DH-STATE] `transactional`, and there is no unit of work.
+    ///     LockedError: [DH-LOCKED] another writer held the mapper for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (ids, external_ids = None, persist_until = None, transactional = false, *, now = None))]
     fn create<'py>(
         &self,
@@ -157,8 +178,24 @@ impl MessageIdMapper {
         self.change(ids, external_ids, persist_until, now, Mapper::create, join)
     }
 
-    /// Map ids that are mapped to other ids than before. As `create`; the error of an id that is
-    /// not mapped is NOT_FOUND.
+    /// Map ids that are mapped to other ids than before. Durable on return.
+    ///
+    /// Args:
+    ///     ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.
+    ///     external_ids: what they are mapped to, a column of text of the same length; None maps to
+    ///         nothing.
+    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the
+    ///         mapper's, if absent.
+    ///     transactional: join this thread's open unit of work; see `create`.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     A pyarrow RecordBatch with a row for each id: `id` (as it came), `error`
+    ///     (dictionary<int8, utf8>: null where it is done, else NOT_FOUND (it is not mapped),
+    ///     NO_ID, TOO_LONG or MIRROR_EXISTS). The other rows are done.
+    ///
+    /// Raises:
+    ///     As `MessageIdMapper.create`.
     #[pyo3(signature = (ids, external_ids = None, persist_until = None, transactional = false, *, now = None))]
     fn update<'py>(
         &self,
@@ -172,7 +209,20 @@ impl MessageIdMapper {
         self.change(ids, external_ids, persist_until, now, Mapper::update, join)
     }
 
-    /// Take mappings away. As `create`; the error of an id that is not mapped is NOT_FOUND.
+    /// Take mappings away. Durable on return.
+    ///
+    /// Args:
+    ///     ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.
+    ///     transactional: join this thread's open unit of work; see `create`.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     A pyarrow RecordBatch with a row for each id: `id` (as it came), `error`
+    ///     (dictionary<int8, utf8>: null where it is done, else NOT_FOUND (it is not mapped), NO_ID
+    ///     or TOO_LONG). The other rows are done.
+    ///
+    /// Raises:
+    ///     As `MessageIdMapper.create`.
     #[pyo3(signature = (ids, transactional = false, *, now = None))]
     fn remove<'py>(
         &self,
@@ -184,29 +234,39 @@ impl MessageIdMapper {
         self.change(ids, None, None, now, |mapper, ids, _, _, now_us| mapper.remove(ids, now_us), join)
     }
 
-    /// Judge messages that go out, and make those to send pending, in one step. Durable on return, before anything is sent.
+    /// Judge messages that go out, and make those to send pending, in one step. Durable on return,
+    /// before anything is sent.
     ///
     /// Args:
-    ///     messages: anything with Arrow's C interface. Columns `id` (ours), `qos` (BE, EO, EOIO), `queue` (of EOIO).
+    ///     messages: anything with Arrow's C interface. Columns `id` (ours), `qos` (BE, EO, EOIO),
+    ///         `queue` (of EOIO).
     ///     columns: the mapper's name of a column -> its name in `messages`, where they differ.
     ///     qos: the quality of service where no column says it.
-    ///     persist_until: until when pending entries are kept at least; see `create`. A purge takes them only when asked to.
-    ///     raise_pending: raise `PendingMessageError`, and write nothing, if the action of any row is RAISE.
-    ///     transaction: (application, number of the batch): a batch that comes again is known by it.
-    ///     on_replay: what ids are that this very transaction began to send and never ended: `in_doubt` (pending, by the rules)
-    ///         or `rerun` (NEW again: for receivers that are idempotent for each batch).
-    ///     on_other_rows: what is done with a known number that comes with other rows: `error` (nothing is written), or `look_up`
-    ///         (each row is what the mapper holds of it).
+    ///     persist_until: until when pending entries are kept at least; see `create`. A purge takes
+    ///         them only when asked to.
+    ///     raise_pending: raise `PendingMessageError`, and write nothing, if the action of any row
+    ///         is RAISE.
+    ///     transaction: (application, number of the batch): a batch that comes again is known by
+    ///         it.
+    ///     on_replay: what ids are that this very transaction began to send and never ended:
+    ///         `in_doubt` (pending, by the rules) or `rerun` (NEW again: for receivers that are
+    ///         idempotent for each batch).
+    ///     on_other_rows: what is done with a known number that comes with other rows: `error`
+    ///         (nothing is written), or `look_up` (each row is what the mapper holds of it).
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
+    /// Returns:
+    ///     MapperSend: the verdicts, the messages to send, and the right to end them.
+    ///
     /// Raises:
-    ///     PendingMessageError: with `raise_pending`.
-    ///     SchemaError: a column is missing or has the wrong type.
-    ///     ConfigError: an argument makes no sense.
-    ///     TransactionError: the application's numbers went backwards, or a known number came with other rows.
-    ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
-    ///     ReadOnlyError: the history was opened for reading.
-    ///     FailedError: an earlier write failed.
+    ///     PendingMessageError: [DH-PENDING] with `raise_pending`.
+    ///     SchemaError: [DH-SCHEMA] a column is missing or has the wrong type.
+    ///     ConfigError: [DH-CONFIG] an argument makes no sense.
+    ///     TransactionError: [DH-TRANSACTION] the application's numbers went backwards, or a known
+    ///         number came with other rows.
+    ///     LockedError: [DH-LOCKED] another writer held the mapper for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (
         messages, *, columns = None, qos = "EO", persist_until = None, raise_pending = false, transaction = None,
         on_replay = "in_doubt", on_other_rows = "error", now = None
@@ -251,6 +311,13 @@ impl MessageIdMapper {
     }
 
     /// Begin a unit of work, in which messages are taken in.
+    ///
+    /// Returns:
+    ///     UnitOfWork: to be used in a `with` block.
+    ///
+    /// Raises:
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn unit_of_work(&self) -> Outcome<UnitOfWork> {
         self.handle.get()?;
         let unit = Arc::new(Mutex::new(Some(self.mapper.unit_of_work())));
@@ -258,14 +325,26 @@ impl MessageIdMapper {
         Ok(UnitOfWork { handle, mapper, persist_us: self.persist_us, unit, units })
     }
 
-    /// Decide single ids that are pending: their next arrival is treated so, once, whatever the channel's policy is.
+    /// Decide single ids that are pending: their next arrival is treated so, once, whatever the
+    /// channel's policy is.
     ///
     /// Args:
     ///     ids: the ids.
-    ///     decision: `process` (it was not delivered: send it), `duplicate` (it was), or `error` (undecided again).
+    ///     decision: `process` (it was not delivered: send it), `duplicate` (it was), or `error`
+    ///         (undecided again).
     ///
     /// Returns:
-    ///     `id` and `error` for each row: null where it is done, else NOT_PENDING, NO_ID or TOO_LONG.
+    ///     `id` and `error` for each row: null where it is done, else NOT_PENDING, NO_ID or
+    ///     TOO_LONG.
+    ///
+    /// Raises:
+    ///     ConfigError: [DH-CONFIG] there is no such decision.
+    ///     SchemaError: [DH-SCHEMA] the ids are no text and no UUIDs.
+    ///     LockedError: [DH-LOCKED] another writer held it for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn resolve<'py>(&self, ids: &Bound<'py, PyAny>, decision: &str) -> Outcome<Bound<'py, PyAny>> {
         let py = ids.py();
         let _call = crate::calls::InCall::enter(py);
@@ -279,8 +358,17 @@ impl MessageIdMapper {
         Ok(output::record_batch(py, error_columns(array, &errors)?)?)
     }
 
-    /// The ids whose sending was begun and never ended, as a pyarrow RecordBatchReader, in no
-    /// order: `channel`, `id`, and the columns of `lookup`.
+    /// The ids whose sending was begun and never ended, in no order.
+    ///
+    /// Returns:
+    ///     A pyarrow RecordBatchReader: `channel` (dictionary<int8, utf8>), `id` (utf8), and the
+    ///     columns of `lookup`.
+    ///
+    /// Raises:
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn pending<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
@@ -288,8 +376,20 @@ impl MessageIdMapper {
         self.reader(py, found)
     }
 
-    /// All entries, as a pyarrow RecordBatchReader, in no order: `channel`, `id`, and the columns
-    /// of `lookup`.
+    /// All entries, in no order.
+    ///
+    /// Args:
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     A pyarrow RecordBatchReader: `channel` (dictionary<int8, utf8>), `id` (utf8), and the
+    ///     columns of `lookup`.
+    ///
+    /// Raises:
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     #[pyo3(signature = (*, now = None))]
     fn entries<'py>(&self, py: Python<'py>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -299,28 +399,43 @@ impl MessageIdMapper {
         self.reader(py, found)
     }
 
-    /// Take away mappings whose time has come. They are gone at once; files go when all in them is gone.
+    /// Remove expired mappings. They are gone at once; a file goes when all in it is gone.
     ///
     /// Args:
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
-    ///     include_pending: take pending entries too whose time has come: that silently turns "in doubt" into "new".
+    ///     include_pending: take pending entries too whose time has come: that silently turns "in
+    ///         doubt" into "new".
     ///     dry_run: only say what would go.
+    ///     force: purge even if `now` is more than a day ahead of this machine's clock and every
+    ///         mapping that can expire goes.
     ///
     /// Returns:
     ///     `entries`, `bytes` and `files` that went.
-    #[pyo3(signature = (now = None, include_pending = false, dry_run = false))]
+    ///
+    /// Raises:
+    ///     ConfigError: [DH-CONFIG] `now` is doubtful (see `force`).
+    ///     LockedError: [DH-LOCKED] another writer held it for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
+    #[pyo3(signature = (now = None, include_pending = false, dry_run = false, *, force = false))]
     fn purge<'py>(
         &self,
         py: Python<'py>,
         now: Option<&Bound<'py, PyAny>>,
         include_pending: bool,
         dry_run: bool,
+        force: bool,
     ) -> Outcome<Bound<'py, PyDict>> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
-        let now_us = clock::now_us(now)?;
+        let clock_us = (!force).then(dochistory_core::time::now_us);
+        let purge = Purge { now_us: clock::now_us(now)?, dry_run, clock_us };
         let Purged { entries, bytes, segments } =
-            crate::calls::outside(py, || self.mapper.purge(now_us, include_pending, dry_run))?;
+            crate::calls::outside(py, || self.mapper.purge_by(purge, include_pending))?;
         let purged = PyDict::new(py);
         purged.set_item("entries", entries)?;
         purged.set_item("bytes", bytes)?;
@@ -328,23 +443,52 @@ impl MessageIdMapper {
         Ok(purged)
     }
 
-    /// Put files together: as far as it pays, or with `all` as far as it goes. Writing does it by
-    /// itself when it pays.
+    /// Put files together. Writing does it by itself when it pays.
+    ///
+    /// Args:
+    ///     all: go as far as it goes, rather than as far as it pays.
+    ///
+    /// Raises:
+    ///     LockedError: [DH-LOCKED] another writer held it for longer than `lock_timeout`.
+    ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     #[pyo3(signature = (*, all = false))]
     fn maintain(&self, py: Python<'_>, all: bool) -> Outcome<()> {
         self.handle.get()?;
         watched(py, None, |hear| self.mapper.values().maintain(all, hear)).map(drop)
     }
 
-    /// Check every byte of the mapper's files; answers how many there were.
+    /// Check every byte of the mapper's files.
+    ///
+    /// Returns:
+    ///     int: how many bytes there were.
+    ///
+    /// Raises:
+    ///     CorruptError: [DH-CORRUPT] a byte is not what was written; the text names the file and
+    ///         the place.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn verify(&self, py: Python<'_>) -> Outcome<u64> {
         self.handle.get()?;
         watched(py, None, |hear| self.mapper.values().verify(hear))
     }
 
-    /// Figures: `file_entries`, `later_entries`, `pending_entries`, `log_entries`, `files`,
-    /// `file_bytes`, `log_bytes`, `manifest`, `transactions` (application -> last batch, whether it
-    /// ended).
+    /// Figures of the mapper.
+    ///
+    /// Returns:
+    ///     `file_entries`, `later_entries`, `pending_entries`, `log_entries` (numbers of entries),
+    ///     `files` (their number), `file_bytes`, `log_bytes`, `manifest` (number of the newest),
+    ///     `transactions` (application -> last batch, whether it ended).
+    ///
+    /// Raises:
+    ///     StorageError: [DH-IO] the operating system refused a file operation.
+    ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
+    ///     StateError: [DH-STATE] the history is closed.
+    ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn stats<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyDict>> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;

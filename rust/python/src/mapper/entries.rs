@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::arrow::array::{ArrayRef, DictionaryArray, Int8Array, RecordBatch, RecordBatchReader, StringArray};
 use crate::arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef};
 use crate::arrow::error::ArrowError;
-use dochistory_core::engine::mapper::{Known, PendingBatch, PendingEntries};
+use dochistory_core::protocols::mapper::{Known, PendingBatch, PendingEntries};
 use pyo3::PyErr;
 
 use super::arrays::{batch, known_columns};

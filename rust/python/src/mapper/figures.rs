@@ -1,6 +1,6 @@
 //! The figures of a space of values, as a dictionary.
 
-use dochistory_core::values::ValueStatistics;
+use dochistory_core::history::values::ValueStatistics;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::arrow::array::{Array, ArrayRef, AsArray};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::DataType;
-use dochistory_core::engine::mapper as engine;
-use dochistory_core::mapper::Qos;
-use dochistory_core::values::Values;
+use dochistory_core::history::values::ValueMap;
+use dochistory_core::protocols::mapper as engine;
+use dochistory_core::protocols::mapper::rules::Qos;
 use pyo3::prelude::*;
 
 use super::arrays::column;
@@ -45,7 +45,7 @@ impl Messages {
         messages: &Bound<'_, PyAny>,
         renamed: Option<&HashMap<String, String>>,
         default: Qos,
-        values: &Values,
+        values: &ValueMap,
     ) -> Outcome<Self> {
         let input = Input::import(messages)?;
         if let Some(unknown) = renamed.and_then(|names| names.keys().find(|role| !ROLES.contains(&role.as_str()))) {
@@ -81,7 +81,7 @@ fn qualities(name: &str, array: &ArrayRef, default: Qos) -> Outcome<Vec<Qos>> {
 }
 
 /// A number for each queue: its first row. Messages without a queue are in one together.
-fn queue_numbers(queues: Option<&ArrayRef>, rows: usize, values: &Values) -> Outcome<Vec<u32>> {
+fn queue_numbers(queues: Option<&ArrayRef>, rows: usize, values: &ValueMap) -> Outcome<Vec<u32>> {
     let none = rows as u32;
     match queues {
         None => Ok(vec![none; rows]),

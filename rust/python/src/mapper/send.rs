@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::arrow::array::{ArrayRef, RecordBatch};
-use dochistory_core::engine::mapper::{Mapper, Send};
-use dochistory_core::mapper::Action;
+use dochistory_core::protocols::mapper::rules::Action;
+use dochistory_core::protocols::mapper::{Mapper, Send};
 use pyo3::prelude::*;
 
 use super::arrays::{column, ids, texts};
@@ -35,9 +35,11 @@ pub(crate) struct MapperSend {
 #[pymethods]
 impl MapperSend {
     /// The verdict of every message, in order: `status` (NEW, DUPLICATE, IN_DOUBT, FAILED; null
-    /// while it waits), `action` (PROCESS, SKIP, RAISE, HOLD), `rule` ("M1" to "M8"), `found`,
-    /// `mapped_id`, `pending_since`, `reason`, `audit` (ERROR, WARNING, INFO or null), `retryable`.
-    /// Rows that fail change those behind them, so it is made anew for each call.
+    /// while it waits), `action` (PROCESS, SKIP, RAISE, HOLD), `rule` ("M1" to "M8"), `reason` and
+    /// `audit` (ERROR, WARNING, INFO or null), all dictionary<int8, utf8>; `found` and `retryable`
+    /// (boolean), `mapped_id` (utf8), `pending_since` (timestamp[us, UTC]). The rules are those of
+    /// `docs/mapper.md`. Rows that fail change those behind them, so it is made anew for each call.
+    /// A pyarrow RecordBatch where one came in, else a Table.
     #[getter]
     fn verdicts<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -60,8 +62,9 @@ impl MapperSend {
         self.send.open_rows()
     }
 
-    /// The records for the audit log: `time`, `channel`, `id`, `arrived_as`, `level`, `rule`,
-    /// `text`, `row`.
+    /// The records for the audit log: `time` (timestamp[us, UTC]), `channel`, `id`, `arrived_as`,
+    /// `text` (utf8), `level`, `rule` (dictionary<int8, utf8>), `row` (uint32). A pyarrow
+    /// RecordBatch.
     #[getter]
     fn audit<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -84,19 +87,22 @@ impl MapperSend {
         self.send.replay().map(replay_word)
     }
 
-    /// These messages were sent: map them, and remove what is pending, in one step. Durable on return; again changes nothing.
+    /// These messages were sent: map them, and remove what is pending, in one step. Durable on
+    /// return; again changes nothing.
     ///
     /// Args:
-    ///     external_ids: the other side's ids, one for each of `rows` (or of `new`); None maps to nothing, which is a mapping.
+    ///     external_ids: the other side's ids, one for each of `rows` (or of `new`); None maps to
+    ///         nothing, which is a mapping.
     ///     rows: row numbers of the batch; all of `new`, if absent.
-    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the mapper's, if absent.
+    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the
+    ///         mapper's, if absent.
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
     /// Raises:
-    ///     StateError: a row was not to be sent, or was said to have failed.
-    ///     SchemaError: the columns have other lengths than the rows.
-    ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: [DH-STATE] a row was not to be sent, or was said to have failed.
+    ///     SchemaError: [DH-SCHEMA] the columns have other lengths than the rows.
+    ///     LockedError: [DH-LOCKED] another writer held the mapper for longer than `lock_timeout`.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (external_ids = None, *, rows = None, persist_until = None, now = None))]
     fn complete(
         &self,
@@ -124,8 +130,8 @@ impl MapperSend {
     ///
     /// Args:
     ///     rows: row numbers of the batch; all of `new`, if absent.
-    ///     definite: whether they were certainly not delivered: then they are pending no more, and a retry is NEW. Else
-    ///         nobody knows, and they stay pending.
+    ///     definite: whether they were certainly not delivered: then they are pending no more, and
+    ///         a retry is NEW. Else nobody knows, and they stay pending.
     ///
     /// Raises:
     ///     As `complete`.
@@ -143,6 +149,9 @@ impl MapperSend {
 
     /// Raise `PendingMessageError`, with the rows, if the action of any is RAISE: such messages
     /// stay unacknowledged.
+    ///
+    /// Raises:
+    ///     PendingMessageError: [DH-PENDING] the action of some is RAISE; `rows` holds them.
     fn raise_pending(&self, py: Python<'_>) -> Outcome<()> {
         self.check_pending(py)
     }

@@ -3,9 +3,9 @@
 use crate::arrow::array::{Array, AsArray};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::TimestampMicrosecondType;
-use dochistory_core::engine::mapper::{MapperSettings, Untils};
-use dochistory_core::mapper::Policy;
-use dochistory_core::values::FOREVER;
+use dochistory_core::history::values::FOREVER;
+use dochistory_core::protocols::mapper::rules::Policy;
+use dochistory_core::protocols::mapper::{MapperSettings, Untils};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use crate::arrow::array::ArrayRef;
-use dochistory_core::engine::mapper::{Mapper, RowError, Taken, Texts, Unit, Untils};
-use dochistory_core::values::Ids;
+use dochistory_core::history::values::Ids;
+use dochistory_core::protocols::mapper::{Mapper, RowError, Taken, Texts, Unit, Untils};
 use pyo3::prelude::*;
 
 use super::arrays::{column, error_columns, ids, texts};
@@ -95,21 +95,26 @@ fn over() -> Failure {
 
 #[pymethods]
 impl UnitOfWork {
-    /// Judge messages that come in. Those to process are mapped, from their `id` to their `message_id`, when the unit commits.
+    /// Judge messages that come in. Those to process are mapped, from their `id` to their
+    /// `message_id`, when the unit commits.
     ///
     /// Args:
-    ///     messages: anything with Arrow's C interface. Columns `id` (the external id), `message_id` (ours; what it is mapped
-    ///         to), `qos` (BE, EO, EOIO), `queue` (of EOIO).
+    ///     messages: anything with Arrow's C interface. Columns `id` (the external id),
+    ///         `message_id` (ours; what it is mapped to), `qos` (BE, EO, EOIO), `queue` (of EOIO).
     ///     columns: the mapper's name of a column -> its name in `messages`, where they differ.
     ///     qos: the quality of service where no column says it.
-    ///     persist_until: until when mappings are kept: a datetime, a duration from now on, "forever", or a column of times;
-    ///         the mapper's, if absent.
+    ///     persist_until: until when mappings are kept: a datetime, a duration from now on,
+    ///         "forever", or a column of times; the mapper's, if absent.
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///
+    /// Returns:
+    ///     MapperTaken: the verdicts, and the messages to process.
+    ///
     /// Raises:
-    ///     SchemaError: a column is missing or has the wrong type.
-    ///     LockedError: another unit of work held one of the ids, or of their sixteenths, for longer than `lock_timeout`.
-    ///     StateError: the unit is over.
+    ///     SchemaError: [DH-SCHEMA] a column is missing or has the wrong type.
+    ///     LockedError: [DH-LOCKED] another unit of work held one of the ids, or of their
+    ///         sixteenths, for longer than `lock_timeout`.
+    ///     StateError: [DH-STATE] the unit is over.
     #[pyo3(signature = (messages, *, columns = None, qos = "EO", persist_until = None, now = None))]
     fn take<'py>(
         &self,
@@ -138,7 +143,21 @@ impl UnitOfWork {
         Ok(MapperTaken { mapper, messages, taken_at, unit, taken: Mutex::new(taken) })
     }
 
-    /// Map ids when the unit commits; as `MessageIdMapper.create`.
+    /// Map ids when the unit commits.
+    ///
+    /// Args:
+    ///     ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.
+    ///     external_ids: what they are mapped to, a column of text of the same length; None maps to
+    ///         nothing.
+    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the
+    ///         mapper's, if absent.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     As `MessageIdMapper.create`.
+    ///
+    /// Raises:
+    ///     As `UnitOfWork.take`.
     #[pyo3(signature = (ids, external_ids = None, persist_until = None, *, now = None))]
     fn create<'py>(
         &self,
@@ -150,7 +169,21 @@ impl UnitOfWork {
         self.current().join(ids, external_ids, persist_until, now, Unit::create)
     }
 
-    /// Map ids to others when the unit commits; as `MessageIdMapper.update`.
+    /// Map ids to others when the unit commits.
+    ///
+    /// Args:
+    ///     ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.
+    ///     external_ids: what they are mapped to, a column of text of the same length; None maps to
+    ///         nothing.
+    ///     persist_until: a datetime, a duration from now on, "forever", or a column of times; the
+    ///         mapper's, if absent.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     As `MessageIdMapper.update`.
+    ///
+    /// Raises:
+    ///     As `UnitOfWork.take`.
     #[pyo3(signature = (ids, external_ids = None, persist_until = None, *, now = None))]
     fn update<'py>(
         &self,
@@ -162,18 +195,35 @@ impl UnitOfWork {
         self.current().join(ids, external_ids, persist_until, now, Unit::update)
     }
 
-    /// Take mappings away when the unit commits; as `MessageIdMapper.remove`.
+    /// Take mappings away when the unit commits.
+    ///
+    /// Args:
+    ///     ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     As `MessageIdMapper.remove`.
+    ///
+    /// Raises:
+    ///     As `UnitOfWork.take`.
     #[pyo3(signature = (ids, *, now = None))]
     fn remove<'py>(&self, ids: &Bound<'py, PyAny>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
         self.current().join(ids, None, None, now, |unit, ids, _, _, now_us| unit.remove(ids, now_us))
     }
 
-    /// Make all of it durable, in one step, and let its ids go. Answers the number of ids changed. Again is an error.
+    /// Make all of it durable, in one step, and let its ids go. Again is an error.
+    ///
+    /// Args:
+    ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
+    ///
+    /// Returns:
+    ///     int: how many ids changed.
     ///
     /// Raises:
-    ///     StateError: the unit is over; or somebody mapped one of its ids without a unit meanwhile: then nothing of it is done.
-    ///     LockedError: another writer held the mapper for longer than `lock_timeout`.
-    ///     FailedError: an earlier write failed.
+    ///     StateError: [DH-STATE] the unit is over; or somebody mapped one of its ids without a
+    ///         unit meanwhile: then nothing of it is done.
+    ///     LockedError: [DH-LOCKED] another writer held the mapper for longer than `lock_timeout`.
+    ///     FailedError: [DH-FAILED] an earlier write failed.
     #[pyo3(signature = (*, now = None))]
     fn commit(&self, py: Python<'_>, now: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
         let _call = crate::calls::InCall::enter(py);
@@ -188,6 +238,9 @@ impl UnitOfWork {
 
     /// Forget all of it, and let its ids go: the messages are NEW when they come again. Again
     /// changes nothing.
+    ///
+    /// Raises:
+    ///     Nothing; again changes nothing.
     fn roll_back(&self) {
         self.units.leave(&self.unit);
         lock(&self.unit).take();
@@ -268,9 +321,11 @@ impl Current {
 #[pymethods]
 impl MapperTaken {
     /// The verdict of every message, in order: `status` (NEW, DUPLICATE, IN_DOUBT, FAILED; null
-    /// while it waits), `action` (PROCESS, SKIP, RAISE, HOLD), `rule` ("N1" to "N4"), `found`,
-    /// `mapped_id` (of a duplicate: the message that came first), `pending_since`, `reason`,
-    /// `audit` (SUCCESS, ERROR or null), `retryable`. SKIP is still acknowledged to the source.
+    /// while it waits), `action` (PROCESS, SKIP, RAISE, HOLD), `rule` ("N1" to "N4"), `reason` and
+    /// `audit` (SUCCESS, ERROR or null), all dictionary<int8, utf8>; `found` and `retryable`
+    /// (boolean), `mapped_id` (utf8: of a duplicate, the message that came first), `pending_since`
+    /// (timestamp[us, UTC]). The rules are those of `docs/mapper.md`. SKIP is still acknowledged to
+    /// the source. A pyarrow RecordBatch where one came in, else a Table.
     #[getter]
     fn verdicts<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -299,8 +354,9 @@ impl MapperTaken {
         lock(&self.taken).open_rows()
     }
 
-    /// The records for the audit log: `time`, `channel`, `id` (of a duplicate: the message that
-    /// came first), `arrived_as`, `level`, `rule`, `text`, `row`.
+    /// The records for the audit log: `time` (timestamp[us, UTC]), `channel`, `id` (of a duplicate:
+    /// the message that came first), `arrived_as`, `text` (utf8), `level`, `rule` (dictionary<int8,
+    /// utf8>), `row` (uint32). A pyarrow RecordBatch.
     #[getter]
     fn audit<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -311,14 +367,15 @@ impl MapperTaken {
         Ok(output::record_batch(py, batch)?)
     }
 
-    /// These messages failed: they are not mapped when the unit commits. Later messages of their queues, and copies of them, are
-    /// held until they are taken again. What was mapped by hand since stays mapped.
+    /// These messages failed: they are not mapped when the unit commits. Later messages of their
+    /// queues, and copies of them, are held until they are taken again. What was mapped by hand
+    /// since stays mapped.
     ///
     /// Args:
     ///     rows: row numbers of the batch.
     ///
     /// Raises:
-    ///     StateError: a row was not to be processed, or the unit is over.
+    ///     StateError: [DH-STATE] a row was not to be processed, or the unit is over.
     fn fail(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         let row = |row: i64| u32::try_from(row).map_err(|_| Failure::state(format!("row {row} is beyond the batch")));

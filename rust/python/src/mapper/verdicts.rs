@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::arrow::array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array};
 use crate::arrow::compute::take;
 use crate::arrow::datatypes::Field;
-use dochistory_core::engine::mapper::{Known, Texts};
-use dochistory_core::mapper::{Action, Audit, Rule, Status};
+use dochistory_core::protocols::mapper::rules::{Action, Audit, Rule, Status};
+use dochistory_core::protocols::mapper::{Known, Texts};
 use dochistory_core::time::format_us;
 
 use super::arrays::{batch, column, flags, text_column, times, words};

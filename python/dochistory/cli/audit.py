@@ -1,0 +1,198 @@
+"""`dochistory audit`: look at documents in doubt, decide about them, resubmit them."""
+
+import datetime as dt
+import getpass
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import dochistory as dh
+from dochistory import _files
+from dochistory.audit.states import STATES
+from dochistory.cli import files, show
+from dochistory.cli.context import Add, Context, duration, moment, positive, trigger_option
+from dochistory.cli.failures import CommandError, Exit
+
+_AUDIT = ("number", "time", "trigger", "key", "rule", "state", "by", "note")
+
+
+def add_to(commands: Any, add: Add) -> None:
+    """What the command understands."""
+    command = commands.add_parser(
+        "audit",
+        help="list documents in doubt, decide about them, resubmit them",
+        description="Documents in doubt are kept whole, until somebody decides.",
+        allow_abbrev=False,
+    )
+    ways = command.add_subparsers(title="commands", dest="way", metavar="COMMAND", required=True)
+    listed = add(ways, "list", audit_list, "show what is in the audit log")
+    trigger_option(listed)
+    listed.add_argument("--state", choices=STATES, help="only those; all, if absent")
+    listed.add_argument("--limit", type=positive, metavar="N", help="the newest N at most (50; all with --json)")
+    shown = add(ways, "show", audit_show, "show one document, whole")
+    shown.add_argument("number", type=positive, metavar="NUMBER", help="its number in the list")
+    resolved = add(
+        ways,
+        "resolve",
+        audit_resolve,
+        "decide about documents",
+        "process: to be resubmitted. duplicate: processed after all, and completed in the history.",
+    )
+    resolved.add_argument("decision", choices=["process", "duplicate"], help="what they are")
+    resolved.add_argument("numbers", type=positive, nargs="+", metavar="NUMBER", help="their numbers in the list")
+    resolved.add_argument("--by", metavar="NAME", help="who decides; the user, if absent")
+    resolved.add_argument("--note", metavar="TEXT", help="why, for the record")
+    again = add(
+        ways,
+        "resubmit",
+        audit_resubmit,
+        "process documents after all, once",
+        "Without numbers, all that were resolved as process. They are begun in the history, handed out, completed, and "
+        "marked. If the service fails they are cut off, and wait for another decision.",
+    )
+    again.add_argument("numbers", type=positive, nargs="*", metavar="NUMBER", help="their numbers in the list")
+    trigger_option(again, "whose documents; may be absent if there is one only")
+    again.add_argument("--service", metavar="MODULE:FUNCTION", help="called with a pyarrow table of the documents")
+    again.add_argument("--output", "-o", metavar="FILE", help="write them to a new file instead; - is standard output")
+    again.add_argument("--format", choices=files.FORMATS, help="format of the output, if its suffix does not say")
+    gone = add(ways, "forget", audit_forget, "drop documents that are settled, in whole files")
+    trigger_option(gone)
+    gone.add_argument("--older-than", type=duration, required=True, metavar="TIME", help="kept longer ago: '90 days'")
+    gone.add_argument("--dry-run", action="store_true", help="only say how many would go")
+    gone.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now")
+
+
+def audit_list(context: Context) -> Exit:
+    """Show what is in the audit log."""
+    options = context.options
+    with context.open(read_only=True) as history:
+        entries = history.audit.list(options.trigger, options.state)
+    total = entries.num_rows
+    limit = options.limit if options.limit is not None else (None if context.json else show.MOST)
+    shown = entries if limit is None else entries.slice(max(total - limit, 0))
+    if context.json:
+        print(show.as_json({"total": total, "documents": shown.to_pylist()}))
+        return Exit.DONE
+    show.table("", [*_AUDIT], [[row[name] for name in _AUDIT] for row in shown.to_pylist()])
+    if total > shown.num_rows:
+        print(f"the newest {shown.num_rows:,} of {total:,}; --limit shows more")
+    return Exit.DONE
+
+
+def audit_show(context: Context) -> Exit:
+    """Show one document, whole."""
+    with context.open(read_only=True) as history:
+        found = history.audit.show(context.options.number)
+    if context.json:
+        print(show.as_json(found))
+        return Exit.DONE
+    document = found.pop("document")
+    show.table("", ["", "value"], [[name, _shown(value)] for name, value in found.items()])
+    show.table("the document", ["column", "value"], [[name, _shown(value)] for name, value in document.items()])
+    return Exit.DONE
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="backslashreplace")
+    return value if isinstance(value, int | dt.datetime | None) else str(value)
+
+
+def audit_resolve(context: Context) -> Exit:
+    """Decide about documents."""
+    options = context.options
+    with context.open(read_only=False) as history:
+        history.audit.resolve(options.numbers, options.decision, by=options.by or getpass.getuser(), note=options.note)
+    if context.json:
+        print(show.as_json({"numbers": options.numbers, "decision": options.decision}))
+    else:
+        print(f"{len(options.numbers)} resolved as {options.decision}")
+    return Exit.DONE
+
+
+def audit_resubmit(context: Context) -> Exit:
+    """Hand documents to a service, or into a file, and mark them."""
+    options = context.options
+    service = _service(options.service) if options.service else None
+    if (service is None) == (options.output is None):
+        raise CommandError("no target given: pass --service MODULE:FUNCTION or --output FILE")
+    given = options.numbers or None
+    with context.open(read_only=False) as history:
+        trigger = context.described(_trigger_of(context, history, given))
+        with history.audit.resubmit(trigger, given) as again:
+            count, duplicates = again.documents.num_rows, again.duplicates.num_rows
+            if count and service is not None:
+                service(again.documents)
+            elif count:
+                _written(options.output, options.format, again.documents)
+    if context.json:
+        print(show.as_json({"resubmitted": count, "duplicates": duplicates, "number": again.number}))
+    elif options.output != "-":
+        print(f"{count} resubmitted, {duplicates} found to be duplicates")
+    return Exit.DONE
+
+
+def _written(output: str, given: str | None, documents: pa.Table) -> None:
+    """A file appears whole or not at all; so if it cannot be written, nothing happened to the documents."""
+    path = Path(output)
+    if output != "-" and path.exists():
+        raise _NotWrittenError(f"{output}: exists already, and may hold documents of an earlier resubmission")
+    try:
+        files.write(output, given, documents.schema, documents.to_batches())
+    except CommandError as error:
+        raise _NotWrittenError(error.sentence, error.status, error.code) from error
+    if output != "-":
+        with _files.storage(path):
+            _files.sync(path)
+            _files.sync(path.parent)
+
+
+class _NotWrittenError(CommandError, dh.RolledBack):
+    pass
+
+
+def _trigger_of(context: Context, history: dh.History, numbers: list[int] | None) -> str:
+    if context.options.trigger:
+        name: str = context.options.trigger
+        return name
+    if numbers:
+        first: str = history.audit.show(numbers[0])["trigger"]
+        return first
+    waiting = history.audit.list(state="process")["trigger"].unique().to_pylist()
+    if len(waiting) == 1:
+        return str(waiting[0])
+    if not waiting:
+        raise CommandError("no document is resolved as process: name documents by number, or resolve some first")
+    raise CommandError(f"no trigger given: name it with --trigger NAME (there are {', '.join(waiting)})")
+
+
+def _service(spelt: str) -> Callable[[pa.Table], object]:
+    module, _, name = spelt.partition(":")
+    sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except Exception as error:  # the module is the user's, and may raise anything
+        raise CommandError(f"the service {spelt!r} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove("")
+    if not callable(found):
+        raise CommandError(f"the service {spelt!r} is not a function")
+    made: Callable[[pa.Table], object] = found
+    return made
+
+
+def audit_forget(context: Context) -> Exit:
+    """Drop what is settled."""
+    options = context.options
+    before = (options.now or dt.datetime.now(dt.UTC)) - options.older_than
+    with context.open(read_only=options.dry_run) as history:
+        count = history.audit.forget(before, options.trigger, dry_run=options.dry_run)
+    if context.json:
+        print(show.as_json({"dry_run": options.dry_run, "before": before, "documents": count}))
+    else:
+        print(f"{count} documents {'would go' if options.dry_run else 'went'}")
+    return Exit.DONE

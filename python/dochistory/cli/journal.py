@@ -1,0 +1,76 @@
+"""`dochistory journal`: records of a journal that was written to files."""
+
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+from dochistory.cli import show
+from dochistory.cli.context import Add, Context, moment, positive, trigger_option
+from dochistory.cli.failures import Exit
+from dochistory.journal import reading
+
+_JOURNAL = ("time", "trigger", "status", "rule", "count", "key", "message")
+
+
+def add_to(commands: Any, add: Add) -> None:
+    """What the command understands."""
+    command = add(commands, "journal", journal, "show records of a journal that was written to files")
+    command.add_argument("path", metavar="PATH", help="a directory of Parquet files, or a file")
+    trigger_option(command)
+    command.add_argument("--status", choices=["DUPLICATE", "IN_DOUBT"], help="only those; both, if absent")
+    command.add_argument("--rule", metavar="RULE", help="by this rule: R11; R10 means R10>S3, too")
+    command.add_argument("--key", metavar="KEY", help="of this document")
+    command.add_argument("--since", type=moment, metavar="TIME", help="written then or later: 2026-11-21T09:30:00Z")
+    command.add_argument("--limit", type=positive, metavar="N", help="the newest N at most (50; all with --json)")
+    command.add_argument("--follow", "-f", action="store_true", help="wait for more, and show them as they come")
+    command.add_argument("--all", action="store_true", help="with --follow: first show what is there already")
+
+
+def journal(context: Context) -> Exit:
+    """Show records of a journal."""
+    options = context.options
+    wanted = reading.Filter(options.trigger, options.status, options.rule, options.key, options.since)
+    if options.follow:
+        return _followed(context, wanted)
+    limit = options.limit
+    if limit is None and not context.json:
+        limit = show.MOST
+    found: list[pa.Table] = []
+    total = 0
+    for records in reading.read(options.path, wanted):
+        total += records.num_rows
+        found.append(records)
+        # The newest are wanted; what is surely older may go.
+        while limit is not None and sum(one.num_rows for one in found[1:]) >= limit:
+            found.pop(0)
+    table = pa.concat_tables(found) if found else None
+    if table is not None and limit is not None:
+        table = table.slice(max(table.num_rows - limit, 0))
+    if context.json:
+        rows = [] if table is None else table.to_pylist()
+        print(show.as_json({"total": total, "records": rows}))
+        return Exit.DONE
+    rows = [] if table is None else table.to_pylist()
+    show.table("", [*_JOURNAL], [[row[name] for name in _JOURNAL] for row in rows])
+    if total > len(rows):
+        print(f"the newest {len(rows):,} of {total:,}; --limit shows more")
+    return Exit.DONE
+
+
+def _followed(context: Context, wanted: reading.Filter) -> Exit:
+    """Until somebody interrupts it, or a number of records was shown."""
+    left = context.options.limit
+    for records in reading.follow(context.options.path, wanted, from_end=not context.options.all):
+        records = records if left is None else records.slice(0, left)
+        if context.json:
+            sys.stdout.write(reading.as_json_lines(records))
+        else:
+            for row in records.to_pylist():
+                print("  ".join(show.cell(row[name]) for name in _JOURNAL))
+        sys.stdout.flush()
+        if left is not None:
+            left -= records.num_rows
+            if left <= 0:
+                break
+    return Exit.DONE

@@ -1,0 +1,144 @@
+"""`dochistory stats`: figures of a history, and exactly-once statistics where they are kept."""
+
+from typing import Any
+
+import dochistory as dh
+from dochistory import metrics
+from dochistory.cli import show
+from dochistory.cli.context import Add, Context, positive, trigger_option
+from dochistory.cli.failures import Exit
+from dochistory.statistics import Statistics
+
+
+def add_to(commands: Any, add: Add) -> None:
+    """What the command understands."""
+    command = add(
+        commands,
+        "stats",
+        _statistics,
+        "show figures of a history, and exactly-once statistics where they are kept",
+        "`documents` lists the newest duplicates and documents in doubt; `clear` forgets the statistics, and no entry.",
+    )
+    command.add_argument(
+        "what", nargs="?", choices=["show", "documents", "clear"], default="show", help="show, if absent"
+    )
+    trigger_option(command)
+    command.add_argument("--limit", type=positive, metavar="N", help="N documents at most (50; all with --json)")
+    command.add_argument(
+        "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
+    )
+
+
+def _statistics(context: Context) -> Exit:
+    ways = {"show": stats, "documents": documents_shown, "clear": statistics_clear}
+    return ways[context.options.what](context)
+
+
+def statistics_clear(context: Context) -> Exit:
+    """Forget the statistics of one trigger, or of all."""
+    with context.open(read_only=True) as history:
+        Statistics(history).clear(context.options.trigger)
+    if context.json:
+        print(show.as_json({"cleared": context.options.trigger or "all"}))
+    else:
+        print(f"the statistics of {context.options.trigger or 'all triggers'} are cleared; no entry was touched")
+    return Exit.DONE
+
+
+def statistics_shown(context: Context, history: dh.History, names: list[str]) -> dict[str, Any]:
+    """The statistics, for `stats`; printed unless a program asks."""
+    kept = Statistics(history)
+    found = {name: one for name, one in kept.summary().items() if name in names}
+    if context.json or not any(_was_counted(one) for one in found.values()):
+        return found
+    rows = [
+        [name, one["new"], one["duplicate"], _by_rule(one["in_doubt"]), one["suspended"], one["rejected"]]
+        for name, one in found.items()
+    ]
+    print()
+    show.table("exactly-once statistics", ["trigger", "new", "duplicate", "in doubt", "suspended", "rejected"], rows)
+    due = next((one["next_purge"] for one in found.values()), None)
+    if due is not None:
+        print(f"next purge at {show.cell(due)} UTC")
+    return found
+
+
+def documents_shown(context: Context) -> Exit:
+    """The newest duplicates and documents in doubt."""
+    options = context.options
+    with context.open(read_only=True) as history:
+        found = Statistics(history).documents(
+            options.trigger, limit=options.limit or (None if context.json else show.MOST)
+        )
+    if context.json:
+        print(show.as_json({"documents": found.to_pylist()}))
+        return Exit.DONE
+    columns = ("time", "trigger", "status", "rule", "key", "name")
+    show.table("", [*columns], [[row[name] for name in columns] for row in found.to_pylist()])
+    return Exit.DONE
+
+
+def _was_counted(one: dict[str, Any]) -> bool:
+    return any(one[name] for name in ("new", "duplicate", "in_doubt", "suspended", "rejected"))
+
+
+def _by_rule(in_doubt: dict[str, int]) -> str:
+    total = sum(in_doubt.values())
+    rules = ", ".join(f"{rule}: {count:,}" for rule, count in in_doubt.items())
+    return f"{total:,} ({rules})" if rules else "0"
+
+
+def stats(context: Context) -> Exit:
+    """Show figures of a history."""
+    with context.open(read_only=True) as history:
+        if context.options.prometheus:
+            print(metrics.prometheus_text(history, Statistics(history)), end="")
+            return Exit.DONE
+        names = context.named(history)
+        found = history.stats()
+        figures: dict[str, Any] = {**found, "triggers": {name: found["triggers"][name] for name in names}}
+        if context.json:
+            figures["statistics"] = statistics_shown(context, history, names)
+            print(show.as_json(figures))
+            return Exit.DONE
+    print(f"{figures['path']}, made at {show.cell(figures['created_at'])} UTC, {figures['shards']} shards")
+    _show_spaces(figures)
+    columns = ["trigger", "entries", "in the log", "bytes", "segments", "filters", "oldest (UTC)", "time to live"]
+    rows = [_row(name, one) for name, one in figures["triggers"].items()]
+    show.table("", columns, rows)
+    with context.open(read_only=True) as history:
+        statistics_shown(context, history, names)
+    return Exit.DONE
+
+
+def _show_spaces(figures: dict[str, Any]) -> None:
+    """Mappers and streams of guaranteed delivery, if there are any."""
+    spaces = [(f"mapper:{name}", one) for name, one in figures["mappers"].items()]
+    spaces += [(f"delivery:{name}", one) for name, one in figures["delivery"].items()]
+    if not spaces:
+        return
+    rows = [
+        [
+            name,
+            one["file_entries"] + one["later_entries"] + one["log_entries"],
+            one["log_entries"],
+            show.size(one["file_bytes"] + one["log_bytes"]),
+            one["files"],
+        ]
+        for name, one in spaces
+    ]
+    show.table("", ["mapper or delivery", "records", "in the log", "bytes", "files"], rows)
+
+
+def _row(name: str, figures: dict[str, Any]) -> list[Any]:
+    total = figures["segment_bytes"] + figures["log_bytes"] + figures["filter_bytes"]
+    return [
+        name,
+        figures["segment_entries"] + figures["log_entries"],
+        figures["log_entries"],
+        show.size(total),
+        figures["segments"],
+        figures["filters"],
+        figures["oldest_started_at"],
+        figures["history_time_to_live"] or None,
+    ]

@@ -1,0 +1,53 @@
+"""`dochistory sweep`: purge from time to time, until somebody ends it."""
+
+import datetime as dt
+import itertools
+import signal
+from typing import Any
+
+import dochistory as dh
+from dochistory.cli import show
+from dochistory.cli.context import Add, Context, duration, positive
+from dochistory.cli.failures import Exit
+
+
+def add_to(commands: Any, add: Add) -> None:
+    """What the command understands."""
+    command = add(
+        commands,
+        "sweep",
+        sweep,
+        "purge from time to time, until it is interrupted",
+        "For cron there is `purge`. Warns of a time to live that is shorter than a service ran.",
+    )
+    command.add_argument("--every", type=duration, default="10 minutes", metavar="TIME", help="how often (10 minutes)")
+    command.add_argument("--retry-window", type=duration, metavar="TIME", help="for how long the broker delivers again")
+    command.add_argument("--runs", type=positive, metavar="N", help="end after N records")
+
+
+def sweep(context: Context) -> Exit:
+    """Purge from time to time, until somebody ends it."""
+    options = context.options
+    known = list(context.settings.triggers.values()) if context.settings else []
+    with context.open(read_only=True):
+        pass  # what is wrong with the history is better said now than in ten minutes
+    runs = itertools.count(1)
+
+    def tell(purged: dict[str, Any]) -> None:
+        entries = sum(one["entries"] for one in purged.values())
+        if context.json:
+            print(show.as_json({"time": dt.datetime.now(dt.UTC), "triggers": purged}), flush=True)
+        elif entries:
+            print(f"{show.cell(dt.datetime.now(dt.UTC))}: purged {entries:,} entries", flush=True)
+        if next(runs) == options.runs:
+            sweeper.stop_running()
+
+    sweeper = dh.Sweeper(
+        context.history_path, known, every=options.every, retry_window=options.retry_window, on_sweep=tell
+    )
+    previous = signal.signal(signal.SIGTERM, lambda *_: sweeper.stop_running())
+    try:
+        sweeper.run()
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return Exit.DONE

@@ -1,0 +1,4 @@
+//! What stands in files: numbers and texts as bytes, and the manifest.
+
+pub(crate) mod manifest;
+pub(crate) mod names;

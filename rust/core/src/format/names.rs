@@ -1,0 +1,165 @@
+//! The names of all files and directories of a history.
+
+use std::path::{Path, PathBuf};
+
+/// The identity file.
+pub(crate) const IDENTITY: &str = "HISTORY";
+/// A second copy of it, for repairs: no id can be compared with what is stored without the secret
+/// in it.
+pub(crate) const SPARE: &str = "HISTORY.copy";
+/// The directory of the triggers' key spaces.
+pub(crate) const TRIGGERS: &str = "triggers";
+/// The directory of the registry.
+pub(crate) const REGISTRY: &str = "known";
+/// What the Python package keeps beside the key spaces.
+pub(crate) const OF_THE_PACKAGE: [&str; 3] = ["audit", "statistics", "sweeper.json"];
+/// The file of a key space whose lock its writer holds.
+pub(crate) const WRITER_LOCK: &str = "turn";
+/// The file of a key space whose lock its maintenance holds.
+pub(crate) const MAINTENANCE_LOCK: &str = "upkeep";
+/// The file whose lock the writer of a bulk load's part holds.
+pub(crate) const LOAD_LOCK: &str = "load";
+
+/// What a map of values is for. Each use has a directory of its own in the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Room {
+    /// Message id mappers.
+    Mapper,
+    /// Guaranteed delivery.
+    Delivery,
+}
+
+impl Room {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Mapper, Self::Delivery];
+
+    /// The directory's name.
+    pub(crate) const fn directory(self) -> &'static str {
+        match self {
+            Self::Mapper => "mappers",
+            Self::Delivery => "delivery",
+        }
+    }
+
+    /// What sets its names apart from those of other rooms, in manifests and logs.
+    pub(crate) const fn prefix(self) -> &'static str {
+        match self {
+            Self::Mapper => "mapper:",
+            Self::Delivery => "delivery:",
+        }
+    }
+}
+
+/// The files of a key space. Each has a number in its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    Manifest,
+    Log,
+    Segment,
+    GlobalFilter,
+    Values,
+    /// A manifest that a snapshot keeps.
+    Pin,
+    /// A finished or unfinished file that no manifest names yet.
+    New,
+    /// A part of a bulk load that no manifest names yet.
+    LoadPart,
+    /// A file that is being published.
+    Temporary,
+}
+
+impl FileKind {
+    const ALL: [Self; 9] = [
+        Self::Manifest,
+        Self::Log,
+        Self::Segment,
+        Self::GlobalFilter,
+        Self::Values,
+        Self::Pin,
+        Self::New,
+        Self::LoadPart,
+        Self::Temporary,
+    ];
+
+    /// How the names of these files begin.
+    pub(crate) const fn prefix(self) -> &'static str {
+        match self {
+            Self::Manifest => "manifest-",
+            Self::Log => "log-",
+            Self::Segment => "segment-",
+            Self::GlobalFilter => "filter-",
+            Self::Values => "values-",
+            Self::Pin => "pin-",
+            Self::New => "new-",
+            Self::LoadPart => "part-",
+            Self::Temporary => "tmp-",
+        }
+    }
+
+    /// The kind of the file that has this name.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.has(name))
+    }
+
+    /// Whether a file of this name is of this kind.
+    pub(crate) fn has(self, name: &str) -> bool {
+        name.starts_with(self.prefix())
+    }
+
+    /// The name of the file of this kind that has this number.
+    pub(crate) fn name(self, number: u64) -> String {
+        match self {
+            Self::Manifest => format!("{}{number:020}", self.prefix()),
+            _ => format!("{}{number:016x}", self.prefix()),
+        }
+    }
+
+    /// The file of this kind that has this number.
+    pub(crate) fn path(self, directory: &Path, number: u64) -> PathBuf {
+        directory.join(self.name(number))
+    }
+
+    /// The number in a name of this kind.
+    pub(crate) fn number_in(self, name: &str) -> Option<u64> {
+        let digits = name.strip_prefix(self.prefix())?;
+        match self {
+            Self::Manifest if digits.len() == 20 => digits.parse().ok(),
+            Self::Manifest => None,
+            _ => u64::from_str_radix(digits, 16).ok(),
+        }
+    }
+}
+
+/// A directory's name for a trigger: what of its name is harmless, for people, and a hash of all of
+/// it. No name leaves the directory, whatever it holds; the manifest holds the name itself.
+pub(crate) fn directory_name(trigger: &str) -> String {
+    let harmless = |letter: char| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' };
+    let readable: String = trigger.chars().take(40).map(harmless).collect();
+    format!("{readable}-{:032x}", xxhash_rust::xxh3::xxh3_128(trigger.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_trigger_name_leaves_the_directory() {
+        for name in ["../../etc/passwd", "/", ".", "..", "", "a\0b", "con", "ä/ö", &"x".repeat(500)] {
+            let directory = directory_name(name);
+            assert!(!directory.contains(['/', '\0', '.']), "{directory}");
+            assert!(directory.len() <= 80);
+        }
+        assert_ne!(directory_name("a/b"), directory_name("a-b"));
+    }
+
+    #[test]
+    fn a_file_is_found_again_by_its_name() {
+        for kind in FileKind::ALL {
+            let path = kind.path(Path::new("space"), 0x1f);
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert_eq!(FileKind::of(name), Some(kind));
+            assert_eq!(kind.number_in(name), Some(0x1f));
+        }
+        assert_eq!(FileKind::of("notes.txt"), None);
+    }
+}

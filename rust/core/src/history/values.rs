@@ -1,0 +1,301 @@
+//! A map of values of a history, and the change in which it is looked up and changed as one step.
+
+pub use crate::format::names::Room;
+pub use crate::segment::values::columns::{FoundValues, Id, Ids};
+pub use crate::segment::values::run::{FOREVER, MOST_ID_BYTES, MOST_VALUE_BYTES};
+pub use crate::store::values::{Snapshot, ValueCursor, ValueStatistics};
+use std::sync::Arc;
+
+use super::History;
+use crate::columns::IdColumn;
+use crate::key::{Codec, Form};
+use crate::segment::values::columns::id_text;
+use crate::segment::values::run::{GONE, NULL, PENDING, ValueRun};
+use crate::store::values::ValueChange;
+use crate::store::{KeySpace, Maintained, Progress, Purge, Purged, Writer};
+pub use crate::types::Ending;
+use crate::types::TransactionEntry;
+use crate::types::transaction::{BatchRows, Last, NumberedBatch, Transaction};
+use crate::{Error, Result};
+
+/// What is written for an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewValue<'v> {
+    /// The value; an entry may be there without one.
+    pub value: Option<&'v [u8]>,
+    /// It is kept until then at least, in microseconds since 1970; [`FOREVER`] without end.
+    pub persist_until: i64,
+    /// Not purged by time alone.
+    pub pending: bool,
+}
+
+/// The last transaction of an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastTransaction {
+    /// Number of its batch.
+    pub batch: i64,
+    /// The claim it began.
+    pub claim: u64,
+    /// How it ended, once it has.
+    pub ending: Option<Ending>,
+    /// The rows of its batch; none if an earlier version wrote it.
+    pub rows: Option<BatchRows>,
+}
+
+/// An open value space. All its methods may be called by many threads at once.
+#[derive(Clone, Debug)]
+pub struct ValueMap {
+    space: Arc<KeySpace>,
+    codec: Codec,
+}
+
+/// A change of a space in the making: its writer lock is held.
+pub struct ValueEdit<'a> {
+    writer: &'a Writer<'a>,
+    found: FoundValues,
+    run: ValueRun,
+    transaction: Option<NumberedBatch>,
+    replaces: Option<u64>,
+    ending: Option<(u64, Ending)>,
+}
+
+impl std::fmt::Debug for ValueEdit<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Work").field("changes", &self.run.len()).finish_non_exhaustive()
+    }
+}
+
+impl ValueEdit<'_> {
+    /// What the space holds of the ids that the change is about.
+    pub fn found(&self) -> &FoundValues {
+        &self.found
+    }
+
+    /// What the space holds of other ids; these changes do not show.
+    pub fn look(&self, ids: &Ids) -> Result<FoundValues> {
+        ids.wanted(|wanted| self.writer.values_of(wanted))
+    }
+
+    /// What the space holds of some rows of other ids, in this order.
+    pub fn look_at(&self, ids: &Ids, rows: &[u32]) -> Result<FoundValues> {
+        ids.wanted_at(rows, |wanted| self.writer.values_of(wanted))
+    }
+
+    /// Write an entry; it takes the place of an older one of the same id.
+    pub fn put(&mut self, id: Id, entry: NewValue) -> Result<()> {
+        check(id)?;
+        let value = entry.value.unwrap_or_default();
+        if value.len() > MOST_VALUE_BYTES {
+            return Err(Error::Schema(format!("a value of {} bytes; the most is {MOST_VALUE_BYTES}", value.len())));
+        }
+        let null = if entry.value.is_none() { NULL } else { 0 };
+        let pending = if entry.pending { PENDING } else { 0 };
+        self.run.push(id.key, id.text, entry.persist_until, null | pending, value);
+        Ok(())
+    }
+
+    /// Remove an entry, whether it is there or not.
+    pub fn remove(&mut self, id: Id) -> Result<()> {
+        check(id)?;
+        // The earliest of all times, so that it keeps no file from being purged.
+        self.run.push(id.key, id.text, i64::MIN, GONE, &[]);
+        Ok(())
+    }
+
+    /// The last transaction of an application.
+    pub fn transaction(&self, application: &str) -> Option<LastTransaction> {
+        self.writer.space().last_transaction(application).as_ref().map(LastTransaction::of)
+    }
+
+    /// Write these changes as the beginning of a transaction, in the place of an open claim of the
+    /// same transaction if one is given. `rows` are those of its batch. The claim's number is
+    /// [`Work::claim`].
+    pub fn begin(&mut self, transaction: Transaction, rows: Option<BatchRows>, replaces: Option<u64>) {
+        self.transaction = Some(NumberedBatch { transaction, rows });
+        self.replaces = replaces;
+    }
+
+    /// The number of the claim that these changes begin.
+    pub fn claim(&self) -> u64 {
+        self.writer.sequence()
+    }
+
+    /// Write these changes as the end of a claim.
+    pub fn end(&mut self, claim: u64, ending: Ending) {
+        self.ending = Some((claim, ending));
+    }
+}
+
+impl LastTransaction {
+    /// What a number that comes again is compared with.
+    pub(crate) fn last(&self) -> Last {
+        Last { batch: self.batch, rows: self.rows, outcome: self.ending }
+    }
+
+    fn of(entry: &TransactionEntry) -> Self {
+        Self { batch: entry.transaction.batch, claim: entry.claim, ending: entry.outcome, rows: entry.rows }
+    }
+}
+
+fn check(id: Id) -> Result<()> {
+    match id.form {
+        Form::Uuid | Form::Text => Ok(()),
+        Form::Absent => Err(Error::Schema("an entry without an id".into())),
+        Form::TooLong => {
+            Err(Error::Schema(format!("an id of more than {} bytes", crate::segment::values::run::MOST_ID_BYTES)))
+        }
+    }
+}
+
+impl History {
+    /// The value space of a name; nothing is made of it before it is first changed.
+    pub fn values(&self, room: Room, name: &str) -> Result<ValueMap> {
+        Ok(ValueMap { space: self.value_space(room, name)?, codec: self.codec().clone() })
+    }
+}
+
+impl ValueMap {
+    /// Whether anything was ever written here.
+    pub fn exists(&self) -> Result<bool> {
+        self.space.exists()
+    }
+
+    /// Identify a column of ids.
+    pub fn ids<'a>(&self, column: &'a IdColumn<'a>) -> Ids<'a> {
+        Ids::new(&self.codec, column)
+    }
+
+    /// What tells a batch of ids from another one.
+    pub(crate) fn batch_rows(&self, ids: &Ids) -> BatchRows {
+        ids.batch_rows(&self.codec)
+    }
+
+    /// The id that these bytes are.
+    pub fn id<'a>(&self, bytes: &'a [u8]) -> Id<'a> {
+        Id::new(&self.codec, bytes)
+    }
+
+    /// What the space holds of some ids. No answer rests on what is not durable.
+    pub fn look(&self, ids: &Ids) -> Result<FoundValues> {
+        ids.wanted(|wanted| self.space.look_values(wanted))
+    }
+
+    /// Look ids up and change the space in one step: nobody else changes it in between. What `work`
+    /// puts and removes is written as one frame after it returned, there whole or not at all, and
+    /// durable when this returns; if it fails nothing is.
+    ///
+    /// # Errors
+    /// Those of `work`; `Locked` when another writer takes too long, `ReadOnly`, `Failed` after a
+    /// failed write.
+    pub fn change<T>(&self, ids: &Ids, work: impl FnOnce(&mut ValueEdit) -> Result<T>) -> Result<T> {
+        self.space.write(KeySpace::value_settings(), |writer| {
+            let found = ids.wanted(|wanted| writer.values_of(wanted))?;
+            let mut edit =
+                ValueEdit { writer, found, run: ValueRun::default(), transaction: None, replaces: None, ending: None };
+            let done = work(&mut edit)?;
+            let ValueEdit { run, transaction, replaces, ending, .. } = edit;
+            if !run.is_empty() || transaction.is_some() || ending.is_some() {
+                writer.write_values(ValueChange { run, transaction, replaces, ending })?;
+            }
+            Ok(done)
+        })
+    }
+
+    /// [`Values::change`] about no ids in particular.
+    pub fn write<T>(&self, work: impl FnOnce(&mut ValueEdit) -> Result<T>) -> Result<T> {
+        self.change(&Ids::none(), work)
+    }
+
+    /// A number that nobody else has: random, and never 0.
+    pub(crate) fn random_number(&self) -> Result<u64> {
+        self.space.random_number()
+    }
+
+    /// Wait for a lock of this space by its name. It keeps nobody from writing, only those who want
+    /// the same lock.
+    pub(crate) fn hold(&self, name: &str) -> Result<crate::store::values::Held> {
+        self.space.hold(name)
+    }
+
+    /// All entries as they are now, in no order; later changes do not show.
+    pub fn entries(&self) -> Result<Entries> {
+        Ok(Entries { codec: self.codec.clone(), cursor: self.space.value_cursor()? })
+    }
+
+    /// Everything as it is now, for as long as the snapshot lives.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.space.value_snapshot()
+    }
+
+    /// Take away what is kept until `now_us` or less, and with `include_pending` also what is
+    /// pending; with `dry_run` only say what that would be. What is gone is gone at once; files go
+    /// when all in them is gone.
+    pub fn purge(&self, now_us: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
+        self.purge_by(Purge { dry_run, ..Purge::at(now_us) }, include_pending)
+    }
+
+    /// [`ValueMap::purge`] by a now that may be checked against the machine's clock.
+    ///
+    /// # Errors
+    /// `Config` when the clock is doubtful.
+    pub fn purge_by(&self, purge: Purge, include_pending: bool) -> Result<Purged> {
+        self.space.purge_values(purge, include_pending)
+    }
+
+    /// Put segments together, as far as it pays; with `all`, as far as it goes.
+    pub fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
+        self.space.maintain(all, progress)
+    }
+
+    /// Whether maintenance is due.
+    pub fn is_maintenance_due(&self) -> bool {
+        self.space.is_maintenance_due()
+    }
+
+    /// The space's figures.
+    pub fn statistics(&self) -> Result<ValueStatistics> {
+        self.space.value_statistics()
+    }
+
+    /// Check every byte; answers how many were checked.
+    pub fn verify(&self, progress: Progress) -> Result<u64> {
+        self.space.verify(progress)
+    }
+
+    /// Pin the present state, so that any process that opens the history with the answered snapshot
+    /// reads it until it is unpinned.
+    pub fn pin(&self) -> Result<String> {
+        Ok(super::snapshot_of(self.space.name(), &self.space.pin(None)?))
+    }
+
+    /// Let a pinned state go, so that its files can be purged.
+    pub fn unpin(&self, snapshot: &str) -> Result<()> {
+        self.space.unpin(super::pin_of(snapshot, self.space.name())?)
+    }
+}
+
+/// The entries of a space, batch by batch.
+#[derive(Debug)]
+pub struct Entries {
+    codec: Codec,
+    cursor: ValueCursor,
+}
+
+/// Some entries, as columns.
+#[derive(Clone, Debug, Default)]
+pub struct EntryBatch {
+    /// The ids as they came.
+    pub ids: Vec<String>,
+    /// What they hold.
+    pub found: FoundValues,
+}
+
+impl Entries {
+    /// The next entries; none after the last. A batch may be empty.
+    pub fn next_batch(&mut self) -> Result<Option<EntryBatch>> {
+        let codec = &self.codec;
+        let mut ids = Vec::new();
+        let found = self.cursor.next(&mut |key, text| ids.push(id_text(codec, key, text)))?;
+        Ok(found.map(|found| EntryBatch { ids, found }))
+    }
+}

@@ -1,0 +1,393 @@
+//! The entries of the log's frames, in memory: what was appended since the last segment was
+//! written.
+
+use std::hash::RandomState;
+
+use super::index::Index;
+use hashbrown::HashMap;
+
+use crate::format::manifest::{EndedClaim, Manifest};
+use crate::key::{Form, Key};
+use crate::memtable::values::ValueMemtable;
+use crate::segment::Wanted;
+use crate::segment::format::{Mark, Stamp};
+use crate::segment::run::{EntryRun, Runs};
+use crate::types::FrameKeys;
+use crate::types::{Ending, TransactionEntry};
+use crate::wal::frame::{Frame, FrameKind};
+
+const NONE: u32 = u32::MAX;
+/// Keys whose lines are asked for together, before the first of them is read.
+const GROUP: usize = 16;
+
+/// One key under one claim.
+#[derive(Clone, Copy, Debug)]
+struct MemtableEntry {
+    key: Key,
+    /// Index into the claims.
+    claim: u32,
+    /// The entry of the same key before this one.
+    previous: u32,
+    /// Index into the texts; none for a UUID.
+    text: u32,
+    mark: Mark,
+}
+
+/// A claim that some frame speaks of.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    number: u64,
+    started_at: i64,
+    /// Whether its `Begin` is in this log; else its entries are in segments.
+    began_here: bool,
+}
+
+/// The state of the log up to a position.
+#[derive(Debug, Default)]
+pub(crate) struct Memtable {
+    /// End of the last frame applied.
+    pub(crate) position: u64,
+    /// Number of the next operation.
+    pub(crate) next_sequence: u64,
+    /// How far the log was durable, as its own frames say.
+    pub(crate) durable: u64,
+    entries: Vec<MemtableEntry>,
+    index: Index,
+    texts: Vec<(u32, u16)>,
+    heap: Vec<u8>,
+    claims: Vec<Claim>,
+    claim_index: HashMap<(u64, i64), u32, RandomState>,
+    outcomes: HashMap<u64, (Ending, i64), RandomState>,
+    transactions: HashMap<String, TransactionEntry, RandomState>,
+    /// Entries with values.
+    pub(crate) values: ValueMemtable,
+}
+
+impl Memtable {
+    /// Before the first frame of the manifest's log.
+    pub(crate) fn new(manifest: &Manifest, position: u64) -> Self {
+        let outcome = |entry: &EndedClaim| (entry.claim, (entry.outcome, entry.started_at));
+        let transaction = |entry: &TransactionEntry| (entry.transaction.application.clone(), entry.clone());
+        Self {
+            position,
+            next_sequence: manifest.next_sequence,
+            durable: manifest.log.proven,
+            outcomes: manifest.outcomes.iter().map(outcome).collect(),
+            transactions: manifest.transactions.iter().map(transaction).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Reuse the buffers of a retired memtable: fresh memory costs more than what is done with
+    /// it.
+    pub(crate) fn reuse(&mut self, mut old: Self) {
+        if self.entries.capacity() < old.entries.capacity() {
+            old.entries.clear();
+            old.index.clear();
+            (self.entries, self.index) = (old.entries, old.index);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no frame was applied.
+    pub(crate) fn is_untouched(&self, start: u64) -> bool {
+        self.position == start
+    }
+
+    /// Take in one frame, which ends at `end`. A frame that was taken before changes nothing.
+    pub(crate) fn apply(&mut self, frame: &Frame, end: u64) {
+        match frame.kind {
+            FrameKind::Begin => self.begin(frame),
+            FrameKind::CompleteClaim => {
+                self.finish_claim(frame.claim, frame.started_at, Ending::Completed);
+                self.finish_keys(frame, Mark::Completed);
+            }
+            FrameKind::ReleaseClaim => {
+                self.finish_claim(frame.claim, frame.started_at, Ending::Released);
+                self.finish_keys(frame, Mark::Released);
+            }
+            FrameKind::CompleteKeys => self.finish_keys(frame, Mark::Completed),
+            FrameKind::ReleaseKeys => self.finish_keys(frame, Mark::Released),
+            FrameKind::Values => self.change_values(frame, None),
+            FrameKind::ValuesAndComplete => self.change_values(frame, Some(Ending::Completed)),
+            FrameKind::ValuesAndRelease => self.change_values(frame, Some(Ending::Released)),
+        }
+        self.position = end;
+        self.durable = self.durable.max(frame.durable);
+        self.next_sequence = self.next_sequence.max(frame.sequence + 1);
+    }
+
+    fn begin(&mut self, frame: &Frame) {
+        let claim = self.claim(frame.claim, frame.started_at);
+        if std::mem::replace(&mut self.claims[claim as usize].began_here, true) {
+            return;
+        }
+        self.entries.reserve(frame.keys.len());
+        self.index.reserve(frame.keys.len());
+        self.each_key(&frame.keys, |memtable, key, text, _| memtable.push(key, text, claim, Mark::Open));
+        self.begin_transaction(frame);
+    }
+
+    fn begin_transaction(&mut self, frame: &Frame) {
+        if let Some(batch) = &frame.transaction {
+            if let Some((claim, started_at)) = frame.replaces {
+                self.finish_claim(claim, started_at, Ending::Released);
+            }
+            self.know(TransactionEntry::begun(batch.clone(), frame.claim, frame.started_at));
+        }
+    }
+
+    fn change_values(&mut self, frame: &Frame, ending: Option<Ending>) {
+        self.values.apply(&frame.values);
+        self.begin_transaction(frame);
+        if let Some(outcome) = ending {
+            self.finish_claim(frame.claim, frame.started_at, outcome);
+        }
+    }
+
+    /// Remember a transaction, unless a later one of its application is known: a manifest can be
+    /// ahead of the log's frames.
+    fn know(&mut self, entry: TransactionEntry) {
+        let known = self.transactions.get(&entry.transaction.application);
+        if known.is_none_or(|known| known.claim < entry.claim) {
+            self.transactions.insert(entry.transaction.application.clone(), entry);
+        }
+    }
+
+    /// Go on under a newer manifest of the same log.
+    pub(crate) fn learn(&mut self, manifest: &Manifest) {
+        self.next_sequence = self.next_sequence.max(manifest.next_sequence);
+        // Only manifests speak of loads.
+        self.transactions.retain(|_, entry| !entry.is_load());
+        for entry in &manifest.transactions {
+            self.know(entry.clone());
+        }
+        // A staged claim that takes the place of another ends that one by its manifest.
+        for entry in &manifest.outcomes {
+            self.finish_claim(entry.claim, entry.started_at, entry.outcome);
+        }
+    }
+
+    fn finish_claim(&mut self, claim: u64, started_at: i64, outcome: Ending) {
+        let slot = self.outcomes.entry(claim).or_insert((outcome, started_at));
+        // Completed outweighs released, whatever came first.
+        if outcome == Ending::Completed {
+            slot.0 = outcome;
+        }
+        let outcome = slot.0;
+        for entry in self.transactions.values_mut().filter(|entry| entry.claim == claim) {
+            // The entry may remember a completion that no outcome is kept of any more.
+            entry.outcome = entry.outcome.max(Some(outcome));
+        }
+    }
+
+    fn finish_keys(&mut self, frame: &Frame, mark: Mark) {
+        let one = (frame.claim, frame.started_at);
+        self.each_key(&frame.keys, |memtable, key, text, place| {
+            let (claim, started_at) = frame.keys.claims.as_ref().map_or(one, |claims| claims[place]);
+            let claim = memtable.claim(claim, started_at);
+            let known = memtable.chain(key, text).find(|at| memtable.entries[*at as usize].claim == claim);
+            match known {
+                Some(at) => {
+                    let entry = &mut memtable.entries[at as usize];
+                    entry.mark = entry.mark.max(mark);
+                }
+                None => memtable.push(key, text, claim, mark),
+            }
+        });
+    }
+
+    /// Each key of a frame with its text, if it is one, and its place.
+    fn each_key(&mut self, keys: &FrameKeys, mut each: impl FnMut(&mut Self, Key, Option<&[u8]>, usize)) {
+        for (group, some) in keys.uuids.chunks(GROUP).enumerate() {
+            for key in some {
+                self.index.fetch(key.lo);
+            }
+            for (place, key) in some.iter().enumerate() {
+                each(self, *key, None, group * GROUP + place);
+            }
+        }
+        let mut start = 0;
+        for (place, (key, length)) in keys.texts.iter().zip(&keys.lengths).enumerate() {
+            let end = start + usize::from(*length);
+            each(self, *key, Some(&keys.heap[start..end]), keys.uuids.len() + place);
+            start = end;
+        }
+    }
+
+    fn claim(&mut self, number: u64, started_at: i64) -> u32 {
+        let next = self.claims.len() as u32;
+        let index = *self.claim_index.entry((number, started_at)).or_insert(next);
+        if index == next {
+            self.claims.push(Claim { number, started_at, began_here: false });
+        }
+        index
+    }
+
+    fn push(&mut self, key: Key, text: Option<&[u8]>, claim: u32, mark: Mark) {
+        let at = self.entries.len() as u32;
+        let Self { entries, index, texts, heap, .. } = self;
+        let is_same = |other: u32| is_entry(&entries[other as usize], texts, heap, key, text);
+        let previous = index.put(key.lo, at, is_same).unwrap_or(NONE);
+        let text = text.map_or(NONE, |text| {
+            texts.push((heap.len() as u32, text.len() as u16));
+            heap.extend_from_slice(text);
+            texts.len() as u32 - 1
+        });
+        self.entries.push(MemtableEntry { key, claim, previous, text, mark });
+    }
+
+    /// The entries of a key, newest first.
+    fn chain(&self, key: Key, text: Option<&[u8]>) -> impl Iterator<Item = u32> {
+        let is_same = |other: u32| is_entry(&self.entries[other as usize], &self.texts, &self.heap, key, text);
+        let mut next = self.index.find(key.lo, is_same).unwrap_or(NONE);
+        let entries = &self.entries;
+        std::iter::from_fn(move || {
+            let at = (next != NONE).then_some(next)?;
+            next = entries[at as usize].previous;
+            Some(at)
+        })
+    }
+
+    /// Look every usable row up; `hit` hears each entry found, with rows counted from `first_row`.
+    pub(crate) fn find(&self, wanted: &Wanted, first_row: u32, hit: &mut dyn FnMut(u32, Stamp)) {
+        if self.entries.is_empty() {
+            return;
+        }
+        for start in (0..wanted.keys.len()).step_by(GROUP) {
+            let group = start..(start + GROUP).min(wanted.keys.len());
+            for key in &wanted.keys[group.clone()] {
+                self.index.fetch(key.lo);
+            }
+            for row in group {
+                let text = match wanted.forms[row] {
+                    Form::Uuid => None,
+                    Form::Text => Some((wanted.text)(row as u32)),
+                    Form::Absent | Form::TooLong => continue,
+                };
+                for at in self.chain(wanted.keys[row], text) {
+                    hit(first_row + row as u32, self.stamp(&self.entries[at as usize]));
+                }
+            }
+        }
+    }
+
+    fn stamp(&self, entry: &MemtableEntry) -> Stamp {
+        let claim = self.claims[entry.claim as usize];
+        Stamp { claim: claim.number, started_at: claim.started_at, mark: entry.mark }
+    }
+
+    /// What a stamp means once the outcome of its claim is known.
+    #[inline]
+    pub(crate) fn effective(&self, stamp: Stamp) -> Mark {
+        match stamp.mark {
+            Mark::Completed => Mark::Completed,
+            mark @ (Mark::Open | Mark::Released) => folded(mark, self.outcomes.get(&stamp.claim)),
+        }
+    }
+
+    /// How a claim as a whole ended.
+    /// Entries that no frame ended, at most.
+    pub(crate) fn open(&self) -> u64 {
+        let is_open = |entry: &&MemtableEntry| {
+            let outcome = self.outcomes.get(&self.claims[entry.claim as usize].number);
+            folded(entry.mark, outcome) == Mark::Open
+        };
+        self.entries.iter().filter(is_open).count() as u64
+    }
+
+    pub(crate) fn outcome(&self, claim: u64) -> Option<Ending> {
+        self.outcomes.get(&claim).map(|(outcome, _)| *outcome)
+    }
+
+    pub(crate) fn transaction(&self, application: &str) -> Option<&TransactionEntry> {
+        self.transactions.get(application)
+    }
+
+    pub(crate) fn transactions(&self) -> Vec<TransactionEntry> {
+        let mut list: Vec<_> = self.transactions.values().cloned().collect();
+        list.sort_by(|a, b| a.transaction.application.cmp(&b.transaction.application));
+        list
+    }
+
+    /// The outcomes that segments may need: those of claims that did not begin in this log.
+    pub(crate) fn outcomes(&self) -> Vec<EndedClaim> {
+        let began_here = |claim: u64, started_at: i64| {
+            self.claim_index.get(&(claim, started_at)).is_some_and(|at| self.claims[*at as usize].began_here)
+        };
+        let mut list: Vec<_> = self
+            .outcomes
+            .iter()
+            .filter(|(claim, (_, started_at))| !began_here(**claim, *started_at))
+            .map(|(claim, (outcome, started_at))| EndedClaim {
+                claim: *claim,
+                started_at: *started_at,
+                outcome: *outcome,
+            })
+            .collect();
+        list.sort_by_key(|entry| entry.claim);
+        list
+    }
+
+    /// The earliest start time among the entries.
+    pub(crate) fn oldest(&self) -> Option<i64> {
+        self.entries.iter().map(|entry| self.claims[entry.claim as usize].started_at).min()
+    }
+
+    /// Each entry that a segment has to keep, with its text and what its stamp means by now.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Key, Option<&[u8]>, Stamp)> {
+        let outcomes: Vec<_> = self.claims.iter().map(|claim| self.outcomes.get(&claim.number)).collect();
+        self.entries.iter().filter_map(move |entry| {
+            let mut stamp = self.stamp(entry);
+            stamp.mark = folded(stamp.mark, outcomes[entry.claim as usize]);
+            // A release of what began here leaves nothing; one of a sealed entry has to be
+            // remembered.
+            let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim as usize].began_here;
+            (!is_gone).then(|| (entry.key, text_of(entry, &self.texts, &self.heap), stamp))
+        })
+    }
+
+    /// The entries as runs, one for each time partition of `width`, without those that began at or
+    /// before `expired`.
+    pub(crate) fn runs(&self, width: i64, expired: i64) -> Vec<EntryRun> {
+        let mut runs = Runs::new(width);
+        for (key, text, stamp) in self.entries().filter(|(_, _, stamp)| stamp.started_at > expired) {
+            let run = runs.of(stamp.started_at);
+            match text {
+                None => run.push_uuid(key, stamp),
+                Some(text) => run.push_text(key, text, stamp),
+            }
+        }
+        runs.into_list()
+    }
+}
+
+/// What a mark means once the outcome of its claim is known.
+#[inline]
+fn folded(mark: Mark, outcome: Option<&(Ending, i64)>) -> Mark {
+    match outcome {
+        // A key that was released for itself stays so when the rest of its claim completes.
+        Some((Ending::Completed, _)) if mark == Mark::Open => Mark::Completed,
+        Some((Ending::Released, _)) if mark != Mark::Completed => Mark::Released,
+        _ => mark,
+    }
+}
+
+fn text_of<'a>(entry: &MemtableEntry, texts: &[(u32, u16)], heap: &'a [u8]) -> Option<&'a [u8]> {
+    let (start, length) = *texts.get(entry.text as usize)?;
+    heap.get(start as usize..start as usize + usize::from(length))
+}
+
+#[inline]
+fn is_entry(entry: &MemtableEntry, texts: &[(u32, u16)], heap: &[u8], key: Key, text: Option<&[u8]>) -> bool {
+    if entry.key != key {
+        return false;
+    }
+    match text {
+        None => entry.text == NONE,
+        Some(_) => text_of(entry, texts, heap) == text,
+    }
+}

@@ -1,0 +1,145 @@
+//! The newest entry of each key: an open-addressed table of 8-byte slots, whose lines can be asked
+//! for ahead.
+//!
+//! A slot repeats the upper half of its key's `lo`, which keys spread evenly. It alone says where a
+//! slot belongs, so growing reads and writes the table in order and touches no entry; and it rules
+//! out nearly all strangers before an entry is read.
+
+use super::slots::Slots;
+use crate::sys::prefetch;
+
+const FEWEST_SLOTS: usize = 1 << 8;
+const LARGE: usize = 1 << 18;
+
+/// From keys to numbers of entries.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// None, or a power of two. A slot is zero while it is free; else above stands the upper half
+    /// of `lo`, and below one more than the entry's number.
+    slots: Slots,
+    used: usize,
+}
+
+const FREE: u64 = 0;
+
+/// The upper half of a key's `lo`, or of its slot.
+fn tag_of(lo: u64) -> u64 {
+    lo >> 32
+}
+
+fn entry_in(slot: u64) -> Option<u32> {
+    (slot as u32).checked_sub(1)
+}
+
+impl Index {
+    /// Forget everything, and keep the room.
+    pub(super) fn clear(&mut self) {
+        self.slots.fill(FREE.to_ne_bytes());
+        self.used = 0;
+    }
+
+    /// Ask for the line of a key.
+    #[inline]
+    pub(super) fn fetch(&self, lo: u64) {
+        prefetch::item(&self.slots, self.home(lo));
+    }
+
+    /// Where a key, or its slot, belongs: both have the same upper half.
+    #[inline]
+    fn home(&self, lo: u64) -> usize {
+        ((tag_of(lo) * self.slots.len() as u64) >> 32) as usize
+    }
+
+    /// The entry of a key; `is_it` tells an entry of this key from others.
+    #[inline]
+    pub(super) fn find(&self, lo: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        entry_in(u64::from_ne_bytes(self.slots[self.place(lo, is_it)?]))
+    }
+
+    /// The slot of a key, or the free one where it would stand; none in an empty table.
+    #[inline]
+    fn place(&self, lo: u64, is_it: impl Fn(u32) -> bool) -> Option<usize> {
+        let slots = &self.slots[..];
+        let mask = slots.len().checked_sub(1)?;
+        let mut place = self.home(lo);
+        loop {
+            let slot = u64::from_ne_bytes(slots[place & mask]);
+            let Some(entry) = entry_in(slot) else { return Some(place & mask) };
+            if tag_of(slot) == tag_of(lo) && is_it(entry) {
+                return Some(place & mask);
+            }
+            place += 1;
+        }
+    }
+
+    /// Let entry `at` be the newest of its key; answers the one that was.
+    #[inline]
+    pub(super) fn put(&mut self, lo: u64, at: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        self.reserve(1);
+        let place = self.place(lo, is_it)?;
+        let slot = (tag_of(lo) << 32) | (u64::from(at) + 1);
+        let before = std::mem::replace(&mut self.slots[place], slot.to_ne_bytes());
+        let before = entry_in(u64::from_ne_bytes(before));
+        self.used += usize::from(before.is_none());
+        before
+    }
+
+    /// Make room for so many more keys: at most four slots of five are used.
+    pub(super) fn reserve(&mut self, more: usize) {
+        let needed = (self.used + more).div_ceil(4) * 5;
+        if needed <= self.slots.len() {
+            return;
+        }
+        // By large steps, as each is paid with a copy and with fresh memory, while that is little.
+        let step = if self.slots.len() < LARGE { 4 } else { 2 };
+        let size = needed.next_power_of_two().max(self.slots.len() * step).max(FEWEST_SLOTS);
+        let old = std::mem::replace(&mut self.slots, Slots::zeroed(size));
+        let mask = size - 1;
+        for slot in old.iter().map(|slot| u64::from_ne_bytes(*slot)).filter(|slot| *slot != FREE) {
+            let mut place = self.home(slot);
+            while self.slots[place & mask] != FREE.to_ne_bytes() {
+                place += 1;
+            }
+            self.slots[place & mask] = slot.to_ne_bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_leads_to_its_newest_entry_however_many_share_a_slot() {
+        // Keys that differ only below what a slot keeps share their tag; a fifth of them comes
+        // twice.
+        let lo = |number: u64| ((number / 7 % 300) << 57) | (number % 1000);
+        let keys: Vec<u64> = (0..5000).map(lo).collect();
+        let mut index = Index::default();
+        let mut newest = std::collections::HashMap::new();
+        for (at, key) in keys.iter().enumerate() {
+            index.fetch(*key);
+            let before = index.put(*key, at as u32, |other| keys[other as usize] == *key);
+            assert_eq!(before, newest.insert(*key, at as u32));
+        }
+        for key in &keys {
+            assert_eq!(index.find(*key, |other| keys[other as usize] == *key), newest.get(key).copied());
+            assert_eq!(index.find(key ^ 1 << 20, |other| keys[other as usize] == key ^ 1 << 20), None);
+        }
+        // In large pages everything is found again, and forgotten at once.
+        index.reserve(300_000);
+        assert!(matches!(index.slots, Slots::Large(_)) || !cfg!(target_os = "linux"));
+        let found = |index: &Index, key: u64| index.find(key, |other| keys[other as usize] == key);
+        assert!(keys.iter().all(|key| found(&index, *key) == newest.get(key).copied()));
+        assert!(index.used == newest.len() && index.slots.len() >= index.used * 5 / 4);
+        index.clear();
+        assert!(keys.iter().all(|key| found(&index, *key).is_none()));
+    }
+
+    #[test]
+    fn an_empty_index_finds_nothing() {
+        let index = Index::default();
+        index.fetch(7);
+        assert_eq!(index.find(7, |_| true), None);
+    }
+}

@@ -1,0 +1,8 @@
+//! What the log holds, in memory: entries of ids and entries with values, each with an index.
+
+mod ids;
+mod index;
+mod slots;
+pub(crate) mod values;
+
+pub(crate) use ids::Memtable;

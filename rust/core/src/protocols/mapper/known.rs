@@ -1,0 +1,87 @@
+//! What a mapper knows of the ids of a batch, as columns.
+
+use super::record::{Pending, Record};
+use super::rules::Policy;
+use super::texts::Texts;
+use super::{Mapper, MapperSettings};
+use crate::Result;
+use crate::segment::values::columns::{FoundValues, Ids};
+
+/// What a mapper knows of the ids of a batch.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// C: whether the id is mapped.
+    pub mapped: Vec<bool>,
+    /// What it is mapped to; a mapping may be there without.
+    pub values: Texts,
+    /// P: whether sending was begun and its end is not known. With a mapping this is a remnant.
+    pub pending: Vec<bool>,
+    /// When sending began, in microseconds since 1970; 0 where it is not pending.
+    pub since: Vec<i64>,
+    /// What was decided about a pending id alone.
+    pub resolved: Vec<Option<Policy>>,
+    /// Until when the entry is kept at least; 0 where there is none.
+    pub persist_until: Vec<i64>,
+    /// The claim of the transaction that began to send it; 0 without one.
+    pub(super) claims: Vec<u64>,
+    /// The attempt that began to send it; 0 where an older build wrote it.
+    attempts: Vec<u64>,
+}
+
+impl Known {
+    pub(super) fn read(found: &FoundValues, settings: MapperSettings, now_us: i64) -> Result<Self> {
+        let mut known = Self::default();
+        for row in 0..found.len() {
+            let mut record = match found.value(row) {
+                Some(bytes) => Record::decode(bytes)?,
+                None => Record::default(),
+            };
+            if settings.exact_expiry && found.persist_until(row) <= now_us {
+                (record.is_mapped, record.value) = (false, None);
+            }
+            known.push(&record, found.persist_until(row));
+        }
+        Ok(known)
+    }
+
+    /// All that is known of the pending entry of a row.
+    pub(super) fn pending_of(&self, row: usize) -> Option<Pending> {
+        let (since, claim, attempt) = (self.since[row], self.claims[row], self.attempts[row]);
+        self.pending[row].then(|| Pending { since, claim, attempt, resolved: self.resolved[row] })
+    }
+
+    /// Some rows of it.
+    pub(super) fn take(&self, rows: &[usize]) -> Self {
+        let mut taken = Self::default();
+        for row in rows.iter().copied() {
+            taken.mapped.push(self.mapped[row]);
+            taken.values.push(self.values.get(row));
+            taken.pending.push(self.pending[row]);
+            taken.since.push(self.since[row]);
+            taken.resolved.push(self.resolved[row]);
+            taken.claims.push(self.claims[row]);
+            taken.attempts.push(self.attempts[row]);
+            taken.persist_until.push(self.persist_until[row]);
+        }
+        taken
+    }
+
+    fn push(&mut self, record: &Record, persist_until: i64) {
+        self.mapped.push(record.is_mapped);
+        self.values.push(record.value);
+        self.pending.push(record.pending.is_some());
+        self.since.push(record.pending.map_or(0, |pending| pending.since));
+        self.resolved.push(record.pending.and_then(|pending| pending.resolved));
+        self.claims.push(record.pending.map_or(0, |pending| pending.claim));
+        self.attempts.push(record.pending.map_or(0, |pending| pending.attempt));
+        let is_there = record.is_mapped || record.pending.is_some();
+        self.persist_until.push(if is_there { persist_until } else { 0 });
+    }
+}
+
+impl Mapper {
+    /// What the mapper knows of some ids.
+    pub fn lookup(&self, ids: &Ids, now_us: i64) -> Result<Known> {
+        Known::read(&self.values.look(ids)?, self.settings, now_us)
+    }
+}

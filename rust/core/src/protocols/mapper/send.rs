@@ -1,0 +1,289 @@
+//! Receiver direction: pending before a message goes out, mapped after (rules M1 to M8).
+
+mod ends;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::known::Known;
+use super::record::{Pending, Record};
+use super::rules::{
+    Action, Attempt, Change, MapperBatch, NO_ID, Policies, Policy, Qos, ReceiverFacts, Rule, decide_receiver,
+};
+use super::texts::Untils;
+use super::{Mapper, same_length};
+use crate::history::values::{Ending, LastTransaction, ValueEdit};
+use crate::segment::values::columns::{Id, Ids};
+use crate::types::transaction::{Meaning, Replay, Replays, Transaction};
+use crate::{Error, Result};
+
+/// The transaction that a batch is sent under.
+#[derive(Clone, Debug)]
+pub struct SendTransaction {
+    /// Application and batch.
+    pub transaction: Transaction,
+    /// What to do with a number that comes again.
+    pub replays: Replays,
+}
+
+/// What became of a row that was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentRow {
+    /// Not said yet.
+    Open,
+    /// Sent and mapped.
+    Done,
+    /// Certainly not delivered.
+    Failed,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// The facts of a batch, as of when it was begun.
+#[derive(Debug)]
+struct Facts {
+    qos: Vec<Qos>,
+    first_copies: Vec<u32>,
+    queues: Vec<u32>,
+    pending: Vec<bool>,
+    mapped: Vec<bool>,
+    policies: Vec<Policy>,
+}
+
+/// A batch of messages that go out.
+#[derive(Debug)]
+pub struct Send {
+    mapper: Mapper,
+    facts: Facts,
+    known: Known,
+    /// The claim of its transaction.
+    claim: Option<u64>,
+    /// Stands in every pending entry that this very attempt writes: its ends touch no other.
+    attempt: u64,
+    replay: Option<Replay>,
+    started_at: i64,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    rules: Vec<Rule>,
+    rows: Vec<SentRow>,
+    is_ended: bool,
+}
+
+/// What a batch of messages brings beside its ids.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages<'a> {
+    /// Quality of service of each.
+    pub qos: &'a [Qos],
+    /// The queue of each that is in order.
+    pub queues: &'a [u32],
+}
+
+impl Facts {
+    fn decide(&self, attempts: Option<&[Attempt]>) -> Result<Vec<Rule>> {
+        let batch = MapperBatch {
+            qos: &self.qos,
+            first_copies: &self.first_copies,
+            queues: &self.queues,
+            queue_count: self.qos.len() + 1,
+            attempts,
+        };
+        let policies = Policies::Rows(&self.policies);
+        decide_receiver(&ReceiverFacts { batch, pending: &self.pending, mapped: &self.mapped, policies })
+    }
+}
+
+impl Mapper {
+    /// Judge messages that go out, and write the pending entries of those to send, in one step: of
+    /// two that begin the same id at once one finds it pending. Durable on return, before anything
+    /// is sent. With `refuse` nothing is written if any row is to be raised.
+    pub fn begin_send(
+        &self,
+        ids: &Ids,
+        messages: Messages,
+        until: Untils,
+        now_us: i64,
+        under: Option<&SendTransaction>,
+        refuse: bool,
+    ) -> Result<Send> {
+        same_length("qos", messages.qos.len(), ids.len())?;
+        same_length("queue", messages.queues.len(), ids.len())?;
+        until.check(ids.len())?;
+        let first_copies = ids.first_copies(NO_ID);
+        let attempt = self.values.random_number()?;
+        self.values.change(ids, |edit| {
+            let known = Known::read(edit.found(), self.settings, now_us)?;
+            let batch_rows = under.map(|_| self.values.batch_rows(ids));
+            let previous = under.and_then(|under| edit.transaction(&under.transaction.application));
+            let meaning = under.map(|under| {
+                let last = previous.as_ref().map(LastTransaction::last);
+                under.transaction.after(last, batch_rows, under.replays)
+            });
+            let (meaning, how) = (meaning.transpose()?, under.map(|under| under.replays).unwrap_or_default());
+            let previous = previous.filter(|_| meaning.is_some_and(|meaning| meaning.replay() != Replay::First));
+            let mut facts = Facts {
+                qos: messages.qos.to_vec(),
+                first_copies: first_copies.clone(),
+                queues: messages.queues.to_vec(),
+                pending: known.pending.clone(),
+                mapped: known.mapped.clone(),
+                policies: known.resolved.iter().map(|one| one.unwrap_or(self.settings.policy)).collect(),
+            };
+            see_replay(&mut facts, &known, previous.as_ref(), meaning, how);
+            let rules = facts.decide(None)?;
+            let rows = vec![SentRow::Open; rules.len()];
+            let is_written = meaning.is_some_and(|meaning| meaning.begins() || meaning.reruns(how));
+            let replaces = meaning.is_some_and(|meaning| meaning.replaces(how));
+            let mut claim = previous.as_ref().map(|previous| previous.claim);
+            let is_refused = refuse && rules.iter().any(|rule| rule.outcome().action == Action::Raise);
+            if !is_refused {
+                if let Some(under) = under.filter(|_| is_written || writes_more(&rules, meaning)) {
+                    claim = Some(edit.claim());
+                    let replaces = previous.as_ref().filter(|_| replaces).map(|previous| previous.claim);
+                    edit.begin(under.transaction.clone(), batch_rows, replaces);
+                }
+                let claim = claim.filter(|_| under.is_some()).unwrap_or(0);
+                let begun = Record::pending(Pending { since: now_us, claim, attempt, resolved: None });
+                for (row, rule) in rules.iter().enumerate() {
+                    Self::first_change(edit, ids.id(row), row, *rule, &known, (&begun, until.get(row)))?;
+                }
+            }
+            let is_done = previous.as_ref().is_some_and(|previous| previous.ending == Some(Ending::Completed));
+            let is_ended = is_done && previous.as_ref().map(|previous| previous.claim) == claim;
+            let replay = meaning.map(Meaning::replay);
+            let state = Mutex::new(State { rules, rows, is_ended });
+            let claim = claim.filter(|_| under.is_some());
+            Ok(Send { mapper: self.clone(), facts, known, claim, attempt, replay, started_at: now_us, state })
+        })
+    }
+
+    /// What a rule changes before anything is sent; `begun` is the pending entry of what is, and
+    /// until when it is kept.
+    fn first_change(
+        edit: &mut ValueEdit,
+        id: Id,
+        row: usize,
+        rule: Rule,
+        known: &Known,
+        (begun, until): (&Record, i64),
+    ) -> Result<()> {
+        match rule.outcome().change {
+            Change::WritePending | Change::TakePending => Self::put(edit, id, begun, until),
+            Change::RemovePending if known.mapped[row] => {
+                Self::put(edit, id, &Record::mapped(known.values.get(row)), known.persist_until[row])
+            }
+            Change::WriteMappingRemovePending => Self::put(edit, id, &Record::mapped(None), known.persist_until[row]),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A batch that comes again sees its own entries: ended, nothing of it goes out again; begun only,
+/// the policy says.
+fn see_replay(
+    facts: &mut Facts,
+    known: &Known,
+    previous: Option<&LastTransaction>,
+    meaning: Option<Meaning>,
+    how: Replays,
+) {
+    let (Some(previous), Some(meaning)) = (previous, meaning) else { return };
+    if meaning.is_done() {
+        // Also what a purge took away since: the batch is the same.
+        for row in 0..facts.mapped.len() {
+            facts.mapped[row] |= !facts.pending[row];
+        }
+    }
+    if meaning.reruns(how) {
+        for row in 0..facts.pending.len() {
+            facts.pending[row] &= known.claims[row] != previous.claim;
+        }
+    }
+}
+
+/// Whether a batch that ended before, with rows that nobody wrote down, has some that never went
+/// out: they need a claim of their own.
+fn writes_more(rules: &[Rule], meaning: Option<Meaning>) -> bool {
+    let is_sent = |rule: &Rule| rule.outcome().action == Action::Process;
+    meaning == Some(Meaning::Unknown { is_finished: true }) && rules.iter().any(is_sent)
+}
+
+impl Send {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rule of each row, as of now: rows that failed change those behind them.
+    pub fn rules(&self) -> Vec<Rule> {
+        self.state().rules.clone()
+    }
+
+    /// What the mapper knew when the batch was begun.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// The claim of its transaction.
+    pub fn claim(&self) -> Option<u64> {
+        self.claim
+    }
+
+    /// Whether its transaction was begun before.
+    pub fn replay(&self) -> Option<Replay> {
+        self.replay
+    }
+
+    /// When it was begun, in microseconds since 1970.
+    pub fn started_at(&self) -> i64 {
+        self.started_at
+    }
+
+    /// The rows that are to be sent and of which nothing was said yet.
+    pub fn open_rows(&self) -> Vec<u32> {
+        let state = self.state();
+        (0..state.rules.len() as u32).filter(|row| state.is_open(*row as usize)).collect()
+    }
+}
+
+impl State {
+    fn is_open(&self, row: usize) -> bool {
+        self.rows[row] == SentRow::Open && self.rules[row].outcome().action == Action::Process
+    }
+
+    /// Whether nothing of the batch is left to send, to decide or to wait for.
+    fn is_done(&self) -> bool {
+        self.rows.iter().zip(&self.rules).all(|(row, rule)| match rule.outcome().action {
+            Action::Process => *row == SentRow::Done,
+            Action::Skip => true,
+            Action::Raise | Action::Hold => false,
+        })
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        let attempt = |row: &SentRow| match row {
+            SentRow::Open | SentRow::Done => Attempt::Open,
+            SentRow::Failed => Attempt::Failed,
+            SentRow::Unknown => Attempt::Unknown,
+        };
+        self.rows.iter().map(attempt).collect()
+    }
+
+    /// Only what was to be sent can end, and what was sent stays so.
+    fn check(&self, rows: &[u32], became: SentRow) -> Result<()> {
+        for row in rows {
+            let at = *row as usize;
+            let is_allowed = match self.rows.get(at) {
+                None => false,
+                Some(SentRow::Open) => self.is_open(at),
+                Some(SentRow::Unknown) => true,
+                Some(known) => *known == became,
+            };
+            if !is_allowed {
+                let why = self.rules.get(at).map_or("beyond the batch", |rule| rule.text());
+                return Err(Error::State(format!("row {row} is none that can end like this: {why}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Texts and times of a batch that come beside its ids.
+
+use super::same_length;
+use crate::Result;
+use crate::columns::{IdCell, IdColumn, Validity};
+use crate::key::format_uuid;
+
+/// Until when entries are kept.
+#[derive(Clone, Copy, Debug)]
+pub enum Untils<'a> {
+    /// All alike.
+    All(i64),
+    /// One a row.
+    Rows(&'a [i64]),
+}
+
+impl Untils<'_> {
+    pub(super) fn check(&self, rows: usize) -> Result<()> {
+        match self {
+            Self::All(_) => Ok(()),
+            Self::Rows(each) => same_length("persist_until", each.len(), rows),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, row: usize) -> i64 {
+        match self {
+            Self::All(until) => *until,
+            Self::Rows(each) => each[row],
+        }
+    }
+}
+
+/// Texts of a batch, some of which may be null, as one owned column.
+#[derive(Clone, Debug)]
+pub struct Texts {
+    offsets: Vec<i64>,
+    bytes: Vec<u8>,
+    is_there: Vec<u8>,
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self { offsets: vec![0], bytes: Vec::new(), is_there: Vec::new() }
+    }
+}
+
+impl Texts {
+    /// The cells of a column; UUIDs become their text. No column is all null.
+    pub fn of(column: Option<&IdColumn>, rows: usize) -> Result<Self> {
+        let mut texts = Self::default();
+        let Some(column) = column else {
+            (0..rows).for_each(|_| texts.push(None));
+            return Ok(texts);
+        };
+        same_length("external_ids", column.len(), rows)?;
+        for row in 0..rows {
+            match column.get(row) {
+                IdCell::Null => texts.push(None),
+                IdCell::Text(text) => texts.push(Some(text)),
+                IdCell::Uuid(uuid) => texts.push(Some(&format_uuid(*uuid))),
+            }
+        }
+        Ok(texts)
+    }
+
+    pub(super) fn push(&mut self, text: Option<&[u8]>) {
+        let row = self.offsets.len() - 1;
+        if row.is_multiple_of(8) {
+            self.is_there.push(0);
+        }
+        if let (Some(text), Some(bits)) = (text, self.is_there.last_mut()) {
+            *bits |= 1 << (row & 7);
+            self.bytes.extend_from_slice(text);
+        }
+        self.offsets.push(self.bytes.len() as i64);
+    }
+
+    /// Bytes of all texts.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The text of a row.
+    pub fn get(&self, row: usize) -> Option<&[u8]> {
+        let is_there = (self.is_there[row >> 3] >> (row & 7)) & 1 == 1;
+        is_there.then(|| &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize])
+    }
+
+    /// The parts of an Arrow column: where each text starts and the last ends, the texts, and a bit
+    /// for each that is there.
+    pub fn parts(&self) -> (&[i64], &[u8], &[u8]) {
+        (&self.offsets, &self.bytes, &self.is_there)
+    }
+
+    /// As a column of ids.
+    pub fn column(&self) -> IdColumn<'_> {
+        let validity = Validity::new(&self.is_there, 0);
+        IdColumn::LargeUtf8 { offsets: &self.offsets, values: &self.bytes, validity }
+    }
+}

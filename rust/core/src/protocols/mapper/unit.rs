@@ -1,0 +1,344 @@
+//! Sender direction: the check, the message and the mapping are one unit of work (rules N1 to N5).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::known::Known;
+use super::mappings::RowError;
+use super::rules::{Attempt, MapperBatch, NO_ID, Qos, Rule, SenderFacts, decide_sender};
+use super::send::Messages;
+use super::texts::{Texts, Untils};
+use super::{Mapper, same_length};
+use crate::segment::values::columns::Ids;
+use crate::store::values::Held;
+use crate::{Error, Result};
+
+/// Units of work that take ids of different stripes do not wait for each other.
+const STRIPES: u64 = 16;
+
+/// A change that becomes durable with the unit.
+#[derive(Clone, Debug)]
+enum Change {
+    /// Map an id that is not mapped.
+    Create {
+        value: Option<Vec<u8>>,
+        until: i64,
+    },
+    /// Map an id that is mapped.
+    Update {
+        value: Option<Vec<u8>>,
+        until: i64,
+    },
+    Remove,
+}
+
+/// A change, and which call of [`Unit::take`] made it; none made it that is said by hand.
+#[derive(Clone, Debug)]
+struct Made {
+    change: Change,
+    by: Option<u32>,
+}
+
+/// A unit of work: what it takes in is mapped when it commits, all of it or nothing. As long as it
+/// is open, whoever takes one of its ids waits for its end. It is rolled back when it is dropped,
+/// or its process dies.
+#[derive(Debug)]
+pub struct Unit {
+    mapper: Mapper,
+    /// The ids' locks, by stripe.
+    held: BTreeMap<u64, Held>,
+    changes: HashMap<Vec<u8>, Made>,
+    /// Number of calls of [`Unit::take`].
+    takes: u32,
+}
+
+/// Messages that a unit took in.
+#[derive(Debug)]
+pub struct Taken {
+    /// The rule of each row.
+    pub rules: Vec<Rule>,
+    /// What the mapper knew, changes of the unit included.
+    pub known: Known,
+    /// Which call of [`Unit::take`] it was.
+    number: u32,
+    qos: Vec<Qos>,
+    first_copies: Vec<u32>,
+    queues: Vec<u32>,
+    attempts: Vec<Attempt>,
+}
+
+impl Mapper {
+    /// Begin a unit of work.
+    pub fn unit_of_work(&self) -> Unit {
+        Unit { mapper: self.clone(), held: BTreeMap::new(), changes: HashMap::new(), takes: 0 }
+    }
+}
+
+impl Unit {
+    /// Judge messages that come in. Those to process are mapped from their ids to `message_ids`
+    /// when the unit commits. Waits for other units that have taken the same ids and are open.
+    pub fn take(
+        &mut self,
+        ids: &Ids,
+        message_ids: &Texts,
+        messages: Messages,
+        untils: Untils,
+        now_us: i64,
+    ) -> Result<Taken> {
+        same_length("qos", messages.qos.len(), ids.len())?;
+        same_length("queue", messages.queues.len(), ids.len())?;
+        same_length("message_id", message_ids.len(), ids.len())?;
+        untils.check(ids.len())?;
+        let checked = |row: &usize| messages.qos[*row] != Qos::BestEffort && ids.is_usable(*row);
+        self.hold((0..ids.len()).filter(checked).map(|row| ids.id(row).stripe(STRIPES)).collect())?;
+        self.takes += 1;
+        let mut taken = Taken {
+            rules: Vec::new(),
+            number: self.takes,
+            known: self.known(ids, now_us)?,
+            qos: messages.qos.to_vec(),
+            first_copies: ids.first_copies(NO_ID),
+            queues: messages.queues.to_vec(),
+            attempts: vec![Attempt::Open; ids.len()],
+        };
+        taken.decide()?;
+        taken.know_copies(message_ids);
+        for (row, rule) in taken.rules.iter().enumerate().filter(|(_, rule)| **rule == Rule::N2) {
+            debug_assert!(rule.outcome().on_success == super::rules::Change::MapInUnit);
+            let value = message_ids.get(row).map(<[u8]>::to_vec);
+            self.record(ids, row, Change::Create { value, until: untils.get(row) }, Some(taken.number));
+        }
+        Ok(taken)
+    }
+
+    /// These rows failed: they are not mapped when the unit commits, and later rows of their queues
+    /// and of their ids are held, until they are taken again. What was mapped by hand since stays.
+    pub fn fail(&mut self, taken: &mut Taken, ids: &Ids, rows: &[u32]) -> Result<()> {
+        same_length("ids", ids.len(), taken.rules.len())?;
+        let is_processed = |row: &u32| {
+            let rule = taken.rules.get(*row as usize);
+            rule.is_some_and(|rule| matches!(rule, Rule::N1 | Rule::N2 | Rule::N4 | Rule::N1Failed))
+        };
+        if let Some(row) = rows.iter().find(|row| !is_processed(row)) {
+            return Err(Error::State(format!("row {row} is none of those to process")));
+        }
+        for row in rows {
+            taken.attempts[*row as usize] = Attempt::Failed;
+        }
+        let before = taken.rules.clone();
+        taken.decide()?;
+        for (row, (was, is)) in before.into_iter().zip(&taken.rules).enumerate() {
+            let key = key(ids, row);
+            let is_own = self.changes.get(&key).is_some_and(|made| made.by == Some(taken.number));
+            if was != Rule::N2 || *is == Rule::N2 || !is_own {
+                continue;
+            }
+            // What took the place of a removal gives it back.
+            if let Some(Made { change: Change::Update { .. }, .. }) = self.changes.remove(&key) {
+                self.changes.insert(key, Made { change: Change::Remove, by: None });
+            }
+        }
+        taken.forget_copies();
+        Ok(())
+    }
+
+    /// Map ids when the unit commits.
+    pub fn create(&mut self, ids: &Ids, values: &Texts, untils: Untils, now_us: i64) -> Result<Vec<Option<RowError>>> {
+        same_length("external_ids", values.len(), ids.len())?;
+        untils.check(ids.len())?;
+        let change = |row: usize| Change::Create { value: values.get(row).map(<[u8]>::to_vec), until: untils.get(row) };
+        self.join(ids, now_us, change, RowError::Exists, |is_mapped| is_mapped.then_some(RowError::Exists))
+    }
+
+    /// Map ids to others than before when the unit commits.
+    pub fn update(&mut self, ids: &Ids, values: &Texts, untils: Untils, now_us: i64) -> Result<Vec<Option<RowError>>> {
+        same_length("external_ids", values.len(), ids.len())?;
+        untils.check(ids.len())?;
+        let change = |row: usize| Change::Update { value: values.get(row).map(<[u8]>::to_vec), until: untils.get(row) };
+        self.join(ids, now_us, change, RowError::Exists, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
+    }
+
+    /// Take mappings away when the unit commits.
+    pub fn remove(&mut self, ids: &Ids, now_us: i64) -> Result<Vec<Option<RowError>>> {
+        let refuse = |is_mapped: bool| (!is_mapped).then_some(RowError::NotFound);
+        self.join(ids, now_us, |_| Change::Remove, RowError::NotFound, refuse)
+    }
+
+    fn join(
+        &mut self,
+        ids: &Ids,
+        now_us: i64,
+        change: impl Fn(usize) -> Change,
+        later: RowError,
+        refuse: impl Fn(bool) -> Option<RowError>,
+    ) -> Result<Vec<Option<RowError>>> {
+        self.hold((0..ids.len()).filter(|row| ids.is_usable(*row)).map(|row| ids.id(row).stripe(STRIPES)).collect())?;
+        let known = self.known(ids, now_us)?;
+        let first_copies = ids.first_copies(NO_ID);
+        let mut errors = Vec::with_capacity(ids.len());
+        for (row, first) in first_copies.iter().enumerate() {
+            let is_later = || (*first as usize != row).then_some(later);
+            let error = RowError::of_form(ids.form(row)).or_else(|| refuse(known.mapped[row])).or_else(is_later);
+            if error.is_none() {
+                self.record(ids, row, change(row), None);
+            }
+            errors.push(error);
+        }
+        Ok(errors)
+    }
+
+    /// A later change of an id in one unit: what counts is what the store held before, and what it
+    /// is to hold in the end.
+    fn record(&mut self, ids: &Ids, row: usize, change: Change, by: Option<u32>) {
+        let key = key(ids, row);
+        let before = self.changes.get(&key);
+        // Another value for a message that was taken in: if that fails there is nothing to map.
+        let by = if matches!(change, Change::Update { .. }) { before.and_then(|made| made.by) } else { by };
+        let change = match (before.map(|made| &made.change), change) {
+            (Some(Change::Create { .. }), Change::Remove) => {
+                self.changes.remove(&key);
+                return;
+            }
+            (Some(Change::Create { .. }), Change::Update { value, until }) => Change::Create { value, until },
+            (Some(Change::Remove), Change::Create { value, until }) => Change::Update { value, until },
+            (_, change) => change,
+        };
+        self.changes.insert(key, Made { change, by });
+    }
+
+    /// What the mapper knows, as the unit sees it.
+    fn known(&self, ids: &Ids, now_us: i64) -> Result<Known> {
+        let mut known = self.mapper.lookup(ids, now_us)?;
+        if self.changes.is_empty() {
+            return Ok(known);
+        }
+        let mut values = Texts::default();
+        for row in 0..ids.len() {
+            match self.changes.get(&key(ids, row)).filter(|_| ids.is_usable(row)).map(|made| &made.change) {
+                None => values.push(known.values.get(row)),
+                Some(Change::Create { value, until } | Change::Update { value, until }) => {
+                    (known.mapped[row], known.persist_until[row]) = (true, *until);
+                    values.push(value.as_deref());
+                }
+                Some(Change::Remove) => {
+                    known.mapped[row] = false;
+                    values.push(None);
+                }
+            }
+        }
+        known.values = values;
+        Ok(known)
+    }
+
+    /// Take the locks of these stripes, in rising order as far as they are asked for together.
+    fn hold(&mut self, stripes: BTreeSet<u64>) -> Result<()> {
+        for stripe in stripes {
+            if !self.held.contains_key(&stripe) {
+                let held = self.mapper.values.hold(&format!("take-{stripe:02}"));
+                self.held.insert(stripe, held.map_err(kept_by_a_unit)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of ids that the commit changes.
+    pub fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Whether there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Make all changes of the unit durable, in one step, and let its ids go. If any of them cannot
+    /// be made, because somebody changed the same id without a unit meanwhile, none is.
+    pub fn commit(self, now_us: i64) -> Result<u64> {
+        let mut keys = Texts::default();
+        let changes: Vec<(Vec<u8>, Change)> = self.changes.into_iter().map(|(key, made)| (key, made.change)).collect();
+        if changes.is_empty() {
+            return Ok(0);
+        }
+        for (key, _) in &changes {
+            keys.push(Some(key));
+        }
+        let (column, mapper) = (keys.column(), &self.mapper);
+        let ids = mapper.values.ids(&column);
+        mapper.values.change(&ids, |edit| {
+            let known = Known::read(edit.found(), mapper.settings, now_us)?;
+            for (row, (key, change)) in changes.iter().enumerate() {
+                let was_mapped = !matches!(change, Change::Create { .. });
+                if known.mapped[row] != was_mapped {
+                    let (id, done) = (String::from_utf8_lossy(key), if was_mapped { "removed" } else { "mapped" });
+                    return Err(Error::State(format!(
+                        "id {id:?} was {done} by somebody else while the unit of work was open; nothing of the unit is done"
+                    )));
+                }
+                match change {
+                    Change::Create { value, until } | Change::Update { value, until } => {
+                        mapper.map(edit, &ids, row, &known, value.as_deref(), *until)?;
+                    }
+                    Change::Remove => mapper.unmap(edit, &ids, row, &known)?,
+                }
+            }
+            Ok(changes.len() as u64)
+        })
+    }
+}
+
+/// Say what is held, and until when: the locks are those of stripes, and the ids of a stripe wait
+/// together.
+fn kept_by_a_unit(error: Error) -> Error {
+    let Error::Locked { path, waited_ms, holder } = error else { return error };
+    let holder = format!(
+        "{holder}, in a unit of work that is open; a unit keeps, with each id that it takes, one {STRIPES}th of all ids until \
+         it commits or rolls back: end it sooner, or raise lock_timeout"
+    );
+    Error::Locked { path, waited_ms, holder }
+}
+
+/// The id of a row, as the unit remembers it.
+fn key(ids: &Ids, row: usize) -> Vec<u8> {
+    ids.bytes(row).map(std::borrow::Cow::into_owned).unwrap_or_default()
+}
+
+impl Taken {
+    fn decide(&mut self) -> Result<()> {
+        let batch = MapperBatch {
+            qos: &self.qos,
+            first_copies: &self.first_copies,
+            queues: &self.queues,
+            queue_count: self.qos.len() + 1,
+            attempts: Some(&self.attempts),
+        };
+        self.rules = decide_sender(&SenderFacts { batch, mapped: &self.known.mapped })?;
+        Ok(())
+    }
+
+    /// A copy of an earlier row is known by that row's message id.
+    fn know_copies(&mut self, message_ids: &Texts) {
+        if !self.rules.contains(&Rule::N3Batch) {
+            return;
+        }
+        let mut values = Texts::default();
+        for (row, rule) in self.rules.iter().enumerate() {
+            let first = self.first_copies[row] as usize;
+            values.push(if *rule == Rule::N3Batch { message_ids.get(first) } else { self.known.values.get(row) });
+        }
+        self.known.values = values;
+    }
+
+    /// A copy of what failed or waits is not known by it.
+    fn forget_copies(&mut self) {
+        let mut values = Texts::default();
+        for (row, rule) in self.rules.iter().enumerate() {
+            values.push(self.known.values.get(row).filter(|_| *rule != Rule::N2Hold));
+        }
+        self.known.values = values;
+    }
+
+    /// The rows to process that did not fail.
+    pub fn open_rows(&self) -> Vec<u32> {
+        let is_open = |row: &u32| matches!(self.rules[*row as usize], Rule::N1 | Rule::N2);
+        (0..self.rules.len() as u32).filter(is_open).collect()
+    }
+}

@@ -1,0 +1,318 @@
+//! Beginning: look-up and `processing` in one atomic step.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
+use super::ends::Ends;
+use super::identities::Identities;
+use super::look::Look;
+use super::resolver::{Ask, Asked, Reply};
+use super::rules::{Answer, Decided, Outcome, Settings, Trigger};
+use super::{Call, Claim};
+use crate::columns::Documents;
+use crate::history::History;
+use crate::key::Copy;
+use crate::key::{Codec, Form};
+use crate::store::view::View;
+use crate::store::{Beginning, KeySpace, LookedUp, SpaceSettings, Writer};
+use crate::types::FrameKeys;
+use crate::types::HistoryState;
+use crate::types::TransactionEntry;
+use crate::types::transaction::{BatchRows, Meaning, NumberedBatch, Replay, Replays, Transaction};
+use crate::{Error, Result};
+
+/// So often the resolver is asked again about rows that others changed meanwhile; then they stay in
+/// doubt.
+pub(super) const ROUNDS: usize = 4;
+
+/// A batch that was begun.
+#[derive(Debug)]
+pub struct Begun {
+    /// The verdicts of all rows.
+    pub verdicts: Verdicts,
+    /// The documents to process, where the history keeps track of them.
+    pub claim: Option<Claim>,
+    /// Whether the batch is a replay, where it is a transaction.
+    pub replay: Option<Replay>,
+}
+
+/// One attempt to begin: done, or rows that the resolver has to be asked about first.
+enum Attempt {
+    Done(Box<Begun>),
+    Ask(Vec<Asked>),
+}
+
+/// All rows decided, and which the resolver was asked about; or rows to ask it about first.
+pub(super) type Judged = std::result::Result<(Decided, Vec<Asked>), Vec<Asked>>;
+
+/// What the resolver said of a row, and of which facts.
+pub(super) type Answers = HashMap<u32, (Asked, Answer, Option<String>)>;
+
+impl History {
+    /// Classify a batch and write `processing` for what is to be processed, as one atomic step: of
+    /// two concurrent arrivals of an id exactly one is NEW. Durable on return.
+    ///
+    /// # Errors
+    /// As [`History::classify`], and `Locked` when another writer takes too long, `Transaction`
+    /// when batch numbers go backwards or a known number comes with other rows, `Failed` after a
+    /// failed write.
+    pub fn begin(
+        &self,
+        trigger: &Trigger,
+        documents: &Documents,
+        call: &mut Call,
+        transaction: Option<&Transaction>,
+        replays: impl Into<Replays>,
+    ) -> Result<Begun> {
+        trigger.validate()?;
+        let settings = trigger.settings(call.resolver.is_some());
+        if !settings.needs_history() {
+            let verdicts = self.classify(trigger, documents, call)?;
+            return Ok(Begun { verdicts, claim: None, replay: None });
+        }
+        let space = self.space(&trigger.name)?;
+        let mut work = BeginWork {
+            codec: self.codec(),
+            trigger,
+            settings,
+            identities: Identities::with_keys(documents)?,
+            documents,
+            threads: call.threads,
+            transaction,
+            replays: replays.into(),
+            rows: None,
+            answers: HashMap::new(),
+        };
+        for round in 0.. {
+            match work.attempt(&space, call.now_us, round >= ROUNDS)? {
+                Attempt::Done(begun) => return Ok(*begun),
+                Attempt::Ask(asked) => {
+                    let Some(resolver) = call.resolver.as_mut() else { break };
+                    let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
+                    work.remember(asked, reply);
+                }
+            }
+        }
+        Err(Error::State("undecided documents without a resolver".into()))
+    }
+}
+
+/// What the store knows of a batch's number.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) meaning: Meaning,
+    /// The application's last transaction, which need not be this one.
+    pub(super) last: Option<TransactionEntry>,
+}
+
+impl Known {
+    pub(super) fn of(
+        space: &KeySpace,
+        transaction: &Transaction,
+        rows: Option<BatchRows>,
+        how: Replays,
+    ) -> Result<Self> {
+        let last = space.last_transaction(&transaction.application);
+        let meaning = transaction.after(last.as_ref().map(TransactionEntry::last), rows, how)?;
+        Ok(Self { meaning, last })
+    }
+
+    /// The earlier run of this batch whose open documents run again.
+    fn rerun(&self, how: Replays) -> Option<&TransactionEntry> {
+        self.last.as_ref().filter(|_| self.meaning.reruns(how))
+    }
+
+    /// The claim that this run takes the place of, and its start.
+    pub(super) fn replaced(&self, how: Replays) -> Option<(u64, i64)> {
+        self.rerun(how).filter(|_| self.meaning.replaces(how)).map(|last| (last.claim, last.started_at))
+    }
+
+    /// Whether this run is written down even if it has nothing to process.
+    pub(super) fn is_written(&self, how: Replays) -> bool {
+        self.meaning.begins() || self.meaning.reruns(how)
+    }
+}
+
+/// A batch in the course of being begun.
+pub(super) struct BeginWork<'a, 'd> {
+    pub(super) codec: &'a Codec,
+    pub(super) trigger: &'a Trigger,
+    pub(super) settings: Settings,
+    pub(super) identities: Identities,
+    pub(super) documents: &'a Documents<'d>,
+    pub(super) threads: usize,
+    pub(super) transaction: Option<&'a Transaction>,
+    pub(super) replays: Replays,
+    /// The rows of the batch, once they are known; only of a transaction.
+    pub(super) rows: Option<BatchRows>,
+    pub(super) answers: Answers,
+}
+
+impl<'a, 'd> BeginWork<'a, 'd> {
+    /// Under one lock: look up, decide, and write if all is decided.
+    fn attempt(&mut self, space: &std::sync::Arc<KeySpace>, now_us: i64, is_last: bool) -> Result<Attempt> {
+        let settings = SpaceSettings::of(self.trigger);
+        let mut has_written = false;
+        let attempt = space.write(settings, |writer| {
+            let found = writer.look(|view| self.look(now_us, view))?;
+            let mut looked = Looked { found, unavailable: None };
+            if self.rows.is_none() {
+                self.rows = self.transaction.map(|_| self.identities.batch_rows(self.codec, self.documents));
+            }
+            let known = self.known_of(writer.space())?;
+            let replay = known.as_ref().map(|known| known.meaning.replay());
+            self.see_replay(&mut looked, known.as_ref());
+            let (decided, asked) = match self.decide(&looked, is_last)? {
+                Ok(decided) => decided,
+                Err(asked) => return Ok(Attempt::Ask(asked)),
+            };
+            has_written = true;
+            let claim = self.write(writer, space, &decided, now_us, known.as_ref())?;
+            Ok(self.done(decided, &asked, claim, replay, None))
+        });
+        match attempt {
+            // Before anything was written, storage that does not answer is a fact for the rules.
+            Err(error @ Error::Io { .. }) if !has_written => {
+                self.look(now_us, None)?;
+                let looked = available(Err(error), self.documents.rows)?;
+                match self.decide(&looked, is_last)? {
+                    Ok((decided, asked)) => Ok(self.done(decided, &asked, None, None, looked.unavailable)),
+                    Err(asked) => Ok(Attempt::Ask(asked)),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// Look the batch up.
+    pub(super) fn look(&mut self, now_us: i64, view: Option<&View>) -> Result<LookedUp> {
+        let (look, identities) = (self.how(now_us), &mut self.identities);
+        look.run(identities, view)
+    }
+
+    fn how(&self, now_us: i64) -> Look<'a, 'd> {
+        let expired = expired(self.trigger, now_us);
+        Look { codec: self.codec, documents: self.documents, expired, threads: self.threads }
+    }
+
+    /// Decide all rows with the answers there are; or the rows to ask about.
+    pub(super) fn decide(&self, looked: &Looked, is_last: bool) -> Result<Judged> {
+        let (mut decided, copies): (Decided, Vec<Copy>) =
+            judge(&self.settings, &self.identities, &self.how(0), &looked.found)?;
+        let asked = questions(&decided, &looked.found.processing);
+        let known = |asked: &Asked| self.answers.get(&asked.row).filter(|(before, ..)| before == asked);
+        let open: Vec<Asked> = asked.iter().filter(|asked| known(asked).is_none()).copied().collect();
+        if !open.is_empty() && !is_last {
+            return Ok(Err(open));
+        }
+        let answers: Vec<Answer> =
+            asked.iter().map(|asked| known(asked).map_or(Answer::Other, |(_, answer, _)| *answer)).collect();
+        decided.resolve(&self.settings, &copies, &answers)?;
+        Ok(Ok((decided, asked)))
+    }
+
+    /// Keep what the resolver said.
+    pub(super) fn remember(&mut self, asked: Vec<Asked>, reply: Reply) {
+        let mut messages: HashMap<usize, String> = reply.messages.into_iter().collect();
+        for (place, (asked, answer)) in asked.into_iter().zip(reply.answers).enumerate() {
+            self.answers.insert(asked.row, (asked, answer, messages.remove(&place)));
+        }
+    }
+
+    /// What the store knows of this batch's number; none without a transaction.
+    pub(super) fn known_of(&self, space: &KeySpace) -> Result<Option<Known>> {
+        self.transaction.map(|transaction| Known::of(space, transaction, self.rows, self.replays)).transpose()
+    }
+
+    /// A replayed batch sees its own entries: ended, it must not run again; begun only, the policy
+    /// says.
+    pub(super) fn see_replay(&self, looked: &mut Looked, known: Option<&Known>) {
+        let Some(known) = known else { return };
+        let states = &mut looked.found.states;
+        if known.meaning.is_done() {
+            // Also what a purge took away since: the batch is the same.
+            let absent = states.iter_mut().filter(|state| **state == HistoryState::Absent);
+            absent.for_each(|state| *state = HistoryState::Completed);
+        }
+        let Some(claim) = known.rerun(self.replays).map(|last| last.claim) else { return };
+        let processing = &mut looked.found.processing;
+        processing.retain(|entry| entry.claim != claim);
+        let others: Vec<u32> = processing.iter().map(|entry| entry.row).collect();
+        for (row, state) in states.iter_mut().enumerate() {
+            if *state == HistoryState::Processing && others.binary_search(&(row as u32)).is_err() {
+                *state = HistoryState::Absent;
+            }
+        }
+    }
+
+    /// Append what has to be remembered.
+    fn write(
+        &self,
+        writer: &mut Writer<'_>,
+        space: &std::sync::Arc<KeySpace>,
+        decided: &Decided,
+        now_us: i64,
+        known: Option<&Known>,
+    ) -> Result<Option<Claim>> {
+        let (keys, uuid_rows, text_rows) = self.claimed(decided);
+        if keys.len() == 0 && !known.is_some_and(|known| known.is_written(self.replays)) {
+            return Ok(None);
+        }
+        // The new claim takes the place of the old one, in one frame: a crash leaves either the one
+        // or the other.
+        let replaces = known.and_then(|known| known.replaced(self.replays));
+        let numbered = |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: self.rows };
+        let transaction = self.transaction.map(numbered);
+        let beginning = Beginning { keys, transaction, replaces, started_at: now_us, threads: self.threads };
+        let (number, keys) = writer.begin(beginning)?;
+        let (space, ends) = (space.clone(), Ends::default());
+        let (started_at, begun) = (now_us, Instant::now());
+        Ok(Some(Claim { space, number, started_at, begun, uuid_rows, text_rows, keys, ends }))
+    }
+
+    /// The keys to write `processing` for, and their rows.
+    pub(super) fn claimed(&self, decided: &Decided) -> (FrameKeys, Vec<u32>, Vec<u32>) {
+        let mut keys = FrameKeys::default();
+        let (mut uuid_rows, mut text_rows) = (Vec::new(), Vec::new());
+        let count = decided.outcomes.iter().filter(|outcome| outcome.writes_processing()).count();
+        keys.uuids.reserve(count);
+        uuid_rows.reserve(count);
+        let Identities { keys: all, forms, .. } = &self.identities;
+        let rows = (0..).zip(&decided.outcomes).zip(all.iter().zip(forms));
+        for ((row, _), (key, form)) in rows.filter(|((_, outcome), _)| outcome.writes_processing()) {
+            if *form == Form::Uuid {
+                keys.uuids.push(*key);
+                uuid_rows.push(row);
+            } else {
+                keys.push_text(*key, self.identities.text(self.documents, row));
+                text_rows.push(row);
+            }
+        }
+        debug_assert_eq!(keys.len(), count);
+        (keys, uuid_rows, text_rows)
+    }
+
+    fn done(
+        &self,
+        decided: Decided,
+        asked: &[Asked],
+        claim: Option<Claim>,
+        replay: Option<Replay>,
+        unavailable: Option<String>,
+    ) -> Attempt {
+        let verdicts = self.verdicts(decided, asked, unavailable);
+        Attempt::Done(Box::new(Begun { verdicts, claim, replay }))
+    }
+
+    pub(super) fn verdicts(&self, decided: Decided, asked: &[Asked], unavailable: Option<String>) -> Verdicts {
+        let message = |asked: &Asked| {
+            let (_, _, message) = self.answers.get(&asked.row)?;
+            Some((asked.row, message.clone()?))
+        };
+        let messages = asked.iter().filter_map(message).collect();
+        let sources = self.identities.sources.clone();
+        let outcomes: Vec<Outcome> = decided.outcomes;
+        Verdicts { outcomes, sources, messages, unavailable }
+    }
+}

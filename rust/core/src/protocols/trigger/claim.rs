@@ -1,0 +1,165 @@
+//! A claim: documents of one batch that were begun together, and how they end.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::rules::Trigger;
+use crate::columns::Documents;
+use crate::history::History;
+use crate::store::{Finished, KeySpace, SpaceSettings};
+use crate::types::Ending as End;
+use crate::types::FrameKeys;
+use crate::{Error, Result};
+
+use super::classify::expired;
+use super::ends::Ends;
+use crate::store::batch::IdBatch;
+
+/// Documents that were begun together and are now to be processed.
+#[derive(Debug)]
+pub struct Claim {
+    pub(super) space: Arc<KeySpace>,
+    /// Number of the claim in its key space.
+    pub(super) number: u64,
+    pub(super) started_at: i64,
+    /// When it was begun by a clock that nobody sets, to see how long services run.
+    pub(super) begun: Instant,
+    /// Row of each UUID key, then of each text key.
+    pub(super) uuid_rows: Vec<u32>,
+    pub(super) text_rows: Vec<u32>,
+    pub(super) keys: FrameKeys,
+    pub(super) ends: Ends<u32>,
+}
+
+impl Claim {
+    /// Number of the claim, unique within its trigger.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// When the service began, in microseconds since 1970.
+    pub fn started_at(&self) -> i64 {
+        self.started_at
+    }
+
+    /// Number of documents claimed.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether nothing was claimed.
+    pub fn is_empty(&self) -> bool {
+        self.keys.len() == 0
+    }
+
+    /// The service ended, in success or failure: write `completed` for all rows, or for `rows` of
+    /// the batch. Durable on return; doing it again changes nothing. Of all rows, those stay
+    /// released that were released by themselves.
+    ///
+    /// # Errors
+    /// `State` when a row is none of the claim's, or was released: another claim may have begun it
+    /// since.
+    pub fn complete(&self, rows: Option<&[u32]>) -> Result<()> {
+        self.finish(End::Completed, rows)
+    }
+
+    /// The service was certainly rolled back: take `processing` away, so that a redelivery is NEW.
+    /// Of all rows, those stay completed that were completed by themselves.
+    ///
+    /// # Errors
+    /// `State` when a row is none of the claim's, or was completed.
+    pub fn release(&self, rows: Option<&[u32]>) -> Result<()> {
+        self.finish(End::Released, rows)
+    }
+
+    fn finish(&self, end: End, rows: Option<&[u32]>) -> Result<()> {
+        if self.ends.is_over(end) {
+            return rows.map_or(Ok(()), |rows| self.keys_of(rows).map(drop));
+        }
+        let keys = rows.map(|rows| self.keys_of(rows)).transpose()?;
+        self.space.write(SpaceSettings::STORED, |writer| {
+            self.ends.check(end, rows, |row| format!("row {row}"))?;
+            match keys {
+                Some(keys) => writer.finish_rows(self.number, self.started_at, end, keys)?,
+                // After a purge of its partition nothing is left that a claim's outcome could speak
+                // of: name the keys.
+                None if writer.is_purged(self.started_at) => {
+                    writer.finish_claim(self.number, self.started_at, end, self.keys_of(&self.kept_rows())?)?;
+                }
+                None => writer.finish_claim(self.number, self.started_at, end, FrameKeys::default())?,
+            }
+            self.ends.note(end, rows);
+            Ok(())
+        })?;
+        if rows.is_none() {
+            self.ends.acknowledge(end);
+        }
+        if end == End::Completed {
+            self.space.note_run(self.begun.elapsed());
+        }
+        Ok(())
+    }
+
+    /// The rows that were not released one by one.
+    fn kept_rows(&self) -> Vec<u32> {
+        let rows = self.uuid_rows.iter().chain(&self.text_rows).copied();
+        self.ends.kept(|is_kept| rows.filter(|row| is_kept(row)).collect())
+    }
+
+    /// The rows that were released one by one.
+    pub fn released_rows(&self) -> Vec<u32> {
+        self.ends.released()
+    }
+
+    /// The keys of some rows, each of which must be claimed.
+    fn keys_of(&self, rows: &[u32]) -> Result<FrameKeys> {
+        let mut wanted = rows.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let is_wanted = |row: &u32| wanted.binary_search(row).is_ok();
+        let mut keys = FrameKeys::default();
+        for (_, key) in self.uuid_rows.iter().zip(&self.keys.uuids).filter(|(row, _)| is_wanted(row)) {
+            keys.uuids.push(*key);
+        }
+        let mut start = 0;
+        for ((row, key), length) in self.text_rows.iter().zip(&self.keys.texts).zip(&self.keys.lengths) {
+            let end = start + usize::from(*length);
+            if is_wanted(row) {
+                keys.push_text(*key, &self.keys.heap[start..end]);
+            }
+            start = end;
+        }
+        if keys.len() == wanted.len() {
+            return Ok(keys);
+        }
+        let is_claimed =
+            |row: &u32| self.uuid_rows.binary_search(row).is_ok() || self.text_rows.binary_search(row).is_ok();
+        let stranger = wanted.iter().find(|row| !is_claimed(row));
+        Err(Error::State(format!(
+            "row {} is not among the {} documents of this claim",
+            stranger.unwrap_or(&0),
+            self.len()
+        )))
+    }
+}
+
+impl History {
+    /// End keys by themselves, whatever claim began them. Durable on return.
+    pub fn complete_keys(&self, trigger: &Trigger, keys: &Documents, now_us: i64) -> Result<Finished> {
+        self.finish_keys(trigger, keys, End::Completed, now_us)
+    }
+
+    /// Take `processing` away from keys, whatever claim began them. Durable on return.
+    pub fn release_keys(&self, trigger: &Trigger, keys: &Documents, now_us: i64) -> Result<Finished> {
+        self.finish_keys(trigger, keys, End::Released, now_us)
+    }
+
+    fn finish_keys(&self, trigger: &Trigger, documents: &Documents, end: End, now_us: i64) -> Result<Finished> {
+        trigger.validate()?;
+        let batch = IdBatch::identify(self.codec(), documents)?;
+        let space = self.space(&trigger.name)?;
+        space.write(SpaceSettings::of(trigger), |writer| {
+            batch.wanted(documents, |wanted| writer.finish_keys(wanted, end, now_us, expired(trigger, now_us)))
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! Classifying: a pure read.
+
+use super::identities::Identities;
+use super::look::Look;
+use super::resolver::{Ask, Asked};
+use super::rules::{Answer, Decided, DecisionTable, Facts, Outcome, Settings, Trigger, settle};
+use super::{Call, Reply};
+use crate::columns::Documents;
+use crate::history::History;
+use crate::key::Copy;
+use crate::store::{InProgress, LookedUp, SpaceSettings};
+use crate::sys::threads::{parts_of, together};
+use crate::types::HistoryState;
+use crate::{Error, Result};
+
+/// The verdicts of a batch, one a row.
+#[derive(Debug, Default)]
+pub struct Verdicts {
+    /// Rule, status, action and acknowledgement of each row.
+    pub outcomes: Vec<Outcome>,
+    /// Which id column each row's key comes from; 255 where it has none.
+    pub sources: Vec<u8>,
+    /// Messages of the resolver, sorted by row.
+    pub messages: Vec<(u32, String)>,
+    /// Why the history could not be asked, where it could not.
+    pub unavailable: Option<String>,
+}
+
+/// What the history says of a batch, or why it says nothing.
+pub(super) struct Looked {
+    pub(super) found: LookedUp,
+    pub(super) unavailable: Option<String>,
+}
+
+impl History {
+    /// Classify a batch by what the history holds now. Writes nothing.
+    ///
+    /// Source of the rules: exactly-once processing of publish-subscribe and JMS triggers.
+    ///
+    /// # Errors
+    /// `Config` for bad settings, `Schema` for columns of unequal length, `Corrupt` for damaged
+    /// files. A history that cannot be read is no error but a verdict (R5, R6, R7).
+    pub fn classify(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
+        trigger.validate()?;
+        let settings = trigger.settings(call.resolver.is_some());
+        let mut identities = Identities::new(documents)?;
+        let expired = expired(trigger, call.now_us);
+        let look = Look { codec: self.codec(), documents, expired, threads: call.threads };
+        let mut is_identified = false;
+        let looked = if settings.needs_history() {
+            let found = self
+                .space(&trigger.name)?
+                .look(SpaceSettings::to_read(trigger), |view| look.run(&mut identities, view));
+            is_identified = found.is_ok();
+            available(found, documents.rows)?
+        } else {
+            Looked::nothing()
+        };
+        if !is_identified {
+            look.run(&mut identities, None)?;
+        }
+        let (mut decided, copies) = judge(&settings, &identities, &look, &looked.found)?;
+        let mut messages = Vec::new();
+        if let Some(resolver) = call.resolver.as_mut().filter(|_| !decided.undecided.is_empty()) {
+            let asked = questions(&decided, &looked.found.processing);
+            let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
+            decided.resolve(&settings, &copies, &reply.answers)?;
+            messages = reply.messages.into_iter().map(|(place, text)| (asked[place].row, text)).collect();
+        }
+        Ok(Verdicts {
+            outcomes: decided.outcomes,
+            sources: std::mem::take(&mut identities.sources),
+            messages,
+            unavailable: looked.unavailable,
+        })
+    }
+}
+
+impl Looked {
+    pub(super) fn nothing() -> Self {
+        Self { found: LookedUp::default(), unavailable: None }
+    }
+
+    /// Nobody can say.
+    pub(super) fn unavailable(rows: usize, reason: String) -> Self {
+        let found = LookedUp { states: vec![HistoryState::Unavailable; rows], ..LookedUp::default() };
+        Self { found, unavailable: Some(reason) }
+    }
+}
+
+/// The time at or before which an entry's start makes it count no more.
+pub(super) fn expired(trigger: &Trigger, now_us: i64) -> i64 {
+    match trigger.expiry {
+        super::rules::Expiry::UntilPurged => i64::MIN,
+        super::rules::Expiry::Exact => now_us.saturating_sub(trigger.history_time_to_live_us),
+    }
+}
+
+/// Storage that does not answer is a fact for the rules; anything else is an error.
+pub(super) fn available(result: Result<LookedUp>, rows: usize) -> Result<Looked> {
+    match result {
+        Ok(found) => Ok(Looked { found, unavailable: None }),
+        Err(error @ Error::Io { .. }) => Ok(Looked::unavailable(rows, error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+/// Decide all rows; the later copies of a key are found only where they matter.
+pub(super) fn judge(
+    settings: &Settings,
+    identities: &Identities,
+    look: &Look,
+    found: &LookedUp,
+) -> Result<(Decided, Vec<Copy>)> {
+    let mut copies = Vec::new();
+    if settings.needs_history() {
+        copies = identities.copies(look.codec, look.documents, look.threads)?;
+    }
+    let facts = Facts {
+        rows: look.documents.rows,
+        eligible: look.documents.eligible,
+        count: look.documents.count,
+        key_classes: &identities.classes,
+        history: &found.states,
+        copies: &copies,
+    };
+    let mut outcomes = vec![Outcome::R0; facts.rows];
+    let (table, mut rest) = (DecisionTable::new(settings), &mut outcomes[..]);
+    let jobs = parts_of(facts.rows, look.threads).into_iter().map(|rows| {
+        let own;
+        (own, rest) = std::mem::take(&mut rest).split_at_mut(rows.len());
+        let (table, facts) = (&table, &facts);
+        move || {
+            table.write(facts, rows.start, own);
+            Ok(())
+        }
+    });
+    together(jobs)?;
+    Ok((settle(settings, outcomes, &copies), copies))
+}
+
+/// What to ask of the undecided rows; of several open claims the newest is told.
+pub(super) fn questions(decided: &Decided, processing: &[InProgress]) -> Vec<Asked> {
+    let ask = |undecided: &super::rules::Undecided| {
+        let end = processing.partition_point(|entry| entry.row <= undecided.row);
+        let newest = processing[..end].last().filter(|entry| entry.row == undecided.row);
+        Asked { row: undecided.row, reason: undecided.reason, started_at: newest.map(|entry| entry.started_at) }
+    };
+    decided.undecided.iter().map(ask).collect()
+}
+
+/// A resolver that answers for another number of rows has failed for all of them.
+pub(super) fn checked_reply(mut reply: Reply, asked: usize) -> Reply {
+    if reply.answers.len() != asked {
+        let text = format!("the resolver gave {} answers for {asked} rows", reply.answers.len());
+        reply = Reply {
+            answers: vec![Answer::Failed; asked],
+            messages: (0..asked).map(|place| (place, text.clone())).collect(),
+        };
+    }
+    reply.messages.retain(|(place, _)| *place < asked);
+    reply.messages.sort_by_key(|(place, _)| *place);
+    reply
+}

@@ -1,0 +1,96 @@
+//! How the documents of a claim ended. What was released may be another claim's by now, and what
+//! was completed is over: a claim that has ended refuses the other end.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::types::Ending as End;
+use crate::{Error, Result};
+
+/// The ends of one claim, document by document and as a whole.
+#[derive(Debug)]
+pub(super) struct Ends<D>(Mutex<State<D>>);
+
+#[derive(Debug)]
+struct State<D> {
+    /// What was written, or may have been: a write that failed may stand all the same.
+    whole: Option<End>,
+    released: HashSet<D>,
+    completed: HashSet<D>,
+    /// How the whole of it ended, durably.
+    is_durable: Option<End>,
+}
+
+impl<D> Default for Ends<D> {
+    fn default() -> Self {
+        let (released, completed) = (HashSet::new(), HashSet::new());
+        Self(Mutex::new(State { whole: None, released, completed, is_durable: None }))
+    }
+}
+
+impl<D: Hash + Eq + Clone> Ends<D> {
+    fn lock(&self) -> MutexGuard<'_, State<D>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing is left to do: all of it ended so before, durably.
+    pub(super) fn is_over(&self, end: End) -> bool {
+        self.lock().is_durable == Some(end)
+    }
+
+    /// Whether the whole of it ended, or may have.
+    pub(super) fn is_whole(&self) -> bool {
+        self.lock().whole.is_some()
+    }
+
+    /// An error if these documents, or all, ended the other way before. To be asked under the lock,
+    /// so that of two ends at the same time one is refused.
+    pub(super) fn check(&self, end: End, documents: Option<&[D]>, name: impl Fn(&D) -> String) -> Result<()> {
+        let state = self.lock();
+        if state.whole.is_some_and(|before| before != end) {
+            return Err(refused("this claim", end));
+        }
+        let others = if end == End::Completed { &state.released } else { &state.completed };
+        match documents.unwrap_or_default().iter().find(|document| others.contains(document)) {
+            Some(document) => Err(refused(format!("{} of this claim", name(document)), end)),
+            None => Ok(()),
+        }
+    }
+
+    /// This was written.
+    pub(super) fn note(&self, end: End, documents: Option<&[D]>) {
+        let mut state = self.lock();
+        match documents {
+            None => state.whole = Some(end),
+            Some(documents) if end == End::Completed => state.completed.extend(documents.iter().cloned()),
+            Some(documents) => state.released.extend(documents.iter().cloned()),
+        }
+    }
+
+    /// All of it ended, durably.
+    pub(super) fn acknowledge(&self, end: End) {
+        self.lock().is_durable = Some(end);
+    }
+
+    /// Run `work` with what tells whether a document was released by itself.
+    pub(super) fn kept<T>(&self, work: impl FnOnce(&dyn Fn(&D) -> bool) -> T) -> T {
+        let state = self.lock();
+        work(&|document| !state.released.contains(document))
+    }
+
+    /// The documents that were released by themselves.
+    pub(super) fn released(&self) -> Vec<D> {
+        self.lock().released.iter().cloned().collect()
+    }
+}
+
+fn refused(what: impl Display, end: End) -> Error {
+    Error::State(match end {
+        End::Completed => format!(
+            "{what} was released, so it cannot be completed: another claim may have begun the documents since; begin them again"
+        ),
+        End::Released => format!("{what} was completed, so it cannot be released: what has ended stays so"),
+    })
+}

@@ -1,0 +1,265 @@
+//! The claim that a committed job began, and how its documents end.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Call;
+use super::begin::{Answers, BeginWork, ROUNDS};
+use super::classify::{Looked, Verdicts, checked_reply};
+use super::ends::Ends;
+use super::identities::Identities;
+use super::resolver::{Ask, Asked};
+use super::rules::Trigger;
+use crate::columns::Documents;
+use crate::key::{Codec, Form, Key};
+use crate::segment::format::{Mark, Stamp};
+use crate::segment::{Segment, Wanted};
+use crate::store::batch::IdBatch;
+use crate::store::staged::{Job, Keys, each_chunk};
+use crate::store::{KeySpace, SpaceSettings};
+use crate::types::Ending as End;
+use crate::types::FrameKeys;
+use crate::types::transaction::{Replay, Replays};
+use crate::{Error, Result};
+
+/// Documents that the tasks of a job began together.
+#[derive(Debug)]
+pub struct StagedClaim {
+    codec: Codec,
+    space: Arc<KeySpace>,
+    number: u64,
+    started_at: i64,
+    replay: Option<Replay>,
+    /// What others were first with, by their keys as they came.
+    lost: Vec<String>,
+    begun: Mutex<Begun>,
+    ends: Ends<Document>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    /// Whether there is anything to end.
+    is_begun: bool,
+    /// The documents. Their files stay readable here, whatever becomes of their names.
+    segments: Vec<Arc<Segment>>,
+}
+
+/// A document's key, and its text if it is no UUID.
+type Document = (Key, Option<Vec<u8>>);
+
+impl StagedClaim {
+    pub(super) fn new(
+        codec: Codec,
+        space: Arc<KeySpace>,
+        (job, replay): (&Job, Option<Replay>),
+        is_begun: bool,
+        segments: Vec<Arc<Segment>>,
+        lost: &Keys,
+    ) -> Self {
+        let lost = lost.each().map(|(key, text)| codec.text_of(key, text)).collect();
+        let (number, started_at, ends) = (job.claim(), job.plan().started_at, Ends::default());
+        let begun = Mutex::new(Begun { is_begun, segments });
+        Self { codec, space, number, started_at, replay, lost, begun, ends }
+    }
+
+    /// Number of the claim, unique within its trigger; none if there was nothing to begin.
+    pub fn number(&self) -> Option<u64> {
+        self.begun().is_begun.then_some(self.number)
+    }
+
+    /// The documents that others were first with, by their ids: the claim leaves them out.
+    pub fn lost(&self) -> &[String] {
+        &self.lost
+    }
+
+    /// When the services began, in microseconds since 1970.
+    pub fn started_at(&self) -> i64 {
+        self.started_at
+    }
+
+    /// Whether the batch is a replay, where it is a transaction.
+    pub fn replay(&self) -> Option<Replay> {
+        self.replay
+    }
+
+    /// Number of documents claimed.
+    pub fn len(&self) -> u64 {
+        self.begun().segments.iter().map(|segment| segment.header().entries()).sum()
+    }
+
+    /// Whether nothing was claimed.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The services ended, in success or failure: of all documents, or of these. Durable on return;
+    /// doing it again changes nothing.
+    ///
+    /// # Errors
+    /// `State` when some of these are not documents of the claim, or were released: another claim
+    /// may have begun them since.
+    pub fn complete(&self, documents: Option<&Documents>) -> Result<()> {
+        self.finish(End::Completed, documents)
+    }
+
+    /// The services were certainly rolled back: take `processing` away, so that a redelivery is
+    /// NEW.
+    ///
+    /// # Errors
+    /// `State` when some of these are not documents of the claim, or were completed.
+    pub fn release(&self, documents: Option<&Documents>) -> Result<()> {
+        self.finish(End::Released, documents)
+    }
+
+    /// Decide documents that the claim leaves out by what the history holds now, and begin under
+    /// this claim what is NEW after all: somebody released it meanwhile, or the resolver says so.
+    /// Durable on return. All rows of such a key belong together.
+    ///
+    /// # Errors
+    /// `State` when the claim has ended as a whole, or a purge has passed its start. Storage that
+    /// does not answer is an error.
+    pub fn decide_lost(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
+        let mut work = BeginWork {
+            codec: &self.codec,
+            trigger,
+            settings: trigger.settings(call.resolver.is_some()),
+            identities: Identities::with_keys(documents)?,
+            documents,
+            threads: call.threads,
+            transaction: None,
+            replays: Replays::default(),
+            rows: None,
+            answers: Answers::new(),
+        };
+        for round in 0.. {
+            let asked = match self.attempt(&mut work, round >= ROUNDS)? {
+                Ok(verdicts) => return Ok(verdicts),
+                Err(asked) => asked,
+            };
+            let Some(resolver) = call.resolver.as_mut() else { break };
+            let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
+            work.remember(asked, reply);
+        }
+        Err(Error::State("undecided documents without a resolver".into()))
+    }
+
+    /// One attempt to decide lost documents: their verdicts, or rows that the resolver has to be
+    /// asked about first.
+    fn attempt(&self, work: &mut BeginWork, is_last: bool) -> Result<std::result::Result<Verdicts, Vec<Asked>>> {
+        let mut begun = self.begun();
+        self.space.write(SpaceSettings::STORED, |writer| {
+            let found = writer.look(|view| work.look(self.started_at, view))?;
+            let (decided, asked) = match work.decide(&Looked { found, unavailable: None }, is_last)? {
+                Ok(decided) => decided,
+                Err(asked) => return Ok(Err(asked)),
+            };
+            let (keys, ..) = work.claimed(&decided);
+            if keys.len() > 0 {
+                if self.ends.is_whole() || writer.is_purged(self.started_at) {
+                    return Err(Error::State("the claim has ended, or its time was purged: it takes no more".into()));
+                }
+                let stamp = Stamp { claim: self.number, started_at: self.started_at, mark: Mark::Open };
+                begun.segments.extend(writer.begin_more(&keys, stamp)?);
+                begun.is_begun = true;
+            }
+            Ok(Ok(work.verdicts(decided, &asked, None)))
+        })
+    }
+
+    fn begun(&self) -> MutexGuard<'_, Begun> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finish(&self, end: End, documents: Option<&Documents>) -> Result<()> {
+        let begun = self.begun();
+        let keys = documents.map(|documents| self.own_keys(&begun, documents)).transpose()?;
+        if !begun.is_begun || self.ends.is_over(end) {
+            return Ok(());
+        }
+        let ended: Option<Vec<Document>> = keys.as_ref().map(|keys| each_key(keys).map(owned).collect());
+        let (number, started_at) = (self.number, self.started_at);
+        self.space.write(SpaceSettings::STORED, |writer| {
+            self.ends.check(end, ended.as_deref(), |document| format!("document {}", self.shown(document)))?;
+            match keys {
+                Some(keys) => writer.finish_rows(number, started_at, end, keys)?,
+                // After a purge of its partition nothing is left that a claim's outcome could speak
+                // of: name the keys.
+                None if writer.is_purged(started_at) => {
+                    writer.finish_claim(number, started_at, end, self.kept_keys(&begun)?)?;
+                }
+                None => writer.finish_claim(number, started_at, end, FrameKeys::default())?,
+            }
+            self.ends.note(end, ended.as_deref());
+            Ok(())
+        })?;
+        if documents.is_none() {
+            self.ends.acknowledge(end);
+        }
+        Ok(())
+    }
+
+    fn shown(&self, (key, text): &Document) -> String {
+        format!("{:?}", self.codec.text_of(*key, text.as_deref()))
+    }
+
+    /// The keys that were not released one by one.
+    fn kept_keys(&self, begun: &Begun) -> Result<FrameKeys> {
+        let mut kept = FrameKeys::default();
+        self.ends.kept(|is_kept| {
+            begun.segments.iter().try_for_each(|segment| {
+                each_chunk(segment, |keys| {
+                    for (key, text) in keys.each().filter(|key| is_kept(&owned(*key))) {
+                        push(&mut kept, key, text);
+                    }
+                    Ok(())
+                })
+            })
+        })?;
+        Ok(kept)
+    }
+
+    /// The keys of documents, each of which must be claimed.
+    fn own_keys(&self, begun: &Begun, documents: &Documents) -> Result<FrameKeys> {
+        let batch = IdBatch::identify(&self.codec, documents)?;
+        let mut is_own = vec![false; documents.rows];
+        batch.wanted(documents, |wanted: &Wanted| {
+            for segment in &begun.segments {
+                let mut survivors = Vec::new();
+                segment.may_contain(wanted, 0, &mut survivors)?;
+                segment.find(wanted, &survivors, &mut |row, _| is_own[row as usize] = true)?;
+            }
+            Ok::<_, Error>(())
+        })?;
+        let strangers = is_own.iter().filter(|is_own| !**is_own).count();
+        if strangers > 0 {
+            let all = documents.rows;
+            return Err(Error::State(format!("{strangers} of {all} keys are not among the documents of this claim")));
+        }
+        let mut keys = FrameKeys::default();
+        for row in 0..documents.rows {
+            let text = (batch.forms[row] == Form::Text).then(|| batch.text(documents, row as u32));
+            push(&mut keys, batch.keys[row], text);
+        }
+        Ok(keys)
+    }
+}
+
+fn owned((key, text): (Key, Option<&[u8]>)) -> Document {
+    (key, text.map(<[u8]>::to_vec))
+}
+
+fn push(keys: &mut FrameKeys, key: Key, text: Option<&[u8]>) {
+    match text {
+        Some(text) => keys.push_text(key, text),
+        None => keys.uuids.push(key),
+    }
+}
+
+fn each_key(keys: &FrameKeys) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
+    let mut start = 0;
+    let texts = keys.texts.iter().zip(&keys.lengths).map(move |(key, length)| {
+        let text = &keys.heap[start..start + usize::from(*length)];
+        start += usize::from(*length);
+        (*key, Some(text))
+    });
+    keys.uuids.iter().map(|key| (*key, None)).chain(texts)
+}

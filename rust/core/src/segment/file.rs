@@ -1,0 +1,123 @@
+//! What the three kinds of files here share: a header page, sections behind it, and at the end the
+//! checksums of all pages.
+
+use std::path::Path;
+
+use super::format::bucket_of;
+use crate::io::bytes::{Decoder, Encoder};
+use crate::io::pages::{PAGE, header_sum, open_header};
+use crate::io::{FileSystem, NamedFile};
+use crate::key::Key;
+use crate::{Error, Result};
+
+/// A section's place in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+/// Sections of these lengths one behind the other, and the file's pages. The last one, the filter,
+/// starts on a page, so that a block's page follows from its number.
+pub(crate) fn lay_out<const N: usize>(lengths: [u64; N]) -> ([Section; N], u64) {
+    let mut at = PAGE as u64;
+    let mut sections = [Section::default(); N];
+    for (index, (section, length)) in sections.iter_mut().zip(lengths).enumerate() {
+        let alignment = if index + 1 == N { PAGE as u64 } else { 64 };
+        *section = Section { offset: at.next_multiple_of(alignment), length };
+        at = section.offset.saturating_add(length).min(1 << 60);
+    }
+    (sections, at.div_ceil(PAGE as u64))
+}
+
+/// Which kind of file it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    pub(crate) magic: [u8; 8],
+    pub(crate) version: u32,
+    /// In the words of an error: "this segment belongs".
+    pub(crate) belongs: &'static str,
+}
+
+impl Kind {
+    /// A header's first fields.
+    pub(crate) fn encoder(&self, id: u64, history: &[u8; 16]) -> Encoder {
+        let mut out = Encoder::new();
+        out.raw(&self.magic).u32(self.version).u32(PAGE as u32).u64(id).raw(history);
+        out
+    }
+
+    /// A whole header page: what follows, the file's number, and its history.
+    pub(crate) fn decoder<'a>(&self, page: &'a [u8], path: &'a Path) -> Result<(Decoder<'a>, u64, [u8; 16])> {
+        let mut from = Decoder::new(page, path);
+        from.preamble(self.magic, self.version)?;
+        if page.len() != PAGE || crc32c::crc32c(&page[..PAGE - 4]) != header_sum(page) {
+            return Err(Error::corrupt(path, 0, "the header does not match its checksum"));
+        }
+        from.u32()?;
+        let (id, history) = (from.u64()?, from.bytes16()?);
+        Ok((from, id, history))
+    }
+
+    /// Open a file of this kind: the file, its header page, and the page's checksum. It must belong
+    /// to `history`, if one is given.
+    pub(crate) fn open(
+        &self,
+        system: &dyn FileSystem,
+        path: &Path,
+        history: Option<[u8; 16]>,
+    ) -> Result<(NamedFile, Vec<u8>, u32)> {
+        let (file, page) = open_header(system, path)?;
+        let (_, _, found) = self.decoder(&page, path)?;
+        if history.is_some_and(|history| history != found) {
+            return Err(Error::corrupt(path, 24, format!("{} to another history", self.belongs)));
+        }
+        let sum = header_sum(&page);
+        Ok((file, page, sum))
+    }
+}
+
+/// Writes a file: the pages behind the header in order, then their checksums, then the header.
+pub(crate) struct Sink {
+    file: NamedFile,
+    at: u64,
+    sums: Vec<u8>,
+}
+
+impl Sink {
+    pub(crate) fn create(system: &dyn FileSystem, path: &Path) -> Result<Self> {
+        // The header vouches for itself: its entry is zero.
+        Ok(Self { file: system.create_at(path)?, at: PAGE as u64, sums: vec![0; 4] })
+    }
+
+    /// Append whole pages.
+    pub(crate) fn push(&mut self, pages: &[u8]) -> Result<()> {
+        self.sums.extend(pages.chunks(PAGE).map(crc32c::crc32c).flat_map(u32::to_le_bytes));
+        self.file.write(pages, self.at)?;
+        self.at += pages.len() as u64;
+        Ok(())
+    }
+
+    /// Complete the file by the header that `header` makes of the checksums' checksum. Its bytes
+    /// are durable on return, its name is not. Answers the header's checksum and the file's size.
+    pub(crate) fn finish(self, header: impl FnOnce(u32) -> Vec<u8>) -> Result<(u32, u64)> {
+        let page = header(crc32c::crc32c(&self.sums));
+        self.file.write(&self.sums, self.at)?;
+        self.file.write(&page, 0)?;
+        self.file.sync()?;
+        Ok((header_sum(&page), self.at + self.sums.len() as u64))
+    }
+}
+
+/// Where each bucket of sorted keys starts.
+pub(crate) fn write_directory(out: &mut [u8], bits: u8, keys: impl Iterator<Item = Key>) {
+    let mut counts = vec![0u32; (1 << bits) + 1];
+    for key in keys {
+        counts[bucket_of(key.hi, bits) + 1] += 1;
+    }
+    let mut sum = 0;
+    for (slot, count) in out.chunks_exact_mut(4).zip(counts) {
+        sum += count;
+        slot.copy_from_slice(&sum.to_le_bytes());
+    }
+}

@@ -1,0 +1,156 @@
+//! Building a rolled-up filter by sequential passes over sorted keys, a window at a time: the
+//! memory needed does not depend on its size.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{BITS, ENTRY_BYTES, FilterHeader, tag_of};
+use crate::Result;
+use crate::filter;
+use crate::io::FileSystem;
+use crate::io::pages::PAGE;
+use crate::key::Key;
+use crate::segment::Segment;
+use crate::segment::file::Sink;
+use crate::segment::format::{bucket_of, directory_bits};
+use crate::segment::merge::KeyCursor;
+
+/// Blocks of the filter that are built at a time.
+const WINDOW_BLOCKS: u64 = (8 << 20) / filter::BLOCK_BYTES as u64;
+/// Entries of the index that are gathered at a time, about.
+const WINDOW_ENTRIES: u64 = 1 << 20;
+
+/// Write the filter over `segments` as file `id`. Its bytes are durable on return, its name is not.
+/// Answers the checksum of its header.
+pub(crate) fn build(
+    system: &dyn FileSystem,
+    path: &Path,
+    id: u64,
+    history: [u8; 16],
+    segments: &[Arc<Segment>],
+    progress: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<u32> {
+    let entries = segments.iter().map(|segment| segment.header().entries()).sum();
+    let blocks = filter::blocks_for(entries, BITS);
+    let slots = segments.len() as u32;
+    let directory_bits = directory_bits(entries);
+    let mut header = FilterHeader { id, history, entries, slots, blocks, directory_bits, pages: 0, sums_crc: 0 };
+    header.pages = header.expected_pages();
+    let mut out = Output { sink: Sink::create(system, path)?, buffer: Vec::new() };
+    write_filter(&mut out, &header, segments, progress)?;
+    if header.has_index() {
+        write_index(&mut out, &header, segments)?;
+    }
+    let finished = out.sink.finish(|sums_crc| {
+        header.sums_crc = sums_crc;
+        header.encode()
+    });
+    finished.map(|(sum, _)| sum)
+}
+
+/// Gathers whole pages.
+struct Output {
+    sink: Sink,
+    buffer: Vec<u8>,
+}
+
+impl Output {
+    /// Append; whole pages are written, the rest waits.
+    fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= 1 << 20 { self.write(self.buffer.len() / PAGE * PAGE) } else { Ok(()) }
+    }
+
+    /// Fill up the page and write what waits.
+    fn end_section(&mut self) -> Result<()> {
+        let length = self.buffer.len().next_multiple_of(PAGE);
+        self.buffer.resize(length, 0);
+        self.write(length)
+    }
+
+    fn write(&mut self, length: usize) -> Result<()> {
+        self.sink.push(&self.buffer[..length])?;
+        self.buffer.drain(..length);
+        Ok(())
+    }
+}
+
+fn cursors(segments: &[Arc<Segment>]) -> Vec<(u32, KeyCursor<'_>)> {
+    let number = |(slot, segment)| KeyCursor::both(segment).map(|cursor| (slot as u32, cursor));
+    segments.iter().enumerate().flat_map(number).collect()
+}
+
+fn write_filter(
+    out: &mut Output,
+    header: &FilterHeader,
+    segments: &[Arc<Segment>],
+    progress: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<()> {
+    let mut cursors = cursors(segments);
+    let mut window = Vec::new();
+    let mut first = 0;
+    while first < header.blocks {
+        let last = (first + WINDOW_BLOCKS).min(header.blocks);
+        window.clear();
+        window.resize((last - first) as usize * filter::BLOCK_BYTES, 0);
+        let mut insert = |key: Key| {
+            let block = filter::block_of(key, header.blocks);
+            if block < last {
+                let at = (block - first) as usize * filter::BLOCK_BYTES;
+                filter::insert(&mut window[at..at + filter::BLOCK_BYTES], key);
+            }
+            block < last
+        };
+        let mut done = 0;
+        for (_, cursor) in &mut cursors {
+            done += cursor.take_while(&mut insert)?;
+        }
+        out.push(&window)?;
+        progress(done)?;
+        first = last;
+    }
+    out.end_section()
+}
+
+/// The directory is small; the entries follow it, window by window.
+fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>]) -> Result<()> {
+    let buckets = 1usize << header.directory_bits;
+    let mut counts = vec![0u32; buckets + 1];
+    for (_, cursor) in &mut cursors(segments) {
+        cursor.take_while(|key| {
+            counts[bucket_of(key.hi, header.directory_bits) + 1] += 1;
+            true
+        })?;
+    }
+    for bucket in 0..buckets {
+        counts[bucket + 1] += counts[bucket];
+    }
+    for count in &counts {
+        out.push(&count.to_le_bytes())?;
+    }
+    out.end_section()?;
+    let mut cursors = cursors(segments);
+    let mut first = 0;
+    while first < buckets {
+        let full = |last: &usize| u64::from(counts[*last] - counts[first]) >= WINDOW_ENTRIES;
+        let last = (first + 1..buckets).find(full).unwrap_or(buckets);
+        let mut window = vec![0; u64::from(counts[last] - counts[first]) as usize * ENTRY_BYTES as usize];
+        let mut next: Vec<u32> = counts[first..last].iter().map(|start| start - counts[first]).collect();
+        for (slot, cursor) in &mut cursors {
+            cursor.take_while(|key| {
+                let bucket = bucket_of(key.hi, header.directory_bits);
+                if bucket < last {
+                    let place = &mut next[bucket - first];
+                    let entry = (tag_of(key, header.slot_bits()) << header.slot_bits()) | *slot as u16;
+                    let at = *place as usize * ENTRY_BYTES as usize;
+                    window[at..at + ENTRY_BYTES as usize].copy_from_slice(&entry.to_le_bytes());
+                    *place += 1;
+                }
+                bucket < last
+            })?;
+        }
+        out.push(&window)?;
+        first = last;
+    }
+    out.end_section()
+}

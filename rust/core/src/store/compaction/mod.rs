@@ -1,0 +1,128 @@
+//! Maintenance: compaction of small segments, building the global filter, garbage collection.
+//!
+//! Compaction and building filters happen outside the lock, under names that no manifest knows
+//! (`new-…`); only publishing needs the lock. Interrupted at any moment, maintenance leaves such
+//! files behind and nothing else; the next maintenance collects them.
+
+mod segments;
+mod values;
+
+pub(super) use values::total;
+
+use crate::Result;
+use crate::format::manifest::Manifest;
+use crate::format::names::{FileKind, MAINTENANCE_LOCK};
+use crate::store::lock::Lock;
+use crate::store::view::View;
+use crate::store::{KeySpace, SpaceSettings};
+
+/// Number of segments outside the global filter from which maintenance is due.
+const MOST_UNCOVERED: usize = 6;
+/// Number from which writers wait for it.
+const TOO_MANY_UNCOVERED: usize = 32;
+
+/// What maintenance did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Maintained {
+    /// Segments that were put together, and how many they became.
+    pub merged: (u64, u64),
+    /// Entries rewritten by that.
+    pub rewritten: u64,
+    /// Entries in newly built global filters.
+    pub rolled_up: u64,
+}
+
+/// Hears of progress: entries done, entries in all. An error from it stops the work, which does no
+/// harm.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
+
+impl KeySpace {
+    /// Whether maintenance is due.
+    pub(crate) fn is_maintenance_due(&self) -> bool {
+        let is_due = |view: &View| view.uncovered.len() > MOST_UNCOVERED || view.is_value_maintenance_due();
+        self.present().as_ref().is_some_and(is_due)
+    }
+
+    /// Whether so much has piled up that every look-up feels it.
+    pub(crate) fn is_maintenance_overdue(&self) -> bool {
+        self.present().as_ref().is_some_and(|view| view.uncovered.len() > TOO_MANY_UNCOVERED)
+    }
+
+    /// Compact small segments and build the global filter, as far as it pays; with `all`, as far
+    /// as it goes.
+    pub(crate) fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
+        let mut done = Maintained::default();
+        if self.env.read_only {
+            return Err(crate::Error::ReadOnly(self.directory.clone()));
+        }
+        if !self.exists()? {
+            return Ok(done);
+        }
+        // One at a time; whoever comes second has nothing to do.
+        let lock = Lock::open(&*self.env.system, &self.directory.join(MAINTENANCE_LOCK))?;
+        let Some(_guard) = lock.take(std::time::Duration::ZERO, || {})? else { return Ok(done) };
+        self.run_maintenance(all, progress, &mut done).inspect_err(|error| self.note(error))?;
+        Ok(done)
+    }
+
+    fn run_maintenance(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
+        self.collect_orphans()?;
+        self.maintain_value_files(all, progress, done)?;
+        let groups = self.read(|view| Ok(view.map_or(Vec::new(), |view| view.merge_groups(all))))?;
+        let global_filter_work = |view: Option<&View>| Ok(view.map_or(0, |view| view.global_filter_group(all).1));
+        let merging: u64 = groups.iter().flatten().map(|segment| segment.header().entries()).sum();
+        let mut so_far = 0;
+        for group in groups {
+            let total = merging + self.read(global_filter_work)?;
+            self.merge_segments(&group, done, &mut |entries| {
+                so_far += entries;
+                progress(so_far, total)
+            })?;
+        }
+        let (group, entries) =
+            self.read(|view| Ok(view.map_or((Vec::new(), 0), |view| view.global_filter_group(all))))?;
+        if !group.is_empty() {
+            self.build_global_filter(&group, &mut |entries_done| {
+                so_far += entries_done;
+                progress(so_far, merging + entries)
+            })?;
+            done.rolled_up += entries;
+        }
+        Ok(())
+    }
+
+    /// Reserve file numbers, so that no other writer uses them.
+    pub(super) fn reserve(&self, count: u64) -> Result<u64> {
+        self.write(SpaceSettings::STORED, |writer| {
+            let mut manifest = writer.successor()?;
+            let first = manifest.next_file;
+            manifest.next_file += count;
+            writer.publish(&manifest)?;
+            Ok(first)
+        })
+    }
+
+    /// Publish `files`, which were made outside the lock, by the `change` of the manifest; answers
+    /// false and publishes nothing where `is_due` does not hold any more, because a purge came in
+    /// between. The work was for nothing then; its files go with the next maintenance.
+    fn publish_compacted(
+        &self,
+        settings: SpaceSettings,
+        files: &[(FileKind, u64)],
+        is_due: impl FnOnce(&Manifest) -> bool,
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<bool> {
+        self.write(settings, |writer| {
+            let mut manifest = writer.successor()?;
+            if !is_due(&manifest) {
+                return Ok(false);
+            }
+            for (kind, id) in files {
+                writer.adopt(FileKind::New, *kind, *id)?;
+            }
+            change(&mut manifest);
+            manifest.forget_dropped();
+            writer.publish(&manifest).map(|()| true)
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! Compaction of segments, and which of them the next global filter covers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::Maintained;
+use crate::Result;
+use crate::format::manifest::{GlobalFilterEntry, Manifest, SegmentEntry};
+use crate::format::names::FileKind;
+use crate::segment::format::{MOST_ENTRIES, Mark, Stamp};
+use crate::segment::merge::Merge;
+use crate::segment::{Segment, global, writer};
+use crate::store::publish::entry_of;
+use crate::store::view::{Covered, View};
+use crate::store::{KeySpace, SpaceSettings};
+use crate::types::Ending;
+
+/// So many small segments in the partition that is being written, and they are put together.
+const MOST_SMALL: usize = 4;
+
+impl KeySpace {
+    pub(super) fn merge_segments(
+        &self,
+        group: &[Arc<Segment>],
+        done: &mut Maintained,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut merge = Merge::new(group, MOST_ENTRIES);
+        let outcomes = self.read(|view| view.map_or(Ok(HashMap::new()), View::foldable))?;
+        let first = self.reserve(merge.parts())?;
+        let mut written: Vec<SegmentEntry> = Vec::new();
+        for id in first.. {
+            let Some(mut run) = merge.next(|stamp| folded(&outcomes, stamp))? else { break };
+            progress(run.len() as u64)?;
+            if run.is_empty() {
+                continue;
+            }
+            run.settle();
+            let path = FileKind::New.path(&self.directory, id);
+            let (header, sum, bytes) = writer::write(self.segment_at(&path, id), &run)?;
+            written.push(entry_of(&header, sum, bytes));
+        }
+        let gone: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
+        done.merged.0 += gone.len() as u64;
+        done.merged.1 += written.len() as u64;
+        done.rewritten += written.iter().map(|entry| entry.entries).sum::<u64>();
+        let files: Vec<_> = written.iter().map(|entry| (FileKind::Segment, entry.id)).collect();
+        let is_there =
+            |manifest: &Manifest| gone.iter().all(|id| manifest.segments.iter().any(|entry| entry.id == *id));
+        let publish = |manifest: &mut Manifest| {
+            manifest.segments.retain(|entry| !gone.contains(&entry.id));
+            manifest.segments.extend(&written);
+        };
+        self.publish_compacted(SpaceSettings::STORED, &files, is_there, publish).map(drop)
+    }
+
+    pub(in crate::store) fn build_global_filter(
+        &self,
+        group: &[Arc<Segment>],
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
+        let id = self.reserve(1)?;
+        let path = FileKind::New.path(&self.directory, id);
+        let sum = global::build(&*self.env.system, &path, id, self.env.history, group, progress)?;
+        let ids: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
+        let entries = group.iter().map(|segment| segment.header().entries()).sum();
+        let publish = |manifest: &mut Manifest| {
+            for global_filter in &mut manifest.global_filters {
+                let covered = global_filter.segments.iter_mut().filter(|segment| ids.contains(segment));
+                covered.for_each(|segment| *segment = 0);
+            }
+            manifest.global_filters.push(GlobalFilterEntry { id, sum, entries, segments: ids.clone() });
+        };
+        let files = [(FileKind::GlobalFilter, id)];
+        self.publish_compacted(SpaceSettings::STORED, &files, |_| true, publish).map(drop)
+    }
+}
+
+/// A stamp with the outcome of its claim folded in; none when nothing is left of the entry.
+fn folded(outcomes: &HashMap<u64, Ending>, mut stamp: Stamp) -> Option<Stamp> {
+    if stamp.mark == Mark::Open {
+        match outcomes.get(&stamp.claim) {
+            Some(Ending::Completed) => stamp.mark = Mark::Completed,
+            Some(Ending::Released) => return None,
+            None => {}
+        }
+    }
+    Some(stamp)
+}
+
+impl View {
+    /// The outcomes that may be folded into entries: only those of the manifest, as those of the
+    /// log may not be durable yet; and none of a claim of which single keys were released, as what
+    /// says so may stand elsewhere.
+    fn foldable(&self) -> Result<HashMap<u64, Ending>> {
+        let mut outcomes: HashMap<u64, Ending> =
+            self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect();
+        if outcomes.is_empty() {
+            return Ok(outcomes);
+        }
+        let of_log = self.memtable.entries().map(|(_, _, stamp)| stamp);
+        let mut released: Vec<u64> =
+            of_log.filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim).collect();
+        for segment in &self.segments {
+            released
+                .extend(segment.stamps()?.iter().filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim));
+        }
+        outcomes.retain(|claim, _| !released.contains(claim));
+        Ok(outcomes)
+    }
+
+    /// Groups of segments that are worth putting together: each of one time partition.
+    pub(super) fn merge_groups(&self, all: bool) -> Vec<Vec<Arc<Segment>>> {
+        let width = self.manifest.partition_us;
+        let mut partitions: BTreeMap<i64, Vec<Arc<Segment>>> = BTreeMap::new();
+        for segment in &self.segments {
+            let header = segment.header();
+            let partition = header.min_started_at.div_euclid(width);
+            let is_one_partition = header.max_started_at.div_euclid(width) == partition;
+            if is_one_partition && header.entries() < MOST_ENTRIES as u64 / 2 {
+                partitions.entry(partition).or_default().push(segment.clone());
+            }
+        }
+        let newest = partitions.keys().next_back().copied();
+        let is_worth = |(partition, group): &(i64, Vec<Arc<Segment>>)| {
+            group.len() >= if all || Some(*partition) != newest { 2 } else { MOST_SMALL }
+        };
+        partitions.into_iter().filter(is_worth).map(|(_, group)| group).collect()
+    }
+
+    /// The segments that the next rolled-up filter should cover, and their entries: those that have
+    /// none, and with them filters that are smaller than what comes together, so that there are
+    /// never more than a few.
+    pub(in crate::store) fn global_filter_group(&self, all: bool) -> (Vec<Arc<Segment>>, u64) {
+        let entries_of =
+            |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.header().entries()).sum::<u64>();
+        let least = if all { 1 } else { 2 };
+        if self.uncovered.len() < least {
+            return (Vec::new(), 0);
+        }
+        let mut group = self.uncovered.clone();
+        let live = |covered: &Covered| covered.segments.iter().flatten().cloned().collect::<Vec<_>>();
+        let mut covered: Vec<_> = self.covered.iter().map(live).collect();
+        covered.sort_by_key(|segments| entries_of(segments));
+        for segments in covered {
+            if all || entries_of(&segments) <= 2 * entries_of(&group) {
+                group.extend(segments);
+            }
+        }
+        let entries = entries_of(&group);
+        (group, entries)
+    }
+}

@@ -1,0 +1,213 @@
+//! Listing entries: each key once for what it is, wherever its entries stand.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+use super::KeySpace;
+use super::view::View;
+use crate::Result;
+use crate::key::{Form, Key};
+use crate::segment::format::{Mark, Part, Stamp};
+use crate::segment::merge::KeyCursor;
+use crate::segment::{Segment, Wanted};
+use crate::types::HistoryState;
+
+/// Entries looked at together.
+const CHUNK: usize = 8192;
+
+/// One entry of the history.
+#[derive(Clone, Debug)]
+pub(crate) struct ListedEntry {
+    pub(crate) key: Key,
+    /// The text of a key that is no UUID.
+    pub(crate) text: Option<Vec<u8>>,
+    pub(crate) stamp: Stamp,
+}
+
+/// Where a listing stands, in a view of its own.
+pub(crate) struct EntryCursor {
+    view: Option<View>,
+    /// 0 is the log, then the segments.
+    source: usize,
+    /// Column and place within the source.
+    part: Part,
+    /// None before the first key of this part that is wanted.
+    place: Option<u64>,
+    /// The upper halves of the keys that are wanted.
+    keys: RangeInclusive<u64>,
+    started_at: Range<i64>,
+    /// Whether only what is in progress is wanted.
+    is_open: bool,
+    from_log: std::vec::IntoIter<ListedEntry>,
+}
+
+impl KeySpace {
+    /// Start a listing of the present state; later changes do not show in it. Only keys whose upper
+    /// half is in `keys`, and no segment that holds nothing of `started_at`, or, where what
+    /// `is_open` is wanted, nothing that is.
+    pub(crate) fn entry_cursor(
+        &self,
+        keys: RangeInclusive<u64>,
+        started_at: Range<i64>,
+        is_open: bool,
+    ) -> Result<EntryCursor> {
+        let view = self.pinned_view()?;
+        let of_tail = |view: &View| {
+            let entry = |(key, text, stamp): (Key, Option<&[u8]>, Stamp)| ListedEntry {
+                key,
+                text: text.map(<[u8]>::to_vec),
+                stamp,
+            };
+            view.memtable.entries().filter(|(key, ..)| keys.contains(&key.hi)).map(entry).collect::<Vec<_>>()
+        };
+        let from_log = view.as_ref().map_or(Vec::new(), of_tail).into_iter();
+        Ok(EntryCursor { view, source: 0, part: Part::UuidKeys, place: None, keys, started_at, is_open, from_log })
+    }
+}
+
+impl KeySpace {
+    /// Of these keys the entries that count, each with its row: what a listing tells of them, found
+    /// as a look-up finds it.
+    pub(crate) fn entries_of(&self, wanted: &Wanted) -> Result<Vec<(u32, Stamp)>> {
+        self.look_durably(|view| {
+            let Some(view) = view else { return Ok((Vec::new(), false)) };
+            let found = self.asked.counted(view.lookup(wanted, i64::MIN)?);
+            let is_processing = |row: u32| found.states[row as usize] == HistoryState::Processing;
+            let open = found.processing.iter().filter(|open| is_processing(open.row));
+            let mut counting: Vec<_> = open
+                .map(|open| (open.row, Stamp { claim: open.claim, started_at: open.started_at, mark: Mark::Open }))
+                .collect();
+            counting.extend(completions(view, wanted, &found.states)?);
+            counting.sort_by_key(|(row, _)| *row);
+            Ok((counting, found.rests_on_log))
+        })
+    }
+}
+
+/// Of each key that is completed the entry that a listing tells: the first that says so, the log
+/// before the segments.
+fn completions(view: &View, wanted: &Wanted, states: &[HistoryState]) -> Result<Vec<(u32, Stamp)>> {
+    let mut found: Vec<Option<Stamp>> = vec![None; states.len()];
+    let mut keep = |row: u32, stamp: Stamp| {
+        if states[row as usize] == HistoryState::Completed && view.memtable.effective(stamp) == Mark::Completed {
+            found[row as usize].get_or_insert(Stamp { mark: Mark::Completed, ..stamp });
+        }
+    };
+    view.memtable.find(wanted, 0, &mut keep);
+    for segment in &view.segments {
+        let mut candidates = Vec::new();
+        segment.may_contain(wanted, 0, &mut candidates)?;
+        segment.find(wanted, &candidates, &mut keep)?;
+    }
+    Ok((0..).zip(found).filter_map(|(row, stamp)| Some((row, stamp?))).collect())
+}
+
+impl EntryCursor {
+    /// The next entries that count; none after the last. A batch may be empty.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<ListedEntry>>> {
+        let Some(view) = self.view.take() else { return Ok(None) };
+        let source = self.source;
+        let chunk = self.chunk(&view);
+        let kept = match chunk {
+            Ok(Some(chunk)) => Some(counting(&view, source, &chunk)?),
+            Ok(None) => None,
+            Err(error) => return Err(error),
+        };
+        self.view = Some(view);
+        Ok(kept)
+    }
+
+    fn chunk(&mut self, view: &View) -> Result<Option<Vec<ListedEntry>>> {
+        if self.source == 0 {
+            let chunk: Vec<_> = self.from_log.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() {
+                self.source = 1;
+            }
+            return Ok(Some(chunk));
+        }
+        let Some(segment) = view.segments.get(self.source - 1) else { return Ok(None) };
+        let header = segment.header();
+        let is_outside = header.max_started_at < self.started_at.start || header.min_started_at >= self.started_at.end;
+        // What a segment has as ended is in progress nowhere.
+        let is_empty = is_outside || self.is_open && header.open == 0;
+        let chunk = if is_empty { Vec::new() } else { read_chunk(segment, self.part, &self.keys, &mut self.place)? };
+        if chunk.is_empty() {
+            self.place = None;
+            if self.part == Part::UuidKeys {
+                self.part = Part::TextKeys;
+            } else {
+                (self.part, self.source) = (Part::UuidKeys, self.source + 1);
+            }
+        }
+        Ok(Some(chunk))
+    }
+}
+
+fn read_chunk(
+    segment: &Arc<Segment>,
+    part: Part,
+    keys: &RangeInclusive<u64>,
+    place: &mut Option<u64>,
+) -> Result<Vec<ListedEntry>> {
+    let mut cursor = KeyCursor::new(segment, part);
+    match *place {
+        Some(place) => cursor.seek(place)?,
+        None => cursor.seek_key(*keys.start())?,
+    }
+    let mut scratch = Vec::new();
+    let mut chunk = Vec::new();
+    let is_wanted = |key: &Key, chunk: &Vec<ListedEntry>| chunk.len() < CHUNK && key.hi <= *keys.end();
+    while let Some(key) = cursor.peek()?.filter(|key| is_wanted(key, &chunk)) {
+        let (text, stamp) = if part == Part::UuidKeys {
+            (None, segment.stamp_at(Part::UuidStamps, cursor.place(), &mut scratch)?)
+        } else {
+            let text = segment.text_at(cursor.place(), &mut scratch)?.to_vec();
+            (Some(text), segment.stamp_at(Part::TextStamps, cursor.place(), &mut scratch)?)
+        };
+        chunk.push(ListedEntry { key, text, stamp });
+        cursor.advance();
+    }
+    *place = Some(cursor.place());
+    Ok(chunk)
+}
+
+/// Of a chunk of `source` the entries that say what their key is, and that no earlier source says
+/// already.
+fn counting(view: &View, source: usize, chunk: &[ListedEntry]) -> Result<Vec<ListedEntry>> {
+    let keys: Vec<Key> = chunk.iter().map(|entry| entry.key).collect();
+    let forms: Vec<Form> =
+        chunk.iter().map(|entry| if entry.text.is_some() { Form::Text } else { Form::Uuid }).collect();
+    let text = |row: u32| chunk[row as usize].text.as_deref().unwrap_or(&[]);
+    let wanted = Wanted { keys: &keys, forms: &forms, text: &text };
+    let found = view.lookup(&wanted, i64::MIN)?;
+    let mut told = vec![Vec::new(); chunk.len()];
+    if source > 0 {
+        view.memtable.find(&wanted, 0, &mut |row, stamp| told[row as usize].push(stamp));
+        for segment in &view.segments[..source - 1] {
+            let mut candidates = Vec::new();
+            segment.may_contain(&wanted, 0, &mut candidates)?;
+            segment.find(&wanted, &candidates, &mut |row, stamp| told[row as usize].push(stamp))?;
+        }
+    }
+    let mut kept = Vec::new();
+    let mut seen_here = std::collections::HashSet::new();
+    for (row, mut entry) in chunk.iter().cloned().enumerate() {
+        entry.stamp.mark = view.memtable.effective(entry.stamp);
+        let claim = if entry.stamp.mark == Mark::Completed { 0 } else { entry.stamp.claim };
+        let is_same = |stamp: &Stamp| match entry.stamp.mark {
+            Mark::Completed => view.memtable.effective(*stamp) == Mark::Completed,
+            Mark::Open | Mark::Released => stamp.claim == entry.stamp.claim,
+        };
+        let is_current = match (found.states[row], entry.stamp.mark) {
+            (HistoryState::Completed, Mark::Completed) => true,
+            (HistoryState::Processing, Mark::Open) => {
+                found.processing.iter().any(|open| open.row == row as u32 && open.claim == entry.stamp.claim)
+            }
+            _ => false,
+        };
+        if is_current && !told[row].iter().any(is_same) && seen_here.insert((entry.key, entry.text.clone(), claim)) {
+            kept.push(entry);
+        }
+    }
+    Ok(kept)
+}

@@ -1,0 +1,148 @@
+//! Ending what was begun: a whole claim, some of its rows, or keys from anywhere.
+
+use super::LookedUp;
+use crate::Result;
+use crate::key::Form;
+use crate::segment::Wanted;
+use crate::segment::values::run::ValueRun;
+use crate::store::Writer;
+use crate::types::Ending;
+use crate::types::FrameKeys;
+use crate::types::HistoryState;
+use crate::wal::frame::{Frame, FrameKind};
+
+/// How many of the keys given were ended, and how many were not there to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Keys whose state changed.
+    pub changed: u64,
+    /// Keys that were in this state already.
+    pub already: u64,
+    /// Keys that the history does not know as begun.
+    pub unknown: u64,
+}
+
+impl Writer<'_> {
+    /// End a whole claim, unless it ended the same way before; and with it some of its
+    /// keys by themselves.
+    pub(crate) fn finish_claim(&mut self, claim: u64, started_at: i64, outcome: Ending, keys: FrameKeys) -> Result<()> {
+        let kind = match outcome {
+            Ending::Completed => FrameKind::CompleteClaim,
+            Ending::Released => FrameKind::ReleaseClaim,
+        };
+        let known = self.space.present().as_ref().and_then(|view| view.memtable.outcome(claim));
+        if known == Some(outcome) || known == Some(Ending::Completed) {
+            return Ok(());
+        }
+        self.end(kind, claim, started_at, keys)
+    }
+
+    /// End some keys of one claim.
+    pub(crate) fn finish_rows(&mut self, claim: u64, started_at: i64, outcome: Ending, keys: FrameKeys) -> Result<()> {
+        // What ended stays ended: a release that comes after the completion of its claim changes
+        // nothing.
+        let is_completed =
+            || self.space.present().as_ref().and_then(|view| view.memtable.outcome(claim)) == Some(Ending::Completed);
+        if keys.len() == 0 || outcome == Ending::Released && is_completed() {
+            return Ok(());
+        }
+        let kind = kind_for_keys(outcome);
+        self.end(kind, claim, started_at, keys)
+    }
+
+    /// End keys whatever claim began them. A key that is not known is recorded as
+    /// completed now; there is nothing to release of it. A completion that began at or before
+    /// `expired` counts no more, so it is said anew.
+    pub(crate) fn finish_keys(
+        &mut self,
+        wanted: &Wanted,
+        outcome: Ending,
+        now_us: i64,
+        expired: i64,
+    ) -> Result<Finished> {
+        let mut found = self.look(|view| match view {
+            Some(view) => view.lookup(wanted, i64::MIN),
+            None => Ok(LookedUp::none(wanted.keys.len())),
+        })?;
+        if expired > i64::MIN && found.states.contains(&HistoryState::Completed) {
+            self.forget_expired(wanted, expired, &mut found)?;
+        }
+        let mut keys = Parts::default();
+        for entry in &found.processing {
+            keys.push(wanted, entry.row as usize, (entry.claim, entry.started_at));
+        }
+        let mut finished = Finished::default();
+        for (row, state) in found.states.iter().enumerate().filter(|(row, _)| wanted.forms[*row].is_usable()) {
+            match (state, outcome) {
+                (HistoryState::Processing, _) => finished.changed += 1,
+                (HistoryState::Completed, Ending::Completed) => finished.already += 1,
+                (_, Ending::Completed) => {
+                    finished.unknown += 1;
+                    keys.push(wanted, row, (0, now_us));
+                }
+                (_, Ending::Released) => finished.unknown += 1,
+            }
+        }
+        let keys = keys.join();
+        if keys.len() > 0 {
+            self.end(kind_for_keys(outcome), 0, now_us, keys)?;
+        }
+        Ok(finished)
+    }
+
+    /// What is completed by nothing but an expired entry is what it would be without
+    /// that entry.
+    fn forget_expired(&mut self, wanted: &Wanted, expired: i64, found: &mut LookedUp) -> Result<()> {
+        let counting = self.look(|view| match view {
+            Some(view) => view.lookup(wanted, expired),
+            None => Ok(LookedUp::none(wanted.keys.len())),
+        })?;
+        for (state, counts) in found.states.iter_mut().zip(counting.states) {
+            if *state == HistoryState::Completed {
+                *state = counts;
+            }
+        }
+        Ok(())
+    }
+
+    /// Append a frame that ends something.
+    fn end(&mut self, kind: FrameKind, claim: u64, started_at: i64, keys: FrameKeys) -> Result<()> {
+        let (replaces, transaction, values) = (None, None, ValueRun::default());
+        let frame =
+            |sequence| Frame { kind, sequence, claim, started_at, replaces, durable: 0, transaction, keys, values };
+        self.append(frame).map(drop)
+    }
+}
+
+fn kind_for_keys(outcome: Ending) -> FrameKind {
+    match outcome {
+        Ending::Completed => FrameKind::CompleteKeys,
+        Ending::Released => FrameKind::ReleaseKeys,
+    }
+}
+
+/// Keys with a claim each, until UUIDs and texts are put one after the other.
+#[derive(Default)]
+struct Parts {
+    keys: FrameKeys,
+    of_uuids: Vec<(u64, i64)>,
+    of_texts: Vec<(u64, i64)>,
+}
+
+impl Parts {
+    fn push(&mut self, wanted: &Wanted, row: usize, claim: (u64, i64)) {
+        if wanted.forms[row] == Form::Uuid {
+            self.keys.uuids.push(wanted.keys[row]);
+            self.of_uuids.push(claim);
+        } else {
+            self.keys.push_text(wanted.keys[row], (wanted.text)(row as u32));
+            self.of_texts.push(claim);
+        }
+    }
+
+    fn join(mut self) -> FrameKeys {
+        self.of_uuids.append(&mut self.of_texts);
+        self.keys.claims = Some(self.of_uuids);
+        self.keys
+    }
+}

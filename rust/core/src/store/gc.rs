@@ -1,0 +1,108 @@
+//! Garbage collection: files that no manifest names, and whom each kind of them belonged to.
+//!
+//! | file | goes |
+//! |---|---|
+//! | a manifest, segment, filter, log or file of values that the newest manifest and no pin names | when the next manifest is published |
+//! | a temporary file | then, too: its writer held the lock |
+//! | what an interrupted compaction made | with the next maintenance |
+//! | a part of an interrupted load | with the next maintenance, or the next load |
+//! | a forgotten pin | with the next maintenance after its lease |
+//! | a staged file whose job has no pin | with the next maintenance |
+
+use std::time::Duration;
+
+use super::pin::{Pin, pinned};
+use super::staged::{is_staged_name, job_of};
+use super::{KeySpace, Writer};
+use crate::Result;
+use crate::format::manifest::Manifest;
+use crate::format::names::FileKind;
+use crate::sys::time::now_us;
+
+impl Writer<'_> {
+    /// Take away the files that this manifest does not name: manifests oldest first, so that
+    /// readers notice.
+    pub(super) fn collect_garbage(&mut self, manifest: &Manifest) -> Result<()> {
+        let mut names = self.space.env.system.names(&self.space.directory)?;
+        names.sort();
+        let pinned = pinned(&self.space.env, &self.space.directory, &names)?;
+        let live = || pinned.iter().chain([manifest]);
+        let has_segment = |id: u64| live().any(|manifest| manifest.segments.iter().any(|entry| entry.id == id));
+        let has_values = |id: u64| live().any(|manifest| manifest.values.iter().any(|entry| entry.id == id));
+        let has_global_filter =
+            |id: u64| live().any(|manifest| manifest.global_filters.iter().any(|entry| entry.id == id));
+        let has_log = |id: u64| live().any(|manifest| manifest.log.id == id);
+        let is_old = |name: &str| {
+            let Some(kind) = FileKind::of(name) else { return false };
+            // Files with later numbers are in the making.
+            let is_unnamed = |is_named: &dyn Fn(u64) -> bool| {
+                kind.number_in(name).is_some_and(|id| id < manifest.next_file && !is_named(id))
+            };
+            match kind {
+                FileKind::Manifest => kind.number_in(name).is_some_and(|number| number < manifest.number),
+                FileKind::Segment => is_unnamed(&has_segment),
+                FileKind::Values => is_unnamed(&has_values),
+                FileKind::GlobalFilter => is_unnamed(&has_global_filter),
+                FileKind::Log => is_unnamed(&has_log),
+                // Its writer held the lock, as we do now: it died.
+                FileKind::Temporary => true,
+                FileKind::Pin | FileKind::New | FileKind::LoadPart => false,
+            }
+        };
+        let (manifests, others): (Vec<_>, Vec<_>) =
+            names.iter().filter(|name| is_old(name)).partition(|name| FileKind::Manifest.has(name));
+        for name in manifests.into_iter().chain(others) {
+            let path = self.space.directory.join(name);
+            self.space.env.system.remove_if_there(&path)?;
+        }
+        Ok(())
+    }
+}
+
+impl KeySpace {
+    /// Collect what interrupted work left behind.
+    pub(super) fn collect_orphans(&self) -> Result<()> {
+        let names = self.env.system.names(&self.directory)?;
+        for name in names.iter().filter(|name| FileKind::New.has(name) && !is_staged_name(name)) {
+            self.env.system.remove_at(&self.directory.join(name))?;
+        }
+        // Unless another load is writing just now.
+        let lock = self.load_lock()?;
+        if let Some(_guard) = lock.take(Duration::ZERO, || {})? {
+            self.collect_parts()?;
+        }
+        self.collect_forgotten(&names, now_us())?;
+        self.collect_staged(&names)
+    }
+
+    /// Collect the parts that an interrupted load left. The load's lock is held.
+    pub(super) fn collect_parts(&self) -> Result<()> {
+        let names = self.env.system.names(&self.directory)?;
+        for name in names.iter().filter(|name| FileKind::LoadPart.has(name)) {
+            self.env.system.remove_at(&self.directory.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// Collect pins that nobody can need any more.
+    pub(super) fn collect_forgotten(&self, names: &[String], now_us: i64) -> Result<()> {
+        for name in names {
+            if Pin::of(name).is_some_and(|pin| pin.ends_at < now_us) {
+                self.env.system.remove_if_there(&self.directory.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Collect the staged files whose job is over. A job lives as long as its pin.
+    fn collect_staged(&self, names: &[String]) -> Result<()> {
+        for name in names {
+            let Some(job) = job_of(name) else { continue };
+            let pin = self.directory.join(format!("{}{job}", FileKind::Pin.prefix()));
+            if !self.env.system.has(&pin)? {
+                self.env.system.remove_if_there(&self.directory.join(name))?;
+            }
+        }
+        Ok(())
+    }
+}

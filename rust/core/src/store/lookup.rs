@@ -1,0 +1,257 @@
+//! Looking a batch up in a view: filters first, then exactly, then what all entries of a key
+//! together mean.
+
+use super::view::View;
+use crate::Result;
+use crate::key::{Form, Key};
+use crate::segment::Wanted;
+use crate::segment::format::{Mark, Stamp};
+use crate::segment::sort;
+use crate::types::HistoryState;
+
+/// So many rows that filters let through are looked up together: enough that neighbours in the
+/// order of keys share pages.
+const TOGETHER: usize = 1 << 19;
+
+/// So many of them at a time, in that order: few enough that they stay in the cache from the index
+/// to the segments.
+const BLOCK: usize = 1 << 13;
+
+/// A key that a claim has begun and not ended, and which claim, since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InProgress {
+    /// Row of the batch.
+    pub row: u32,
+    /// An open claim.
+    pub claim: u64,
+    /// When its service began, in microseconds since 1970.
+    pub started_at: i64,
+}
+
+/// What the history knows of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct LookedUp {
+    /// One state a row.
+    pub(crate) states: Vec<HistoryState>,
+    /// The open claims, sorted by row, then by claim; also those of a row that another claim
+    /// completed.
+    pub(crate) processing: Vec<InProgress>,
+    /// Whether an answer rests on the log rather than on a segment alone.
+    pub(crate) rests_on_log: bool,
+    /// How often a filter let a row through, and it had to be looked up exactly.
+    pub(crate) filter_positives: u64,
+}
+
+impl LookedUp {
+    /// Take in what another part of the batch found.
+    pub(crate) fn add(&mut self, part: Self) {
+        self.processing.extend(part.processing);
+        self.rests_on_log |= part.rests_on_log;
+        self.filter_positives += part.filter_positives;
+    }
+}
+
+/// The text of a row whose form is text, by the row's number.
+pub(crate) type TextOf<'a> = &'a (dyn Fn(u32) -> &'a [u8] + Sync);
+
+/// Gathers what is found.
+#[derive(Debug)]
+struct Findings<'a> {
+    view: &'a View,
+    /// Entries that began at or before this time count no more.
+    expired: i64,
+    states: &'a mut [HistoryState],
+    /// Open and released entries: they need to be weighed against each other.
+    others: Vec<(u32, Stamp)>,
+    rests_on_log: bool,
+}
+
+impl Findings<'_> {
+    #[inline]
+    fn add(&mut self, row: u32, stamp: Stamp) {
+        if stamp.started_at <= self.expired {
+            return;
+        }
+        if stamp.mark == Mark::Completed {
+            self.states[row as usize] = HistoryState::Completed;
+        } else {
+            self.others.push((row, stamp));
+        }
+    }
+}
+
+/// A row that a filter let through, with what it takes to look it up exactly.
+#[derive(Clone, Copy, Debug, Default)]
+struct Survivor {
+    key: Key,
+    row: u32,
+    form: Form,
+}
+
+/// Some survivors as columns.
+#[derive(Debug, Default)]
+struct Block {
+    rows: Vec<u32>,
+    keys: Vec<Key>,
+    forms: Vec<Form>,
+}
+
+impl Block {
+    fn fill(&mut self, survivors: &[Survivor]) {
+        self.rows.clear();
+        self.rows.extend(survivors.iter().map(|survivor| survivor.row));
+        self.keys.clear();
+        self.keys.extend(survivors.iter().map(|survivor| survivor.key));
+        self.forms.clear();
+        self.forms.extend(survivors.iter().map(|survivor| survivor.form));
+    }
+}
+
+/// Takes all survivors, in the order in which files hold their keys, block by block.
+fn each_block(
+    survivors: &mut Vec<Survivor>,
+    text: TextOf,
+    mut look: impl FnMut(&Wanted, &[u32]) -> Result<()>,
+) -> Result<()> {
+    let mut sorted = std::mem::take(survivors);
+    sort::roughly_by_key(&mut sorted, |survivor| survivor.key);
+    let mut block = Block::default();
+    for survivors in sorted.chunks(BLOCK) {
+        block.fill(survivors);
+        let Block { rows, keys, forms } = &block;
+        look(&Wanted { keys, forms, text: &|at| text(rows[at as usize]) }, rows)?;
+    }
+    Ok(())
+}
+
+/// A row of a chunk by its place there.
+fn of_place(chunk: &Wanted, first_row: u32, place: u32) -> Survivor {
+    Survivor { key: chunk.keys[place as usize], row: first_row + place, form: chunk.forms[place as usize] }
+}
+
+/// A look-up under way, chunk by chunk.
+#[derive(Debug)]
+pub(crate) struct LookUp<'a> {
+    findings: Findings<'a>,
+    of_covered: Vec<Vec<Survivor>>,
+    of_uncovered: Vec<Vec<Survivor>>,
+    /// What one filter let through of the present chunk.
+    passed: Vec<u32>,
+    filter_positives: u64,
+}
+
+impl View {
+    /// Before the first chunk of a batch of as many rows as there are `states`, all of them absent.
+    /// Entries that began at or before `expired` do not count.
+    pub(crate) fn look_up<'a>(&'a self, states: &'a mut [HistoryState], expired: i64) -> LookUp<'a> {
+        let none = |count: usize| std::iter::repeat_with(Vec::new).take(count).collect();
+        let findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log: false };
+        let (of_covered, of_uncovered) = (none(self.covered.len()), none(self.uncovered.len()));
+        LookUp { findings, of_covered, of_uncovered, passed: Vec::new(), filter_positives: 0 }
+    }
+
+    /// All of it, for a small batch.
+    pub(crate) fn lookup(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
+        let mut states = vec![HistoryState::Absent; wanted.keys.len()];
+        let mut look_up = self.look_up(&mut states, expired);
+        look_up.see(wanted, 0)?;
+        let found = look_up.finish(wanted.text)?;
+        Ok(LookedUp { states, ..found })
+    }
+}
+
+impl LookUp<'_> {
+    /// See a chunk whose first row is `first_row` of the batch: ask the log, and the filters.
+    /// Nearly all rows end here, at one cache line each.
+    pub(crate) fn see(&mut self, chunk: &Wanted, first_row: u32) -> Result<()> {
+        let Self { findings, of_covered, of_uncovered, passed, .. } = self;
+        let view = findings.view;
+        view.memtable.find(chunk, first_row, &mut |row, stamp| {
+            findings.rests_on_log = true;
+            findings.add(row, stamp);
+        });
+        for (covered, survivors) in view.covered.iter().zip(of_covered) {
+            passed.clear();
+            covered.global_filter.may_contain(chunk, 0, passed)?;
+            survivors.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
+        }
+        for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
+            passed.clear();
+            segment.may_contain(chunk, 0, passed)?;
+            survivors.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
+        }
+        Ok(())
+    }
+
+    /// Whether so many rows are waiting to be looked up exactly that it should be done now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.of_covered.iter().chain(&self.of_uncovered).any(|survivors| survivors.len() >= TOGETHER)
+    }
+
+    /// Look up exactly what was let through so far.
+    pub(crate) fn confirm(&mut self, text: TextOf) -> Result<()> {
+        let Self { findings, of_covered, of_uncovered, filter_positives, .. } = self;
+        let view = findings.view;
+        *filter_positives += of_covered.iter().chain(&*of_uncovered).map(|rows| rows.len() as u64).sum::<u64>();
+        let mut places = Vec::new();
+        for (covered, survivors) in view.covered.iter().zip(of_covered) {
+            each_block(survivors, text, |wanted, rows| {
+                let candidates = covered.global_filter.candidates(wanted)?;
+                for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
+                    let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
+                    places.clear();
+                    places.extend(group.iter().map(|candidate| candidate.row));
+                    segment.find(wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))?;
+                }
+                Ok(())
+            })?;
+        }
+        for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
+            each_block(survivors, text, |wanted, rows| {
+                places.clear();
+                places.extend(0..rows.len() as u32);
+                segment.find(wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// After the last chunk: the open claims, and whether an answer rests on the log.
+    /// Their states are where the look-up was told to put them.
+    pub(crate) fn finish(mut self, text: TextOf) -> Result<LookedUp> {
+        self.confirm(text)?;
+        Ok(LookedUp { filter_positives: self.filter_positives, ..self.findings.finish() })
+    }
+}
+
+impl Findings<'_> {
+    /// A key is completed if any of its claims is; else processing if any claim is neither
+    /// completed nor released.
+    fn finish(mut self) -> LookedUp {
+        let key_first = |(row, stamp): &(u32, Stamp)| (*row, stamp.claim, std::cmp::Reverse(stamp.mark));
+        self.others.sort_unstable_by_key(key_first);
+        // Of each claim only the strongest mark of this key counts, which now stands first: what
+        // was said of the key itself outweighs what became of its claim as a whole.
+        self.others.dedup_by_key(|(row, stamp)| (*row, stamp.claim));
+        for (row, stamp) in &mut self.others {
+            let written = stamp.mark;
+            stamp.mark = self.view.memtable.effective(*stamp);
+            // The outcome of a sealed claim may come from the log.
+            self.rests_on_log |= written != stamp.mark;
+            if stamp.mark == Mark::Completed {
+                self.states[*row as usize] = HistoryState::Completed;
+            }
+        }
+        let mut processing: Vec<InProgress> = Vec::new();
+        for (row, stamp) in self.others {
+            if stamp.mark == Mark::Open {
+                let state = &mut self.states[row as usize];
+                if *state != HistoryState::Completed {
+                    *state = HistoryState::Processing;
+                }
+                processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
+            }
+        }
+        LookedUp { processing, rests_on_log: self.rests_on_log, ..LookedUp::default() }
+    }
+}

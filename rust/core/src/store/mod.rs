@@ -1,0 +1,263 @@
+//! One trigger's part of a history: its log, segments and manifests, read without a lock and
+//! written by turns.
+
+pub(crate) mod alone;
+pub(crate) mod batch;
+mod bulk_load;
+mod compaction;
+mod entries;
+pub(crate) mod environment;
+pub(crate) mod files;
+mod finish;
+mod gc;
+mod held;
+mod inspect;
+mod lock;
+mod lookup;
+mod pin;
+mod publish;
+mod purge;
+pub(crate) mod registry;
+pub(crate) mod repair;
+mod settings;
+pub(crate) mod staged;
+mod sync;
+pub(crate) mod values;
+pub(crate) mod view;
+mod waiter;
+mod writer;
+pub(crate) mod writer_lock;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
+use std::time::Duration;
+
+pub(crate) use bulk_load::{Fingerprint, LoadedPart};
+pub use compaction::{Maintained, Progress};
+pub(crate) use entries::{EntryCursor, ListedEntry};
+use environment::Environment;
+pub use finish::Finished;
+use held::Files;
+pub use inspect::{PartitionStatistics, SpaceStatistics};
+pub use lookup::InProgress;
+pub(crate) use lookup::LookedUp;
+pub use pin::Pin;
+pub use purge::{Purge, Purged};
+pub(crate) use settings::SpaceSettings;
+use sync::GroupSync;
+use view::View;
+pub(crate) use writer::{Beginning, Writer};
+
+use crate::wal::Log;
+use crate::{Error, Result};
+
+/// A trigger's key space, as this process has it open.
+#[derive(Debug)]
+pub(crate) struct KeySpace {
+    env: Environment,
+    directory: PathBuf,
+    name: String,
+    files: Arc<Files>,
+    sync: GroupSync,
+    /// Whether this handle stays with one snapshot.
+    is_pinned: bool,
+    /// The longest time between `begin` and the end of its claim that this handle saw, in
+    /// microseconds; 0 before the first.
+    longest_run_us: AtomicU64,
+    /// Whether the directory above is made with its first space.
+    makes_room: bool,
+    asked: Asked,
+    /// Set once the space is named among those that were ever used.
+    known: OnceLock<()>,
+}
+
+/// What this handle was asked since it was opened.
+#[derive(Debug, Default)]
+struct Asked {
+    rows: AtomicU64,
+    filter_positives: AtomicU64,
+}
+
+impl Asked {
+    fn counted(&self, found: LookedUp) -> LookedUp {
+        self.rows.fetch_add(found.states.len() as u64, Ordering::Relaxed);
+        self.filter_positives.fetch_add(found.filter_positives, Ordering::Relaxed);
+        found
+    }
+}
+
+impl KeySpace {
+    pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
+        let (files, sync) = (Arc::default(), GroupSync::default());
+        let (longest_run_us, asked) = (AtomicU64::new(0), Asked::default());
+        let (is_pinned, makes_room, known) = (false, false, OnceLock::new());
+        let name = name.to_owned();
+        Self { env, directory, name, files, sync, is_pinned, longest_run_us, makes_room, asked, known }
+    }
+
+    /// A service ended that ran for so long.
+    pub(crate) fn note_run(&self, took: Duration) {
+        self.longest_run_us.fetch_max(took.as_micros().max(1) as u64, Ordering::Relaxed);
+    }
+
+    /// A space in a directory of its kind, which is made with the first of them.
+    pub(crate) fn new_in_room(env: Environment, directory: PathBuf, name: &str) -> Self {
+        Self { makes_room: true, ..Self::new(env, directory, name) }
+    }
+
+    /// Make the directory above, durably, if that is ours to do.
+    fn make_room(&self) -> Result<()> {
+        let Some(room) = self.directory.parent().filter(|_| self.makes_room) else { return Ok(()) };
+        self.env.system.make_directory(room)?;
+        let history = room.parent().unwrap_or(room);
+        self.env.system.sync_names(history)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether anything was ever written here.
+    pub(crate) fn exists(&self) -> Result<bool> {
+        self.read(|view| Ok(view.is_some()))
+    }
+
+    /// Read the present state.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(Option<&View>) -> Result<T>) -> Result<T> {
+        let _in_use = self.files.enter();
+        self.refresh()?;
+        look(self.present().as_ref())
+    }
+
+    fn present(&self) -> RwLockReadGuard<'_, Option<View>> {
+        self.files.view.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See what others wrote since.
+    fn refresh(&self) -> Result<()> {
+        if self.is_pinned {
+            return Ok(());
+        }
+        if let Some(view) = self.present().as_ref()
+            && view.is_current(&self.env)?
+        {
+            return Ok(());
+        }
+        self.change(|slot| {
+            let known = slot.as_ref().map(|view| view.manifest.number);
+            match slot {
+                Some(view) => view.advance(&self.env)?,
+                None => *slot = View::load(&self.env, &self.directory, None)?,
+            }
+            let now = slot.as_ref().map(|view| view.manifest.number);
+            if now.is_none() {
+                self.env.check_new(&self.directory)?;
+            } else if now != known {
+                // Whoever published this may have died before its name was durable, and nothing may
+                // rest on it until then.
+                let synced = self.env.system.sync_directory(&self.directory);
+                synced.map_err(Error::io("sync", &self.directory)).inspect_err(|_| *slot = None)?;
+            }
+            if let Some(view) = slot {
+                self.check_name(view)?;
+                self.sync.learn(view.log.id, view.proven());
+            }
+            Ok(())
+        })
+    }
+
+    fn check_name(&self, view: &View) -> Result<()> {
+        if view.manifest.name == self.name {
+            return Ok(());
+        }
+        Err(Error::corrupt(&self.directory, 0, format!("this is the history of trigger {:?}", view.manifest.name)))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Option<View>) -> Result<T>) -> Result<T> {
+        change(&mut self.files.view.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Look something up in the present state. An answer that rests on frames of the log is given
+    /// only once they are durable.
+    pub(crate) fn look(
+        &self,
+        settings: SpaceSettings,
+        mut look: impl FnMut(Option<&View>) -> Result<LookedUp>,
+    ) -> Result<LookedUp> {
+        self.look_durably(|view| {
+            settings.check(view)?;
+            let found = self.asked.counted(look(view)?);
+            let rests_on_log = found.rests_on_log;
+            Ok((found, rests_on_log))
+        })
+    }
+
+    /// [`KeySpace::look`] for any answer, which comes with whether it rests on the log.
+    pub(crate) fn look_durably<T>(&self, mut look: impl FnMut(Option<&View>) -> Result<(T, bool)>) -> Result<T> {
+        let _in_use = self.files.enter();
+        loop {
+            let (found, log, is_doubtful) = self.read(|view| {
+                let (found, rests_on_log) = look(view)?;
+                // What is pinned was durable before it was.
+                let rests_on = view.filter(|_| rests_on_log && !self.is_pinned);
+                let is_doubtful = rests_on.is_some_and(|view| view.is_doubtful(&self.env));
+                Ok((found, rests_on.map(|view| (view.log.clone(), view.memtable.position)), is_doubtful))
+            })?;
+            let Some((log, position)) = log else { return Ok(found) };
+            if !is_doubtful || self.env.read_only {
+                if is_doubtful && writer_lock::has_failed(&*self.env.system, &self.directory, log.id) {
+                    let reason = "its last sync failed, and no writer has mended it yet";
+                    return Err(Error::io("rely on", &log.file.path)(std::io::Error::other(reason)));
+                }
+                self.reach(&log, position, false)?;
+                return Ok(found);
+            }
+            // Taking the lock puts what is doubtful into segments.
+            self.write(SpaceSettings::STORED, |_| Ok(()))?;
+        }
+    }
+
+    /// Make the log durable up to `end`, together with whoever else waits for it: threads of this
+    /// process and other ones. Of what we wrote under a lock that was just released (`is_new`) no
+    /// other process has had the time to sync anything.
+    fn reach(&self, log: &Log, end: u64, is_new: bool) -> Result<()> {
+        self.sync.reach(log, end, |wanted, has_waited| self.sync_for_all(log, wanted, is_new && !has_waited))
+    }
+
+    /// Make the log durable up to `wanted` at least; answers how far. What another process has
+    /// synced is not synced again, and ours serves all frames that we know of. (Syncs of several
+    /// processes at a time share the disk's flush in the system.)
+    fn sync_for_all(&self, log: &Log, wanted: u64, is_new: bool) -> Result<u64> {
+        let lock = self.files.writer_lock();
+        let known = self.sync.durable(log.id);
+        // A look at the record costs as much as any call of the system, and one too few costs no
+        // more than a sync.
+        let is_shown = !is_new || known < log.inherited;
+        let shown = lock.as_ref().filter(|_| is_shown).map_or(0, |lock| lock.watermark(log.id));
+        if shown >= wanted {
+            return Ok(shown);
+        }
+        // Of what stood in the log when we opened it, a sync of ours proves nothing.
+        let is_ours_to_say = shown.max(known) >= log.inherited;
+        let target = if is_ours_to_say { wanted.max(self.whole_frames(log)) } else { wanted };
+        let synced = log.file.sync();
+        let Some(lock) = lock else { return synced.map(|()| target) };
+        // If the record of a failure fails too, writers still find out for themselves.
+        synced.inspect_err(|_| drop(lock.set_failed(log.id)))?;
+        lock.set_watermark(log.id, target)?;
+        Ok(target)
+    }
+
+    /// How far we have read whole frames of a log.
+    fn whole_frames(&self, log: &Log) -> u64 {
+        self.present().as_ref().filter(|view| view.log.id == log.id).map_or(0, |view| view.memtable.position)
+    }
+}
+
+impl LookedUp {
+    /// What an empty history knows.
+    pub(crate) fn none(rows: usize) -> Self {
+        Self { states: vec![crate::types::HistoryState::Absent; rows], ..Self::default() }
+    }
+}

@@ -1,0 +1,119 @@
+//! Purging: what expired goes, in whole files.
+
+use super::view::View;
+use super::{KeySpace, SpaceSettings};
+use crate::format::manifest::Manifest;
+use crate::sys::time::format_us;
+use crate::types::duration::duration_text;
+use crate::{Error, Result};
+
+const DAY_US: i64 = 24 * 3600 * 1_000_000;
+
+/// What a purge removed, or would remove.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Entries in the dropped files, and expired entries of the log.
+    pub entries: u64,
+    /// Bytes given back.
+    pub bytes: u64,
+    /// Segments dropped.
+    pub segments: u64,
+}
+
+/// What a purge goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Purge {
+    /// The time that counts as now, in microseconds since 1970.
+    pub now_us: i64,
+    /// Only say what would go.
+    pub dry_run: bool,
+    /// The machine's clock, against which now is checked; none leaves that out.
+    pub clock_us: Option<i64>,
+}
+
+impl Purge {
+    /// A purge at this time, which nobody doubts.
+    pub fn at(now_us: i64) -> Self {
+        Self { now_us, dry_run: false, clock_us: None }
+    }
+
+    /// A slip of the pen (2099 for 2026) must not empty a history. Where now is the machine's own
+    /// time, or where entries stay, there is nothing to doubt. `what` is purged, and `all` is the
+    /// number of its entries that any purge could remove.
+    pub(super) fn check_clock(self, what: &str, expired: &Purged, all: impl FnOnce() -> Result<u64>) -> Result<()> {
+        let Some(clock_us) = self.clock_us.filter(|_| !self.dry_run) else { return Ok(()) };
+        let ahead_us = self.now_us.saturating_sub(clock_us);
+        if ahead_us <= DAY_US || expired.entries == 0 || expired.entries < all()? {
+            return Ok(());
+        }
+        Err(Error::Config(format!(
+            "now is {}, {} ahead of this machine's clock, and a purge at that time drops all {} entries of {what}: \
+             purge with force=True, or --force, if that is meant",
+            format_us(self.now_us),
+            duration_text(ahead_us / DAY_US * DAY_US),
+            expired.entries
+        )))
+    }
+}
+
+impl KeySpace {
+    /// Drop everything that began a time to live before now, or earlier: whole segments, and single
+    /// entries of the log.
+    pub(crate) fn purge(&self, settings: SpaceSettings, purge: Purge) -> Result<Purged> {
+        let planned = |view: Option<&View>| {
+            settings.check(view)?;
+            let Some(view) = view else { return Ok((i64::MIN, Purged::default())) };
+            let stored = view.manifest.time_to_live_us;
+            let time_to_live_us = if stored > 0 { stored } else { settings.time_to_live_us };
+            if time_to_live_us <= 0 {
+                return Ok((i64::MIN, Purged::default()));
+            }
+            let cutoff = purge.now_us.saturating_sub(time_to_live_us);
+            let expired = view.expired(cutoff);
+            let what = format!("trigger {:?}", view.manifest.name);
+            purge.check_clock(&what, &expired, || Ok(view.expired(i64::MAX).entries))?;
+            Ok((cutoff, expired))
+        };
+        let (_, expired_now) = self.read(planned)?;
+        if purge.dry_run || expired_now == Purged::default() {
+            return Ok(expired_now);
+        }
+        self.write(settings, |writer| {
+            let (cutoff, expired) = planned(writer.space.present().as_ref())?;
+            let in_log = writer
+                .space
+                .present()
+                .as_ref()
+                .and_then(|view| view.memtable.oldest())
+                .is_some_and(|oldest| oldest <= cutoff);
+            // All of it in one manifest: a purge that breaks off has purged nothing.
+            let purge = |manifest: &mut Manifest| {
+                manifest.purged_upto = manifest.purged_upto.max(cutoff);
+                manifest.segments.retain(|entry| entry.max_started_at > cutoff);
+                manifest.forget_dropped();
+            };
+            if in_log {
+                writer.seal_with(cutoff, purge)?;
+                return Ok(expired);
+            }
+            let mut manifest = writer.successor()?;
+            purge(&mut manifest);
+            writer.publish(&manifest)?;
+            Ok(expired)
+        })
+    }
+}
+
+impl View {
+    /// What a purge at `cutoff` removes.
+    fn expired(&self, cutoff: i64) -> Purged {
+        let mut purged = Purged::default();
+        for entry in self.manifest.segments.iter().filter(|entry| entry.max_started_at <= cutoff) {
+            purged.entries += entry.entries;
+            purged.bytes += entry.bytes;
+            purged.segments += 1;
+        }
+        purged.entries += self.memtable.entries().filter(|(_, _, stamp)| stamp.started_at <= cutoff).count() as u64;
+        purged
+    }
+}

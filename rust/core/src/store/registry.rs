@@ -1,0 +1,69 @@
+//! Which key spaces were ever used, named apart from their own files: whoever takes all of a
+//! trigger's files away makes damage of it, and no trigger that was never used.
+//!
+//! A name is made once the first manifest is durable and before anything of the space is
+//! acknowledged. So what is named here had a manifest; a space without a name here is one of an
+//! older build, and gets its name with the next change.
+
+use std::path::{Path, PathBuf};
+
+use super::environment::Environment;
+use crate::Result;
+use crate::format::names::REGISTRY;
+use crate::io::publish;
+use crate::store::Writer;
+
+/// No name is longer than this many bytes.
+const MOST_NAME: u64 = 1 << 20;
+
+/// The file that names a key space: it bears the room's name and the space's directory's, and holds
+/// the space's full name.
+pub(crate) fn path_of(env: &Environment, directory: &Path) -> PathBuf {
+    let name = |path: Option<&Path>| {
+        path.and_then(Path::file_name).map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    };
+    let (room, own) = (name(directory.parent()), name(Some(directory)));
+    env.identity.with_file_name(REGISTRY).join(format!("{room}-{own}"))
+}
+
+/// Whether a key space was ever used, as far as this tells.
+pub(crate) fn is_known(env: &Environment, directory: &Path) -> Result<bool> {
+    let path = path_of(env, directory);
+    env.system.has(&path)
+}
+
+/// The directories of a room that are named.
+pub(crate) fn directories_in(env: &Environment, room: &Path) -> Result<Vec<String>> {
+    let known = env.identity.with_file_name(REGISTRY);
+    let names = env.system.names_if_any(&known)?;
+    let prefix = room.file_name().map_or_else(String::new, |name| format!("{}-", name.to_string_lossy()));
+    Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect())
+}
+
+/// The full name of a key space, if it is named and can be read. Whether it is the right one, its
+/// hash in the directory's name tells.
+pub(crate) fn name_of(env: &Environment, directory: &Path) -> Option<String> {
+    let file = env.system.open(&path_of(env, directory), false).ok()?;
+    let mut bytes = vec![0; file.len().ok()?.min(MOST_NAME) as usize];
+    file.read_at(&mut bytes, 0).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+impl Writer<'_> {
+    /// Name this space, which has a manifest.
+    pub(super) fn make_known(&mut self) -> Result<()> {
+        if self.space.known.get().is_some() {
+            return Ok(());
+        }
+        if !is_known(&self.space.env, &self.space.directory)? {
+            let path = path_of(&self.space.env, &self.space.directory);
+            let (names, root) = (path.parent().unwrap_or(&path), self.space.env.identity.parent().unwrap_or(&path));
+            self.space.env.system.make_directory(names)?;
+            self.space.env.system.sync_names(root)?;
+            // Whoever was quicker wrote the same.
+            publish(&*self.space.env.system, &path, self.space.name.as_bytes())?;
+        }
+        self.space.known.get_or_init(|| ());
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! The settings of a trigger that its key space keeps: they are its own, and change on purpose
+//! only.
+
+use super::KeySpace;
+use super::view::View;
+use crate::format::manifest::Manifest;
+use crate::store::Writer;
+use crate::types::Kind;
+use crate::types::duration::duration_text;
+use crate::{Error, Result};
+
+/// The settings that a call comes with, as far as a key space keeps them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpaceSettings {
+    /// 0 for a call that has none of its own.
+    pub(crate) time_to_live_us: i64,
+    pub(crate) kind: Option<Kind>,
+}
+
+impl SpaceSettings {
+    /// Those of a call that has none of its own: what is stored holds.
+    pub(crate) const STORED: Self = Self { time_to_live_us: 0, kind: None };
+
+    /// Whether these are the stored ones, as far as both are known.
+    pub(crate) fn check(self, view: Option<&View>) -> Result<()> {
+        let Some(manifest) = view.map(|view| &view.manifest) else { return Ok(()) };
+        self.check_kind(manifest)?;
+        let (stored, given) = (manifest.time_to_live_us, self.time_to_live_us);
+        if stored <= 0 || given <= 0 || stored == given {
+            return Ok(());
+        }
+        Err(Error::Config(format!(
+            "trigger {:?} has a history_time_to_live of {} in this history, and is opened with {}: open it with what is \
+             stored, or change that on purpose, with History.change(trigger) or `dochistory change`",
+            manifest.name,
+            duration_text(stored),
+            duration_text(given)
+        )))
+    }
+
+    fn check_kind(self, manifest: &Manifest) -> Result<()> {
+        match (manifest.kind, self.kind) {
+            (Some(stored), Some(given)) if stored != given => Err(Error::Config(format!(
+                "trigger {:?} is of kind {stored} in this history, and is opened as {given}: the kind of a trigger never \
+                 changes, so give the other one a name of its own",
+                manifest.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a manifest learns that does not know all of these; none if it learns nothing.
+    fn taught(self, manifest: &Manifest) -> Option<(i64, Option<Kind>)> {
+        let stored = (manifest.time_to_live_us, manifest.kind);
+        let time_to_live_us = if stored.0 > 0 { stored.0 } else { self.time_to_live_us };
+        let known = (time_to_live_us, stored.1.or(self.kind));
+        (known != stored).then_some(known)
+    }
+}
+
+impl KeySpace {
+    /// Store another time to live; answers the one before. The width of the partitions stays.
+    pub(crate) fn change_settings(&self, settings: SpaceSettings) -> Result<i64> {
+        if !self.exists()? {
+            return Err(Error::Config(format!(
+                "there is no trigger {:?} in this history whose settings could be changed",
+                self.name
+            )));
+        }
+        self.write(SpaceSettings::STORED, |writer| {
+            let mut manifest = writer.successor()?;
+            settings.check_kind(&manifest)?;
+            let before = manifest.time_to_live_us;
+            if before != settings.time_to_live_us {
+                (manifest.time_to_live_us, manifest.kind) = (settings.time_to_live_us, settings.kind);
+                writer.publish(&manifest)?;
+            }
+            Ok(before)
+        })
+    }
+}
+
+impl Writer<'_> {
+    /// Keep the settings that are not known here yet: those of stores that older
+    /// versions wrote, and of repaired ones.
+    pub(super) fn learn(&mut self, settings: SpaceSettings) -> Result<()> {
+        let taught = self.space.present().as_ref().and_then(|view| settings.taught(&view.manifest));
+        let Some((time_to_live_us, kind)) = taught else { return Ok(()) };
+        let mut manifest = self.successor()?;
+        (manifest.time_to_live_us, manifest.kind) = (time_to_live_us, kind);
+        self.publish(&manifest)
+    }
+}

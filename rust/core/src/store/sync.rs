@@ -1,0 +1,107 @@
+//! Group commit: the threads of a process share the syncs of the log.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::sys::interrupt::{self, SLICE};
+use crate::wal::Log;
+use crate::{Error, Result};
+
+/// How far the live log is durable, and who is making it so.
+#[derive(Debug, Default)]
+pub(crate) struct GroupSync {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    log: u64,
+    durable: u64,
+    /// Highest end that somebody waits for.
+    wanted: u64,
+    at_work: bool,
+    /// Why no write may follow.
+    failed: Option<String>,
+}
+
+impl GroupSync {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Log `log` is durable up to `durable`; all logs before it are history.
+    pub(crate) fn learn(&self, log: u64, durable: u64) {
+        let mut state = self.lock();
+        if log > state.log {
+            (state.log, state.durable, state.wanted) = (log, 0, 0);
+            self.changed.notify_all();
+        }
+        if log == state.log {
+            state.durable = state.durable.max(durable);
+        }
+    }
+
+    pub(crate) fn durable(&self, log: u64) -> u64 {
+        let state = self.lock();
+        if state.log > log { u64::MAX } else { state.durable }
+    }
+
+    /// After a failed write or sync nothing is written any more.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.lock().failed.get_or_insert_with(|| error.to_string());
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.lock().failed.as_ref().map_or(Ok(()), |reason| Err(Error::Failed(reason.clone())))
+    }
+
+    /// Return once the log is durable up to `end`. One of the waiting threads does `sync` for all:
+    /// it makes the log durable at least as far as it is told, and answers how far it did. It is
+    /// also told whether it had to wait before.
+    pub(crate) fn reach(&self, log: &Log, end: u64, sync: impl FnOnce(u64, bool) -> Result<u64>) -> Result<()> {
+        let mut state = self.lock();
+        let mut has_waited = false;
+        if log.id > state.log {
+            (state.log, state.durable, state.wanted) = (log.id, 0, 0);
+        }
+        if log.id == state.log {
+            state.wanted = state.wanted.max(end);
+        }
+        loop {
+            if state.log > log.id || (state.log == log.id && state.durable >= end) {
+                return Ok(());
+            }
+            if let Some(reason) = &state.failed {
+                return Err(Error::Failed(reason.clone()));
+            }
+            if !state.at_work {
+                break;
+            }
+            has_waited = true;
+            (state, _) = self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner);
+            if state.at_work {
+                drop(state);
+                interrupt::check()?;
+                state = self.lock();
+            }
+        }
+        state.at_work = true;
+        // Not a later log's: then this one is history, and the loop above has returned.
+        let target = state.wanted;
+        drop(state);
+        let synced = sync(target, has_waited);
+        let mut state = self.lock();
+        state.at_work = false;
+        self.changed.notify_all();
+        match synced {
+            Ok(durable) if state.log == log.id => state.durable = state.durable.max(durable),
+            Ok(_) => {}
+            Err(error) => {
+                state.failed.get_or_insert_with(|| error.to_string());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,398 @@
+//! What a process sees of a key space: a manifest, its segments and filters, and the log up to a
+//! position.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::environment::Environment;
+use super::files::{newest, read_manifest};
+use super::values::Placed;
+use super::writer_lock;
+
+use crate::format::manifest::Manifest;
+use crate::format::names::{FileKind, WRITER_LOCK};
+use crate::io::FileId;
+use crate::memtable::Memtable;
+use crate::segment::Segment;
+use crate::segment::global::GlobalFilter;
+use crate::wal::{Frames, Log, Next, Owner, START};
+use crate::{Error, Result};
+
+/// How often a load starts again when files go away under it, because a writer published meanwhile.
+const TRIES: usize = 100;
+/// So many milliseconds are given to whoever may be syncing the log.
+const WAITS: u32 = 20;
+
+/// A rolled-up filter and the open segments it covers.
+#[derive(Clone, Debug)]
+pub(crate) struct Covered {
+    pub(crate) global_filter: Arc<GlobalFilter>,
+    /// By their number in the filter's index; none for those that are gone.
+    pub(crate) segments: Vec<Option<Arc<Segment>>>,
+}
+
+/// A consistent state of a key space.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) directory: PathBuf,
+    /// The file name that the manifest was read from.
+    pub(crate) source: String,
+    pub(crate) manifest: Manifest,
+    /// Where the manifest is, and where the next one will be: they are looked for again and again.
+    own: PathBuf,
+    next: PathBuf,
+    /// Which files the manifest and the writer lock were: others under their names are none of
+    /// ours.
+    own_file: Option<FileId>,
+    pub(crate) lock_file: Option<FileId>,
+    /// Newest first.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) covered: Vec<Covered>,
+    pub(crate) uncovered: Vec<Arc<Segment>>,
+    /// Files of values, in the order in which they are asked.
+    pub(crate) values: Vec<Placed>,
+    pub(crate) log: Log,
+    pub(crate) memtable: Memtable,
+    /// The bytes before the memtable's position, by which a log that was overwritten shows.
+    pub(crate) last: Option<[u8; 8]>,
+    /// Bytes behind the last whole frame: a writer is at work, or died at it.
+    pub(crate) torn: u64,
+    /// What the log was last read into.
+    buffer: Vec<u8>,
+}
+
+impl View {
+    /// The newest state in `directory`; none if nothing was published there yet.
+    pub(crate) fn load(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
+        let mut view = Self::load_files(env, directory, known)?;
+        if let Some(view) = &mut view {
+            view.read_log(env)?;
+        }
+        Ok(view)
+    }
+
+    /// All but the frames of the log.
+    fn load_files(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
+        env.check_own()?;
+        let mut failure = None;
+        for _ in 0..TRIES {
+            let Some(number) = newest(env, directory)? else { return Ok(None) };
+            match Self::open(env, directory, number, known) {
+                Ok(view) => return Ok(Some(view)),
+                // A file that went away: fine if a newer manifest says so, damage if not.
+                Err(error) if error.is_missing() => {
+                    if newest(env, directory)? == Some(number) {
+                        return Err(as_damage(error, directory, number));
+                    }
+                    failure = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failure.unwrap_or_else(|| Error::State("the history changes faster than it can be read".into())))
+    }
+
+    fn open(env: &Environment, directory: &Path, number: u64, known: Option<&View>) -> Result<Self> {
+        let path = FileKind::Manifest.path(directory, number);
+        let manifest = read_manifest(env, &path)?;
+        if manifest.number != number {
+            return Err(Error::corrupt(&path, 16, format!("this is manifest {} under another name", manifest.number)));
+        }
+        if let Some(known) = known {
+            known.check_successor(&manifest, &path)?;
+        }
+        let mut view = Self::of(env, directory, FileKind::Manifest.name(number), manifest, known)?;
+        view.own_file = identify(env, &path)?;
+        view.lock_file = identify(env, &directory.join(WRITER_LOCK))?;
+        if known.is_some_and(|known| known.lock_file.is_some() && known.lock_file != view.lock_file) {
+            return Err(Error::replaced(&directory.join(WRITER_LOCK)));
+        }
+        view.open_files(env, known)?;
+        Ok(view)
+    }
+
+    /// Whether a manifest can have come after ours: an older history that was put in the place of
+    /// ours shows.
+    fn check_successor(&self, manifest: &Manifest, path: &Path) -> Result<()> {
+        let ours = &self.manifest;
+        // A log that is over has left all its operations in the manifest.
+        let is_same_log = manifest.log.id == ours.log.id;
+        let next_sequence = if is_same_log { ours.next_sequence } else { self.memtable.next_sequence };
+        let is_later = manifest.number >= ours.number
+            && manifest.next_file >= ours.next_file
+            && manifest.next_sequence >= next_sequence;
+        if is_later {
+            return Ok(());
+        }
+        let reason = format!(
+            "this is manifest {} with {} operations, but this handle knows manifest {} with {next_sequence} of this history: \
+             an older copy was put in its place, and nothing was acknowledged; open the history again, and see what the \
+             copy lacks",
+            manifest.number, manifest.next_sequence, ours.number
+        );
+        Err(Error::Fenced { path: path.to_path_buf(), reason })
+    }
+
+    /// A pinned state: only immutable files, and nothing of the log, which was sealed before.
+    pub(crate) fn open_pinned(env: &Environment, directory: &Path, name: &str) -> Result<Self> {
+        let path = directory.join(name);
+        let manifest = read_manifest(env, &path).map_err(|error| match error {
+            Error::Io { .. } => Error::Open {
+                path,
+                reason: "this snapshot was let go, or it was pinned in a directory that this process does not see"
+                    .into(),
+            },
+            other => other,
+        })?;
+        let mut view = Self::of(env, directory, name.to_owned(), manifest, None)?;
+        view.open_files(env, None)?;
+        Ok(view)
+    }
+
+    fn of(
+        env: &Environment,
+        directory: &Path,
+        source: String,
+        manifest: Manifest,
+        known: Option<&View>,
+    ) -> Result<Self> {
+        let log = match known.filter(|known| known.log.id == manifest.log.id) {
+            Some(known) if !known.log.is_closed => known.log.clone(),
+            _ => {
+                let path = FileKind::Log.path(directory, manifest.log.id);
+                let owner = Owner::new(env.history, &manifest.name);
+                Log::open(&*env.system, &path, manifest.log.id, owner, !env.read_only)?
+            }
+        };
+        let memtable = Memtable::new(&manifest, START);
+        let directory = directory.to_path_buf();
+        let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
+        let (values, buffer) = (Vec::new(), Vec::new());
+        let own = FileKind::Manifest.path(&directory, manifest.number);
+        let next = FileKind::Manifest.path(&directory, manifest.number + 1);
+        Ok(Self {
+            directory,
+            source,
+            manifest,
+            own,
+            next,
+            segments,
+            covered,
+            uncovered,
+            values,
+            own_file: None,
+            lock_file: None,
+            log,
+            memtable,
+            last: None,
+            torn: 0,
+            buffer,
+        })
+    }
+
+    /// Open the segments and filters that the manifest names, except those that are open already.
+    fn open_files(&mut self, env: &Environment, known: Option<&View>) -> Result<()> {
+        for entry in &self.manifest.segments {
+            let same = |segment: &&Arc<Segment>| segment.header().id == entry.id;
+            let segment = match known.and_then(|known| known.segments.iter().find(same)) {
+                Some(segment) => segment.clone(),
+                None => Segment::open(&*env.system, &FileKind::Segment.path(&self.directory, entry.id), env.history)?,
+            };
+            if segment.sum() != entry.sum || segment.header().id != entry.id {
+                return Err(Error::corrupt(segment.path(), 0, "this is not the segment that the manifest names"));
+            }
+            self.segments.push(segment);
+        }
+        self.segments.sort_by_key(|segment| std::cmp::Reverse((segment.header().max_started_at, segment.header().id)));
+        for entry in &self.manifest.global_filters {
+            let path = FileKind::GlobalFilter.path(&self.directory, entry.id);
+            let same = |covered: &&Covered| covered.global_filter.sum() == entry.sum;
+            let global_filter = match known.and_then(|known| known.covered.iter().find(same)) {
+                Some(covered) => covered.global_filter.clone(),
+                None => GlobalFilter::open(&*env.system, &path, env.history)?,
+            };
+            if global_filter.sum() != entry.sum {
+                return Err(Error::corrupt(&path, 0, "this is not the filter that the manifest names"));
+            }
+            if global_filter.slots() != entry.segments.len() {
+                return Err(Error::corrupt(
+                    &path,
+                    0,
+                    "this filter covers another number of segments than the manifest says",
+                ));
+            }
+            let of_id = |id: &u64| self.segments.iter().find(|segment| segment.header().id == *id).cloned();
+            let segments = entry.segments.iter().map(of_id).collect();
+            self.covered.push(Covered { global_filter, segments });
+        }
+        let open = known.map_or(&[][..], |known| &known.values);
+        self.values = Placed::open_all(env, &self.directory, &self.manifest.values, open)?;
+        let uncovered = self.manifest.uncovered();
+        let is_uncovered = |segment: &&Arc<Segment>| uncovered.iter().any(|entry| entry.id == segment.header().id);
+        self.uncovered = self.segments.iter().filter(is_uncovered).cloned().collect();
+        Ok(())
+    }
+
+    /// Whether nobody published or appended since, and all of it still stands under its names. Four
+    /// cheap calls of the system.
+    pub(crate) fn is_current(&self, env: &Environment) -> Result<bool> {
+        let Some(last) = self.last.filter(|_| !self.log.is_closed) else { return Ok(false) };
+        // What is torn may be a frame that was in the making, and whole by now.
+        Ok(self.is_newest(env)?
+            && self.torn == 0
+            && self.log.is_in_place(&*env.system)?
+            && self.log.ends_at(self.memtable.position, last)?)
+    }
+
+    fn is_newest(&self, env: &Environment) -> Result<bool> {
+        let Self { own, next, .. } = self;
+        // Old manifests are taken away oldest first: if ours is still there, so is the next, if
+        // there is one.
+        let superseded = env.system.has(next)?;
+        if superseded {
+            return Ok(false);
+        }
+        match identify(env, own)? {
+            None => Ok(false),
+            there if there == self.own_file => Ok(true),
+            Some(_) => Err(Error::replaced(own)),
+        }
+    }
+
+    /// Make sure that the log's file stands under its name, holds what was read of it, and is open.
+    /// Answers whether it is so, or a newer manifest has come, which may have ended this log.
+    fn hold_log(&mut self, env: &Environment) -> Result<bool> {
+        if !self.log.is_in_place(&*env.system)? {
+            return if self.is_newest(env)? { Err(Error::replaced(&self.log.file.path)) } else { Ok(false) };
+        }
+        if self.log.is_closed {
+            let owner = Owner::new(env.history, &self.manifest.name);
+            let opened = Log::open(&*env.system, &self.log.file.path, self.log.id, owner, !env.read_only)?;
+            if opened.identity != self.log.identity {
+                return Err(Error::replaced(&self.log.file.path));
+            }
+            self.log = opened;
+        }
+        self.check_read(&self.log).map(|()| true)
+    }
+
+    /// What was read of a log must still stand there.
+    fn check_read(&self, log: &Log) -> Result<()> {
+        match self.last {
+            Some(_) if log.last_before(self.memtable.position)? != self.last => Err(Error::replaced(&log.file.path)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bring this view up to date: newer frames of the log, or a newer manifest.
+    pub(crate) fn advance(&mut self, env: &Environment) -> Result<()> {
+        if self.is_newest(env)? && self.hold_log(env)? {
+            return self.read_log(env);
+        }
+        let directory = self.directory.clone();
+        let Some(mut newer) = Self::load_files(env, &directory, Some(self))? else {
+            return Err(env.missing(&directory));
+        };
+        if newer.log.id == self.log.id {
+            if newer.log.identity != self.log.identity {
+                return Err(Error::replaced(&self.log.file.path));
+            }
+            self.check_read(&newer.log)?;
+            // The same log: what was read of it stays true.
+            newer.last = self.last;
+            newer.memtable = std::mem::take(&mut self.memtable);
+            newer.memtable.learn(&newer.manifest);
+        } else {
+            newer.memtable.reuse(std::mem::take(&mut self.memtable));
+        }
+        *self = newer;
+        self.read_log(env)
+    }
+
+    /// Apply the frames that were appended since.
+    fn read_log(&mut self, env: &Environment) -> Result<()> {
+        let length = self.log.len()?;
+        let log = self.log.clone();
+        let mut frames = Frames::reusing(&log, self.memtable.position, length, std::mem::take(&mut self.buffer));
+        self.torn = 0;
+        loop {
+            match frames.next()? {
+                Next::Frame(frame, end) => self.memtable.apply(&frame, end),
+                Next::End => break,
+                Next::Torn => {
+                    self.torn = length - self.memtable.position;
+                    break;
+                }
+            }
+        }
+        self.buffer = frames.into_buffer();
+        self.last = log.last_before(self.memtable.position)?;
+        if self.torn == 0 {
+            // Room behind the frames that we found is nothing that we inherited.
+            self.log.inherited = self.log.inherited.min(self.memtable.position);
+        }
+        self.check_end(env)
+    }
+
+    /// The log may end here, or be torn here, only if nothing shows that it went on.
+    fn check_end(&mut self, env: &Environment) -> Result<()> {
+        let witness = writer_lock::watermark(&*env.system, &self.directory, self.log.id);
+        let proven = self.memtable.durable.max(witness);
+        let position = self.memtable.position;
+        let damage = if self.torn > 0 {
+            self.log.check_torn(position, proven)
+        } else if position < proven {
+            let reason = format!("the log ends here, but {proven} bytes of it were durable");
+            Err(Error::corrupt(&self.log.file.path, position, reason))
+        } else {
+            Ok(())
+        };
+        let Err(damage) = damage else { return Ok(()) };
+        // Where it ended, or looked torn, may have been a frame in the making, that is whole by
+        // now.
+        match Frames::new(&self.log, self.memtable.position, self.log.len()?).next()? {
+            Next::Frame(..) => self.read_log(env),
+            Next::End | Next::Torn => Err(damage),
+        }
+    }
+
+    /// Whether frames stood in the log when this process opened it that nothing shows to be
+    /// durable. Whoever wrote them may be at it just now: who would have to write them anew waits a
+    /// little.
+    pub(crate) fn is_doubtful(&self, env: &Environment) -> bool {
+        let end = self.log.inherited.min(self.memtable.position);
+        if end <= self.memtable.durable {
+            return false;
+        }
+        let waits = if env.read_only { 0 } else { WAITS };
+        for wait in 0..=waits {
+            if writer_lock::watermark(&*env.system, &self.directory, self.log.id) >= end {
+                return false;
+            }
+            if wait == waits {
+                break;
+            }
+            env.system.pause(std::time::Duration::from_millis(1));
+        }
+        true
+    }
+
+    /// How far this view knows the log to be durable.
+    pub(crate) fn proven(&self) -> u64 {
+        self.memtable.durable
+    }
+}
+
+fn identify(env: &Environment, path: &Path) -> Result<Option<FileId>> {
+    env.system.identity(path)
+}
+
+/// A file that the newest manifest names is not there.
+fn as_damage(error: Error, directory: &Path, number: u64) -> Error {
+    match error {
+        Error::Io { path, .. } => {
+            Error::corrupt(&path, 0, format!("the file is missing, but manifest {number} names it"))
+        }
+        other => Error::corrupt(directory, 0, other.to_string()),
+    }
+}

@@ -1,0 +1,236 @@
+//! Writing: the lock, what its holder does first, and frames appended to the log.
+
+use std::sync::Arc;
+
+use super::view::View;
+use super::writer_lock::{Taken, WriterLock};
+use super::{KeySpace, LookedUp, SpaceSettings};
+use crate::format::names::WRITER_LOCK;
+use crate::segment::values::run::ValueRun;
+use crate::types::FrameKeys;
+use crate::types::TransactionEntry;
+use crate::types::transaction::NumberedBatch;
+use crate::wal::Log;
+use crate::wal::frame::{Frame, FrameKind};
+use crate::{Error, Result};
+
+/// More entries than this in the log, and they are put into a segment. (Tests meet every path with
+/// small batches.)
+pub(super) const MOST_IN_LOG: usize = if cfg!(feature = "small") { 150 } else { 768 << 10 };
+
+/// A batch of so many new keys goes into segments at once: as a frame it would be written twice.
+pub(super) const LARGE_BATCH: usize = if cfg!(feature = "small") { 20 } else { 128 << 10 };
+
+/// What a `begin` decided to write.
+#[derive(Debug, Default)]
+pub(crate) struct Beginning {
+    pub(crate) keys: FrameKeys,
+    pub(crate) transaction: Option<NumberedBatch>,
+    /// The open claim of the same transaction that this one takes the place of, and its start.
+    pub(crate) replaces: Option<(u64, i64)>,
+    pub(crate) started_at: i64,
+    /// Threads to write a large batch with.
+    pub(crate) threads: usize,
+}
+
+/// A key space whose writer lock is held. Only through it anything is appended, published, sealed
+/// or reserved, and only [`KeySpace::write`] hands it out.
+#[derive(Debug)]
+pub(crate) struct Writer<'s> {
+    pub(super) space: &'s KeySpace,
+    _held: Taken<'s>,
+}
+
+impl<'s> Writer<'s> {
+    /// Whoever holds the lock of `space` by `guard` writes to it.
+    pub(super) fn holding(space: &'s KeySpace, guard: Taken<'s>) -> Self {
+        Self { space, _held: guard }
+    }
+
+    /// The key space, for reading.
+    pub(crate) fn space(&self) -> &'s KeySpace {
+        self.space
+    }
+}
+
+impl KeySpace {
+    /// The last transaction of an application in the state that this handle has seen last: the
+    /// newest one for a writer, the pinned one for a snapshot.
+    pub(crate) fn last_transaction(&self, application: &str) -> Option<TransactionEntry> {
+        self.present().as_ref().and_then(|view| view.memtable.transaction(application)).cloned()
+    }
+
+    /// Hold the lock for `operation`. What it appends is durable when this returns.
+    pub(crate) fn write<T>(
+        &self,
+        settings: SpaceSettings,
+        operation: impl FnOnce(&mut Writer<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if self.env.read_only || self.is_pinned {
+            return Err(Error::ReadOnly(self.directory.clone()));
+        }
+        self.sync.check()?;
+        let _in_use = self.files.enter();
+        self.write_once(settings, operation).inspect_err(|error| self.note(error))
+    }
+
+    /// After a failed write or sync this handle writes no more.
+    pub(super) fn note(&self, error: &Error) {
+        if error.is_failed_write() {
+            self.sync.fail(error);
+        }
+    }
+
+    fn write_once<T>(
+        &self,
+        settings: SpaceSettings,
+        operation: impl FnOnce(&mut Writer<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let lock = self.writer_lock()?;
+        // While others are at it, what they wrote so far can be read.
+        let taken = lock.take(&*self.env.system, self.env.lock_timeout, || drop(self.refresh()));
+        let guard = taken.map_err(|error| self.or_away(error))?;
+        let mut writer = Writer::holding(self, guard);
+        let result = writer.prepare(settings).and_then(|()| {
+            let result = operation(&mut writer)?;
+            writer.seal_if_full()?;
+            Ok(result)
+        });
+        let (log, position) = {
+            let view = self.present();
+            match view.as_ref() {
+                Some(view) => (view.log.clone(), view.memtable.position),
+                None => return result,
+            }
+        };
+        drop(writer);
+        let result = result?;
+        self.reach(&log, position, true)?;
+        self.check_in_place(&log).map_err(|error| self.or_away(error))?;
+        Ok(result)
+    }
+
+    /// A history that is away as a whole, such as a file system that is not mounted, is not
+    /// replaced: it cannot be asked now.
+    fn or_away(&self, error: Error) -> Error {
+        if matches!(error, Error::Fenced { .. }) { self.env.check_present().err().unwrap_or(error) } else { error }
+    }
+
+    /// Before something is acknowledged: what was written is part of the history that stands under
+    /// its path.
+    fn check_in_place(&self, log: &Log) -> Result<()> {
+        if log.is_in_place(&*self.env.system)? {
+            return Ok(());
+        }
+        // Whoever came after us may have ended the log: then the newest manifest comes after ours.
+        self.refresh()?;
+        let is_succeeded = self.present().as_ref().is_some_and(|view| view.log.id > log.id);
+        if is_succeeded { Ok(()) } else { Err(Error::replaced(&log.file.path)) }
+    }
+
+    pub(super) fn writer_lock(&self) -> Result<Arc<WriterLock>> {
+        if let Some(lock) = self.files.writer_lock() {
+            return Ok(lock);
+        }
+        let system = &*self.env.system;
+        self.make_room()?;
+        system.make_directory(&self.directory)?;
+        let lock = WriterLock::open(system, &self.directory)?;
+        let known = self.present().as_ref().and_then(|view| view.lock_file);
+        if known.is_some_and(|known| known != lock.file()) {
+            return Err(Error::replaced(&self.directory.join(WRITER_LOCK)));
+        }
+        Ok(self.files.keep_writer_lock(lock))
+    }
+}
+
+impl Writer<'_> {
+    /// Whether entries that began at this time were purged.
+    pub(crate) fn is_purged(&self, started_at: i64) -> bool {
+        self.space.present().as_ref().is_some_and(|view| started_at <= view.manifest.purged_upto)
+    }
+
+    /// See the present state, found the key space if it is not there, and end a log
+    /// that a dead writer left torn or that holds frames of others that nothing shows to be
+    /// durable: what can be read of it is written anew.
+    fn prepare(&mut self, settings: SpaceSettings) -> Result<()> {
+        self.space.refresh()?;
+        settings.check(self.space.present().as_ref())?;
+        let is_over = self.space.present().as_ref().map(|view| view.torn > 0 || view.is_doubtful(&self.space.env));
+        match is_over {
+            None => self.found(settings)?,
+            Some(true) => self.seal()?,
+            Some(false) => {}
+        }
+        self.make_known()?;
+        self.learn(settings)
+    }
+
+    /// Look up without a refresh, as nobody else can write now.
+    pub(crate) fn look(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
+        Ok(self.space.asked.counted(look(self.space.present().as_ref())?))
+    }
+
+    /// Append `processing` for a batch; answers the new claim and its keys.
+    pub(crate) fn begin(&mut self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
+        if beginning.keys.len() >= LARGE_BATCH && beginning.replaces.is_none() {
+            return self.begin_in_segments(beginning);
+        }
+        let Beginning { keys, transaction, replaces, started_at, .. } = beginning;
+        self.append(|sequence| Frame {
+            kind: FrameKind::Begin,
+            sequence,
+            claim: sequence,
+            started_at,
+            replaces,
+            durable: 0,
+            transaction,
+            keys,
+            values: ValueRun::default(),
+        })
+        .map(|frame| (frame.claim, frame.keys))
+    }
+
+    /// Append one frame, made for its sequence number.
+    pub(super) fn append(&mut self, frame: impl FnOnce(u64) -> Frame) -> Result<Frame> {
+        let (sequence, knows_rows) = {
+            let view = self.space.present();
+            let Some(view) = view.as_ref() else {
+                return Err(Error::State("the key space is not there".into()));
+            };
+            (view.memtable.next_sequence, view.log.knows_rows)
+        };
+        let mut frame = frame(sequence);
+        if frame.rows().is_some() && !knows_rows {
+            self.seal_for_rows()?;
+        }
+        let (bytes, log, position) = {
+            let view = self.space.present();
+            let Some(view) = view.as_ref() else {
+                return Err(Error::State("the key space is not there".into()));
+            };
+            frame.durable = self.space.sync.durable(view.log.id).min(view.memtable.position);
+            let bytes = frame.encode(view.log.place(view.memtable.position));
+            (bytes, view.log.clone(), view.memtable.position)
+        };
+        self.check_alone()?;
+        log.append(&bytes, position)?;
+        self.space.change(|slot| {
+            if let Some(view) = slot {
+                view.memtable.apply(&frame, position + bytes.len() as u64);
+                view.last = bytes.last_chunk().copied();
+            }
+            Ok(frame)
+        })
+    }
+
+    /// Before something is changed: no other process holds the lock, too.
+    pub(super) fn check_alone(&self) -> Result<()> {
+        self.space.files.writer_lock().map_or(Ok(()), |lock| lock.check_alone())
+    }
+
+    fn seal_if_full(&mut self) -> Result<()> {
+        let is_full = |view: &View| view.memtable.len() > MOST_IN_LOG || KeySpace::is_log_full_of_values(view);
+        if self.space.present().as_ref().is_some_and(is_full) { self.seal() } else { Ok(()) }
+    }
+}

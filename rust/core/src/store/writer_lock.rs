@@ -1,0 +1,204 @@
+//! The writer lock: it that is held for one operation, and dies with its holder.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::alone::{self, Alone};
+use super::lock::{Guard, Lock};
+use crate::format::names::WRITER_LOCK;
+use crate::io::{FileId, FileSystem};
+use crate::{Error, Result};
+
+/// Where the holder's name stands in the lock file; before it stands the watermark.
+const HOLDER_AT: u64 = 64;
+const HOLDER_BYTES: usize = 192;
+const WATERMARK_BYTES: usize = 24;
+const MAGIC: [u8; 4] = *b"DHTN";
+/// Where the record of a failed sync stands.
+const FAILED_AT: u64 = 32;
+
+/// The lock file of a key space: its lock, who holds it, and how far the log is durable.
+#[derive(Debug)]
+pub(crate) struct WriterLock {
+    lock: Lock,
+    /// Which file that is: another one under its name keeps nobody out.
+    file: FileId,
+    alone: Alone,
+}
+
+/// The held lock; dropping it releases it.
+#[derive(Debug)]
+pub(crate) struct Taken<'a> {
+    lock: &'a WriterLock,
+    _guard: Guard<'a>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        // Before the lock is given back, which is dropped after this.
+        let WriterLock { lock, alone, .. } = self.lock;
+        alone.leave(lock.file());
+    }
+}
+
+/// A lock that outlasts a call. Its file is open for it alone, so that it excludes the threads of
+/// its own process too.
+#[derive(Debug)]
+pub(crate) struct Held {
+    lock: WriterLock,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.lock.lock.release();
+    }
+}
+
+impl WriterLock {
+    pub(crate) fn open(system: &dyn FileSystem, directory: &Path) -> Result<Self> {
+        let path = directory.join(WRITER_LOCK);
+        let lock = Self::named(system, &path)?;
+        alone::probe(system, &path)?;
+        Ok(lock)
+    }
+
+    /// A lock of another name, which keeps nobody from writing.
+    pub(crate) fn named(system: &dyn FileSystem, path: &Path) -> Result<Self> {
+        let lock = Lock::open(system, path)?;
+        let file = lock.file().identity()?;
+        Ok(Self { file, alone: Alone::new(system, path, file)?, lock })
+    }
+
+    /// Wait for the lock, for `limit` at most, and keep it as long as the answer lives.
+    pub(crate) fn hold(self, limit: Duration) -> Result<Held> {
+        if !self.lock.acquire(limit, || {})? {
+            return Err(self.locked(limit));
+        }
+        let held = Held { lock: self };
+        held.lock.sign(&[])?;
+        Ok(held)
+    }
+
+    /// Why a wait was in vain.
+    fn locked(&self, limit: Duration) -> Error {
+        let (path, waited_ms) = (self.lock.path().to_path_buf(), limit.as_millis() as u64);
+        Error::Locked { path, waited_ms, holder: self.holder() }
+    }
+
+    /// Wait for the lock, for `limit` at most; `meanwhile` is done now and then while there is
+    /// something to wait for.
+    pub(crate) fn take(&self, system: &dyn FileSystem, limit: Duration, meanwhile: impl FnMut()) -> Result<Taken<'_>> {
+        let Some(guard) = self.lock.take(limit, meanwhile)? else {
+            return Err(self.locked(limit));
+        };
+        self.alone.arrive(system, self.lock.file())?;
+        let taken = Taken { lock: self, _guard: guard };
+        self.sign(&self.alone.entry())?;
+        self.check_in_place(system)?;
+        Ok(taken)
+    }
+
+    /// The lock keeps out only those who find it under its name.
+    fn check_in_place(&self, system: &dyn FileSystem) -> Result<()> {
+        let path = self.lock.path();
+        let there = system.identity(path)?;
+        if there == Some(self.file) { Ok(()) } else { Err(Error::replaced(path)) }
+    }
+
+    /// Which file it is.
+    pub(crate) fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// Before something is changed: no other process holds the lock, too.
+    pub(crate) fn check_alone(&self) -> Result<()> {
+        self.alone.check(self.lock.file())
+    }
+
+    /// Leave our name for those who wait, and `entry` behind it.
+    fn sign(&self, entry: &[u8]) -> Result<()> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+        let mut text = format!("{} process {} since {since}", host(), std::process::id()).into_bytes();
+        text.resize(HOLDER_BYTES, 0);
+        text.extend(entry);
+        self.lock.file().write(&text, HOLDER_AT)
+    }
+
+    fn holder(&self) -> String {
+        let mut text = [0; HOLDER_BYTES];
+        if self.lock.file().read(&mut text, HOLDER_AT).is_err() {
+            return "an unknown process".into();
+        }
+        let text = String::from_utf8_lossy(&text);
+        let text = text.trim_end_matches('\0');
+        match text.rsplit_once(" since ").and_then(|(who, since)| Some((who, since.parse::<i64>().ok()?))) {
+            Some((who, since)) => format!("{who} since {}", crate::sys::time::format_us(since)),
+            None => text.to_owned(),
+        }
+    }
+
+    /// Remember that log `log` is durable up to `durable`. Not synced, so after a power loss it may
+    /// say less than the truth, never more.
+    pub(crate) fn set_watermark(&self, log: u64, durable: u64) -> Result<()> {
+        self.record(0, log, durable)
+    }
+
+    /// How far log `log` is known to be durable; 0 when the file does not say.
+    pub(crate) fn watermark(&self, log: u64) -> u64 {
+        let mut bytes = [0; WATERMARK_BYTES];
+        let read = self.lock.file().read(&mut bytes, 0);
+        read.ok().and_then(|()| decoded(bytes, log)).unwrap_or(0)
+    }
+
+    /// Remember that a sync of log `log` failed: readers, who cannot mend it, must not rely on what
+    /// is beyond the watermark.
+    pub(crate) fn set_failed(&self, log: u64) -> Result<()> {
+        self.record(FAILED_AT, log, 0)
+    }
+
+    fn record(&self, at: u64, log: u64, durable: u64) -> Result<()> {
+        let mut bytes = [0; WATERMARK_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[8..16].copy_from_slice(&log.to_le_bytes());
+        bytes[16..].copy_from_slice(&durable.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&sum.to_le_bytes());
+        self.lock.file().write(&bytes, at)
+    }
+}
+
+/// How far log `log` is known to be durable, by the lock file in `directory`; 0 when it does not
+/// say.
+pub(crate) fn watermark(system: &dyn FileSystem, directory: &Path, log: u64) -> u64 {
+    recorded(system, directory, 0, log).unwrap_or(0)
+}
+
+/// Whether a sync of log `log` is known to have failed.
+pub(crate) fn has_failed(system: &dyn FileSystem, directory: &Path, log: u64) -> bool {
+    recorded(system, directory, FAILED_AT, log).is_some()
+}
+
+fn recorded(system: &dyn FileSystem, directory: &Path, at: u64, log: u64) -> Option<u64> {
+    let mut bytes = [0; WATERMARK_BYTES];
+    let read = system.open(&directory.join(WRITER_LOCK), false).and_then(|file| file.read_at(&mut bytes, at));
+    read.ok().and_then(|()| decoded(bytes, log))
+}
+
+/// What a record says of log `log`.
+fn decoded(bytes: [u8; WATERMARK_BYTES], log: u64) -> Option<u64> {
+    let field = |at: usize| bytes[at..].first_chunk().map_or(0, |field| u64::from_le_bytes(*field));
+    let sum = bytes[4..].first_chunk().map_or(0, |sum| u32::from_le_bytes(*sum));
+    let is_good = bytes[..4] == MAGIC && crc32c::crc32c(&bytes[8..]) == sum;
+    (is_good && field(8) == log).then(|| field(16))
+}
+
+/// This machine's name.
+fn host() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name: String = name.trim().chars().take(64).collect();
+        if name.is_empty() { "this host".into() } else { name }
+    })
+}

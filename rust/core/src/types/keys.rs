@@ -1,0 +1,27 @@
+//! Keys of a batch, as columns.
+
+use crate::key::Key;
+
+/// The keys of a frame, as columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FrameKeys {
+    pub(crate) uuids: Vec<Key>,
+    pub(crate) texts: Vec<Key>,
+    pub(crate) lengths: Vec<u16>,
+    pub(crate) heap: Vec<u8>,
+    /// Claim and start time of each key, first of the UUIDs, then of the texts, where they differ
+    /// from the frame's.
+    pub(crate) claims: Option<Vec<(u64, i64)>>,
+}
+
+impl FrameKeys {
+    pub(crate) fn len(&self) -> usize {
+        self.uuids.len() + self.texts.len()
+    }
+
+    pub(crate) fn push_text(&mut self, key: Key, text: &[u8]) {
+        self.texts.push(key);
+        self.lengths.push(text.len() as u16);
+        self.heap.extend_from_slice(text);
+    }
+}

@@ -1,0 +1,13 @@
+//! Plain data that many rooms share: keys of a batch, states of an entry, transactions.
+
+pub(crate) mod duration;
+mod keys;
+mod state;
+pub(crate) mod transaction;
+pub(crate) mod words;
+
+pub(crate) use keys::FrameKeys;
+pub use state::{Ending, HistoryState};
+pub(crate) use transaction::TransactionEntry;
+pub use words::Kind;
+pub(crate) use words::word_setting;

@@ -1,0 +1,309 @@
+//! The write-ahead log of a key space: a header and frames, appended and never changed.
+
+pub(crate) mod frame;
+mod salvage;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use frame::{Frame, FrameHeader, FramePlace, HEADER};
+pub(crate) use salvage::{Gap, Keys};
+
+use crate::io::bytes::{Decoder, Encoder, checked};
+use crate::io::{Closed, FileId, FileSystem, NamedFile, write_new};
+use crate::{Error, Result};
+
+const MAGIC: [u8; 8] = *b"DHISTLOG";
+/// Version 3 may hold frames that say which rows a batch had. Version 2 has a mark that its frames
+/// repeat; logs of version 1 have none, and are written on as they are.
+const VERSION: u32 = 3;
+const WITHOUT_ROWS: u32 = 2;
+const WITHOUT_MARK: u32 = 1;
+/// Bytes before the first frame.
+pub(crate) const START: u64 = 64;
+/// How much is read at a time.
+const CHUNK: usize = 1 << 20;
+/// So much room, as zeros, is made behind a frame that does not fit in what there is: the sync of a
+/// frame that leaves the file's length as it was writes one block less, and takes two thirds of the
+/// time.
+const ROOM: u64 = 16 << 10;
+const BLOCK: u64 = 4096;
+
+/// An open log file.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    pub(crate) id: u64,
+    pub(crate) file: NamedFile,
+    /// What it held when this process opened it. Our syncs vouch for what is written later; of what
+    /// stood there before, an earlier sync may have failed, and the system tells only those who had
+    /// the file open then.
+    pub(crate) inherited: u64,
+    /// What every frame of this log repeats, drawn by chance when the log was made: ids within a
+    /// frame cannot pass for frames themselves, as nobody who sends ids can know it. 0 in logs of
+    /// version 1.
+    pub(crate) mark: u64,
+    /// Whether its frames may say which rows a batch had.
+    pub(crate) knows_rows: bool,
+    /// Which file this is: another one under its name is none of ours.
+    pub(crate) identity: FileId,
+    /// Whether the file is closed until it is needed.
+    pub(crate) is_closed: bool,
+    /// How long the file is, as far as we know.
+    room: Arc<AtomicU64>,
+}
+
+/// Whose log it is: logs of other triggers, or of other histories, are told apart by this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) history: [u8; 16],
+    trigger: u64,
+}
+
+impl Owner {
+    pub(crate) fn new(history: [u8; 16], trigger: &str) -> Self {
+        Self { history, trigger: xxhash_rust::xxh3::xxh3_64(trigger.as_bytes()) }
+    }
+}
+
+/// What stands at a position of a log.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// A whole frame, and where it ends.
+    Frame(Box<Frame>, u64),
+    /// Nothing more: the end of the file, or room made ahead.
+    End,
+    /// Bytes that are no whole frame: a writer is at work, or died at it.
+    Torn,
+}
+
+impl Log {
+    /// Make an empty log; its bytes are durable on return, its name is not.
+    pub(crate) fn create(
+        system: &dyn FileSystem,
+        path: &Path,
+        id: u64,
+        owner: Owner,
+        knows_rows: bool,
+    ) -> Result<Self> {
+        let mut drawn = [0; 8];
+        system.randomness_for(path, &mut drawn)?;
+        let version = if knows_rows { VERSION } else { WITHOUT_ROWS };
+        Self::create_as(system, path, id, owner, (version, u64::from_le_bytes(drawn) | 1))
+    }
+
+    /// [`Log::create`] with a given mark; 0 makes a log of version 1.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn create_with(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, mark: u64) -> Result<Self> {
+        let version = if mark == 0 { WITHOUT_MARK } else { WITHOUT_ROWS };
+        Self::create_as(system, path, id, owner, (version, mark))
+    }
+
+    fn create_as(
+        system: &dyn FileSystem,
+        path: &Path,
+        id: u64,
+        owner: Owner,
+        (version, mark): (u32, u64),
+    ) -> Result<Self> {
+        let mut out = Encoder::new();
+        out.raw(&MAGIC).u32(version).u32(0).raw(&owner.history).u64(id).u64(owner.trigger).u64(mark);
+        out.raw(&[0; START as usize - 60]).checksum();
+        let file = write_new(system, path, &[&out.finish()])?;
+        let room = Arc::new(AtomicU64::new(START));
+        let identity = file.identity()?;
+        let (knows_rows, is_closed) = (version > WITHOUT_ROWS, false);
+        Ok(Self { id, file, inherited: START, mark, knows_rows, identity, is_closed, room })
+    }
+
+    pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, write: bool) -> Result<Self> {
+        let file = system.open_at(path, write)?;
+        let mut bytes = [0; START as usize];
+        let length = file.length()?;
+        if length < START {
+            return Err(Error::corrupt(path, length, "shorter than its header"));
+        }
+        file.read(&mut bytes, 0)?;
+        let mut from = Decoder::new(&bytes, path);
+        let version = from.preamble(MAGIC, VERSION)?;
+        checked(&bytes, path)?;
+        from.u32()?;
+        if from.bytes16()? != owner.history || from.u64()? != id || from.u64()? != owner.trigger {
+            return Err(from.corrupt("this log belongs to another history or trigger"));
+        }
+        let mark = if version == WITHOUT_MARK { 0 } else { from.u64()? };
+        let room = Arc::new(AtomicU64::new(length));
+        let identity = file.identity()?;
+        let (knows_rows, is_closed) = (version > WITHOUT_ROWS, false);
+        Ok(Self { id, file, inherited: length, mark, knows_rows, identity, is_closed, room })
+    }
+
+    /// Give the file back until it is needed again; nobody may be at it, and what this process
+    /// wrote must be durable.
+    pub(crate) fn close(&mut self) {
+        (self.file.file, self.is_closed) = (Arc::new(Closed), true);
+    }
+
+    /// Whether the name of this log still stands for it.
+    pub(crate) fn is_in_place(&self, system: &dyn FileSystem) -> Result<bool> {
+        let there = system.identity(&self.file.path)?;
+        Ok(there == Some(self.identity))
+    }
+
+    pub(crate) fn len(&self) -> Result<u64> {
+        self.file.length()
+    }
+
+    /// Whether nothing was appended at `position`, where the frames ended with bytes `last` when we
+    /// read them. One cheap call of the system, or two where the file has no room behind its
+    /// frames.
+    pub(crate) fn ends_at(&self, position: u64, last: [u8; 8]) -> Result<bool> {
+        // The last bytes of what we read and the first ones of what may follow: the file may have
+        // become shorter, too.
+        let mut bytes = [0; 16];
+        let there = self.file.read_up_to(&mut bytes, position - 8)?;
+        Ok((there == 8 || there == 16 && bytes[8..] == [0; 8]) && bytes[..8] == last)
+    }
+
+    /// The bytes before `position`; none if the file ends before it.
+    pub(crate) fn last_before(&self, position: u64) -> Result<Option<[u8; 8]>> {
+        let mut bytes = [0; 8];
+        let there = self.file.read_up_to(&mut bytes, position - 8)?;
+        Ok((there == 8).then_some(bytes))
+    }
+
+    /// Append a frame's bytes at `position`, where the frames end.
+    pub(crate) fn append(&self, bytes: &[u8], position: u64) -> Result<()> {
+        let end = position + bytes.len() as u64;
+        if end > self.room.load(Ordering::Relaxed) {
+            let length = (end + ROOM).next_multiple_of(BLOCK);
+            // Without room the file grows with the frame; if nothing can be written at all, that is
+            // what tells.
+            if self.file.file.extend(length).is_ok() {
+                self.room.store(length, Ordering::Relaxed);
+            }
+        }
+        self.file.file.write_at(bytes, position).map_err(Error::io("append to", &self.file.path))
+    }
+
+    /// What a frame at `position` of this log says of itself.
+    pub(crate) fn place(&self, position: u64) -> FramePlace {
+        FramePlace { log: self.id, mark: self.mark, position }
+    }
+
+    /// Tell a torn tail, which a crash leaves, from damage: a tail cannot be torn where the log is
+    /// known to have been durable, be it by `proven` or by a later frame that says so.
+    pub(crate) fn check_torn(&self, position: u64, proven: u64) -> Result<()> {
+        let damaged = |witness: &str| {
+            let reason = format!("no whole frame here, although {witness} shows that this place was durable");
+            Err(Error::corrupt(&self.file.path, position, reason))
+        };
+        if position < proven {
+            return damaged("the store's record of the log");
+        }
+        let length = self.len()?;
+        let mut at = position + 8;
+        let mut buffer = vec![0; CHUNK + HEADER];
+        while at + HEADER as u64 <= length {
+            let take = (length - at).min(buffer.len() as u64) as usize;
+            self.file.read(&mut buffer[..take], at)?;
+            for step in (0..=take.saturating_sub(HEADER)).step_by(8) {
+                let found = FrameHeader::decode(&buffer[step..take], self.place(at + step as u64));
+                if found.is_some_and(|header| header.durable > position) {
+                    return damaged("a later frame");
+                }
+            }
+            at += (take.saturating_sub(HEADER) + 8) as u64 & !7;
+        }
+        Ok(())
+    }
+}
+
+/// Reads frames one after the other, a chunk at a time.
+pub(crate) struct Frames<'a> {
+    log: &'a Log,
+    position: u64,
+    length: u64,
+    buffer: Vec<u8>,
+    buffer_at: u64,
+}
+
+impl<'a> Frames<'a> {
+    /// From `position` up to the log's present `length`.
+    pub(crate) fn new(log: &'a Log, position: u64, length: u64) -> Self {
+        Self { log, position, length, buffer: Vec::new(), buffer_at: position }
+    }
+
+    /// The same, into memory that was used before.
+    pub(crate) fn reusing(log: &'a Log, position: u64, length: u64, mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        Self { log, position, length, buffer, buffer_at: position }
+    }
+
+    /// The memory, for the next time.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.buffer
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Next> {
+        if self.position >= self.length {
+            return Ok(Next::End);
+        }
+        let position = self.position;
+        let (place, path) = (self.log.place(position), &self.log.file.path);
+        let head = self.fill((self.length - position).min(HEADER as u64) as usize)?;
+        let Some(header) = FrameHeader::decode(head, place) else {
+            return Ok(if is_free(head) && self.is_rest_free()? { Next::End } else { Next::Torn });
+        };
+        if header.payload > self.length - position - HEADER as u64 {
+            return Ok(Next::Torn);
+        }
+        let whole = HEADER + header.payload as usize;
+        let payload = &self.fill(whole)?[HEADER..];
+        if !header.matches(payload) {
+            return Ok(Next::Torn);
+        }
+        let frame = header.frame(payload, path)?;
+        self.position += whole as u64;
+        Ok(Next::Frame(Box::new(frame), self.position))
+    }
+
+    /// Whether nothing but zeros follows: what a crash left of several frames may have lost the
+    /// first one.
+    fn is_rest_free(&mut self) -> Result<bool> {
+        let (mut at, start) = (self.buffer_at + self.buffer.len() as u64, self.position - self.buffer_at);
+        if !is_free(&self.buffer[start as usize..]) {
+            return Ok(false);
+        }
+        let mut more = Vec::new();
+        while at < self.length {
+            more.resize((self.length - at).min(CHUNK as u64) as usize, 0);
+            self.log.file.read(&mut more, at)?;
+            if !is_free(&more) {
+                return Ok(false);
+            }
+            at += more.len() as u64;
+        }
+        Ok(true)
+    }
+
+    /// `length` bytes from the present position.
+    fn fill(&mut self, length: usize) -> Result<&[u8]> {
+        let start = (self.position - self.buffer_at) as usize;
+        if start + length > self.buffer.len() {
+            let take = ((self.length - self.position) as usize).min(length.max(CHUNK));
+            self.buffer.resize(take, 0);
+            self.log.file.read(&mut self.buffer, self.position)?;
+            self.buffer_at = self.position;
+            return Ok(&self.buffer[..length]);
+        }
+        Ok(&self.buffer[start..start + length])
+    }
+}
+
+/// Whether these bytes are room in which no frame was written.
+fn is_free(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}

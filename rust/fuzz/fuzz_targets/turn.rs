@@ -1,4 +1,0 @@
-#![no_main]
-//! Drives `dochistory_core::fuzzing::turn`.
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dochistory_core::fuzzing::turn(bytes));

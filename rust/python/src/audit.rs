@@ -1,0 +1,114 @@
+//! The history's audit log as `begin` uses it, and how far a transaction came.
+
+use dochistory_core::history::Progressed;
+use dochistory_core::protocols::trigger::Claim as Claimed;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyMapping};
+
+use crate::errors::{Failure, Outcome};
+use crate::history::History;
+use crate::output;
+use crate::upkeep::TriggerOrName;
+
+#[pymethods]
+impl History {
+    /// The history's audit log: documents in doubt, whole, to be looked at and resubmitted; see
+    /// `dochistory.audit`.
+    #[getter]
+    fn audit<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        this.py().import("dochistory.audit")?.getattr("AuditLog")?.call1((this,))
+    }
+
+    /// How far the last transaction of an application came. What this tells is durable, unless the
+    /// history was opened for reading.
+    ///
+    /// Args:
+    ///     trigger: the trigger, or its name.
+    ///     application: the first half of the transaction.
+    ///
+    /// Returns:
+    ///     (number of the batch, `begun` | `completed` | `released`); None if the application never
+    ///     began a batch.
+    ///
+    /// Raises:
+    ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
+    fn transaction(
+        &self,
+        py: Python<'_>,
+        trigger: TriggerOrName<'_>,
+        application: &str,
+    ) -> Outcome<Option<(i64, &'static str)>> {
+        let _call = crate::calls::InCall::enter(py);
+        let history = self.handle.get()?;
+        let name = trigger.name();
+        let found = crate::calls::outside(py, || history.transaction(name, application))?;
+        Ok(found.map(|(batch, progressed)| {
+            let word = match progressed {
+                Progressed::Begun => "begun",
+                Progressed::Completed => "completed",
+                Progressed::Released => "released",
+            };
+            (batch, word)
+        }))
+    }
+}
+
+/// Where a claim's documents in doubt are kept.
+pub(crate) struct Keeper<'py> {
+    keeper: Bound<'py, PyAny>,
+}
+
+impl<'py> Keeper<'py> {
+    /// What `audit=` says: nothing, True for the history's own audit log, or an object that keeps
+    /// documents.
+    pub(crate) fn of(history: &Bound<'py, History>, audit: Option<&Bound<'py, PyAny>>) -> Outcome<Option<Self>> {
+        let Some(audit) = audit.filter(|audit| !audit.is_none()) else { return Ok(None) };
+        let keeper = match audit.cast::<PyBool>() {
+            Ok(is_wanted) if !is_wanted.is_true() => return Ok(None),
+            Ok(_) => history.getattr(intern!(history.py(), "audit"))?,
+            Err(_) => audit.clone(),
+        };
+        if keeper.hasattr(intern!(history.py(), "keep"))? {
+            return Ok(Some(Self { keeper }));
+        }
+        Err(Failure::config(format!("audit is {}; allowed is True, an audit log, or None", audit.repr()?)))
+    }
+
+    /// Keep what is in doubt, before anybody acknowledges it. If that fails, nothing was handed out
+    /// yet: the claim is undone.
+    pub(crate) fn keep(
+        &self,
+        claim: &Bound<'py, crate::claim::Claim>,
+        trigger: &Bound<'py, PyAny>,
+        transaction: Option<(String, i64)>,
+        columns: Option<&Bound<'py, PyMapping>>,
+    ) -> Outcome<()> {
+        let py = claim.py();
+        let own = claim.get();
+        let kept = own.begun_documents(py).and_then(|documents| {
+            let named = PyDict::new(py);
+            named.set_item(intern!(py, "transaction"), transaction)?;
+            named.set_item(intern!(py, "columns"), columns)?;
+            let verdicts = own.verdict_table(py)?;
+            self.keeper.call_method(intern!(py, "keep"), (documents, verdicts, trigger), Some(&named))?;
+            Ok(())
+        });
+        kept.inspect_err(|_| {
+            // If this fails as well, the documents are in doubt when they come again.
+            own.claimed.as_ref().map(|claimed: &Claimed| crate::calls::outside(py, || claimed.release(None)));
+        })
+    }
+}
+
+impl crate::claim::Claim {
+    /// The documents as they came in.
+    fn begun_documents<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        output::table(py, self.input.schema.clone(), self.input.batches.clone())
+    }
+
+    fn verdict_table<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let batch = self.verdict_columns.clone();
+        output::table(py, batch.schema(), vec![batch])
+    }
+}

@@ -1,0 +1,1 @@
+"""Programs that contributors run: they keep prose, the stub and requirements in order."""
