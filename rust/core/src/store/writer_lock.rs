@@ -34,6 +34,29 @@ pub(crate) struct Taken<'a> {
     _guard: Guard<'a>,
 }
 
+impl Taken<'_> {
+    /// Before something is changed, and afterwards: no other process holds the lock, too.
+    pub(crate) fn check_alone(&self) -> Result<()> {
+        self.lock.alone.check(self.lock.lock.file())
+    }
+
+    /// Whether the log must be ended before anything is appended: somebody who holds the lock, too,
+    /// may be about to write to it.
+    pub(crate) fn must_end_log(&self) -> bool {
+        !self.lock.alone.is_clean()
+    }
+
+    /// The log was ended, and the one that follows it is ours.
+    pub(crate) fn ended_log(&self) {
+        self.lock.alone.became_clean();
+    }
+
+    /// Another writer published what we were about to.
+    pub(crate) fn lost(&self) {
+        self.lock.alone.lost();
+    }
+}
+
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         // Before the lock is given back, which is dropped after this.
@@ -109,11 +132,6 @@ impl WriterLock {
     /// Which file it is.
     pub(crate) fn file(&self) -> FileId {
         self.file
-    }
-
-    /// Before something is changed: no other process holds the lock, too.
-    pub(crate) fn check_alone(&self) -> Result<()> {
-        self.alone.check(self.lock.file())
     }
 
     /// Leave our name for those who wait, and `entry` behind it.
