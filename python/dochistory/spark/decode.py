@@ -40,8 +40,8 @@ def verdict_sql(code: str, ids: "Sequence[tuple[str, DataType]]") -> list[str]:
 
     Args:
         code: the name of the column with what `History.classify_codes` answered.
-        ids: the id columns that it was given, in the order of the key chain: names, quoted where they
-            need it, and types.
+        ids: the id columns that it was given, in the order of the key chain: names, quoted where
+            they need it, and types.
     """
     row = f"greatest({code}, ~{code}) & 127"
     words = {name: _word_sql(name, row) for name in ("status", "action", "acknowledge", "rule", "message")}

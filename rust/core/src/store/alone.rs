@@ -1,25 +1,32 @@
 //! Proof that nobody else holds the lock, for file systems whose locks do not exclude.
 //!
-//! Two registers are in the lock file. Each writer that takes the lock writes its name into
-//! `LATEST`, then checks that `WITHIN` is free, then writes its name there. Before it changes
-//! anything, it reads `LATEST` again. Of two writers at the same time, either one sees the other's
-//! name in `WITHIN`, or the other sees that `LATEST` is no longer its own: at most one changes
-//! anything (Lamport's fast mutual exclusion; this is the part that detects the conflict). Where
-//! locks exclude, both registers are always as expected, except after a writer that died inside.
+//! Two registers stand in the lock file. Each writer that takes the lock writes its name into
+//! `LATEST`, then looks whether `WITHIN` is free, then writes its name there, and before it changes
+//! anything reads `LATEST` again (Lamport's fast mutual exclusion, of which this is the part that
+//! notices). A writer that leaves says in `WITHIN` which of its turns ended.
+//!
+//! A writer is *clean* if the one that came last also left last, and nothing moved while it
+//! arrived. Of two clean writers at most one changes anything. Any other writer may stand beside
+//! one that sleeps between its check and its append: it ends the log first, by a manifest whose
+//! name is given once, so that the sleeper's frame ends up in a log that nobody reads. After each
+//! change `LATEST` is read once more, so that the sleeper does not acknowledge it.
+//! `tests/alone_model.rs` searches all interleavings. Where locks exclude, only a writer that died
+//! in its turn costs a log.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::io::{FileId, FileSystem, NamedFile, ProcessId};
 use crate::{Error, Result};
 
-/// The place of the registers in the lock file: behind the holder's text, so that one write covers
-/// both.
-pub(super) const WITHIN_AT: u64 = 256;
+/// Where the registers stand in the lock file: behind the holder's text, so that one write serves
+/// for both.
+const WITHIN_AT: u64 = 256;
 const LATEST_AT: u64 = 320;
-/// Bytes of `WITHIN`.
-pub(super) const WITHIN: usize = 56;
+/// Bytes of `WITHIN`: who is, and behind it which turn ended last.
+const WITHIN: usize = 64;
+const LEFT_AT: usize = 56;
 const LATEST: usize = 16;
 const BOTH: usize = (LATEST_AT - WITHIN_AT) as usize + LATEST;
 /// Number of reads that must show no change, for a writer that cannot be checked for being alive.
@@ -33,8 +40,14 @@ pub(super) struct Alone {
     process: ProcessId,
     /// The lock file: the registers in a copy of it mean nothing.
     file: u64,
-    /// Whether `WITHIN` is known to be ours until we leave.
+    /// Turns of this handle, and the one in which it last wrote to `LATEST`: what it wrote there in
+    /// an earlier turn is not it any more.
+    turn: AtomicU32,
+    came_in: AtomicU32,
+    /// Whether `LATEST` was ours when we looked last.
     is_sure: AtomicBool,
+    /// Whether only clean writers can be at work in the log that we write to.
+    is_clean: AtomicBool,
 }
 
 /// The content of the registers.
@@ -58,7 +71,15 @@ impl Registers {
     }
 
     fn is_free(&self) -> bool {
-        self.within().iter().all(|byte| *byte == 0)
+        self.within()[..LEFT_AT].iter().all(|byte| *byte == 0)
+    }
+
+    /// Whether the writer that came last has left, and nobody has been refused since.
+    fn is_clean(&self) -> bool {
+        let (left, latest) = (&self.within()[LEFT_AT..], self.latest());
+        let is_unused = left == [0; WITHIN - LEFT_AT] && latest == [0; LATEST];
+        let is_left = left[4..] != [0; 4] && left[..4] == crc32c::crc32c(latest).to_le_bytes();
+        self.is_free() && (is_unused || is_left)
     }
 
     /// The process in `WITHIN`; none where that cannot be read.
@@ -79,8 +100,17 @@ impl Alone {
         let mut id = [0; 24];
         id[..8].copy_from_slice(&file.number.to_le_bytes());
         id[8..].copy_from_slice(&file.born_ns.to_le_bytes());
-        let (file, is_sure) = (xxhash_rust::xxh3::xxh3_64(&id), AtomicBool::new(false));
-        Ok(Self { name, process: system.process(), file, is_sure })
+        let file = xxhash_rust::xxh3::xxh3_64(&id);
+        let (turn, came_in) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (is_sure, is_clean) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { name, process: system.process(), file, turn, came_in, is_sure, is_clean })
+    }
+
+    /// What stands in `LATEST` while nobody has come after us.
+    fn latest(&self) -> [u8; LATEST] {
+        let mut bytes = self.name;
+        bytes[12..].copy_from_slice(&self.came_in.load(Ordering::Relaxed).to_le_bytes());
+        bytes
     }
 
     /// The content of `WITHIN` while we hold it.
@@ -92,7 +122,7 @@ impl Alone {
             bytes[at..at + 8].copy_from_slice(&field.to_le_bytes());
         }
         let sum = u64::from(crc32c::crc32c(&bytes[..48]));
-        bytes[48..].copy_from_slice(&sum.to_le_bytes());
+        bytes[48..LEFT_AT].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
@@ -100,12 +130,18 @@ impl Alone {
     /// be alive.
     pub(super) fn arrive(&self, system: &dyn FileSystem, file: &NamedFile) -> Result<()> {
         self.is_sure.store(false, Ordering::Relaxed);
-        let mut seen = Registers::read(file)?;
-        if seen.latest() != self.name {
-            file.write(&self.name, LATEST_AT)?;
+        self.is_clean.store(false, Ordering::Relaxed);
+        let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        self.turn.store(turn, Ordering::Relaxed);
+        let before = Registers::read(file)?;
+        let mut seen = before;
+        if seen.latest() != self.latest() {
+            self.came_in.store(turn, Ordering::Relaxed);
+            file.write(&self.latest(), LATEST_AT)?;
             seen = Registers::read(file)?;
         }
-        // Our own name may have stayed there when we lost to another writer.
+        self.is_clean.store(before.is_clean() && seen.within() == before.within(), Ordering::Relaxed);
+        // Our own name may have stayed there when we lost to another.
         if seen.is_free() || seen.within()[..LATEST] == self.name {
             return Ok(());
         }
@@ -132,9 +168,25 @@ impl Alone {
         Ok(())
     }
 
-    /// Before anything is changed: no other writer has come since we arrived.
+    /// Whether nobody else can be about to append where we would.
+    pub(super) fn is_clean(&self) -> bool {
+        self.is_clean.load(Ordering::Relaxed)
+    }
+
+    /// We published a log that is ours.
+    pub(super) fn became_clean(&self) {
+        self.is_clean.store(true, Ordering::Relaxed);
+    }
+
+    /// Another writer published what we were about to.
+    pub(super) fn lost(&self) {
+        self.is_sure.store(false, Ordering::Relaxed);
+        self.is_clean.store(false, Ordering::Relaxed);
+    }
+
+    /// Before anything is changed, and afterwards: nobody has come since we arrived.
     pub(super) fn check(&self, file: &NamedFile) -> Result<()> {
-        if Registers::read(file)?.latest() == self.name {
+        if Registers::read(file)?.latest() == self.latest() {
             self.is_sure.store(true, Ordering::Relaxed);
             return Ok(());
         }
@@ -144,18 +196,19 @@ impl Alone {
 
     /// Clear our name.
     pub(super) fn leave(&self, file: &NamedFile) {
-        // A loser must not clear the entry that a winner may have written since, so it clears only
-        // while nobody has come after it. An entry that stays keeps others out, so one failed read
-        // is not enough to give up.
-        let is_ours = || {
-            let seen = Registers::read(file);
-            seen.is_ok_and(|seen| seen.within()[..LATEST] == self.name && seen.latest() == self.name)
-        };
-        if !self.is_sure.load(Ordering::Relaxed) && !is_ours() && !is_ours() {
+        let look = || Registers::read(file).or_else(|_| Registers::read(file));
+        let mut gone = [0; WITHIN];
+        let is_sure = self.is_sure.load(Ordering::Relaxed)
+            || look().is_ok_and(|seen| seen.within()[..LATEST] == self.name && seen.latest() == self.latest());
+        if is_sure && self.is_clean() {
+            gone[LEFT_AT..LEFT_AT + 4].copy_from_slice(&crc32c::crc32c(&self.latest()).to_le_bytes());
+            gone[LEFT_AT + 4..].copy_from_slice(&self.turn.load(Ordering::Relaxed).to_le_bytes());
+        } else if !look().is_ok_and(|seen| seen.within()[..LATEST] == self.name) {
+            // What stands there is another's.
             return;
         }
-        let gone = [0; WITHIN];
-        // As long as the entry names us, nobody else gets in: retry once if clearing it fails.
+        // Zeros alone let others in, but not as clean ones. As long as the entry names us, nobody
+        // else gets in: retry once if clearing it fails.
         if file.write(&gone, WITHIN_AT).is_err() {
             drop(file.write(&gone, WITHIN_AT));
         }

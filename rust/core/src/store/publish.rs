@@ -117,6 +117,7 @@ impl Writer<'_> {
             let view = self.space.present();
             let Some(view) = view.as_ref() else { return Ok(()) };
             let mut manifest = view.successor();
+            manifest.next_file += self.skipped_files()?;
             let mut runs = view.memtable.runs(manifest.partition_us, expired);
             for run in &mut runs {
                 self.space.write_run(&mut manifest, run)?;
@@ -140,7 +141,8 @@ impl Writer<'_> {
         }
         let parent = self.space.directory.parent().unwrap_or(&self.space.directory);
         self.space.env.system.sync_names(parent)?;
-        let log = self.space.new_log(1, false)?;
+        let first = 1 + self.skipped_files()?;
+        let log = self.space.new_log(first, false)?;
         let manifest = Manifest {
             number: 1,
             history: self.space.env.history,
@@ -149,7 +151,7 @@ impl Writer<'_> {
             time_to_live_us: settings.time_to_live_us,
             kind: settings.kind,
             next_sequence: 1,
-            next_file: 2,
+            next_file: first + 1,
             purged_upto: i64::MIN,
             log: LogEntry { id: log.id, proven: START },
             ..Manifest::default()
@@ -219,8 +221,10 @@ impl Writer<'_> {
         let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
         self.check_alone()?;
         if !publish(&*self.space.env.system, &path, &manifest.encode())? {
+            self.held.lost();
             return Err(Error::not_alone(&path, "another writer published this while this one held the lock"));
         }
+        self.check_alone()?;
         self.space.change(|slot| match slot {
             Some(view) => view.advance(&self.space.env),
             None => {

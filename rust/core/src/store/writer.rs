@@ -39,13 +39,13 @@ pub(crate) struct Beginning {
 #[derive(Debug)]
 pub(crate) struct Writer<'s> {
     pub(super) space: &'s KeySpace,
-    _held: Taken<'s>,
+    pub(super) held: Taken<'s>,
 }
 
 impl<'s> Writer<'s> {
     /// A writer of `space`, whose lock `guard` holds.
     pub(super) fn holding(space: &'s KeySpace, guard: Taken<'s>) -> Self {
-        Self { space, _held: guard }
+        Self { space, held: guard }
     }
 
     /// The key space, for reading.
@@ -153,17 +153,20 @@ impl Writer<'_> {
     }
 
     /// Read the present state, and create the key space if it does not exist. End a log that a dead
-    /// writer left torn, or that holds frames of others that nothing shows to be durable: its
-    /// readable part is rewritten.
+    /// writer left torn, that holds frames of others that nothing shows to be durable, or that
+    /// another writer may be about to append to: its readable part is rewritten.
     fn prepare(&mut self, settings: SpaceSettings) -> Result<()> {
         self.space.refresh()?;
         settings.check(self.space.present().as_ref())?;
-        let is_over = self.space.present().as_ref().map(|view| view.torn > 0 || view.is_doubtful(&self.space.env));
+        let must_end = self.held.must_end_log();
+        let is_over =
+            self.space.present().as_ref().map(|view| must_end || view.torn > 0 || view.is_doubtful(&self.space.env));
         match is_over {
             None => self.found(settings)?,
             Some(true) => self.seal()?,
             Some(false) => {}
         }
+        self.held.ended_log();
         self.make_known()?;
         self.learn(settings)
     }
@@ -217,6 +220,8 @@ impl Writer<'_> {
         };
         self.check_alone()?;
         log.append(&bytes, position)?;
+        // If somebody came meanwhile, it may not have seen this frame.
+        self.check_alone()?;
         self.space.change(|slot| {
             if let Some(view) = slot {
                 view.memtable.apply(&frame, position + bytes.len() as u64);
@@ -226,9 +231,19 @@ impl Writer<'_> {
         })
     }
 
-    /// Before a change: check that no other process holds the lock too.
+    /// Before something is changed, and afterwards: no other process holds the lock, too.
     pub(super) fn check_alone(&self) -> Result<()> {
-        self.space.files.writer_lock().map_or(Ok(()), |lock| lock.check_alone())
+        self.held.check_alone()
+    }
+
+    /// How many file numbers are left out: a writer that may stand beside us makes its files under
+    /// the next ones, and removes what it finds there.
+    pub(super) fn skipped_files(&self) -> Result<u64> {
+        let mut drawn = [0; 4];
+        if self.held.must_end_log() {
+            self.space.env.system.randomness_for(&self.space.directory, &mut drawn)?;
+        }
+        Ok(u64::from(u32::from_le_bytes(drawn)))
     }
 
     fn seal_if_full(&mut self) -> Result<()> {

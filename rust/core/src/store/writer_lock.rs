@@ -34,6 +34,29 @@ pub(crate) struct Taken<'a> {
     _guard: Guard<'a>,
 }
 
+impl Taken<'_> {
+    /// Before something is changed, and afterwards: no other process holds the lock, too.
+    pub(crate) fn check_alone(&self) -> Result<()> {
+        self.lock.alone.check(self.lock.lock.file())
+    }
+
+    /// Whether the log must be ended before anything is appended: somebody who holds the lock, too,
+    /// may be about to write to it.
+    pub(crate) fn must_end_log(&self) -> bool {
+        !self.lock.alone.is_clean()
+    }
+
+    /// The log was ended, and the one that follows it is ours.
+    pub(crate) fn ended_log(&self) {
+        self.lock.alone.became_clean();
+    }
+
+    /// Another writer published what we were about to.
+    pub(crate) fn lost(&self) {
+        self.lock.alone.lost();
+    }
+}
+
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         // Before the lock is released, which happens after this.
@@ -110,12 +133,7 @@ impl WriterLock {
         self.file
     }
 
-    /// Before a change: check that no other process holds the lock too.
-    pub(crate) fn check_alone(&self) -> Result<()> {
-        self.alone.check(self.lock.file())
-    }
-
-    /// Write our name for processes that wait, and `entry` behind it.
+    /// Leave our name for those who wait, and `entry` behind it.
     fn sign(&self, entry: &[u8]) -> Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
         let mut text = format!("{} process {} since {since}", host(), std::process::id()).into_bytes();
