@@ -75,9 +75,7 @@ def known(history: Path, completed: Sequence[str], processing: Sequence[str] = (
         opened.begin(rows(processing), orders())
 
 
-def test_random_ids_are_handed_out_as_begun(
-    spark: "SparkSession", history_path: Path, tmp_path: Path
-) -> None:
+def test_random_ids_are_handed_out_as_begun(spark: "SparkSession", history_path: Path, tmp_path: Path) -> None:
     frame = source(spark, 3, lambda _: batch_of([uuid.uuid4().hex for _ in range(50)]), tmp_path / "evaluations")
     seen: list[list[str]] = []
 
@@ -125,9 +123,7 @@ def test_of_shuffled_copies_the_first_that_arrived_is_handed_out(
 
 
 @pytest.mark.parametrize("old", [0, 1, 100, 101, 299, 301, 599, 600])
-def test_exactly_what_is_new_is_handed_out_in_order(
-    spark: "SparkSession", history_path: Path, old: int
-) -> None:
+def test_exactly_what_is_new_is_handed_out_in_order(spark: "SparkSession", history_path: Path, old: int) -> None:
     spread = IDS[::2] + IDS[1::2]
     known(history_path, spread[:old])
     frame = spark.createDataFrame(rows(IDS).to_pandas()).coalesce(2)
@@ -139,9 +135,7 @@ def test_exactly_what_is_new_is_handed_out_in_order(
     assert states(history_path, "completed") == set(IDS)
 
 
-def test_handed_frame_has_the_columns_that_came(
-    spark: "SparkSession", history_path: Path
-) -> None:
+def test_handed_frame_has_the_columns_that_came(spark: "SparkSession", history_path: Path) -> None:
     known(history_path, ["a"])
     any_schema = "`order.id` string, `odd``name` int, tags array<string>, `a b` struct<c: int>"
     frame = spark.createDataFrame([("a", 1, ["x"], (1,)), ("b", 2, ["y"], (2,))], any_schema)
@@ -284,9 +278,7 @@ def test_lost_rows_fail_the_batch_and_are_not_evaluated_again(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_stored_rows_are_freed_when_the_batch_ends(
-    spark: "SparkSession", history_path: Path, fails: bool
-) -> None:
+def test_stored_rows_are_freed_when_the_batch_ends(spark: "SparkSession", history_path: Path, fails: bool) -> None:
     before = stored(spark)
     batches: list[Any] = []
 
@@ -311,9 +303,7 @@ def test_stored_rows_are_freed_when_the_batch_ends(
     assert batches[0].counts["status"] == {"NEW": 600}
 
 
-def test_stream_counts_rows_once_though_read_often(
-    spark: "SparkSession", history_path: Path, tmp_path: Path
-) -> None:
+def test_stream_counts_rows_once_though_read_often(spark: "SparkSession", history_path: Path, tmp_path: Path) -> None:
     stream = Stream(spark, tmp_path)
     stream.add(IDS[:300])
     stream.add(IDS[200:500])
@@ -328,6 +318,22 @@ def test_stream_counts_rows_once_though_read_often(
 
     assert handed == IDS[:500]
     assert [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]] == [300, 300]
+
+
+def test_claim_of_stored_rows_works_as_any_other(spark: "SparkSession", history_path: Path) -> None:
+    frame = spark.createDataFrame(rows(["a", "b", "c"]).to_pandas())
+
+    def service(_: "DataFrame", batch: Any) -> None:
+        assert batch.claim.rows.to_pylist() == [0, 1, 2]
+        batch.claim.complete(rows=[1])
+        with batch.claim as claim:
+            assert claim.new["payload"].to_pylist() == ["payload of a", "payload of b", "payload of c"]
+            raise dh.RolledBack("the rest was undone")
+
+    with pytest.raises(dh.RolledBack, match="the rest was undone"):
+        handle(history_path, service)(frame, 0)
+    assert states(history_path, "completed") == {"b"}
+    assert states(history_path, "processing") == set()
 
 
 def test_failed_service_leaves_all_its_documents_in_doubt(
