@@ -1,14 +1,14 @@
-//! Every interleaving of a few writers whose lock is given to whoever asks: a breadth-first search
+//! Every interleaving of a few writers whose lock is given to all who ask: a breadth-first search
 //! over a model of `store/alone.rs`. Each read and write of the registers, the log or a manifest's
 //! name is one step. A writer may pause or die before any step.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::struct_excessive_bools, missing_docs, reason = "tests")]
 
 use std::collections::HashMap;
 
 const CELLS: usize = 6;
 const MOST: usize = 3;
 
-/// What stands in `LATEST`: a writer, and the turn in which it wrote this.
+/// What stands in `LATEST`: a writer, and the visit in which it wrote this.
 type Visit = (u8, u8);
 
 /// What stands in `WITHIN`.
@@ -17,9 +17,9 @@ enum Within {
     #[default]
     Zeros,
     In(u8),
-    /// Nobody, but whoever comes is not clean.
+    /// Nobody, but the next writer is not clean.
     Refused,
-    /// Who left, as it stood in `LATEST`, and in which of its turns.
+    /// Who left, as it stood in `LATEST`, and in which of its visits.
     Left(Visit, u8),
 }
 
@@ -89,7 +89,7 @@ struct Model {
     seals: bool,
     /// The registers are read once more after the append.
     rechecks: bool,
-    /// What stands in `WITHIN` afterwards names the turn.
+    /// What stands in `WITHIN` afterwards names the visit.
     names_turns: bool,
 }
 
@@ -101,7 +101,7 @@ impl State {
         self.frames.iter().position(|frame| *frame == 0).unwrap_or(CELLS)
     }
 
-    /// The ids that whoever reads now finds.
+    /// The ids that a reader finds now.
     fn readable(&self) -> u8 {
         self.frames[..self.log_end()].iter().fold(self.sealed, |ids, frame| ids | 1 << (frame - 1))
     }
@@ -137,7 +137,7 @@ impl Model {
         }
     }
 
-    /// `passes_for_dead`: whoever stands in `WITHIN` is taken to be dead, rightly or not.
+    /// `passes_for_dead`: the writer in `WITHIN` is taken to be dead, rightly or not.
     fn step(&self, state: &mut State, at: usize, passes_for_dead: bool) {
         let me = at as u8 + 1;
         let mut own = state.writers[at];
@@ -164,14 +164,14 @@ impl Model {
             Next::ReadLog => {
                 (own.number, own.log, own.known) = (state.number, state.log, state.readable());
                 own.end = state.log_end() as u8;
-                own.next = if own.is_clean { self.look_up(&own) } else { Next::CheckSeal };
+                own.next = if own.is_clean { Self::look_up(&own) } else { Next::CheckSeal };
             }
-            Next::CheckSeal => own.next = self.checked(state, &mut own, Next::Seal),
+            Next::CheckSeal => own.next = Self::checked(state, &mut own, Next::Seal),
             Next::Seal => {
                 // The name of the next manifest is given once.
-                own.next = if state.number == own.number { self.seal(state, &mut own) } else { Next::Leave };
+                own.next = if state.number == own.number { Self::seal(state, &mut own) } else { Next::Leave };
             }
-            Next::Check => own.next = self.checked(state, &mut own, Next::Append),
+            Next::Check => own.next = Self::checked(state, &mut own, Next::Append),
             Next::Append => {
                 if state.log == own.log {
                     state.frames[usize::from(own.end)] = own.turn + 1;
@@ -179,7 +179,7 @@ impl Model {
                 own.is_new = true;
                 own.next = if self.rechecks { Next::Recheck } else { Next::Leave };
             }
-            Next::Recheck => own.next = self.checked(state, &mut own, Next::Leave),
+            Next::Recheck => own.next = Self::checked(state, &mut own, Next::Leave),
             Next::Leave => {
                 if own.is_sure && own.is_clean {
                     self.clear(state, &mut own);
@@ -222,7 +222,7 @@ impl Model {
         Next::Sign
     }
 
-    fn checked(&self, state: &State, own: &mut Writer, then: Next) -> Next {
+    fn checked(state: &State, own: &mut Writer, then: Next) -> Next {
         own.is_sure = state.latest == own.visit;
         if own.is_sure {
             return then;
@@ -231,15 +231,15 @@ impl Model {
         Next::Leave
     }
 
-    fn look_up(&self, own: &Writer) -> Next {
+    fn look_up(own: &Writer) -> Next {
         if own.known & 1 << own.turn == 0 { Next::Check } else { Next::Leave }
     }
 
-    fn seal(&self, state: &mut State, own: &mut Writer) -> Next {
+    fn seal(state: &mut State, own: &mut Writer) -> Next {
         (state.sealed, state.frames) = (own.known, [0; CELLS]);
         (state.number, state.log) = (state.number + 1, state.log + 1);
         (own.number, own.log, own.end, own.is_clean) = (state.number, state.log, 0, true);
-        self.look_up(own)
+        Self::look_up(own)
     }
 
     fn clear(&self, state: &mut State, own: &mut Writer) {

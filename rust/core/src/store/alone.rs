@@ -3,7 +3,7 @@
 //! Two registers stand in the lock file. Each writer that takes the lock writes its name into
 //! `LATEST`, then looks whether `WITHIN` is free, then writes its name there, and before it changes
 //! anything reads `LATEST` again (Lamport's fast mutual exclusion, of which this is the part that
-//! notices). A writer that leaves says in `WITHIN` which of its turns ended.
+//! notices). A writer that leaves says in `WITHIN` which of its visits ended.
 //!
 //! A writer is *clean* if the one that came last also left last, and nothing moved while it
 //! arrived. Of two clean writers at most one changes anything. Any other writer may stand beside
@@ -11,7 +11,7 @@
 //! name is given once, so that the sleeper's frame ends up in a log that nobody reads. After each
 //! change `LATEST` is read once more, so that the sleeper does not acknowledge it.
 //! `tests/alone_model.rs` searches all interleavings. Where locks exclude, only a writer that died
-//! in its turn costs a log.
+//! while it held the lock costs a log.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -24,7 +24,7 @@ use crate::{Error, Result};
 /// for both.
 const WITHIN_AT: u64 = 256;
 const LATEST_AT: u64 = 320;
-/// Bytes of `WITHIN`: who is, and behind it which turn ended last.
+/// Bytes of `WITHIN`: who is, and behind it which visit ended last.
 const WITHIN: usize = 64;
 const LEFT_AT: usize = 56;
 const LATEST: usize = 16;
@@ -40,9 +40,9 @@ pub(super) struct Alone {
     process: ProcessId,
     /// The lock file: the registers in a copy of it mean nothing.
     file: u64,
-    /// Turns of this handle, and the one in which it last wrote to `LATEST`: what it wrote there in
-    /// an earlier turn is not it any more.
-    turn: AtomicU32,
+    /// Visits of this handle, and the one in which it last wrote to `LATEST`: what it wrote there
+    /// in an earlier visit is not it any more.
+    visit: AtomicU32,
     came_in: AtomicU32,
     /// Whether `LATEST` was ours when we looked last.
     is_sure: AtomicBool,
@@ -101,9 +101,9 @@ impl Alone {
         id[..8].copy_from_slice(&file.number.to_le_bytes());
         id[8..].copy_from_slice(&file.born_ns.to_le_bytes());
         let file = xxhash_rust::xxh3::xxh3_64(&id);
-        let (turn, came_in) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (visit, came_in) = (AtomicU32::new(0), AtomicU32::new(0));
         let (is_sure, is_clean) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { name, process: system.process(), file, turn, came_in, is_sure, is_clean })
+        Ok(Self { name, process: system.process(), file, visit, came_in, is_sure, is_clean })
     }
 
     /// What stands in `LATEST` while nobody has come after us.
@@ -131,12 +131,12 @@ impl Alone {
     pub(super) fn arrive(&self, system: &dyn FileSystem, file: &NamedFile) -> Result<()> {
         self.is_sure.store(false, Ordering::Relaxed);
         self.is_clean.store(false, Ordering::Relaxed);
-        let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1).max(1);
-        self.turn.store(turn, Ordering::Relaxed);
+        let visit = self.visit.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        self.visit.store(visit, Ordering::Relaxed);
         let before = Registers::read(file)?;
         let mut seen = before;
         if seen.latest() != self.latest() {
-            self.came_in.store(turn, Ordering::Relaxed);
+            self.came_in.store(visit, Ordering::Relaxed);
             file.write(&self.latest(), LATEST_AT)?;
             seen = Registers::read(file)?;
         }
@@ -202,7 +202,7 @@ impl Alone {
             || look().is_ok_and(|seen| seen.within()[..LATEST] == self.name && seen.latest() == self.latest());
         if is_sure && self.is_clean() {
             gone[LEFT_AT..LEFT_AT + 4].copy_from_slice(&crc32c::crc32c(&self.latest()).to_le_bytes());
-            gone[LEFT_AT + 4..].copy_from_slice(&self.turn.load(Ordering::Relaxed).to_le_bytes());
+            gone[LEFT_AT + 4..].copy_from_slice(&self.visit.load(Ordering::Relaxed).to_le_bytes());
         } else if !look().is_ok_and(|seen| seen.within()[..LATEST] == self.name) {
             // What stands there is another's.
             return;
