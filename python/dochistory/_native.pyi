@@ -317,7 +317,7 @@ class Trigger:
         suspend_and_retry_on_error: the server's switch: suspend rather than leave documents in
             doubt when the history or the resolver is down.
         suspend_on_failure: the trigger's own switch for the same; either is enough.
-        max_delivery_count: a JMS message that was delivered so often is rejected (R2).
+        max_delivery_count: a JMS message that was delivered this number of times is rejected (R2).
         in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`;
             None leaves it to the processing mode and the resolver.
         expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time
@@ -380,7 +380,7 @@ class Trigger:
         """The trigger's own switch for suspending."""
     @property
     def max_delivery_count(self) -> int:
-        """A JMS message that was delivered so often is rejected."""
+        """A JMS message that was delivered this number of times is rejected."""
     @property
     def in_batch(self) -> _InBatch | None:
         """What later copies of a new key in one batch are; None leaves it to the processing mode."""
@@ -554,7 +554,7 @@ class MapperSend:
         while it waits), `action` (PROCESS, SKIP, RAISE, HOLD), `rule` ("M1" to "M8"), `reason` and
         `audit` (ERROR, WARNING, INFO or null), all dictionary<int8, utf8>; `found` and `retryable`
         (boolean), `mapped_id` (utf8), `pending_since` (timestamp[us, UTC]). The rules are those of
-        `docs/mapper.md`. Rows that fail change those behind them, so it is made anew for each call.
+        `docs/mapper.md`. Rows that fail change those behind them, so it is computed for each call.
         A pyarrow RecordBatch where one came in, else a Table.
         """
     @property
@@ -663,9 +663,9 @@ class UnitOfWork:
     """A unit of work: messages that are taken in, and their mappings, become durable together.
     `MessageIdMapper.unit_of_work` makes it.
 
-    Leaving `with` commits; an exception rolls back, and so does the end of the process. Whoever
-    takes an id of an open unit waits for its end, for `lock_timeout` at most: so of two that take
-    one id exactly one gets it as NEW.
+    Leaving `with` commits; an exception rolls back, and so does the end of the process. Concurrent
+    takers of an id of an open unit block until it ends, up to `lock_timeout`: exactly one of them
+    gets the id as NEW.
     """
 
     def take(
@@ -747,7 +747,7 @@ class UnitOfWork:
             As `UnitOfWork.take`.
         """
     def remove(self, ids: _Ids, *, now: dt.datetime | None = None) -> pa.RecordBatch:
-        """Take mappings away when the unit commits.
+        """Remove mappings when the unit commits.
 
         Args:
             ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.
@@ -816,7 +816,7 @@ class MessageIdMapper:
             A pyarrow RecordBatch with a row for each id, in order: `found` (boolean: it is mapped),
             `mapped_id` (utf8: to what; a mapping may be to nothing), `pending` (boolean),
             `pending_since` (timestamp[us, UTC]), `resolved` (dictionary<int8, utf8>: process,
-            duplicate or null), `persist_until` (timestamp[us, UTC]; null: for ever).
+            duplicate or null), `persist_until` (timestamp[us, UTC]; null: forever).
 
         Raises:
             SchemaError: [DH-SCHEMA] the ids are no text and no UUIDs.
@@ -884,7 +884,7 @@ class MessageIdMapper:
             As `MessageIdMapper.create`.
         """
     def remove(self, ids: _Ids, transactional: bool = False, *, now: dt.datetime | None = None) -> pa.RecordBatch:
-        """Take mappings away. Durable on return.
+        """Remove mappings. Durable on return.
 
         Args:
             ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.
@@ -1118,10 +1118,10 @@ class Job:
 
         Args:
             receipts: the receipt of one attempt of each part that has rows.
-            most_lost: so many documents that others were first with since the reservation may be
-                left out; None for any number. Their tasks took them for NEW, and they are not:
-                `StagedClaim.lost` names them, and `decide_lost` decides them again. Do not process
-                them before.
+            most_lost: how many documents may be left out because others were first with them since
+                the reservation; None for any number. Their tasks took them for NEW, and they are
+                not: `StagedClaim.lost` names them, and `decide_lost` decides them again. Do not
+                process them before.
 
         Raises:
             ConflictError: [DH-CONFLICT] others were first with more of these documents, or with
@@ -1151,7 +1151,7 @@ class Staged:
         """
     @property
     def receipt(self) -> bytes:
-        """What to hand to whoever commits the job."""
+        """What to hand to the driver that commits the job."""
 
 @final
 class StagedClaim:
@@ -1245,7 +1245,7 @@ class History:
     (unknown; flags: true).
 
     All methods may be called by many threads at once; none holds Python while it works. After a
-    fork the child must open the history anew.
+    fork the child must open the history again.
     """
 
     @property
@@ -1443,7 +1443,7 @@ class History:
     def complete(
         self, keys: Iterable[str | None] | _Arrow, trigger: Trigger, *, now: dt.datetime | None = None
     ) -> _Finished:
-        """The services of these documents ended, whoever began them, in this process or another.
+        """The services of these documents ended, begun by this process or another.
         Durable on return.
 
         A key that nobody began is recorded as completed now.
@@ -1497,7 +1497,7 @@ class History:
             status: `processing` or `completed`; None lists both.
             since: only entries whose service began then or later, a datetime with a time zone.
             before: only entries whose service began earlier than that, a datetime with a time zone.
-            part: (number from 0, count): one of so many equal parts of the keys, for several
+            part: (number from 0, count): one of `count` equal parts of the keys, for several
                 readers of one snapshot.
             keys: only entries of these keys, an Arrow array or any iterable of text: they are
                 looked up, and nothing else is read.
@@ -1551,8 +1551,8 @@ class History:
             ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
         """
     def change(self, trigger: Trigger) -> dt.timedelta:
-        """Give a trigger another time to live, on purpose. Its next purge goes by it; whoever opens
-        the trigger with the old one is told so. What is begun can be ended all the same. The kind
+        """Change a trigger's time to live. Its next purge goes by the new one; opening the trigger
+        with the old one raises `ConfigError`. What is begun can be ended all the same. The kind
         of a trigger never changes.
 
         Args:
@@ -1841,9 +1841,9 @@ class History:
             ForkedError: [DH-FORKED] it was opened before this process was forked off.
         """
     def pin(self, trigger: Trigger | str, *, lease: _Duration | None = None) -> str:
-        """Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text
-        that this answers sees this state, in any process, until `unpin`. Upkeep lets forgotten pins
-        go after a week, or when their lease is over.
+        """Pin the present state of a trigger. A history that is opened with `snapshot=` and the text
+        that this answers sees this state, in any process, until `unpin`. Maintenance releases
+        forgotten pins go after a week, or when their lease is over.
 
         Args:
             trigger: the trigger, or its name. The snapshot speaks of no other.
@@ -1937,7 +1937,7 @@ class GuaranteedDelivery:
         Unless the delivery was opened with `own_transaction`, a poll that applies something is
         recorded (`applying_upto`) before this returns; it ends with `commit`, or with `abort` if
         certainly nothing of it was applied. If neither happens, what it applies is in doubt when
-        the delivery is opened anew.
+        the delivery is opened again.
 
         Args:
             messages: what arrived, in order of arrival; None if nothing did (which counts as a poll
@@ -2067,7 +2067,7 @@ class DeliveryPoll:
     @property
     def confirmations(self) -> pa.RecordBatch:
         """What to confirm to the publishers: `stream` (utf8), `confirm` (uint64: a log offset). A
-        confirmation that gets lost comes again when the delivery is opened anew, or with the next
+        confirmation that gets lost comes again when the delivery is opened again, or with the next
         one. A pyarrow RecordBatch.
 
         Raises:
@@ -2154,8 +2154,9 @@ class DeliveryOutbox:
                 (integer: messages that it takes; it must depend on the transaction only); or the
                 offsets alone, as an Arrow array or any iterable. Those up to `log_sent` are passed
                 over.
-            per_message: at most so many transactions that take one message go into one together.
-            max_messages: stop after so many messages; the rest is built by the next call.
+            per_message: at most this number of transactions that take one message go into one
+                together.
+            max_messages: stop after this number of messages; the rest is built by the next call.
             now: the time of `time_sent`, a datetime with a time zone; the clock's, if absent.
 
         Returns:
@@ -2342,7 +2343,7 @@ class Shards:
                 `started_at`, if absent.
 
         Returns:
-            The receipt, to hand to whoever commits.
+            The receipt, to hand to the committing driver.
 
         Raises:
             SchemaError: [DH-SCHEMA] a column has the wrong type, or a row has no key or one of more
@@ -2432,7 +2433,7 @@ class Shards:
             plan: from `plan_delivery`.
             messages: the messages, in order of arrival, in the columns that
                 `GuaranteedDelivery.receive` takes.
-            kept: so many of the first rows are messages of earlier polls, handed in again because
+            kept: the first `kept` rows are messages of earlier polls, handed in again because
                 `keep` said so.
             columns: name of a column -> its name in `messages`, where they differ.
             stream: whose messages they are, if there is no column that says so.
@@ -2618,7 +2619,7 @@ def repair(
     """Say what is damaged in a history and what a repair would drop; with `apply`, repair it.
 
     What can be read stays: entries on undamaged pages of a segment, whole frames of the log.
-    Filters are built anew without loss. Every file that goes out of use is kept in a directory
+    Filters are rebuilt without loss. Every file that goes out of use is kept in a directory
     `repaired-<time>` within the history, so that a repair can be undone by hand. Ids that are
     dropped are new when they come again.
 
@@ -2639,10 +2640,10 @@ def repair(
         "received" or "sent"), `file`, `byte`, `reason`, `remedy` ("rebuilt": nothing is lost but
         what `reopened_entries` says; "salvaged": what can be read is kept; "dropped";
         "impossible"), `dropped_entries` and `reopened_entries` (entries whose end is forgotten;
-        numbers at most, None: nothing tells), `dropped_at_least` (so many of the dropped ones are
+        numbers at most, None: nothing tells), `dropped_at_least` (how many of the dropped ones are
         certain), `exact` (whether `dropped_entries` is exact), `first_started_at` and
         `last_started_at` (datetimes between which the dropped entries' services began, or None),
-        `first_kept_until` and `last_kept_until` (of a map's entries; None for ever, or unknown),
+        `first_kept_until` and `last_kept_until` (of a map's entries; None: forever, or unknown),
         `returned_entries` (of a map: entries that count as they were before, as a later one is
         lost; numbers at most), `ids` (of a map: which ids were dropped or went back, as far as they
         can be read, up to 1,000; streams that are received are then in doubt), `bytes` (that cannot
