@@ -1,4 +1,4 @@
-"""Batches that were begun: what a service of `exactly_once` gets to see of one, whoever decided it."""
+"""Batches that were begun: what a service of `exactly_once` sees of one, whether the driver or tasks decided it."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -92,7 +92,7 @@ class SparkClaim:
         """All rows of the batch, each with its verdict: `status`, `action`, `acknowledge`, `rule`, `key`, `message`.
 
         They were computed once and are kept; no action on this DataFrame evaluates where they came
-        from again. If Spark loses them it says so, rather than deciding anew.
+        from again. If Spark loses them, an error says so; they are not decided again.
         """
         return self._judged
 
@@ -216,7 +216,7 @@ def claim(
     partition, as `collect` would bring them. A trigger that a document suspends is suspended for
     the later rows of its partition.
 
-    Whoever else works with the same history goes on meanwhile. What others begin of these documents
+    Other users of the same history continue meanwhile. What others begin of these documents
     between the snapshot and the commit is theirs: the commit begins the rest, and the driver
     decides the rows that lost again, before any document is handed out. A resolver is asked about
     them on the driver.
@@ -364,7 +364,7 @@ class Claimer:
         takes = StructType([routed.schema[there] for there in self._found.values()])
         stage = compat.partition_udf(work.part, takes, staging.RETURNED)
         answered = routed.withColumn(_ANSWER, stage(*(routed[f"`{there}`"] for there in self._found.values())))
-        # Kept with the rows: a number that is made anew by each plan might be another one.
+        # Kept with the rows: a number that each plan makes might be another one.
         return answered.withColumn(PLACE, F.monotonically_increasing_id())
 
     def _judged(self, known: dict[str, list[str]], kept: "DataFrame", attempts: list[int]) -> "DataFrame":

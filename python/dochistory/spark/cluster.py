@@ -28,7 +28,7 @@ def check_cluster(
 ) -> list[Check]:
     """Look at a history's directory from the driver and from the workers, while the driver holds a lock there.
 
-    Writes a few small files into a directory of its own beside the history's, which it takes away
+    Writes a few small files into a directory of its own beside the history's, which it removes
     again.
 
     Args:

@@ -63,7 +63,7 @@ def _version() -> tuple[int, ...]:
 def newest_java() -> int | None:
     """The newest Java that this Spark runs on; None where no limit is known.
 
-    Java 24 took away what the Hadoop of Spark up to 4.1 needs to start.
+    Java 24 removed what the Hadoop of Spark up to 4.1 needs to start.
     """
     return 23 if _version() < (4, 2) else None
 

@@ -1,6 +1,6 @@
 """A history that stays open from one batch of a stream to the next.
 
-Opening it anew for each batch would end its upkeep with each: closing waits a quarter of a second
+Opening it for each batch would end its maintenance with each: closing waits a quarter of a second
 for a merge, and then breaks it off, so that one that takes longer might never come to its end.
 """
 
@@ -49,7 +49,7 @@ class Kept:
             return self._given
         if self._opened is None or self._place() != self._as:
             self._opened = None
-            # Once it was there, it must not be made anew, empty, where its disk is away.
+            # Once it was there, it must not be created again, empty, where its disk is not mounted.
             self._opened = dh.open(self._given, create=not self._was_there)
             self._was_there = True
             self._as = self._place()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_OPEN = 8
 
-# Well below the age at which upkeep takes forgotten pins away.
+# Well below the age at which maintenance releases forgotten pins.
 _PIN_AGE_SECONDS = 24 * 3600.0
 
 _open: "OrderedDict[tuple[int, Snapshot], History]" = OrderedDict()
@@ -72,7 +72,8 @@ class Snapshot:
         """The handle of this process, which stays open for the tasks to come.
 
         Raises:
-            ClusterError: [DH-CLUSTER] this process does not see the directory of whoever pinned it.
+            ClusterError: [DH-CLUSTER] this process does not see the directory of the process that
+                pinned it.
         """
         key = (os.getpid(), self)
         if key not in _open:
@@ -93,7 +94,7 @@ def _is_good(history: "History", trigger: str, manifest: int, snapshot: Snapshot
 
 @atexit.register
 def let_go() -> None:
-    """Let go what this process pinned: its plans end with it. Where that fails, upkeep does it after a week."""
+    """Let go what this process pinned: its plans end with it. Where that fails, maintenance does it after a week."""
     while _to_let_go:
         process, snapshot, trigger = _to_let_go.pop()
         if process != os.getpid():
