@@ -71,10 +71,11 @@ def test_pages_and_sources_of_the_package_are_prose() -> None:
         "README.md",
         "docs/a.md",
         "rust/core/src/lib.rs",
+        "rust/core/tests/fuzz.rs",
         "rust/python/src/arrow.rs",
         "python/dochistory/cli/run.py",
     )
-    others = ("tools/prose.py", "rust/core/tests/fuzz.rs", "python/dochistory/_native.pyi")
+    others = ("tools/prose.py", "benches/runner.py", "python/dochistory/_native.pyi")
     assert [path for path in prose + others if vocabulary.is_prose(Path(path))] == list(prose)
 
 

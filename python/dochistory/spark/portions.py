@@ -206,7 +206,7 @@ def _own(columns: list[str]) -> list["Column"]:
 
 
 def _is_of(attempts: list[int]) -> "Column":
-    """Whether a row is of an attempt whose receipt counts. Another is an error: Spark has decided again what it kept."""
+    """Whether a row is of an attempt whose receipt counts. Another is an error: Spark decided again what it kept."""
     message = "[DH-STATE] Spark decided this batch again instead of keeping its decisions: start the batch again"
     return F.when(F.col(f"{_ANSWER}.attempt").isin(attempts), F.lit(True)).otherwise(
         F.raise_error(F.lit(message)).cast("boolean")
