@@ -7,7 +7,7 @@ use crate::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt64Arra
 use crate::arrow::buffer::NullBuffer;
 use crate::arrow::datatypes::{DataType, Field, Schema};
 use dochistory_core::Transaction;
-use dochistory_core::protocols::delivery::{NOT_APPLIED, Portion, Rows, decide_portion};
+use dochistory_core::protocols::delivery::{DecidedShard, NOT_APPLIED, Rows, decide_shard};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyMapping};
@@ -96,7 +96,7 @@ impl Shards {
         shared.handle.get()?;
         let replays = plain_replays(on_replay, on_other_rows)?;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
-        let taken = crate::calls::outside(py, || shared.inbox.gather(&plan, &receipts, transaction.as_ref(), replays))?;
+        let taken = crate::calls::outside(py, || shared.inbox.merge(&plan, &receipts, transaction.as_ref(), replays))?;
         Ok(DeliveryPoll {
             shared: shared.clone(),
             replay: taken.replay,
@@ -157,15 +157,15 @@ impl Shards {
             let flags: Vec<bool> = (0..input.rows).map(|row| row < kept).collect();
             let arrivals = Arrivals::new(input, renamed.as_ref(), stream.as_deref())?;
             let store = history.received_streams(false)?;
-            let portion = arrivals.with(|columns| decide_portion(&*store, &plan, columns, &flags))?;
-            answer(portion)
+            let shard = arrivals.with(|columns| decide_shard(&*store, &plan, columns, &flags))?;
+            answer(shard)
         })?;
         Ok((output::record_batch(py, batch)?, PyBytes::new(py, &receipt)))
     }
 }
 
-fn answer(portion: Portion) -> Outcome<(RecordBatch, Vec<u8>)> {
-    let Portion { reasons, transactions, apply_ranks, commits, keep, receipt } = portion;
+fn answer(shard: DecidedShard) -> Outcome<(RecordBatch, Vec<u8>)> {
+    let DecidedShard { reasons, transactions, apply_ranks, commits, keep, receipt } = shard;
     let rows = Rows { reasons, transactions, apply_ranks };
     let decided = columns::decisions(&rows)?;
     let is_applied: NullBuffer = rows.apply_ranks.iter().map(|&rank| rank != NOT_APPLIED).collect();

@@ -47,8 +47,8 @@ pub use columns::{HeaderColumns, Headers, NO_STREAM};
 pub use decision::{Decision, Reason, Status};
 pub(crate) use durable::mend;
 pub use durable::{
-    Built, Exchange, Inbox, KeyAndValue, Opening, Outbox, Overtaken, Portion, Receiving, Rows as StateRows, Settings,
-    StreamStatus, Taken, Transactions, decide_portion, status,
+    Built, DecidedShard, Exchange, Inbox, KeyAndValue, Opening, Outbox, Overtaken, Receiving, Rows as StateRows,
+    Settings, StreamStatus, Taken, Transactions, decide_shard, status,
 };
 pub use header::{BadHeader, MAX_EPOCH, PartHeader};
 pub use names::encode_names;

@@ -2,14 +2,14 @@
 //! ([`Outbox`]), and what both look like in a table ([`status`]).
 
 mod commit;
-mod gather;
 mod inbox;
 pub(crate) mod mend;
+mod merge;
 mod outbox;
-mod portion;
+mod plan;
 mod reading;
 mod row;
-mod share;
+mod shard;
 mod status;
 mod store;
 mod transaction;
@@ -17,6 +17,6 @@ mod values;
 
 pub use inbox::{Inbox, Opening, Receiving, Settings, Taken};
 pub use outbox::{Built, Outbox, Transactions};
-pub use portion::{Portion, decide_portion};
+pub use shard::{DecidedShard, decide_shard};
 pub use status::{Status as StreamStatus, status};
 pub use store::{Exchange, KeyAndValue, Overtaken, Rows};

@@ -11,7 +11,7 @@ use crate::protocols::delivery::options::Options;
 use crate::protocols::delivery::table::StreamTable;
 
 /// The work of one thread: its streams and their messages, with the rows renumbered.
-struct Share<'a> {
+struct ThreadPart<'a> {
     groups: &'a [Group],
     start: usize,
     arrivals: &'a [Arrival],
@@ -36,25 +36,25 @@ pub(super) fn run<'p>(
         }
     }
     let mut whole = Pass::new(table, options, now, std::mem::take(&mut grouped.reasons));
-    let share = |(groups, start): &(Range<usize>, usize)| {
+    let own = |(groups, start): &(Range<usize>, usize)| {
         let groups = &grouped.groups[groups.clone()];
         let end = groups.last().map_or(*start, |last| last.end);
         let arrivals = &grouped.arrivals[*start..end];
-        Share { groups, start: *start, arrivals, reasons: vec![Reason::UnknownStream; arrivals.len()] }
+        ThreadPart { groups, start: *start, arrivals, reasons: vec![Reason::UnknownStream; arrivals.len()] }
     };
-    let work = |share: Share<'_>| {
-        let mut pass = Pass::new(table, options, now, share.reasons);
-        for one in share.groups {
-            let arrivals = &share.arrivals[one.start - share.start..one.end - share.start];
+    let work = |own: ThreadPart<'_>| {
+        let mut pass = Pass::new(table, options, now, own.reasons);
+        for one in own.groups {
+            let arrivals = &own.arrivals[one.start - own.start..one.end - own.start];
             pass.group(one, columns.names[one.name as usize], arrivals);
         }
         pass
     };
     let found: Vec<Pass<'_>> = std::thread::scope(|scope| {
-        let running: Vec<_> = parts.iter().map(|part| (scope.spawn(|| work(share(part))), part)).collect();
+        let running: Vec<_> = parts.iter().map(|part| (scope.spawn(|| work(own(part))), part)).collect();
         // A thread that could not be joined has panicked. Its work is done here, which shows the
         // reason.
-        running.into_iter().map(|(thread, part)| thread.join().unwrap_or_else(|_| work(share(part)))).collect()
+        running.into_iter().map(|(thread, part)| thread.join().unwrap_or_else(|_| work(own(part)))).collect()
     });
     for (pass, (groups, start)) in found.into_iter().zip(&parts) {
         let places = grouped.groups[groups.clone()].iter().flat_map(|group| group.start..group.end);

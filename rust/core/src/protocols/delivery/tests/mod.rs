@@ -5,10 +5,10 @@ mod crash;
 mod end_of_poll;
 mod examples;
 mod header;
-mod portions;
 mod properties;
 mod reference;
 mod send;
+mod shards;
 mod simulation;
 mod table;
 

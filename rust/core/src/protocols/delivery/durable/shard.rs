@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::inbox::decide_again;
+use super::plan::{Decided, ShardPlan, ShardReceipt, Waiting};
 use super::row::{Row, receiving_key};
-use super::share::{Decided, ShardPlan, ShardReceipt, Waiting};
 use super::store::Rows;
 use crate::protocols::delivery::columns::{HeaderColumns, NO_STREAM};
 use crate::protocols::delivery::decision::Reason;
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// The decisions about the messages of some streams. They have no effect before their receipt is
 /// merged.
 #[derive(Debug)]
-pub struct Portion {
+pub struct DecidedShard {
     /// One a message, those of earlier polls included.
     pub reasons: Vec<Reason>,
     /// `prev` of each message.
@@ -31,13 +31,13 @@ pub struct Portion {
     pub commits: Vec<u64>,
     /// Whether the message has to be handed in again with the next poll, as one of an earlier poll.
     pub keep: Vec<bool>,
-    /// For [`Inbox::gather`](super::Inbox::gather).
+    /// For [`Inbox::merge`](super::Inbox::merge).
     pub receipt: Vec<u8>,
 }
 
 /// Decides all messages of some streams: those of the poll, and those kept from earlier polls,
 /// which `kept` marks. Reads the streams' rows in `store`, and changes nothing there.
-pub fn decide_portion(store: &dyn Rows, plan: &[u8], columns: &HeaderColumns<'_>, kept: &[bool]) -> Result<Portion> {
+pub fn decide_shard(store: &dyn Rows, plan: &[u8], columns: &HeaderColumns<'_>, kept: &[bool]) -> Result<DecidedShard> {
     let plan = ShardPlan::decode(plan)?;
     columns.check()?;
     if kept.len() != columns.streams.len() {
@@ -166,7 +166,7 @@ fn whole(
     returned: &Returned<'_>,
     kept: &[bool],
     receipt: Vec<u8>,
-) -> Portion {
+) -> DecidedShard {
     let of = |stream: u32, prev, seq| returned.row(&poll.streams[stream as usize].stream, prev, seq);
     let order = poll.in_order(columns);
     let mut reasons = poll.rows.reasons.clone();
@@ -195,5 +195,5 @@ fn whole(
             reasons[row] = Reason::HeldApplied;
         }
     }
-    Portion { reasons, transactions, apply_ranks, commits, keep, receipt }
+    DecidedShard { reasons, transactions, apply_ranks, commits, keep, receipt }
 }

@@ -124,16 +124,16 @@ fn decide_in_parts(store: &Memory, plan: &[u8], kept: &[Row], rows: &[Row], part
         let all: Vec<Row> = kept.iter().filter(mine).chain(rows.iter().filter(mine)).copied().collect();
         let old = kept.iter().filter(mine).count();
         let flags: Vec<bool> = (0..all.len()).map(|row| row < old).collect();
-        let portion = Columns::new(&all).with(|columns| decide_portion(store, plan, columns, &flags)).unwrap();
+        let shard = Columns::new(&all).with(|columns| decide_shard(store, plan, columns, &flags)).unwrap();
         for (row, (stream, header)) in all.iter().enumerate() {
-            if portion.apply_ranks[row] != NOT_APPLIED {
-                assert!(!portion.keep[row]);
-                found.applied.push((*stream, portion.apply_ranks[row], header.unwrap()));
-            } else if portion.keep[row] {
+            if shard.apply_ranks[row] != NOT_APPLIED {
+                assert!(!shard.keep[row]);
+                found.applied.push((*stream, shard.apply_ranks[row], header.unwrap()));
+            } else if shard.keep[row] {
                 found.keep.push((*stream, *header));
             }
         }
-        found.receipts.push(portion.receipt);
+        found.receipts.push(shard.receipt);
     }
     found.applied.sort_by_key(|(stream, rank, _)| (*stream, *rank));
     found
@@ -170,7 +170,7 @@ fn compare(seed: u64) {
             let plan = inboxes[1].plan(now, Some(&transaction), replays).unwrap();
             let found = decide_in_parts(&stores[1], &plan, &kept, &rows, parts);
             let (mut one, mut other) =
-                (one.unwrap(), inboxes[1].gather(&plan, &found.receipts, Some(&transaction), replays).unwrap());
+                (one.unwrap(), inboxes[1].merge(&plan, &found.receipts, Some(&transaction), replays).unwrap());
             assert_eq!(outcomes(&one.poll), outcomes(&other.poll), "seed {seed}, batch {batch}");
             assert_eq!(one.replay, other.replay);
             if random.below(10) == 0 {
@@ -248,13 +248,13 @@ fn decision_from_an_older_state_is_refused_unrecorded() {
     let rows = [(0, Some(header(0, 0, 10, 0)))];
     let early = decide_in_parts(&store, &plan, &[], &rows, 1);
     let other = Inbox::open(store.clone(), Settings::default(), &Opening::default()).unwrap();
-    let mut taken = other.gather(&plan, &early.receipts, None, Replays::default()).unwrap();
+    let mut taken = other.merge(&plan, &early.receipts, None, Replays::default()).unwrap();
     other.commit(&mut taken).unwrap();
     let before = store.0.lock().unwrap().clone();
 
     let late = decide_in_parts(&store, &plan, &[], &rows, 1);
     for receipts in [early.receipts, late.receipts] {
-        let refused = inbox.gather(&plan, &receipts, None, Replays::default());
+        let refused = inbox.merge(&plan, &receipts, None, Replays::default());
         assert!(matches!(refused, Err(Error::Overtaken(_))), "{refused:?}");
     }
     assert_eq!(before, *store.0.lock().unwrap());
@@ -266,20 +266,20 @@ fn receipts_that_do_not_fit_together_are_refused() {
     let plan = plan_of(&inbox);
     let rows = [(0, Some(header(0, 10, 20, 0)))];
     let parts = decide_in_parts(&store, &plan, &[], &rows, 1);
-    let gather = |receipts: &[Vec<u8>], plan: &[u8]| inbox.gather(plan, receipts, None, Replays::default());
+    let merge = |receipts: &[Vec<u8>], plan: &[u8]| inbox.merge(plan, receipts, None, Replays::default());
     let state = |found: Result<Taken>| assert!(matches!(found, Err(Error::State(_))), "{found:?}");
 
-    state(gather(&[parts.receipts[0].clone(), parts.receipts[0].clone()], &plan));
-    state(gather(&[parts.receipts[0][1..].to_vec()], &plan));
-    state(gather(std::slice::from_ref(&plan), &plan));
-    state(gather(&parts.receipts, &plan[..plan.len() - 1]));
-    inbox.commit(&mut gather(&parts.receipts, &plan).unwrap()).unwrap();
+    state(merge(&[parts.receipts[0].clone(), parts.receipts[0].clone()], &plan));
+    state(merge(&[parts.receipts[0][1..].to_vec()], &plan));
+    state(merge(std::slice::from_ref(&plan), &plan));
+    state(merge(&parts.receipts, &plan[..plan.len() - 1]));
+    inbox.commit(&mut merge(&parts.receipts, &plan).unwrap()).unwrap();
     // The plan is outdated.
-    state(gather(&parts.receipts, &plan));
+    state(merge(&parts.receipts, &plan));
 
     let plan = plan_of(&inbox);
     let without = decide_in_parts(&store, &plan, &[], &[(1, Some(header(0, 0, 10, 0)))], 1);
-    state(gather(&without.receipts, &plan));
+    state(merge(&without.receipts, &plan));
     let columns = Columns::new(&[]);
     let how = columns.with(|columns| {
         let how = Receiving { columns, now: 1, threads: 1, transaction: None, replays: Replays::default() };

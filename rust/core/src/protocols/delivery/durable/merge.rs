@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::inbox::{Inbox, Inner, Taken};
+use super::plan::{Decided, ShardPlan, ShardReceipt, Waiting};
 use super::row::Row;
-use super::share::{Decided, ShardPlan, ShardReceipt, Waiting};
 use super::transaction::DeliveryBatch;
 use crate::protocols::delivery::poll::{Change, Pending, Poll, Rows, StreamOutcome};
 use crate::protocols::delivery::receive::receive_nothing;
@@ -16,7 +16,7 @@ use crate::{Error, Result, Transaction};
 
 impl Inbox {
     /// The plan for a poll that other processes decide, each all messages of some streams:
-    /// [`decide_portion`](super::decide_portion). Changes nothing.
+    /// [`decide_shard`](super::decide_shard). Changes nothing.
     pub fn plan(&self, now: i64, transaction: Option<&Transaction>, replays: Replays) -> Result<Vec<u8>> {
         let inner = self.lock();
         inner.check_ready()?;
@@ -47,7 +47,7 @@ impl Inbox {
     /// Merges the receipts that other processes made by this plan into one poll, and records what
     /// is about to be applied, as [`receive`](Self::receive) does: durable on return. Each stream
     /// of the poll is in one receipt.
-    pub fn gather(
+    pub fn merge(
         &self,
         plan: &[u8],
         receipts: &[Vec<u8>],
