@@ -3,7 +3,7 @@
 //! whatever is installed there.
 //!
 //! `DOCHISTORY_FUZZ_RUNS` says how many mutations a target gets, `DOCHISTORY_FUZZ_SEED` where they
-//! start from, and `DOCHISTORY_FUZZ_WRITE=1` writes the seeds of the corpora anew.
+//! start from, and `DOCHISTORY_FUZZ_WRITE=1` writes the seeds of the corpora again.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! File systems whose locks are given to whoever asks: nothing is acknowledged twice, and nothing
+//! File systems whose locks are given to all that ask: nothing is acknowledged twice, and nothing
 //! that was acknowledged goes.
 #![cfg(feature = "testing")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
@@ -205,7 +205,7 @@ fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
         });
         let seen = seen.into_inner().unwrap();
         assert!(seen.new.values().all(|times| *times == 1), "{seen:?}");
-        // What was acknowledged stands, and is read by whoever comes.
+        // What was acknowledged stands, and a new reader finds it.
         let reading = OpenOptions { read_only: true, ..OpenOptions::default() };
         let reader = History::open(&path, &reading).unwrap();
         let acknowledged: Vec<&String> = seen.new.keys().collect();
@@ -229,7 +229,7 @@ fn writer_that_died_with_the_lock_blocks_nobody() {
         begin(&other, &uuids(2..3)).unwrap();
         if !system.is_dead() {
             begun.unwrap();
-            assert!(change > 3, "the writer dies at several steps of its turn");
+            assert!(change > 3, "the writer dies at several steps while it holds the lock");
             break;
         }
     }

@@ -21,7 +21,7 @@ pub struct Receiver {
     inbox: Inbox,
     kept: HashMap<(usize, u64, u32), Message>,
     settings: Settings,
-    /// What was confirmed, and so has to be durable for ever.
+    /// What was confirmed, and so has to be durable forever.
     confirmed: [u64; 2],
 }
 

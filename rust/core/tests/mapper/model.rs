@@ -114,7 +114,7 @@ impl Model {
         self.ids[id].mapped = None;
     }
 
-    /// Take away everything, what is pending included.
+    /// Remove everything, what is pending included.
     pub fn purge(&mut self) {
         self.ids.iter_mut().for_each(|id| *id = Id::default());
     }
