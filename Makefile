@@ -42,7 +42,7 @@ test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, noth
 	$(PYTEST) -m "not spark and not slow and not crash and not benchmark"
 
 # Tests of the engine that take seconds. `test-engine-all` runs these and all others.
-QUICK_ENGINE_TESTS := bytes damage lifecycle load staged
+QUICK_ENGINE_TESTS := bytes imports damage lifecycle load staged
 ENGINE_TESTS := --lib $(foreach name,$(QUICK_ENGINE_TESTS),--test $(name))
 # Damage to maps of values takes longer.
 test-engine: $(STAMP)/venv ## the engine's own tests, the quick ones
@@ -113,10 +113,10 @@ lint: $(STAMP)/dev
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	$(BIN)/ruff format --check $(wildcard $(PYTHON_CODE))
 	$(BIN)/ruff check $(wildcard $(PYTHON_CODE))
-	$(BIN)/python tools/prose.py --check
+	$(BIN)/python -m tools.prose --check
 
 types: $(STAMP)/native $(STAMP)/dev
-	$(BIN)/python tools/stub.py --check
+	$(BIN)/python -m tools.stub --check
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml dochistory._native
 
@@ -124,7 +124,7 @@ format: $(STAMP)/dev ## lay out Rust and Python sources
 	cargo fmt --all
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(PYTHON_CODE))
 	$(BIN)/ruff format $(wildcard $(PYTHON_CODE))
-	$(BIN)/python tools/prose.py
+	$(BIN)/python -m tools.prose
 
 bench: $(STAMP)/release $(STAMP)/bench ## measure, next to the peers
 	$(PYTEST) benches -m benchmark -o timeout=0 --benchmark-json=out/pytest-benchmark.json

@@ -1,7 +1,7 @@
 """Keep prose at 100 columns: Markdown, comments and docstrings.
 
-    python tools/prose.py          # rewrap what is too wide
-    python tools/prose.py --check  # fail where prose is too wide, or words or test names break a rule
+    python -m tools.prose          # rewrap what is too wide
+    python -m tools.prose --check  # fail where prose is too wide, or words or test names break a rule
 
 Tables, code, headings, one-line docstrings and lines without a space to break at stay as they are.
 Only a paragraph that holds a line which is too wide is wrapped again, so that a diff stays small.
@@ -18,7 +18,7 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import vocabulary
+from tools import vocabulary
 
 WIDTH = 100
 ITEM = re.compile(r"^(\s*)([-*+]|\d+[.)])(\s+)(?=\S)")

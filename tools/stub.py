@@ -1,7 +1,7 @@
 """Keep the docstrings of the extension's stub equal to those that the extension shows.
 
-    python tools/stub.py          # copy them from the extension, which has to be built
-    python tools/stub.py --check  # say what differs, and fail
+    python -m tools.stub          # copy them from the extension, which has to be built
+    python -m tools.stub --check  # say what differs, and fail
 
 The extension's docstrings stand in rust/python/src; an editor reads the stub.
 """

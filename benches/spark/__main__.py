@@ -22,7 +22,8 @@ LONGEST_SECONDS = 900
 OWN = (
     *("udf", "udf: byte", "udf: status", "map", "map: byte", "map: status"),
     *("map, payload", "map, payload: byte", "map, payload: status", "crossing: text"),
-    *("3 M against 5 M", "3 M against 5 M: map", "150,000 against 5 M", "150,000 against 5 M: map", "stream, writing"),
+    *("3 M against 5 M", "3 M against 5 M: map", "150,000 against 5 M", "150,000 against 5 M: map"),
+    *("stream, writing", "stream, writing, payload"),
     *("workers: one", "workers: two", "commit of 64 segments", "stream", "stream in tasks", "stream, 1e8 ids"),
 )
 
@@ -52,6 +53,8 @@ def plan(scale: float, runs: int) -> list[Planned]:
     all_n = [
         Planned("stream, writing", "stream_writing", stream, batches),
         Planned("stream nothing, writing", "stream_nothing_writing", stream, batches),
+        Planned("stream, writing, payload", "stream_writing_payload", stream, 2 * runs),
+        Planned("stream nothing, writing, payload", "stream_nothing_writing_payload", stream, 2 * runs),
         Planned(f"{_WITHIN}, writing", "stream_within_watermark_writing", stream, runs),
         Planned("udf", "udf", rows, less),
         Planned("map", "map", rows, runs),
@@ -160,6 +163,12 @@ def comparisons(found: dict[str, tuple[Sample, int]]) -> list[tuple[str, float, 
             "",
         ),
         ("stream that writes, of one that lets everything through", "stream, writing", "stream nothing, writing", ""),
+        (
+            "stream that writes 1 KiB a document, of one that lets everything through",
+            "stream, writing, payload",
+            "stream nothing, writing, payload",
+            "",
+        ),
         *(
             (f"classify of {those}, of {other}", those, f"{those}: {other}", "")
             for those in ("3 M against 5 M", "150,000 against 5 M")

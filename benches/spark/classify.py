@@ -16,7 +16,7 @@ from benches.stores import TRIGGER, scratch_copy
 from benches.timing import seconds_of
 from benches.workload import Workload
 from dochistory.spark.classify import of_columns
-from dochistory.spark.decode import verdict_words
+from dochistory.spark.decode import verdict_sql
 from dochistory.spark.judge import Judge
 
 Found = dict[str, Any]
@@ -98,9 +98,9 @@ def _same(df: DataFrame) -> DataFrame:
 
 def _words(df: DataFrame, made: DataFrame) -> DataFrame:
     """The words of the verdicts in `code`, whoever gave them: what `classify` appends."""
-    words = verdict_words(F.col(_CODE), [F.col("uuid")])
-    return made.select(
-        *df.columns, *(word.alias(name) for word, name in zip(words, dh.spark.VERDICT_COLUMNS, strict=True))
+    words = verdict_sql(_CODE, [("uuid", df.schema["uuid"].dataType)])
+    return made.selectExpr(
+        *df.columns, *(f"{word} AS {name}" for word, name in zip(words, dh.spark.VERDICT_COLUMNS, strict=True))
     )
 
 

@@ -23,11 +23,14 @@ def documents(workload: Workload, rows: int) -> Path:
     path = HOME / f"documents-{rows}-n{workload.n}"
     if not path.exists():
         batch = workload.batch(rows).documents
-        pool = pa.array([f"{n:04d}" * (PAYLOAD_BYTES // 4) for n in range(_PAYLOADS)], pa.string())
-        places = pa.array(np.arange(rows, dtype=np.int32) % _PAYLOADS)
-        table = pa.table(batch).append_column("payload", pa.DictionaryArray.from_arrays(places, pool))
-        _write(table, path)
+        _write(_with_payload(pa.table(batch)), path)
     return path
+
+
+def _with_payload(table: Any) -> Any:
+    pool = pa.array([f"{n:04d}" * (PAYLOAD_BYTES // 4) for n in range(_PAYLOADS)], pa.string())
+    places = pa.array(np.arange(table.num_rows, dtype=np.int32) % _PAYLOADS)
+    return table.append_column("payload", pa.DictionaryArray.from_arrays(places, pool))
 
 
 def history_as_parquet(workload: Workload) -> Path:
@@ -42,13 +45,14 @@ def history_as_parquet(workload: Workload) -> Path:
     return path
 
 
-def new_batches(workload: Workload, batches: int, rows: int, filled: bool = False) -> Path:
-    """A directory with one file of new ids a batch, with the time at which each arrived.
+def new_batches(workload: Workload, batches: int, rows: int, filled: bool = False, payload: bool = False) -> Path:
+    """A directory with one file of new ids a batch, with the time at which each arrived, and maybe 1 KiB of payload.
 
     Where it is to be `filled`, the workload's own ids come first, for those who know only what has
     passed them.
     """
-    path = HOME / (f"arrivals-{batches}x{rows}" + (f"-after-{workload.n}by{FILLING_ROWS}" if filled else ""))
+    name = f"arrivals-{batches}x{rows}" + ("-payload" if payload else "")
+    path = HOME / (name + (f"-after-{workload.n}by{FILLING_ROWS}" if filled else ""))
     if not path.exists():
         draft = path.with_name(f"{path.name}.unfinished")
         draft.mkdir(parents=True, exist_ok=True)
@@ -56,7 +60,7 @@ def new_batches(workload: Workload, batches: int, rows: int, filled: bool = Fals
         parts = [(start, min(FILLING_ROWS, workload.n - start)) for start in starts]
         parts += [(FRESH * 4 + number * rows, rows) for number in range(batches)]
         for number, (start, length) in enumerate(parts):
-            _write_arrivals(draft / f"{number:05d}.parquet", workload, number, start, length)
+            _write_arrivals(draft / f"{number:05d}.parquet", workload, number, start, length, payload)
         draft.rename(path)
     return path
 
@@ -66,7 +70,7 @@ def filling_batches(workload: Workload) -> int:
     return -(-workload.n // FILLING_ROWS)
 
 
-def _write_arrivals(file: Path, workload: Workload, number: int, start: int, rows: int) -> None:
+def _write_arrivals(file: Path, workload: Workload, number: int, start: int, rows: int, payload: bool) -> None:
     numbers = np.arange(rows, dtype=np.uint64) + np.uint64(start)
     arrived = np.full(rows, 1_760_000_000_000_000 + number * 1_000_000, dtype="datetime64[us]")
     table = pa.table(
@@ -76,6 +80,7 @@ def _write_arrivals(file: Path, workload: Workload, number: int, start: int, row
             "arrived": pa.array(arrived, pa.timestamp("us", "UTC")),
         }
     )
+    table = _with_payload(table) if payload else table
     pq.write_table(table, file, row_group_size=max(rows // 4, 1))  # so that all cores can read a batch
     os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # the order of the batches
 

@@ -33,6 +33,8 @@ STREAM: dict[str, Job] = {
     "stream_in_tasks": streams.own_in_tasks,
     "stream_writing": streams.own_writing,
     "stream_nothing_writing": streams.nothing_writing,
+    "stream_writing_payload": partial(streams.own_writing, payload=True),
+    "stream_nothing_writing_payload": partial(streams.nothing_writing, payload=True),
     "stream_within_watermark_writing": partial(streams.within_watermark_writing, filled=True),
     "stream_nothing": streams.nothing,
     "stream_within_watermark": streams.within_watermark,

@@ -50,22 +50,23 @@ def own_in_tasks(spark: SparkSession, workload: Workload, rows: int, batches: in
         return _seconds(stream.drop("arrived").writeStream.foreachBatch(handle), Path(home))
 
 
-def own_writing(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+def own_writing(spark: SparkSession, workload: Workload, rows: int, batches: int, payload: bool = False) -> Found:
     """The same with a service that does what services do: it appends what is new to files."""
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
         history, target = scratch_copy(workload, Path(home)), str(Path(home, "processed").absolute())
         handle = dh.spark.exactly_once(
             history, TRIGGER, lambda new, _: new.write.mode("append").parquet(target), application="bench"
         )
-        stream = _stream(spark, workload, rows, batches).drop("arrived")
+        stream = _stream(spark, workload, rows, batches, payload=payload).drop("arrived")
         found = _seconds(stream.writeStream.foreachBatch(handle), Path(home))
         _check_written(spark, target, rows * (batches + _WARM_UP))
         return found
 
 
-def nothing_writing(spark: SparkSession, workload: Workload, rows: int, batches: int) -> Found:
+def nothing_writing(spark: SparkSession, workload: Workload, rows: int, batches: int, payload: bool = False) -> Found:
     """The same files, written by a stream that lets everything through."""
-    return _written(spark, _stream(spark, workload, rows, batches).drop("arrived"), rows * (batches + _WARM_UP))
+    stream = _stream(spark, workload, rows, batches, payload=payload).drop("arrived")
+    return _written(spark, stream, rows * (batches + _WARM_UP))
 
 
 def within_watermark_writing(
@@ -155,9 +156,12 @@ def delta_merge(spark: SparkSession, workload: Workload, rows: int, batches: int
         return _seconds(stream.writeStream.foreachBatch(merge), Path(home))
 
 
-def _stream(spark: SparkSession, workload: Workload, rows: int, batches: int, filled: bool = False) -> DataFrame:
-    path = data.new_batches(workload, batches + _WARM_UP, rows, filled)
-    return spark.readStream.schema(data.STREAM_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(path))
+def _stream(
+    spark: SparkSession, workload: Workload, rows: int, batches: int, filled: bool = False, payload: bool = False
+) -> DataFrame:
+    path = data.new_batches(workload, batches + _WARM_UP, rows, filled, payload)
+    schema = data.STREAM_SCHEMA + (", payload string" if payload else "")
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(path))
 
 
 def _noop(stream: DataFrame, workload: Workload | None = None, filled: bool = False) -> Found:

@@ -51,9 +51,9 @@ from dochistory._native import (
     count_verdicts,
     local_path,
     open,  # noqa: A004 - always said as dochistory.open
-    repair,
     verdict_words,
 )
+from dochistory._repair import repair
 from dochistory.errors import PendingMessageError, RolledBack, SuspendedError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ _MOVED = ("Job", "Staged", "StagedClaim", "read_receipt")
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
         return getattr(import_module(f"dochistory.{_PLACES[name]}"), name)
-    # Some modules need packages of their own, so all are imported when they are asked for.
+    # Some modules need optional packages, so each is imported on first use.
     if name in __all__ or name == "spark":
         return import_module(f"dochistory.{name}")
     if name in ("journals", "mapper_journal"):

@@ -1,4 +1,4 @@
-"""Arguments that make no sense get the same sentence, with a code, at every entrance, before anything is done."""
+"""Checks of arguments: the same error, with a code, in every function, before anything is done."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import dochistory as dh
 
 
 def trigger(given: Any) -> None:
-    """Refuse what is no trigger.
+    """Refuse anything but a trigger.
 
     Raises:
         ConfigError: [DH-CONFIG] it is something else, such as a trigger's name.
@@ -17,12 +17,12 @@ def trigger(given: Any) -> None:
 
 
 def function(name: str, given: Any, *, optional: bool = False) -> None:
-    """Refuse what cannot be called.
+    """Refuse anything that is not callable.
 
     Args:
-        name: what the argument is called.
-        given: what was given.
-        optional: whether None will do.
+        name: the name of the argument.
+        given: the value.
+        optional: whether None is allowed.
 
     Raises:
         ConfigError: [DH-CONFIG] it cannot be called.
@@ -34,12 +34,12 @@ def function(name: str, given: Any, *, optional: bool = False) -> None:
 
 
 def count(name: str, given: Any, *, optional: bool = False) -> None:
-    """Refuse what is no whole number from 1 on.
+    """Refuse anything but a whole number from 1 on.
 
     Args:
-        name: what the argument is called.
-        given: what was given.
-        optional: whether None will do.
+        name: the name of the argument.
+        given: the value.
+        optional: whether None is allowed.
 
     Raises:
         ConfigError: [DH-CONFIG] it is none.
@@ -51,7 +51,7 @@ def count(name: str, given: Any, *, optional: bool = False) -> None:
 
 
 def application(given: Any) -> None:
-    """Refuse what cannot be the name under which batch numbers are remembered; None will do.
+    """Refuse anything that cannot name an application, under which batch numbers are stored; None is allowed.
 
     Raises:
         ConfigError: [DH-CONFIG] it is no text, or empty.
@@ -61,7 +61,7 @@ def application(given: Any) -> None:
 
 
 def choice(name: str, given: Any, allowed: Sequence[str]) -> None:
-    """Refuse what is not among the allowed.
+    """Refuse a value that is not among the allowed ones.
 
     Raises:
         ConfigError: [DH-CONFIG] it is not.

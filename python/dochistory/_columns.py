@@ -1,4 +1,4 @@
-"""Columns of verdicts and documents, whatever kind of table they came in. Only Arrow's own loops run here."""
+"""Columns of verdicts and documents, of any kind of table. Only Arrow's own loops run here."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def verdicts_of(verdicts: Any, needed: tuple[str, ...] = VERDICTS) -> pa.Table:
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Columns of views, which Arrow's functions and Parquet's readers know little of, in the plain layout."""
+    """Convert columns of views to the plain layout: Arrow's functions and Parquet's readers hardly support views."""
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     for at, field in enumerate(table.schema):
         if field.type in plain:
@@ -58,7 +58,7 @@ def rows_where(column: pa.ChunkedArray, *words: str) -> pa.Array:
         return _numbers(pc.indices_nonzero(pc.is_in(column.cast(pa.string()), value_set=wanted)))
     found, first = [], 0
     for chunk in column.chunks:
-        # Of a dictionary only the words are compared, and of the rows their numbers.
+        # In a dictionary only the words are compared; the rows are compared by number.
         codes = pc.indices_nonzero(pc.is_in(chunk.dictionary.cast(pa.string()), value_set=wanted))
         codes = codes.cast(chunk.indices.type)
         is_one = pc.equal(chunk.indices, codes[0]) if len(codes) == 1 else pc.is_in(chunk.indices, value_set=codes)
@@ -73,7 +73,7 @@ def text(column: Any) -> Any:
 
 
 def same_rows(documents: pa.Table, verdicts: pa.Table) -> None:
-    """Documents and verdicts are of one batch.
+    """Check that documents and verdicts belong to one batch.
 
     Raises:
         SchemaError: [DH-SCHEMA] they have different numbers of rows.

@@ -22,17 +22,17 @@ def seconds(name: str, value: str | dt.timedelta | float, *, least: float = 0.0)
 
 
 def utc_now() -> dt.datetime:
-    """The clock's time."""
+    """The present time."""
     return dt.datetime.now(dt.UTC)
 
 
 def state_directory() -> Path:
-    """Where this machine keeps what must not go away together with a history.
+    """The directory of this machine's state, which must not be lost together with a history.
 
     It is `$DOCHISTORY_STATE`, else `$XDG_STATE_HOME/dochistory`, else `~/.local/state/dochistory`.
 
     Returns:
-        Path: the directory, which may not be there yet.
+        Path: the directory, which may not exist yet.
     """
     if named := os.environ.get("DOCHISTORY_STATE"):
         return Path(named)
@@ -41,5 +41,5 @@ def state_directory() -> Path:
 
 
 def file_name(*parts: str) -> str:
-    """A name for a file that no text can lead astray."""
+    """A safe file name for any texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Files beside a history that survive crashes: they appear whole or not at all, and nobody's file is overwritten."""
+"""Files beside a history that survive crashes: each appears whole or not at all, and none is overwritten."""
 
 import errno
 import fcntl
@@ -18,23 +18,23 @@ DRAFT = "tmp-"
 
 
 def place(history: "dh.History | str | os.PathLike[str]") -> Path:
-    """The directory of a history, however it is named.
+    """The directory of a history, however it is given.
 
     Raises:
-        OpenError: [DH-OPEN] it is named by a URL of something that is no directory of this machine.
+        OpenError: [DH-OPEN] the URL does not name a directory of this machine.
     """
     return dh.local_path(history.path if isinstance(history, dh.History) else history)
 
 
 def publish(path: Path, content: Any) -> bool:
-    """Make a file, durably: whole under its name, or not there.
+    """Make a file, durably: it is there completely, or not at all.
 
     Args:
-        path: its name; the directory is made if it is not there.
+        path: its name; the directory is created if it does not exist.
         content: its bytes.
 
     Returns:
-        False if there is a file of that name already, which stays as it is.
+        False if a file of that name exists already; it stays as it is.
 
     Raises:
         StorageError: [DH-IO] the operating system refused.
@@ -56,7 +56,7 @@ def publish(path: Path, content: Any) -> bool:
 
 
 def replace(path: Path, content: dict[str, Any]) -> None:
-    """Put a small JSON document in the place of another, durably.
+    """Replace a small JSON document by another, durably.
 
     Raises:
         StorageError: [DH-IO] the operating system refused.
@@ -74,7 +74,7 @@ def replace(path: Path, content: dict[str, Any]) -> None:
 
 
 def content_of(path: Path) -> dict[str, Any] | None:
-    """What `replace` wrote; None if there is nothing.
+    """The content that `replace` wrote; None if there is none.
 
     Raises:
         CorruptError: [DH-CORRUPT] the file is no JSON document.
@@ -97,7 +97,7 @@ def content_of(path: Path) -> dict[str, Any] | None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory, and those above it, durably."""
+    """Make a directory and its parents, durably."""
     if directory.is_dir():
         return
     make_directory(directory.parent)
@@ -116,7 +116,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def storage(path: Path) -> Iterator[None]:
-    """Errors of the operating system as those of the package."""
+    """Raise errors of the operating system as those of the package."""
     try:
         yield
     except OSError as error:
@@ -141,8 +141,8 @@ class Lock:
         """Wait for it.
 
         Raises:
-            LockedError: [DH-LOCKED] somebody else held it for longer than `timeout` seconds; the
-                text says who.
+            LockedError: [DH-LOCKED] another process held it for longer than `timeout` seconds; the
+                text names it.
             StorageError: [DH-IO] the operating system refused.
         """
         with storage(self.path):
@@ -166,17 +166,17 @@ class Lock:
         self._file, self._process = file, os.getpid()
 
     def give_back(self) -> None:
-        """Let others have it; again changes nothing."""
+        """Release it; repeating this changes nothing."""
         if self._file is None:
             return
         if self._process == os.getpid():
-            # A process that was forked off meanwhile holds the same lock until it ends, unless it is let go of for all.
+            # A process that was forked meanwhile holds the same lock until it ends, unless it is released for all.
             fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
         self._file = None
 
     def is_taken(self) -> bool:
-        """Whether somebody holds it now."""
+        """Whether any process holds it now."""
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""One moment of a whole history: what all triggers, mappers, streams and the audit log held while nobody wrote to any.
+"""One moment of a whole history: all triggers, mappers, streams and the audit log, while nobody wrote to any.
 
-Writers hold their key space's `turn` for one operation. Whoever holds all of them at once sees a
-state that was: of two operations that followed each other, in whatever spaces, the later one is
-never there without the earlier one. They are held for as long as it takes to write down which files
-there are and how far the logs go; files are copied afterwards.
+Writers hold the writer lock of their key space (its file `turn`) for one operation. A process that
+holds all of these locks at once sees a state that existed: of two successive operations, in
+whatever spaces, the later one is never there without the earlier one. The locks are held while the
+names of the files and the lengths of the logs are recorded; the files are copied afterwards.
 """
 
 import errno
@@ -75,7 +75,7 @@ def held(source: Path, timeout: float) -> Iterator[Moment]:
         with ExitStack() as all_of_them:
             for path in locks:
                 all_of_them.enter_context(_taken(path, end))
-            # What was made meanwhile would not be held.
+            # A space that was created meanwhile would not be locked.
             if _locks(source) == locks:
                 pins: list[Path] = []
                 try:
@@ -90,14 +90,14 @@ def held(source: Path, timeout: float) -> Iterator[Moment]:
 
 
 def _locks(source: Path) -> list[Path]:
-    """The locks of all that is there, in the order in which everybody takes them who takes more than one."""
+    """The locks of all key spaces, in the order in which every process takes more than one of them."""
     audit = [source / "audit" / "lock"] if (source / "audit" / "lock").is_file() else []
     rooms = [source / room for room in ROOMS if (source / room).is_dir()]
     return audit + sorted(path for room in rooms for path in room.glob("*/turn"))
 
 
 def _allow(count: int) -> None:
-    """See that so many files may be open at once."""
+    """Raise the limit of open files to `count`, if necessary."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + 256
     if soft == resource.RLIM_INFINITY or wanted <= soft:
@@ -112,7 +112,7 @@ def _allow(count: int) -> None:
 
 @contextmanager
 def _taken(path: Path, end: float) -> Iterator[None]:
-    """Hold a lock. Waiting for it takes a place in the system's queue, so that busy writers do not starve us."""
+    """Hold a lock. Waiting for it takes a place in the system's queue, so that busy writers cannot starve it."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
@@ -151,7 +151,7 @@ class _Waiting:
                 os.close(self._file)
 
     def give_up(self) -> None:
-        """Let the lock go, now or once it comes."""
+        """Release the lock, now or when it is granted."""
         with self._mutex:
             self._is_left = True
             if self.is_over.is_set():
@@ -197,7 +197,7 @@ def _space(directory: Path, pins: list[Path]) -> Space | None:
 
 
 def _extent(log: Path) -> tuple[int, int]:
-    """How far a log's bytes go that are not room made ahead, and how long it is."""
+    """The end of a log's bytes, without the room made ahead, and its length."""
     with log.open("rb") as opened:
         length = os.fstat(opened.fileno()).st_size
         end = length

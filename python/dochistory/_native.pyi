@@ -1008,21 +1008,28 @@ class MessageIdMapper:
             ForkedError: [DH-FORKED] it was opened before this process was forked off.
         """
     def purge(
-        self, now: dt.datetime | None = None, include_pending: bool = False, dry_run: bool = False
+        self,
+        now: dt.datetime | None = None,
+        include_pending: bool = False,
+        dry_run: bool = False,
+        *,
+        force: bool = False,
     ) -> _PurgedValues:
-        """Take away mappings whose time has come. They are gone at once; files go when all in them is
-        gone.
+        """Remove expired mappings. They are gone at once; a file goes when all in it is gone.
 
         Args:
             now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
             include_pending: take pending entries too whose time has come: that silently turns "in
                 doubt" into "new".
             dry_run: only say what would go.
+            force: purge even if `now` is more than a day ahead of this machine's clock and every
+                mapping that can expire goes.
 
         Returns:
             `entries`, `bytes` and `files` that went.
 
         Raises:
+            ConfigError: [DH-CONFIG] `now` is doubtful (see `force`).
             LockedError: [DH-LOCKED] another writer held it for longer than `lock_timeout`.
             ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
             FailedError: [DH-FAILED] an earlier write failed.
@@ -1636,11 +1643,11 @@ class History:
     def verify(
         self, trigger: Trigger | str | None = None, *, progress: Callable[[int, int], object] | bool | None = None
     ) -> int:
-        """Check every byte of the history's files, those of mappers and of guaranteed delivery among
-        them.
+        """Check every byte of the history's files, those of mappers, of guaranteed delivery and of the
+        audit log among them.
 
         Args:
-            trigger: the trigger, or its name; every trigger, if absent.
+            trigger: the trigger, or its name; everything, if absent.
             progress: called with (bytes done, bytes in all) of a trigger from time to time; what it
                 raises stops the check.
 

@@ -1,4 +1,4 @@
-"""Paths that mean the same directory when the process has changed to another."""
+"""Paths that stay valid when the process changes its working directory."""
 
 import os
 from typing import overload
@@ -15,9 +15,9 @@ def absolute(given: "dh.History | str | os.PathLike[str]") -> "dh.History | str"
 
 
 def absolute(given: "dh.History | str | os.PathLike[str]") -> "dh.History | str":
-    """A directory as it is named from anywhere; a history that is open as it is.
+    """The absolute path of a directory; an open history is returned unchanged.
 
     Raises:
-        OpenError: [DH-OPEN] it is named by a URL of something that is no directory of this machine.
+        OpenError: [DH-OPEN] the URL does not name a directory of this machine.
     """
     return str(dh.local_path(given)) if isinstance(given, str | os.PathLike) else given

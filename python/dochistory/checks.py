@@ -1,4 +1,4 @@
-"""What was looked at, and what was found."""
+"""The results of checks."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """One check and its result."""
 
     name: str
     result: Literal["ok", "note", "wrong"]

@@ -1,4 +1,4 @@
-"""A consumer: what a loop around a broker needs around `begin`.
+"""A consumer: everything that a loop around a broker needs beside `begin`.
 
 ```python
 with dh.Consumer("orders.history", trigger) as consumer:
@@ -31,11 +31,11 @@ LOGGER = "dochistory.consumer"
 
 
 class Consumer:
-    """Begins the documents of one trigger, and sees to suspension, audit log, journal and statistics.
+    """Begins the documents of one trigger, and handles suspension, audit log, journal and statistics.
 
     Args:
-        history: the directory of the history; made if it is not there. It is opened when it is
-            needed, and opened anew after a failure of its storage.
+        history: the directory of the history; created if it does not exist. It is opened when it is
+            needed, and opened again after a failure of its storage.
         trigger: whose documents they are.
         suspension: how the trigger is suspended and resumed; `Suspension(history, trigger)`, if
             absent.
@@ -43,8 +43,8 @@ class Consumer:
             one).
         log: write the journal through `logging`.
         sinks: write the journal to these, too.
-        statistics: count verdicts in the history's statistics. A batch that cannot be counted is
-            told to the log.
+        statistics: count verdicts in the history's statistics. If a batch cannot be counted, a
+            warning is logged.
         name: the documents' column with their names, for the statistics' list.
     """
 
@@ -79,12 +79,12 @@ class Consumer:
         """The open history.
 
         Raises:
-            OpenError: [DH-OPEN] there is none any more, where there was one before.
+            OpenError: [DH-OPEN] the history was there before, and is gone.
             StorageError: [DH-IO] the operating system refused.
         """
         with self._lock:
             if self._opened is None or self._opened.closed:
-                # What was there and is away (a disk that is not mounted) must not be made anew, empty.
+                # A history that is unavailable (on a disk that is not mounted) must not be created again, empty.
                 is_known = self._was_there or self.suspension.status is not None
                 self._opened = dh.open(self.path, create=not is_known)
                 self._was_there = True
@@ -101,10 +101,10 @@ class Consumer:
         threads: int = 1,
         now: dt.datetime | None = None,
     ) -> dh.Claim:
-        """Begin a batch: as `History.begin`, and write down what is not NEW before anybody acknowledges it.
+        """Begin a batch: as `History.begin`, and record documents that are not NEW before anybody acknowledges them.
 
-        Where the verdicts hold SUSPEND, the claim is still good for the rows before; the next
-        `begin` raises.
+        If some verdicts are SUSPEND, the claim is still valid for the rows before; the next `begin`
+        raises.
 
         Args:
             documents: the documents, in order of arrival.
@@ -159,14 +159,14 @@ class Consumer:
         try:
             self._statistics.add(claim.verdicts, self.trigger, documents=documents, name=self._name)
         except dh.StorageError as error:
-            # They lie with the history, whose disk may be what is away; figures are no reason to stop.
+            # The statistics are beside the history, whose disk may be unavailable; they are no reason to stop.
             logging.getLogger(LOGGER).warning("%s: a batch is missing in the statistics: %s", self.trigger.name, error)
 
     def wait(self, timeout: str | dt.timedelta | float | None = None, *, stop: threading.Event | None = None) -> bool:
         """Wait until documents may be begun; as `Suspension.wait`.
 
         Args:
-            timeout: how long at most; for ever, if absent.
+            timeout: how long at most; without a limit, if absent.
             stop: an event that ends the wait.
 
         Returns:
@@ -175,7 +175,7 @@ class Consumer:
         return self.suspension.wait(timeout, stop=stop)
 
     def close(self) -> None:
-        """Close the history; the next `begin` opens it anew."""
+        """Close the history; the next `begin` opens it again."""
         with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:

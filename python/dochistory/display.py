@@ -1,4 +1,4 @@
-"""Values as people read them, on a terminal and on a page; histories and claims in a notebook (`_repr_html_`)."""
+"""Values in a readable form, on a terminal and on a page; histories and claims in a notebook (`_repr_html_`)."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ __all__ = ["cell", "claim_html", "history_html", "size", "span"]
 
 
 def cell(value: Any) -> str:
-    """A value as people read it. Nothing in it can steer a terminal: keys come from outside."""
+    """A value in a readable form, without control characters: keys come from outside."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -25,7 +25,7 @@ def cell(value: Any) -> str:
 
 
 def size(count: float) -> str:
-    """A number of bytes as people read it."""
+    """A number of bytes in a readable form."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -45,7 +45,7 @@ def span(value: dt.timedelta) -> str:
 
 
 def history_html(history: dh.History) -> str:
-    """A history: its triggers, and what they hold."""
+    """A history: its triggers and their entries."""
     if history.closed:
         return f"<p>Document history <code>{escape(str(history.path))}</code>, closed</p>"
     figures = history.stats()
@@ -64,7 +64,7 @@ def history_html(history: dh.History) -> str:
 
 
 def claim_html(claim: dh.Claim) -> str:
-    """A claim: how many of its documents got which verdict."""
+    """A claim: the number of its documents with each verdict."""
     import pyarrow as pa  # here, for the command line shows values without it
 
     columns = ["status", "action", "rule"]

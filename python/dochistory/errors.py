@@ -13,11 +13,11 @@ __all__ = ["PendingMessageError", "RolledBack", "SuspendedError"]
 
 
 class RolledBack(Exception):  # noqa: N818 - it reports an outcome, not a fault
-    """Raised by a service whose work was definitely undone: its documents are released, and NEW the next time."""
+    """Raised by a service whose work was definitely rolled back: its documents are released, and NEW the next time."""
 
 
 class SuspendedError(DocHistoryError):
-    """[DH-SUSPENDED] The trigger is suspended: nothing is begun; what is not acknowledged must be delivered again."""
+    """[DH-SUSPENDED] The trigger is suspended: nothing is begun; unacknowledged documents must be delivered again."""
 
     def __init__(
         self,

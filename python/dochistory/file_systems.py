@@ -1,4 +1,4 @@
-"""What is known of the file systems that a history may stand on. The same table stands in docs/file-systems.md."""
+"""Properties of file systems that may hold a history. docs/file-systems.md has the same table."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of one kind."""
+    """The properties of one kind of file system."""
 
     result: Literal["ok", "note", "wrong"]
     """`ok`: tried; `note`: not tried, or with conditions; `wrong`: known not to do."""
@@ -41,10 +41,10 @@ _KNOWN = {
 
 
 def known(kind: str) -> Known:
-    """What is known of a kind of file system, by the kernel's word for it."""
+    """The properties of a kind of file system, by the kernel's name for it."""
     return _KNOWN.get("fuse" if kind.startswith("fuse.") else kind, Known("note", "not tried, nothing is known of it"))
 
 
 def kinds() -> list[str]:
-    """The kinds of which something is known."""
+    """The kinds in the table."""
     return list(_KNOWN)

@@ -1,4 +1,4 @@
-"""Figures to watch: what a history holds, and what became of the documents that went through this process.
+"""Metrics: the content of a history, and the verdicts on documents that went through this process.
 
 ```python
 from dochistory import metrics
@@ -30,7 +30,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Counts(Protocol):
-    """Verdicts that were counted."""
+    """Counted verdicts."""
 
     def table(self) -> pa.Table:
         """The counts, with columns `trigger`, `status`, `action`, `rule`, `count`."""
@@ -43,7 +43,7 @@ _UNASKED = {"R3": "no_id", "R4": "too_long"}
 
 
 class VerdictCounts:
-    """Counts verdicts by trigger, status, action and rule, from when it was made or cleared. Safe with threads."""
+    """Counts verdicts by trigger, status, action and rule, since it was made or cleared. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -110,29 +110,23 @@ def _totals(counts: pa.Table) -> dict[str, dict[str, int]]:
 def history_metrics(
     history: dh.History, *, in_progress: bool = True, now: dt.datetime | None = None
 ) -> dict[str, dict[str, Any]]:
-    """What a history holds, by trigger.
+    """The content of a history, by trigger.
 
     Args:
         history: the history; one that is open for reading is enough.
-        in_progress: also count what is processing, which reads through all entries: some seconds
-            where there are many millions. If not, `processing` and `oldest_processing_seconds` are
-            None.
+        in_progress: also count entries in progress, which reads all entries: some seconds for many
+            millions. If not, `processing` and `oldest_processing_seconds` are None.
         now: the time that counts as now; the clock's, if absent.
 
     Returns:
         For each trigger: `entries` (in segments and log), `bytes`, `segments` and `filters`
-            (files), `pins` (states
-        kept for others to read, with their files), `log_bytes`, `looked_up` (rows that this handle
-            was asked
-        about) and `filter_positives` (how often a filter let one of them through to an exact
-            look-up),
-        `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the oldest entry;
-        None without one), `oldest_partition_seconds` (age of the time partition it is in, from
-            where that begins),
-        `expired_seconds` (for how long that entry has been ready for a purge, 0 if it is not),
-            `processing`
-        (entries begun and not ended) and `oldest_processing_seconds`, `transactions` (applications
-            with batches) and
+        (files), `pins` (pinned states, which keep their files), `log_bytes`, `looked_up` (rows that
+        this handle looked up) and `filter_positives` (rows among them that passed a filter and
+        needed an exact look-up), `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the
+        oldest entry; None without one), `oldest_partition_seconds` (age of its time partition, from
+        the partition's begin), `expired_seconds` (for how long that entry has been ready for a
+        purge, 0 if it is not), `processing` (entries begun and not ended) and
+        `oldest_processing_seconds`, `transactions` (applications with batches) and
         `unfinished_transactions`.
     """
     moment = now or dt.datetime.now(dt.UTC)
@@ -175,7 +169,7 @@ def _partition_age(oldest: dt.datetime | None, width: dt.timedelta, now: dt.date
 
 
 def _processing(history: dh.History, name: str) -> tuple[int, dt.datetime | None]:
-    """How many entries are processing, and when the first of them began."""
+    """The number of entries in progress, and when the first of them began."""
     count, first = 0, None
     for batch in history.entries(name, status="processing"):
         count += batch.num_rows
@@ -237,12 +231,12 @@ def prometheus_text(
     in_progress: bool = True,
     now: dt.datetime | None = None,
 ) -> str:
-    """The figures in the text format that Prometheus reads.
+    """The metrics in the text format of Prometheus.
 
     Args:
-        history: the history whose figures are wanted; every metric has the label `trigger`.
-        counts: `VerdictCounts` of this process, or `Statistics` that are kept:
-            `dochistory_documents_total`, by trigger and by what the documents were, and
+        history: the history; every metric has the label `trigger`.
+        counts: `VerdictCounts` of this process, or stored `Statistics`:
+            `dochistory_documents_total`, by trigger and by state of the documents, and
             `dochistory_verdicts_total`, by trigger, status, action and rule.
         in_progress: as in `history_metrics`.
         now: as in `history_metrics`.
@@ -268,7 +262,7 @@ def prometheus_text(
 
 
 def _around(history: dh.History, now: dt.datetime) -> list[str]:
-    """What the sweeper and the suspensions of this machine say."""
+    """The metrics of this machine's sweeper and suspensions."""
     found = [({"trigger": one.trigger}, one) for one in suspension.suspended(history)]
     due = sweeper.next_purge(history)
     runs = sweeper.longest_runs(history).items()

@@ -1,7 +1,7 @@
-"""Whether a directory does what a history rests on: syncs, links that refuse a name in use, locks that exclude.
+"""Checks whether a directory is suitable for a history: syncs, links that refuse a name in use, locks that exclude.
 
-One process holds a lock on a file of the probe's own while others look; they say what they see, and
-try.
+One process holds a lock on a file of the probe while others check; they report what they see, and
+try to take the lock.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ _LOCK = "lock"
 
 @dataclass(frozen=True)
 class Found:
-    """What one process found. An empty text says that something is as it should be."""
+    """The results of one process. An empty text means that the check passed."""
 
     host: str
     process: int
@@ -41,13 +41,13 @@ class Found:
     lock: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The same in plain types, to travel."""
+        """The results as plain types, for transport."""
         return asdict(self)
 
 
 @contextmanager
 def probing(directory: Path) -> Iterator[str]:
-    """Hold a probe's lock in a history's directory; gives the probe's name, by which others find it.
+    """Hold a probe's lock in a history's directory; yields the probe's name, by which others find it.
 
     Raises:
         OSError: the directory cannot be written.
@@ -68,7 +68,7 @@ def probing(directory: Path) -> Iterator[str]:
 
 
 def look(directory: Path, nonce: str) -> Found:
-    """What this process finds, while another one is probing."""
+    """The results of this process, while another one is probing."""
     host, process = socket.gethostname(), os.getpid()
     sees, history = _seen(directory, nonce)
     if sees:
@@ -83,14 +83,14 @@ def look(directory: Path, nonce: str) -> Found:
 
 
 def left_by(directory: Path, nonce: str) -> set[tuple[str, int]]:
-    """Host and process of those whose files the prober sees."""
+    """Host and process of those whose files the probing process sees."""
     names = (one.name for one in (directory / f"{_PLACE}{nonce}").iterdir() if not one.name.endswith(".link"))
     parts = (name.rsplit("-", 2) for name in names if name != _LOCK)
     return {(host, int(process)) for host, process, _ in parts}
 
 
 def _seen(directory: Path, nonce: str) -> tuple[str, str]:
-    """What is there instead, and which history is."""
+    """The difference from the probing process's directory, and the identity of the history there."""
     try:
         names = [one.name for one in directory.iterdir()]
     except OSError as error:
@@ -126,7 +126,7 @@ def _linked(path: Path) -> None:
 
 
 def _refused_link(path: Path) -> str:
-    """A name in use must be refused: that is how of two manifests of one number one wins."""
+    """Check that a name in use is refused: so only one of two manifests of one number is published."""
     try:
         os.link(path, f"{path}.link")
     except FileExistsError:
@@ -162,7 +162,7 @@ def _trouble(work: Any) -> str:
 
 
 def file_system(directory: Path) -> str:
-    """The type of the file system that holds a directory, as the kernel calls it; `unknown` where it does not say."""
+    """The type of the file system that holds a directory, by the kernel's name; `unknown` without one."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         real = Path(os.path.realpath(directory))
@@ -172,7 +172,7 @@ def file_system(directory: Path) -> str:
     for line in lines:
         before, _, after = line.partition(" - ")
         point = Path(before.split()[4].replace("\\040", " "))
-        # Of mounts one over the other the last one is seen.
+        # Of several mounts at one place the last one is visible.
         if (real == point or point in real.parents) and len(point.parts) >= best:
             best, found = len(point.parts), after.split()[0]
     return found

@@ -1,7 +1,7 @@
-"""How far a long job is: one line on standard error, written anew while the job runs.
+"""Progress of a long job: one line on standard error, redrawn while the job runs.
 
-`history.load(..., progress=True)` uses it, as do `maintain` and `verify`; it can be handed to them
-as `progress` too:
+`history.load(..., progress=True)` uses it, as do `maintain` and `verify`; it can also be passed to
+them as `progress`:
 
 ```python
 with dh.progress.Bar("loading orders", total=50_000_000) as bar:
@@ -20,9 +20,9 @@ _WIDTH = 24
 
 
 class Bar:
-    """Callable with what is done, and all there is where that is known.
+    """Progress callback `(done, total)`; the total may be unknown.
 
-    On a terminal the line changes in place; in a file there is one line, when the job is over.
+    On a terminal the line changes in place; in a file there is one line, at the end of the job.
     """
 
     def __init__(self, label: str, total: int | None = None, file: TextIO | None = None) -> None:
@@ -32,17 +32,17 @@ class Bar:
         self._is_open = True
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        """So much is done, of so much if that is known."""
+        """Report that `done` of `total` is done."""
         self.done, self.total = done, total or self.total
         if self._file.isatty():
             self._file.write(f"\r{self.text()}\x1b[K")
             self._file.flush()
 
     def text(self) -> str:
-        """What it shows.
+        """The text of the bar.
 
         Returns:
-            str: share, bar, number, rate, time left.
+            str: percentage, bar, number, rate, remaining time.
         """
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = self.done / seconds
@@ -55,7 +55,7 @@ class Bar:
         return f"{self.label}: {share:4.0%} |{'#' * full}{'-' * (_WIDTH - full)}| {so_far}{left}"
 
     def close(self) -> None:
-        """Leave the line as it is, and go to the next. Again changes nothing."""
+        """End the line; repeating this changes nothing."""
         if self._is_open:
             self._is_open = False
             self._file.write(f"\r{self.text()}\x1b[K\n" if self._file.isatty() else f"{self.text()}\n")

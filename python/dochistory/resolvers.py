@@ -1,8 +1,8 @@
-"""Resolvers: who is asked about the documents that the rules leave undecided.
+"""Resolvers: they decide the documents that the rules leave undecided.
 
-A resolver is anything that takes one pyarrow RecordBatch of undecided documents and answers NEW,
-DUPLICATE or IN_DOUBT for each (`History.classify` has the details). These are made from what there
-usually is:
+A resolver is any callable that takes one pyarrow RecordBatch of undecided documents and answers
+NEW, DUPLICATE or IN_DOUBT for each (`History.classify` has the details). These functions make
+resolvers for common cases:
 
 | function | answers by |
 |---|---|
@@ -10,9 +10,9 @@ usually is:
 | `by_sql` | a query over a DB-API connection |
 | `by_lease` | how long ago the service began |
 | `by_document` | a Python function of one document |
-| `retrying` | another resolver, asked again where it fails for the moment |
+| `retrying` | another resolver, asked again after a temporary failure |
 
-What they return can be pickled if what they were given can, so they work in Spark's workers.
+A resolver can be pickled if the arguments it was made from can, so it works in Spark's workers.
 """
 
 import datetime as dt
@@ -50,7 +50,7 @@ def by_table(
 ) -> Resolver:
     """A resolver that looks the documents' keys up in a table of known outcomes.
 
-    The table is read once, here; for outcomes that change use `by_sql`, or make the trigger anew.
+    The table is read once, here; for outcomes that change use `by_sql`, or make a new trigger.
 
     Args:
         known: a table with one row a key: Arrow, Polars, pandas, or a mapping of column names to
@@ -64,7 +64,7 @@ def by_table(
         Resolver: for `Trigger(resolver=...)`.
 
     Raises:
-        SchemaError: [DH-SCHEMA] a column is missing, a key is there twice, or a status is none.
+        SchemaError: [DH-SCHEMA] a column is missing, a key occurs twice, or a status is invalid.
     """
     table = _table(known)
     wanted = [name for name in (key, status, message) if name is not None]
@@ -89,7 +89,7 @@ class _ByTable:
     missing: Answer
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Table:
-        # A document without a key must not meet a key that is null.
+        # A document without a key must not match a key that is null.
         rows = pc.index_in(batch["dh_key"], value_set=self.keys, skip_nulls=True)
         status = self.statuses.take(rows).fill_null(self.missing)
         message = pa.nulls(len(rows), pa.string()) if self.messages is None else self.messages.take(rows)
@@ -102,16 +102,16 @@ def by_lease(
     """A resolver that gives up on services that began long ago: their documents are NEW, and so **run again**.
 
     **Danger.** That a service began long ago does not show that it did nothing. It may have ended,
-    and died before it said so: then its work is done twice. It may still run, slowly: then it runs
-    twice at once. Use this only for services that may do a document twice (an upsert, a message
-    with an id that its receiver checks), and with a lease that is longer than the longest run plus
-    the largest difference between the clocks of your machines. Anything else wants a resolver that
-    looks at the effect: `by_sql`, `by_table`.
+    and died before it reported so: then its work is done twice. It may still run, slowly: then it
+    runs twice at once. Use this only for services that may process a document twice (an upsert, a
+    message with an id that its receiver checks), and with a lease that is longer than the longest
+    run plus the largest difference between the clocks of your machines. In all other cases use a
+    resolver that checks the effect: `by_sql`, `by_table`.
 
     Args:
         longer_than: how long ago the service must have begun, a timedelta or seconds.
-        otherwise: the answer for what began later, and for documents that nobody is known to have
-            begun (no history, no key).
+        otherwise: the answer for services that began later, and for documents that nobody is known
+            to have begun (no history, no key).
         now: the clock; the system's, if absent.
 
     Returns:
@@ -153,8 +153,8 @@ def by_document(function: Callable[[dict[str, Any]], Any]) -> Resolver:
     Args:
         function: called with a dictionary of the document's columns and `dh_key`, `dh_count`,
             `dh_reason`, `dh_started_at`, `dh_trigger`; answers a status, or a status and a sentence
-            for the journal. What it raises counts for this document alone: `TransientError` as a
-            transient failure, anything else as a failure.
+            for the journal. An exception counts for this document alone: `TransientError` as a
+            transient failure, any other as a failure.
 
     Returns:
         Resolver: for `Trigger(resolver=...)`.
@@ -211,12 +211,12 @@ def by_sql(
 
     Args:
         connect: makes a connection; called once a batch, and the connection is closed afterwards.
-        query: answers rows of key and status, and a sentence for the journal if it has a third
-            column. In place of `{keys}` go the marks for the keys' values, `?, ?, ?`; never the
-            values.
-        paramstyle: the marks that the driver understands: its module's `paramstyle`.
-        missing: the answer for keys that the query says nothing of.
-        keys_per_query: how many keys go into one query at most; databases have limits.
+        query: answers rows of key and status, and optionally a sentence for the journal as a third
+            column. `{keys}` is replaced by placeholders for the keys' values, `?, ?, ?`; never by
+            the values.
+        paramstyle: the placeholders of the driver: its module's `paramstyle`.
+        missing: the answer for keys without a row.
+        keys_per_query: the maximum number of keys in one query; databases have limits.
         transient: errors that count as transient; the DB-API's OperationalError and InterfaceError,
             if absent. (Some drivers, SQLite's for one, raise OperationalError for a misspelt query,
             too.)
@@ -286,7 +286,7 @@ class _BySql:
     def _is_transient(self, error: Exception) -> bool:
         if self.transient is not None:
             return isinstance(error, self.transient)
-        # Every driver has classes of its own with the names that the DB-API prescribes.
+        # Every driver has its own classes, with the names that the DB-API prescribes.
         return any(base.__name__ in ("OperationalError", "InterfaceError") for base in type(error).__mro__)
 
 
@@ -302,18 +302,18 @@ def retrying(
     longest: dt.timedelta | float = 30.0,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Resolver:
-    """A resolver that asks another one again where it fails for the moment.
+    """A resolver that asks another one again after a temporary failure.
 
     A trigger asks its resolver three times by itself (`resolver_attempts`); this is for longer
-    waits, or for a resolver within another. It waits `backoff`, then twice that, and so on, each
-    time a random share of it between a half and all. If it fails for the moment in the last attempt
-    too, that is the answer: the trigger is suspended, or the documents are in doubt. Where single
-    documents fail for the moment, only those are asked about again. `begin` waits meanwhile, though
-    without holding the trigger's lock.
+    waits, or for a resolver within another. The wait is `backoff`, then twice that, and so on; each
+    time a random part of it is waited, between half and all. If the last attempt fails temporarily
+    too, that is the answer: the trigger is suspended, or the documents are in doubt. If single
+    documents fail temporarily, only those are asked about again. `begin` waits meanwhile, without
+    holding the trigger's lock.
 
     Args:
-        resolver: whom to ask.
-        attempts: how often to ask, in all.
+        resolver: the resolver to ask.
+        attempts: the maximum number of attempts.
         backoff: how long to wait before the second attempt, a timedelta or seconds.
         longest: the longest wait before an attempt.
         sleep: how to wait.
@@ -440,7 +440,7 @@ def _no_copies(keys: pa.Array) -> None:
 
 def _only_answers(statuses: pa.Array) -> None:
     given = pc.unique(statuses.drop_null()).to_pylist()
-    # As the engine reads them: it also takes the blank that people write.
+    # As the engine reads them: it also accepts a blank.
     if wrong := [status for status in given if re.sub(r"^IN DOUBT$", "IN_DOUBT", status) not in _ANSWERS]:
         raise dh.SchemaError(
             f"[DH-SCHEMA] {', '.join(map(repr, wrong[:3]))} is not an answer: "

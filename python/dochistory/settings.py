@@ -3,7 +3,7 @@
 ```toml
 history = "orders.history"          # optional: the history of these triggers, relative to this file
 
-[defaults]                          # optional: settings of every trigger that does not say otherwise
+[defaults]                          # optional: settings of every trigger that does not set them itself
 suspend_and_retry_on_error = false
 
 [triggers.orders]
@@ -15,7 +15,7 @@ resolver = "shop.resolvers:orders"  # a function of an installed module; it is i
 ```
 
 The settings of a trigger are those of `dochistory.Trigger`, under the same names and with the same
-defaults. Whatever is wrong with a file is a `ConfigError` that begins with the file and the line.
+defaults. Any error in a file is a `ConfigError` that begins with the file and the line.
 """
 
 import datetime as dt
@@ -59,14 +59,14 @@ _NAMES = {bool: "true or false", str: "text in quotes", int: "a whole number", f
 
 
 def stored_settings(history: dh.History, trigger: str) -> dict[str, Any]:
-    """The settings of a trigger that the history keeps.
+    """The stored settings of a trigger.
 
     Args:
         history: the history.
         trigger: the trigger's name.
 
     Returns:
-        dict: `kind` and `history_time_to_live`, for `Trigger`; empty if the history knows none.
+        dict: `kind` and `history_time_to_live`, for `Trigger`; empty if the history has none.
     """
     found: Mapping[str, Any] = history.stats(trigger)
     return {name: found[name] for name in _STORED if found[name]}
@@ -74,7 +74,7 @@ def stored_settings(history: dh.History, trigger: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a file of settings says."""
+    """The content of a settings file."""
 
     path: Path
     """The file."""
@@ -85,7 +85,7 @@ class Settings:
 
 
 def triggers_from_toml(path: str | os.PathLike[str]) -> dict[str, dh.Trigger]:
-    """The triggers that a file describes, by name; the module's text shows such a file.
+    """The triggers of a settings file, by name; the module's text shows such a file.
 
     Args:
         path: the file.
@@ -94,14 +94,14 @@ def triggers_from_toml(path: str | os.PathLike[str]) -> dict[str, dh.Trigger]:
         dict: name -> trigger.
 
     Raises:
-        ConfigError: [DH-CONFIG] the file is not there or not to be read, is no TOML, or a setting
-            of it makes no sense. The text begins with the file and the line.
+        ConfigError: [DH-CONFIG] the file does not exist, cannot be read, is no TOML, or has an
+            invalid setting. The text begins with the file and the line.
     """
     return dict(settings_from_toml(path).triggers)
 
 
 def settings_from_toml(path: str | os.PathLike[str]) -> Settings:
-    """All that a file of settings says: its triggers, and where their history is.
+    """The content of a settings file: its triggers, and where their history is.
 
     Args:
         path: the file.
@@ -128,18 +128,18 @@ def settings_from_toml(path: str | os.PathLike[str]) -> Settings:
 
 
 def trigger_from_text(name: str, settings: Mapping[str, str]) -> dh.Trigger:
-    """A trigger whose settings came as text, as options and variables of the environment do.
+    """A trigger with settings given as text, for example by options and environment variables.
 
     Args:
         name: the trigger's name.
-        settings: its settings, under the names that they have in a file of settings: `true` and
-            `false`, whole numbers, anything else as it is.
+        settings: its settings, under their names in a settings file: `true` and `false`, whole
+            numbers, anything else as it is.
 
     Returns:
         dh.Trigger: the trigger.
 
     Raises:
-        ConfigError: [DH-CONFIG] a setting makes no sense. The text names it.
+        ConfigError: [DH-CONFIG] a setting is invalid. The text names it.
     """
     read: dict[str, Any] = {}
     for setting, text in settings.items():
@@ -175,7 +175,7 @@ def resolver_named(spelt: str) -> Callable[..., Any]:
     """The function that `module:function` names.
 
     Raises:
-        ValueError: it is not spelt so, or cannot be imported, or is no function.
+        ValueError: it is misspelt, cannot be imported, or is no function.
     """
     module, colon, name = spelt.partition(":")
     if not (module and colon and name):
@@ -197,12 +197,12 @@ _Place = tuple[str, ...]
 
 
 class _File:
-    """A file of settings, and where in it something stands."""
+    """A settings file, with the lines of its settings."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            # A byte order mark is nothing that TOML allows, and something that editors write.
+            # TOML does not allow a byte order mark, but editors write one.
             self._text = path.read_text(encoding="utf-8-sig")
         except OSError as error:
             raise dh.ConfigError(
@@ -228,9 +228,9 @@ class _File:
     def line(self, place: _Place) -> int:
         """The number of the line where the statement begins that sets `place`.
 
-        A statement ends with the first line up to which the file is TOML that has the place; it
-        begins behind the last line before that up to which the file is TOML. That holds for every
-        way that TOML has to write a thing, and takes time only where there is an error to tell.
+        A statement ends with the first line up to which the file is TOML that has the place. It
+        begins after the last earlier line up to which the file is TOML. That holds for every
+        notation of TOML, and takes time only if there is an error to report.
         """
         lines = self._text.split("\n")
         begins = 1
@@ -258,7 +258,7 @@ class _File:
                 raise self.error((*place, name), f"unknown setting {name!r}; there are {', '.join(sorted(allowed))}")
 
     def check_type(self, place: _Place, value: Any, types: tuple[type, ...]) -> None:
-        # In Python true is a whole number; in a file of settings it is a mistake.
+        # In Python true is a whole number; in a settings file it is a mistake.
         if value is None or type(value) in types:
             return
         wanted = " or ".join(_NAMES[type_] for type_ in types if not (type_ is int and float in types))
@@ -280,7 +280,7 @@ class _File:
             raise self.error(self._culprit(name, defaults, settings), _bare(error)) from error
 
     def _culprit(self, name: str, defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> _Place:
-        """Where the setting stands that a trigger refuses; the trigger itself, if it is none alone."""
+        """The place of the setting that a trigger refuses; the trigger itself, if it is not a single one."""
         for table, place in ((settings, ("triggers", name)), (defaults, ("defaults",))):
             for setting, value in table.items():
                 if setting != "resolver" and not _is_accepted(setting, value):
@@ -318,5 +318,5 @@ def _shown(value: Any) -> str:
 
 
 def _bare(error: Exception) -> str:
-    """What an error says, without the code that another error is going to carry."""
+    """The text of an error, without its code, because another error adds one."""
     return re.sub(r"^\[DH-\w+\] ", "", str(error))

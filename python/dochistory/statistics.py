@@ -1,4 +1,4 @@
-"""Exactly-once statistics: what became of documents, by trigger, kept beside the history.
+"""Exactly-once statistics: the verdicts on documents, by trigger, kept beside the history.
 
 ```python
 statistics = dh.Statistics(history)                  # or its directory
@@ -10,9 +10,9 @@ statistics.clear(trigger)                            # touches no entry of the h
 ```
 
 Counts are exact. `add` writes one line to a file before it returns, so counts survive restarts and
-killed processes; it does not sync, so a power failure may take the last seconds. The list of
-documents is bounded: the newest of each trigger, and of one batch a sample that is spread over it.
-Several processes may add and clear at once.
+killed processes; it does not sync, so a power failure may lose the last seconds. The list of
+documents is bounded: the newest of each trigger, and of one batch a sample spread over it. Several
+processes may add and clear at once.
 """
 
 import datetime as dt
@@ -64,7 +64,7 @@ _Key = tuple[str | None, str, str]
 
 @dataclass
 class _Held:
-    """What is known of one trigger."""
+    """The state of one trigger."""
 
     most: int
     counts: Counter[_Key] = field(default_factory=Counter)
@@ -79,8 +79,9 @@ class Statistics:
 
     Args:
         history: the history, or its directory.
-        most_documents: how many documents are listed of a trigger.
-        most_per_batch: how many documents one batch adds to the list, for each status.
+        most_documents: the maximum number of listed documents of a trigger.
+        most_per_batch: the maximum number of documents that one batch adds to the list, for each
+            status.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Statistics:
             return
         at = (now or dt.datetime.now(dt.UTC)).isoformat()
         counts = dh.count_verdicts(judged)
-        # Most batches hold nothing but NEW, so nothing to list.
+        # Most batches are all NEW, so there is nothing to list.
         is_listed = any(status in ("DUPLICATE", "IN_DOUBT") for status, *_ in counts)
         listed = self._listed(judged, documents, name, at) if is_listed else []
         line = {"trigger": _name(trigger), "at": at, "counts": counts, "documents": listed}
@@ -183,7 +184,7 @@ class Statistics:
         )
 
     def table(self) -> pa.Table:
-        """The same as `counts()`; so statistics may stand for `metrics.VerdictCounts`.
+        """The same as `counts()`, so that statistics can be used as `metrics.VerdictCounts`.
 
         Returns:
             pa.Table: as `counts`.
@@ -202,14 +203,14 @@ class Statistics:
         Args:
             trigger: a trigger, or its name; every trigger, if absent.
             status: of this status only.
-            limit: at most this number of them.
+            limit: the maximum number of documents.
 
         Returns:
             pa.Table: the columns of `DOCUMENTS`: `time` (timestamp[us, UTC]), `trigger`, `key`,
             `name`, `status`, `rule` (utf8).
 
         Raises:
-            ConfigError: [DH-CONFIG] there is no such status.
+            ConfigError: [DH-CONFIG] the status is unknown.
         """
         if status not in (None, "DUPLICATE", "IN_DOUBT"):
             raise dh.ConfigError(f"[DH-CONFIG] status is {status!r}; allowed is DUPLICATE or IN_DOUBT")
@@ -231,16 +232,14 @@ class Statistics:
         """All figures by trigger.
 
         Args:
-            history: the open history, for what is in progress; without it those figures are None.
-            in_progress: also count what is processing, which reads through all entries.
-            now: the time that counts as now; the clock's, if absent.
+            history: the open history, for entries in progress; without it those figures are None.
+            in_progress: also count entries in progress, which reads all entries.
+            now: the time taken as now; the clock's, if absent.
 
         Returns:
             For each trigger: `new`, `duplicate`, `suspended`, `rejected` (documents), `in_doubt`
-                (rule -> documents),
-            `processing`, `oldest_processing_seconds`, `oldest_entry_seconds` (as
-                `metrics.history_metrics`), and
-            `next_purge` (time; None if no sweeper runs).
+            (rule -> documents), `processing`, `oldest_processing_seconds`, `oldest_entry_seconds`
+            (as `metrics.history_metrics`), and `next_purge` (time; None if no sweeper runs).
         """
         held = self._read(None)
         figures = {} if history is None else metrics.history_metrics(history, in_progress=in_progress, now=now)
@@ -278,7 +277,7 @@ class Statistics:
         return found
 
     def _append(self, line: dict[str, Any]) -> None:
-        # It begins with a line's end: a process that died within its line must not spoil the next.
+        # It begins with a line break: a process that died within its line must not spoil the next one.
         content = b"\n" + json.dumps(line, ensure_ascii=False).encode() + b"\n"
         with self._shared(write=True), _files.storage(self._file):
             file = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -292,7 +291,7 @@ class Statistics:
             self._compact()
 
     def _compact(self) -> None:
-        """Put all lines of a trigger together into one."""
+        """Merge all lines of a trigger into one."""
         with self._locked(fcntl.LOCK_EX, write=True), _files.storage(self._file):
             if self._file.stat().st_size <= _COMPACT_BYTES:
                 return  # somebody else was first
@@ -313,7 +312,7 @@ class Statistics:
 
     @contextmanager
     def _shared(self, *, write: bool) -> Iterator[None]:
-        """While nobody puts the file together."""
+        """A shared lock of the file, so that it is not compacted meanwhile."""
         with self._locked(fcntl.LOCK_SH, write=write):
             yield
 

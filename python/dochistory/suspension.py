@@ -8,15 +8,15 @@ while True:
     suspension.note(claim.verdicts)              # rows whose action is SUSPEND suspend the trigger
 ```
 
-The rules say when (R5, S4): rows whose action is SUSPEND are not acknowledged, so the broker keeps
-them. From then on nothing is begun. After `poll_every` (60 s) it is tried again: whether the
-history can be read, or, if the resolver failed, one batch. Each time that fails the wait grows by
-`backoff`, up to `longest`. What works again resumes the trigger by itself; `resume` does so by
-hand, from any process of the machine.
+The rules decide when (R5, S4): rows whose action is SUSPEND are not acknowledged, so the broker
+keeps them. From then on nothing is begun. After `poll_every` (60 s) the suspension polls: it checks
+whether the history can be read, or, if the resolver failed, allows one batch. Each failure
+multiplies the wait by `backoff`, up to `longest`. A success resumes the trigger; `resume` does so
+by hand, from any process of the machine.
 
-The state is a file in a directory of the machine (`state_directory`), not of the history, for that
-may be what is away. It survives restarts, and is shared by the processes of the machine; consumers
-on other machines find out by themselves.
+The state is a file in a directory of the machine (`state_directory`), not of the history, because
+the history may be unavailable. It survives restarts, and all processes of the machine use it;
+consumers on other machines detect the failure themselves.
 """
 
 import datetime as dt
@@ -67,13 +67,13 @@ class Status:
 
 
 class Suspension:
-    """Whether a trigger is suspended, and until when. Safe with threads.
+    """Whether a trigger is suspended, and until when. Thread-safe.
 
     Args:
         history: the history, or its directory.
         trigger: the trigger.
         poll_every: how long to wait before the first poll: text, a timedelta, or seconds.
-        backoff: by how much the wait grows with each poll in vain; 1 for never.
+        backoff: the factor by which the wait grows with each failed poll; 1 for no growth.
         longest: the longest wait.
         state: the directory for the state; that of the machine, if absent.
         on_change: called with the new status (None: resumed) whenever it changes here.
@@ -117,7 +117,7 @@ class Suspension:
 
     @property
     def status(self) -> Status | None:
-        """The suspension, as any process of the machine sees it; None if the trigger is not suspended.
+        """The suspension, for all processes of the machine; None if the trigger is not suspended.
 
         Raises:
             CorruptError: [DH-CORRUPT] the file of the state is damaged.
@@ -128,11 +128,11 @@ class Suspension:
             return self._memory
 
     def check(self) -> None:
-        """Returns if documents may be begun now; polls if it is time to.
+        """Returns if documents may be begun now; polls if that is due.
 
         Raises:
-            SuspendedError: [DH-SUSPENDED] the trigger is suspended; the text says why and when it
-                is tried again.
+            SuspendedError: [DH-SUSPENDED] the trigger is suspended; the text says why, and when the
+                next poll is.
         """
         with self._lock:
             status = self.status
@@ -148,7 +148,7 @@ class Suspension:
             raise _error(self._again(status, reason))
 
     def note(self, verdicts: Any) -> Status | None:
-        """Take in the verdicts of a batch: rows whose action is SUSPEND suspend the trigger, none resumes it.
+        """Note the verdicts of a batch: rows whose action is SUSPEND suspend the trigger; no verdict resumes it.
 
         Args:
             verdicts: what `classify` answered, or `claim.verdicts`.
@@ -168,29 +168,29 @@ class Suspension:
             return self._fail(cause, first["message"] or f"rule {first['rule']}")
 
     def failed(self, error: Exception, cause: Literal["history", "resolver"] = "history") -> SuspendedError:
-        """Suspend the trigger, for its history or its resolver failed.
+        """Suspend the trigger, because its history or its resolver failed.
 
         Args:
-            error: what failed.
+            error: the failure.
             cause: what is down: the history or the resolver.
 
         Returns:
-            SuspendedError: what to raise.
+            SuspendedError: the exception to raise.
         """
         return _error(self._fail(cause, str(error).removeprefix("[DH-SUSPENDED] ")))
 
     def succeeded(self) -> None:
-        """Resume the trigger, for a batch was decided. What a person suspended a person resumes."""
+        """Resume the trigger, because a batch was decided. A suspension by hand is only resumed by hand."""
         with self._lock:
             status = self.status
             if status is not None and status.cause != "person":
                 self.resume()
 
     def suspend(self, reason: str = "suspended by hand") -> Status:
-        """Suspend the trigger by hand, until somebody says `resume`.
+        """Suspend the trigger by hand, until somebody calls `resume`.
 
         Args:
-            reason: what to tell those who ask.
+            reason: the reason to show.
 
         Returns:
             Status: the suspension.
@@ -198,7 +198,7 @@ class Suspension:
         return self._set(Status(str(self._path), self._trigger.name, "person", reason, self._now(), 0, None))
 
     def resume(self) -> None:
-        """Resume the trigger, whatever suspended it; if it is not suspended, nothing changes.
+        """Resume the trigger, whatever the reason of the suspension; if it is not suspended, nothing changes.
 
         Raises:
             StorageError: [DH-IO] the file of the state cannot be removed.
@@ -216,10 +216,10 @@ class Suspension:
                 self._on_change(None)
 
     def wait(self, timeout: str | dt.timedelta | float | None = None, *, stop: threading.Event | None = None) -> bool:
-        """Wait until documents may be begun, polling. A resumption by hand is seen within half a second.
+        """Wait until documents may be begun, polling. A resumption by hand is noticed within half a second.
 
         Args:
-            timeout: how long at most; for ever, if absent.
+            timeout: how long at most; without a limit, if absent.
             stop: an event that ends the wait.
 
         Returns:
@@ -252,7 +252,7 @@ class Suspension:
             return self._again(Status(**{**asdict(status), "cause": cause}), reason)
 
     def _again(self, status: Status, reason: str) -> Status:
-        """The same suspension after one more poll in vain."""
+        """The same suspension after one more failed poll."""
         polls = status.polls + 1
         wait = min(self._poll_every * self._backoff ** min(polls, 64), self._longest)
         due = self._now() + dt.timedelta(seconds=wait)
@@ -272,7 +272,7 @@ class Suspension:
         return status
 
     def _unreachable(self) -> str | None:
-        """Why the history cannot be asked; None if it can."""
+        """Why the history cannot be read; None if it can."""
         probe = dh.Trigger(self._trigger.name, detect_duplicates=True, use_history=True)
         nothing = pa.table({"uuid": ["dochistory.poll"]})
         try:

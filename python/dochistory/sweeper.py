@@ -8,10 +8,9 @@ sweeper = dh.Sweeper("orders.history")
 sweeper.sweep_if_due()  # in a stream: a call with each batch, which rarely does anything
 ```
 
-`dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand
-removes what is expired and nothing else, and does not move the sweeper's next run. When the sweeper
-runs next, and the longest run of a service that it saw, is kept in the file `sweeper.json` of the
-history.
+`dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand only
+removes expired entries, and does not move the sweeper's next run. The file `sweeper.json` of the
+history has the time of the next run, and the longest run of a service that the sweeper saw.
 """
 
 import datetime as dt
@@ -35,16 +34,16 @@ _FILE = "sweeper.json"
 
 
 class Sweeper:
-    """Purges a history from time to time. Safe with threads and forks: a forked process has none until it starts one.
+    """Purges a history repeatedly. Safe with threads and forks: a forked process has none until it starts one.
 
     Args:
         history: the history, or its directory, which is then opened for each purge.
-        triggers: triggers as they are meant to be; one that the history keeps with another time to
-            live is not purged, and the logger is told so.
+        triggers: the expected settings of triggers; a trigger that the history stores with another
+            time to live is not purged, and a warning is logged.
         every: how long from one run to the next: text, a timedelta, or seconds.
-        retry_window: for how long the broker may deliver a document again; a time to live that is
-            shorter is warned of.
-        on_sweep: called with what `History.purge` answered, after each run.
+        retry_window: for how long the broker may deliver a document again; a shorter time to live
+            causes a warning.
+        on_sweep: called after each run with the result of `History.purge`.
         now: the clock; the system's, if absent.
 
     Raises:
@@ -77,24 +76,23 @@ class Sweeper:
 
     @property
     def next_run(self) -> dt.datetime:
-        """When it purges next."""
+        """When the next purge is due."""
         return self._next
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread runs, in this process."""
+        """Whether its thread runs in this process."""
         return self._process == os.getpid() and self._thread is not None and self._thread.is_alive()
 
     def sweep(self) -> dict[str, Any]:
         """Purge now, as one of the sweeper's own runs: the next is due after `every`.
 
         Returns:
-            For each trigger what `History.purge` answers: `entries`, `bytes`, `segments`. A trigger
-                that somebody holds
-            locked is left for the next run.
+            For each trigger the result of `History.purge`: `entries`, `bytes`, `segments`. A
+            trigger that another process holds locked is left for the next run.
 
         Raises:
-            OpenError: [DH-OPEN] there is no history.
+            OpenError: [DH-OPEN] the history does not exist.
             StorageError: [DH-IO] the operating system refused.
         """
         log = logging.getLogger(LOGGER)
@@ -143,7 +141,7 @@ class Sweeper:
         return purged
 
     def start(self) -> Self:
-        """Start the thread, a daemon; again changes nothing."""
+        """Start the thread, a daemon; repeating this changes nothing."""
         with self._lock:
             if self.is_running:
                 return self
@@ -156,7 +154,7 @@ class Sweeper:
         return self
 
     def stop(self) -> None:
-        """Stop the thread, and wait for a purge that is under way; again changes nothing."""
+        """Stop the thread, and wait for a purge in progress; repeating this changes nothing."""
         if not self.is_running or self._thread is None:
             return
         self._stop.set()
@@ -171,7 +169,7 @@ class Sweeper:
                 logging.getLogger(LOGGER).exception("the purge of %s failed; it is tried again", self.path)
 
     def run(self) -> None:
-        """Purge until somebody calls `stop_running` or interrupts: for a program that does nothing else."""
+        """Purge until `stop_running` is called or an interrupt comes: for a program that does nothing else."""
         self._process, self._stop = os.getpid(), threading.Event()
         _note_next(self.path, self._next, self._every)
         self._run(self._stop)
@@ -198,16 +196,16 @@ def warnings_about(
     longest_run_seconds: float | None,
     retry_window_seconds: float | None = None,
 ) -> list[str]:
-    """What is to be said of a trigger's time to live.
+    """Warnings about a trigger's time to live.
 
     Args:
-        name: the trigger's.
-        time_to_live: as it is used.
+        name: the trigger's name.
+        time_to_live: the time to live in use.
         longest_run_seconds: the longest run of a service that was seen.
         retry_window_seconds: for how long the broker may deliver again.
 
     Returns:
-        list of str: a sentence each; empty if all is well.
+        list of str: a sentence each; empty if there is no warning.
     """
     if not time_to_live:
         return []
@@ -226,7 +224,7 @@ def warnings_about(
 
 
 def next_purge(history: dh.History | str | os.PathLike[str]) -> dt.datetime | None:
-    """When a history is purged next, by what its sweeper said.
+    """When the next purge of a history is due, according to its sweeper.
 
     Args:
         history: the history, or its directory.
@@ -252,7 +250,7 @@ def _read(history: dh.History | str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _note(path: Path, figures: dict[str, Any], due: dt.datetime, every: dt.timedelta) -> dict[str, float]:
-    """Remember the longest runs, and when the next purge is due."""
+    """Store the longest runs, and when the next purge is due."""
     known = longest_runs(path)
     for name, one in figures.items():
         if one["longest_run"] is not None:

@@ -204,6 +204,6 @@ def test_dictionaries_have_the_keys_of_the_stub(history: dh.History) -> None:
     damaged = bytearray(segment.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     segment.write_bytes(damaged)
-    repaired = dh.repair(history.path)
+    repaired = _native.repair(history.path)
     found |= {"_Repaired": repaired, "_Finding": repaired["findings"][0]}
     assert {name: set(one) for name, one in found.items()} == types  # type: ignore[call-overload]

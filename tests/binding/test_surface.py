@@ -29,7 +29,9 @@ def public_members(of: type) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize("name", EXPORTS)
 def test_every_export_of_the_extension_is_public_in_the_package(name: str) -> None:
     assert name in dh.__all__
-    assert getattr(dh, name) is getattr(_native, name)
+    # The package's own `repair` takes in the audit log, which the engine does not know.
+    is_wrapped = name == "repair"
+    assert (getattr(dh, name) is getattr(_native, name)) is not is_wrapped
 
 
 def test_a_history_shows_what_its_users_need() -> None:

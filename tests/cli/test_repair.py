@@ -32,6 +32,7 @@ def test_a_whole_history_needs_no_repair(run: Run, orders: Path) -> None:
     assert run("repair", "--history", orders, "--yes", "--json").json == {
         "repaired": False,
         "kept_in": None,
+        "audit_kept_in": None,
         "findings": [],
     }
     assert names(orders) == before

@@ -190,3 +190,16 @@ def test_a_million_ids_are_mapped_found_sent_and_purged(path: Path) -> None:
         assert history.mapper("big").purge(T0 + DAY)["entries"] == count
         assert history.mapper("big").lookup(ids)["found"].true_count == 0
         assert history.mapper("big").stats()["files"] == 0
+
+
+def test_purge_far_ahead_of_the_clock_has_to_be_forced(mapper: dh.MessageIdMapper) -> None:
+    now = dt.datetime.now(dt.UTC)
+    mapper.create(["a"], None, now + DAY, now=now)
+    mapper.create(["kept"], None, "forever", now=now)
+    later = dt.datetime(2099, 1, 1, tzinfo=dt.UTC)
+    with pytest.raises(dh.ConfigError, match=r"2099.*ahead of this machine's clock.*force=True"):
+        mapper.purge(later)
+    assert mapper.purge(later, dry_run=True)["entries"] == 1
+    assert mapped(mapper, ["a", "kept"]) == [None, None]
+    assert mapper.purge(later, force=True)["entries"] == 1
+    assert mapped(mapper, ["a", "kept"]) == [False, None]

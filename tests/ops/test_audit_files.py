@@ -234,3 +234,22 @@ def test_readers_meet_no_error_while_others_keep_and_forget(doubtful: dh.History
         reads += 1
     assert process.communicate()[1] == ""
     assert reads > 2
+
+
+def test_history_verifies_and_repairs_its_audit_log_too(log: Path, doubtful: dh.History) -> None:
+    whole = doubtful.verify()
+    assert whole > doubtful.audit.verify() > 0
+    path = files(log, "kept")[0]
+    flip(path)
+    with pytest.raises(dh.CorruptError, match=path.name):
+        doubtful.verify()
+    assert doubtful.verify(trigger()) > 0, "of one trigger its own files only"
+    assert dh.repair(log.parent, trigger())["findings"] == []
+    planned = dh.repair(log.parent)
+    assert [one["documents"] for one in planned["findings"]] == [[(1, 3)]]
+    assert (planned["repaired"], planned["audit_kept_in"]) == (False, None)
+    done = dh.repair(log.parent, apply=True)
+    assert (done["repaired"], done["kept_in"]) == (True, None)
+    assert (done["audit_kept_in"] / path.name).exists()
+    assert dh.repair(log.parent)["findings"] == []
+    assert doubtful.verify() > 0

@@ -1,15 +1,14 @@
 """The checks of words and of test names; `tools/prose.py --check` applies them to the project."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tools import vocabulary
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-import vocabulary  # noqa: E402  (a tool, not a package)
 
 SPOKEN = [
     "Whoever asks gets it.",
@@ -67,6 +66,18 @@ def test_names_over_60_characters_are_found(name: str, form: str) -> None:
         assert len(vocabulary.long_names(Path(name), form.format(test))) == found
 
 
+def test_pages_and_sources_of_the_package_are_prose() -> None:
+    prose = (
+        "README.md",
+        "docs/a.md",
+        "rust/core/src/lib.rs",
+        "rust/python/src/arrow.rs",
+        "python/dochistory/cli/run.py",
+    )
+    others = ("tools/prose.py", "rust/core/tests/fuzz.rs", "python/dochistory/_native.pyi")
+    assert [path for path in prose + others if vocabulary.is_prose(Path(path))] == list(prose)
+
+
 def test_check_of_nothing_fails() -> None:
     assert vocabulary.findings([], [])
 
@@ -77,8 +88,9 @@ def test_check_fails_for_a_page_with_banned_words(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
-    command = [sys.executable, str(ROOT / "tools" / "prose.py"), "--check"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tools.prose", "--check"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
     assert (ran.returncode, ran.stdout) == (1, 'a.md:1: "anew": again, or a verb with re-\n')
     (tmp_path / "a.md").write_text("Built again.\n")
-    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
+    assert subprocess.run(command, cwd=tmp_path, check=False, env=environment).returncode == 0

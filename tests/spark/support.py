@@ -16,6 +16,7 @@ import dochistory as dh
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 SCHEMA = "uuid string, redelivery_count int, payload string"
 
@@ -55,14 +56,17 @@ class Stream:
 
     def run(self, handle: "Callable[[DataFrame, int], None]") -> None:
         """Handle all batches there are; raises what failed the query."""
+        self.start(handle).awaitTermination()
+
+    def start(self, handle: "Callable[[DataFrame, int], None]") -> "StreamingQuery":
+        """Begin to handle all batches there are."""
         stream = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(self._input))
-        query = (
+        return (
             stream.writeStream.foreachBatch(handle)
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination()
 
     def forget_commit(self, batch: int) -> None:
         """As if Spark had died after the batch's effects and before it noted that the batch was done."""

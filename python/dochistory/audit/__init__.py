@@ -1,4 +1,4 @@
-"""The audit log: documents in doubt, whole, until somebody has looked at them and decided.
+"""The audit log: complete documents in doubt, until somebody decides about them.
 
 ```python
 claim = history.begin(documents, trigger, audit=True)       # what is in doubt is kept before this returns
@@ -9,13 +9,13 @@ with history.audit.resubmit(trigger) as again:              # everything that is
     service(again.documents)
 ```
 
-What happens to a document, and what `state` says of it:
+The states of a document:
 
     open ──► process ──► resubmitting ──► resubmitted
       │         │             └──► cut_off: begun, and nobody knows how far it came; decide again
       └─────────┴──────► duplicate: it was processed after all, and is never resubmitted
 
-A resubmission is a transaction of the history. How it ended is what the history says; the log only
+A resubmission is a transaction of the history. The history decides how it ended; the log only
 copies that. So a crash at any point leaves a document open (nothing was begun), cut off, or
 resubmitted, and never both or neither.
 """

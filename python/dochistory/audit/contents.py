@@ -1,4 +1,4 @@
-"""What an audit log holds, put together from its files and from what the history says."""
+"""The content of an audit log, from its files and the history."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from dochistory.settings import stored_settings
 
 
 class Contents:
-    """The documents of a log, and what became of each."""
+    """The documents of a log, with their states."""
 
     def __init__(self, history: dh.History, files: store.Store) -> None:
         self._history = history
@@ -36,7 +36,7 @@ class Contents:
         return states.with_states(kept, self._changes()).cast(ENTRIES)
 
     def _changes(self) -> pa.Table:
-        """What happened to documents, in order; of what nobody wrote down yet, what the history says."""
+        """The changes of documents, in order; changes that are not recorded yet come from the history."""
         found = []
         events = self._store.events()
         ended = {event.number for event in events if event.kind == "outcome"}
@@ -50,7 +50,7 @@ class Contents:
         return pa.concat_tables(found) if found else states.CHANGES.empty_table()
 
     def _ended(self, event: store.Event, resubmission: pa.Table) -> pa.Table:
-        """How a resubmission ended that nobody wrote down the end of."""
+        """The end of a resubmission whose end was not recorded."""
         trigger = resubmission["trigger"][0].as_py()
         if self._store.turn(trigger).is_taken():
             return states.outcome(resubmission, "resubmitting")
@@ -83,7 +83,7 @@ class Contents:
             ) from error
 
     def chosen(self, numbers: Iterable[int]) -> pa.Table:
-        """The entries of these numbers; a StateError if one is not there."""
+        """The entries of these numbers; a StateError if one does not exist."""
         wanted = sorted(set(numbers))
         entries = self.entries()
         chosen = entries.filter(pc.is_in(entries["number"], value_set=pa.array(wanted, pa.int64())))
@@ -92,7 +92,7 @@ class Contents:
         return chosen
 
     def settle(self, trigger: str) -> None:
-        """In the trigger's turn: write down how its last resubmission ended, if whoever began it did not."""
+        """Record the end of the trigger's last resubmission, if its process did not. The trigger's lock is held."""
         events = self._store.events()
         ended = {event.number for event in events if event.kind == "outcome"}
         for event in events:
@@ -105,7 +105,7 @@ class Contents:
                     self._store.add_event(event.number, "outcome", states.outcome(table, state))
 
     def trigger(self, name: str) -> dh.Trigger:
-        """A trigger by what was remembered of it with the newest of its documents."""
+        """A trigger with the settings stored with the newest of its documents."""
         for file in reversed(self._store.kept()):
             table = self._store.read(file.path, ["trigger"])
             if table["trigger"][0].as_py() == name:
@@ -113,6 +113,6 @@ class Contents:
                 break
         else:
             remembered = {"name": name}
-        # What the history keeps of it may have changed since.
+        # The history's settings for it may have changed since.
         settings = {**remembered, **stored_settings(self._history, name)}
         return dh.Trigger(**settings, detect_duplicates=True, use_history=True)

@@ -1,4 +1,4 @@
-"""What is wrong with the files of an audit log."""
+"""Damage of an audit log's files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +22,10 @@ class Damage:
 
 
 def look(log: store.Store) -> tuple[int, list[Damage]]:
-    """Read every byte of a log; answers how many there are, and what is wrong.
+    """Read every byte of a log; answers the number of bytes, and the damage.
 
     Raises:
-        Gone: a file went away meanwhile.
+        Gone: a file was removed meanwhile.
         OpenError: [DH-OPEN] a newer package wrote the log.
     """
     found = []
@@ -50,14 +50,14 @@ def look(log: store.Store) -> tuple[int, list[Damage]]:
 
 
 def manifest_damage(directory: Path, error: dh.CorruptError) -> Damage:
-    """A manifest that cannot be read, or is gone."""
+    """A manifest that is unreadable or missing."""
     numbers = manifest.numbers_in(directory)
     path = manifest.path_of(directory, numbers[-1] if numbers else 1)
     return Damage(path, _reason(error, path), "manifest")
 
 
 def _files(log: store.Store, there: Look) -> list[Named]:
-    """The files that are there, as a manifest names them or would name them."""
+    """The existing files, with the manifest's entries for them, or new ones."""
     named = {file.name: file for file in there.manifest.files} if there.manifest else {}
     return [named.get(name) or log.files.described(name) for name in sorted(there.present)]
 

@@ -1,4 +1,4 @@
-"""The entries of an audit log: their columns, and those that a batch's documents in doubt become."""
+"""The entries of an audit log: their columns, and the entries of a batch's documents in doubt."""
 
 import datetime as dt
 from collections.abc import Mapping

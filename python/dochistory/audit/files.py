@@ -1,4 +1,4 @@
-"""Which files an audit log consists of: those that its manifest names, and whole ones that no manifest names yet."""
+"""The files of an audit log: those that its manifest names, and complete ones that no manifest names yet."""
 
 import re
 from dataclasses import dataclass, replace
@@ -34,24 +34,24 @@ class Look:
 
     @property
     def missing(self) -> list[Named]:
-        """Files that the manifest names, and that are gone."""
+        """Files that the manifest names, but that do not exist."""
         return [file for file in self.manifest.files if file.name not in self.present] if self.manifest else []
 
     @property
     def unnamed(self) -> list[str]:
-        """Files that are there, and that no manifest names."""
+        """Files that exist, but that no manifest names."""
         named = {file.name for file in self.manifest.files} if self.manifest else set()
         return sorted(self.present - named)
 
 
 class Directory:
-    """The directory of an audit log, and where outside of it its id is noted.
+    """The directory of an audit log, and the place outside it where its id is recorded.
 
     Args:
         directory: where its files are.
-        known: a file that bears the log's id from its first manifest on; where the log lies in its
-            history, that is outside of the log's own directory, so that a log that is deleted whole
-            is missed too.
+        known: a file with the log's id, written with its first manifest. If the log is inside its
+            history, this file is outside the log's own directory, so that a log that is deleted
+            completely is detected too.
     """
 
     def __init__(self, directory: Path, known: Path | None) -> None:
@@ -59,13 +59,13 @@ class Directory:
         self.known = directory / "known" if known is None else known
 
     def look(self) -> Look:
-        """What is there.
+        """The present files.
 
         Raises:
             CorruptError: [DH-CORRUPT] the manifest is damaged or gone, or of another log.
         """
         for _ in range(_TRIES):
-            # The manifest first: what it names was there before it.
+            # The manifest first: the files that it names existed before it.
             newest = manifest.newest(self.directory)
             self._check(newest)
             dropped = set(newest.dropped) if newest else set()
@@ -75,7 +75,7 @@ class Directory:
         raise dh.StateError(f"[DH-STATE] {self.directory} changes faster than it can be read")
 
     def noted(self) -> str | None:
-        """The log's id, as it was noted outside of its manifests."""
+        """The log's id, as recorded outside its manifests."""
         with _files.storage(self.known):
             try:
                 return self.known.read_text(encoding="utf-8", errors="replace")
@@ -90,7 +90,7 @@ class Directory:
             raise dh.CorruptError(
                 f"[DH-CORRUPT] {self.directory}: this is not the audit log that {self.known} names: restore that one"
             )
-        # It may have been made between both looks.
+        # It may have been created between both looks.
         if not manifest.numbers_in(self.directory):
             raise dh.CorruptError(f"[DH-CORRUPT] {self.directory}: the manifest of the audit log here is lost")
 
@@ -106,7 +106,7 @@ class Directory:
                 return []
 
     def current(self) -> Manifest:
-        """Under the lock: what the next manifest starts from. Takes in the log's files that none names yet.
+        """The base of the next manifest, under the lock. Includes the log's files that no manifest names yet.
 
         Raises:
             CorruptError: [DH-CORRUPT] as of `look`.
@@ -128,7 +128,7 @@ class Directory:
         )
 
     def described(self, name: str) -> Named:
-        """A file as a manifest names it."""
+        """The manifest's entry for a file."""
         path = self.directory / name
         with _files.storage(path):
             size = path.stat().st_size
@@ -141,7 +141,7 @@ class Directory:
             return Named(name, size, ())  # damaged, as `verify` says
 
     def is_foreign(self, name: str, of: Manifest | None) -> bool:
-        """Whether a file that no manifest names is of another log: it says so, or its numbers are given away."""
+        """Whether a file that no manifest names is of another log: it says so, or its numbers are taken."""
         if of is None:
             return False
         try:
@@ -155,7 +155,7 @@ class Directory:
         return match is not None and any(_overlap(match, other) for other in others)
 
     def publish(self, found: Manifest) -> None:
-        """Under the lock: make this the newest manifest, and note the log's id."""
+        """Under the lock: make this the newest manifest, and record the log's id."""
         there = set(self._names())
         found = replace(found, number=found.number + 1, dropped=tuple(name for name in found.dropped if name in there))
         manifest.publish(self.directory, found)

@@ -36,8 +36,8 @@ class AuditLog:
     Args:
         history: the history.
         directory: where the documents are kept; `audit` in the history's own directory, if absent.
-            Where they are to be kept even while the history's disk is away (rule R7), name a
-            directory on another one.
+            To keep documents even while the history's disk is unavailable (rule R7), name a
+            directory on another disk.
         lock_timeout: how long to wait for others, in seconds.
     """
 
@@ -62,15 +62,15 @@ class AuditLog:
         transaction: tuple[str, int] | None = None,
         now: dt.datetime | None = None,
     ) -> Numbers:
-        """Keep the documents of a batch that are in doubt. Durable on return, so acknowledge them after this.
+        """Keep the documents of a batch that are in doubt. Durable on return, so acknowledge them afterwards.
 
         Args:
             documents: the batch that was judged; all its columns are kept.
             verdicts: what `classify` answered, or `claim.verdicts`.
             trigger: whose documents they are.
             columns: the trigger's name of a column -> its name in `documents`, where they differ.
-            transaction: (application, number of the batch): if the batch comes again, a key of it
-                that is kept already is not kept again.
+            transaction: (application, number of the batch): if the batch comes again, keys of it
+                that are kept already are not kept again.
             now: the time of the entries; the clock's, if absent.
 
         Returns:
@@ -79,10 +79,10 @@ class AuditLog:
         Raises:
             ConfigError: [DH-CONFIG] it is a JMS trigger, whose documents in doubt go to the journal
                 only.
-            SchemaError: [DH-SCHEMA] documents and verdicts are not of one batch, or a column is of
-                a type that Parquet has not.
+            SchemaError: [DH-SCHEMA] documents and verdicts are not of one batch, or Parquet does
+                not support the type of a column.
             StorageError: [DH-IO] the operating system refused.
-            LockedError: [DH-LOCKED] somebody else held the log for longer than `lock_timeout`.
+            LockedError: [DH-LOCKED] another process held the log for longer than `lock_timeout`.
         """
         if trigger.kind != "messaging":
             raise dh.ConfigError(
@@ -115,12 +115,12 @@ class AuditLog:
         *,
         limit: int | None = None,
     ) -> pa.Table:
-        """What is in the log, without the documents themselves, oldest first.
+        """The entries of the log, without the documents themselves, oldest first.
 
         Args:
             trigger: the trigger, or its name; all, if absent.
             state: one state, or several; all, if absent.
-            limit: so many at most, the newest.
+            limit: the maximum number of entries, the newest ones.
 
         Returns:
             A table with the columns of `ENTRIES`.
@@ -141,7 +141,7 @@ class AuditLog:
         return entries if limit is None else entries.slice(max(entries.num_rows - limit, 0))
 
     def show(self, number: int) -> dict[str, Any]:
-        """One document, whole: its entry, as in `list`, and its columns under `document`.
+        """One complete document: its entry, as in `list`, and its columns under `document`.
 
         Args:
             number: the number of the document.
@@ -169,8 +169,8 @@ class AuditLog:
 
         Raises:
             StateError: [DH-STATE] there is no document of one of these numbers.
-            SchemaError: [DH-SCHEMA] a column has types in different batches that no type covers;
-                ask for fewer at once.
+            SchemaError: [DH-SCHEMA] the types of a column in different batches have no common type;
+                ask for fewer documents at once.
         """
         return self._contents.documents(numbers)
 
@@ -185,7 +185,7 @@ class AuditLog:
     ) -> None:
         """Decide about documents. Durable on return; deciding the same again changes nothing.
 
-        `process` marks them for `resubmit`. `duplicate` says that they were processed after all:
+        `process` marks them for `resubmit`. `duplicate` says that they were processed already:
         their keys are completed in the history, so that they are DUPLICATE when they come again,
         and they can never be resubmitted.
 
@@ -198,7 +198,7 @@ class AuditLog:
 
         Raises:
             ConfigError: [DH-CONFIG] there is no such decision.
-            StateError: [DH-STATE] a document is not there, is being resubmitted now, or was
+            StateError: [DH-STATE] a document does not exist, is being resubmitted now, or was
                 resubmitted or called a duplicate before.
             ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
         """
@@ -227,7 +227,7 @@ class AuditLog:
         if not changed.num_rows:
             return
         if decision == "duplicate":
-            # The history first: should this process die in between, a resubmission meets a completed key, and is none.
+            # The history first: if this process dies in between, a resubmission finds a completed key, and drops it.
             self.history.complete(changed["key"], self._contents.trigger(trigger), now=now)
         size = changed.num_rows
         event = pa.table(
@@ -251,22 +251,23 @@ class AuditLog:
     ) -> Resubmission:
         """Take documents to process them after all. Classification is bypassed: no count, no resolver; they are NEW.
 
-        What this hands out is begun in the history: `processing` is durable. Nobody else can
-        resubmit documents of the trigger until it is completed or released, or its process ends.
-        Use it as a context manager:
+        The documents are begun in the history: `processing` is durable. No other process can
+        resubmit documents of the trigger until this resubmission is completed or released, or its
+        process ends. Use it as a context manager:
 
         ```python
         with history.audit.resubmit(trigger) as again:
             service(again.documents)
         ```
 
-        Leaving the block completes; `RolledBack` releases, and the documents are what they were
-        before; after any other exception nobody knows how far the service came: they are `cut_off`,
-        and wait for another decision. Of documents with one key only the first is handed out, and
-        one whose key was completed meanwhile is a `duplicate`: it was processed after all.
+        Leaving the block completes. `RolledBack` releases: the documents are in their previous
+        state. After any other exception it is unknown how far the service came: they are `cut_off`,
+        and wait for another decision. Of documents with one key only the first is handed out. A
+        document whose key was completed meanwhile is a `duplicate`: it was processed already.
 
         Args:
-            trigger: whose documents; under a name, with the time to live that they were kept with.
+            trigger: whose documents; a name stands for the trigger with the time to live stored
+                with the documents.
             numbers: which; all that were resolved as `process`, if absent. Open ones need no
                 decision before.
             now: the time at which the service begins; the clock's, if absent.
@@ -275,9 +276,9 @@ class AuditLog:
             Resubmission: a context manager with the documents and their claim.
 
         Raises:
-            StateError: [DH-STATE] a document is not there, of another trigger, cut off (decide
-                first), or was resubmitted or called a duplicate before.
-            LockedError: [DH-LOCKED] others are resubmitting documents of this trigger.
+            StateError: [DH-STATE] a document does not exist, belongs to another trigger, was cut
+                off (decide first), or was resubmitted or called a duplicate before.
+            LockedError: [DH-LOCKED] another process is resubmitting documents of this trigger.
             StorageError: [DH-IO] the history cannot be reached.
             ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
         """
@@ -303,11 +304,11 @@ class AuditLog:
         Args:
             before: a time with a time zone.
             trigger: the trigger, or its name; all, if absent.
-            dry_run: only say how many would go.
+            dry_run: only tell how many would be dropped.
 
         Returns:
-            How many documents went. The newest file of the log stays, for numbers are never given
-                twice.
+            The number of dropped documents. The newest file of the log stays, because numbers are
+            never used twice.
         """
         entries = self._contents.entries()
         is_over = pc.and_(
@@ -324,14 +325,14 @@ class AuditLog:
         return sum(file.count for file in dropped)
 
     def verify(self) -> int:
-        """Read every file and check its checksums, and that none is missing.
+        """Read every file and check its checksums, and that no file is missing.
 
         Returns:
             The number of bytes read.
 
         Raises:
-            CorruptError: [DH-CORRUPT] a file is damaged, gone, or of another log; the text names
-                it, and the documents it held.
+            CorruptError: [DH-CORRUPT] a file is damaged, missing, or of another log; the text names
+                it and its documents.
         """
         checked, damages = store.steadily(lambda: damage.look(self._store))
         for first in damages:
@@ -341,7 +342,7 @@ class AuditLog:
 
 
 def known_of(history: Path, directory: Path) -> Path | None:
-    """Where a history notes the id of the audit log in it; None of a log that lies elsewhere."""
+    """Where a history records the id of its audit log; None for a log outside the history."""
     return history / "known" / "audit" if directory == history / "audit" else None
 
 

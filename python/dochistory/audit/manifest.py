@@ -1,10 +1,10 @@
-"""The manifests of an audit log: which files it consists of. A file that is gone is missed by this.
+"""The manifests of an audit log: the list of its files, which reveals a missing file.
 
     manifest-<n>.json    the newest counts: one line of JSON, and its CRC-32 in a second line
 
-Each is published whole, under a number that was not there. A writer makes its file durable first
-and names it then; a file that no manifest names yet is one of a writer that was killed in between,
-or of an older package, and counts.
+Each is published whole, under a new number. A writer makes its file durable first, and names it
+then. A file that no manifest names yet is one of a writer that was killed in between, or of an
+older package, and counts.
 """
 
 import json
@@ -28,7 +28,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Named:
-    """A file that the log consists of."""
+    """A file of the log."""
 
     name: str
     bytes: int
@@ -37,7 +37,7 @@ class Named:
 
     @property
     def rows(self) -> int:
-        """How many documents these are."""
+        """The number of its documents."""
         return sum(last - first + 1 for first, last in self.numbers)
 
 
@@ -71,7 +71,7 @@ def new_id() -> str:
 
 
 def path_of(directory: Path, number: int) -> Path:
-    """Where a manifest stands."""
+    """The path of a manifest."""
     return directory / f"manifest-{number:016}.json"
 
 
@@ -103,7 +103,7 @@ def newest(directory: Path) -> Manifest | None:
 
 
 def publish(directory: Path, manifest: Manifest) -> None:
-    """Make a manifest the newest, under the lock; those before it go."""
+    """Make a manifest the newest, under the lock; remove earlier ones."""
     content = {"format": _FORMAT, **asdict(manifest)}
     line = json.dumps(content, ensure_ascii=False).encode()
     path = path_of(directory, manifest.number)
@@ -133,7 +133,7 @@ def _decoded(path: Path, content: bytes) -> Manifest:
 
 
 def ranges(numbers: Iterable[int]) -> Ranges:
-    """Numbers as stretches."""
+    """Numbers as ranges."""
     found: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if found and found[-1][1] == number - 1:
@@ -144,6 +144,6 @@ def ranges(numbers: Iterable[int]) -> Ranges:
 
 
 def described(numbers: Ranges) -> str:
-    """Numbers as a person writes them, the first few of them."""
+    """The first few ranges of numbers, for people."""
     said = [str(first) if first == last else f"{first} to {last}" for first, last in numbers[:5]]
     return ", ".join(said) + (", …" if len(numbers) > 5 else "")

@@ -1,4 +1,4 @@
-"""What cannot be asked of documents in an audit log, and why."""
+"""Errors for requests that the state of documents does not allow."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +30,7 @@ def of_one(chosen: pa.Table, trigger: str) -> None:
 
 
 def unknown(numbers: list[int]) -> dh.StateError:
-    """There are no documents of these numbers."""
+    """The error for numbers without a document."""
     return dh.StateError(f"[DH-STATE] there is no document {_some(numbers)} in the audit log")
 
 

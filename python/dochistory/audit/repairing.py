@@ -1,4 +1,4 @@
-"""Repairing an audit log: what can be read stays, what cannot goes out of use by name, and every file is kept."""
+"""Repairing an audit log: readable files stay, unreadable ones go out of use and are named, and every file is kept."""
 
 import datetime as dt
 import os
@@ -29,7 +29,7 @@ _IMPOSSIBLE = "this log is of another history: restore the right one, or the rig
 
 @dataclass(frozen=True)
 class _Remedy:
-    """What is done about a damaged file."""
+    """The treatment of a damaged file."""
 
     damage: Damage
     remedy: str
@@ -46,11 +46,11 @@ def repair(
     apply: bool = False,
     lock_timeout: str | dt.timedelta | float = 30.0,
 ) -> dict[str, Any]:
-    """Say what is damaged in an audit log and what a repair would drop; with `apply`, repair it.
+    """Report the damage of an audit log and what a repair would drop; with `apply`, repair it.
 
-    What is lost is named by the numbers of its documents. A document whose decision or resubmission
-    is lost is `cut_off`: it is not processed before somebody decides again. Every file that goes
-    out of use is kept in a directory `repaired-<time>` beside the log.
+    Lost documents are reported by their numbers. A document whose decision or resubmission is lost
+    is `cut_off`: it is not processed until somebody decides again. Every file that goes out of use
+    is kept in a directory `repaired-<time>` beside the log.
 
     Args:
         history: the directory of the history; it need not open.
@@ -59,13 +59,12 @@ def repair(
         lock_timeout: how long to wait for others: text ("30 s"), a timedelta, or seconds.
 
     Returns:
-        `repaired`, `kept_in` and `findings`, as of `dochistory.repair`; a finding has `documents`,
-            too: the first
-        and last number of each stretch of documents that it concerns.
+        `repaired`, `kept_in` and `findings`, as of `dochistory.repair`. A finding also has
+        `documents`: the first and last number of each range of documents that it concerns.
 
     Raises:
         OpenError: [DH-OPEN] a newer package wrote the log.
-        LockedError: [DH-LOCKED] somebody else held the log for longer than `lock_timeout`.
+        LockedError: [DH-LOCKED] another process held the log for longer than `lock_timeout`.
         StorageError: [DH-IO] the operating system refused.
     """
     own = Path(history) / "audit"
@@ -88,7 +87,7 @@ def repair(
         _set_aside(aside, [one.damage.path for one in remedies])
         _publish(log, remedies, now)
         with _files.storage(place):
-            # A damaged manifest went when the new one came.
+            # Publishing the new manifest removed a damaged one.
             for one in remedies:
                 if one.damage.file:
                     one.damage.path.unlink(missing_ok=True)
@@ -128,13 +127,13 @@ def _is_of_another(log: store.Store) -> bool:
 
 
 def _events_beside(log: store.Store, file: Named, lost: set[str]) -> Iterable[str]:
-    """The other events of the same number that are whole."""
+    """The other intact events of the same number."""
     own = file.name.split("-")[1]
     return [name for name in set(log.files.names()) - lost if name.startswith(f"event-{own}-")]
 
 
 def _all_numbers(log: store.Store, lost: set[str]) -> Ranges:
-    """Of an event that nothing tells the documents of, all may be meant."""
+    """The documents of an unreadable event are unknown, so it may concern all."""
     there = [log.files.described(name) for name in set(log.files.names()) - lost if files.KEPT.fullmatch(name)]
     return tuple(stretch for file in there for stretch in file.numbers)
 
@@ -149,7 +148,7 @@ def _set_aside(aside: Path, paths: list[Path]) -> None:
 
 
 def _publish(log: store.Store, remedies: list[_Remedy], now: dt.datetime) -> None:
-    """Under the lock: write what takes the place of lost events, and the manifest that makes all of it true."""
+    """Under the lock: write the replacements of lost events, and the manifest that makes the repair effective."""
     found = _basis(log, remedies)
     cut_off: dict[int, list[int]] = {}
     for one in remedies:
@@ -162,7 +161,7 @@ def _publish(log: store.Store, remedies: list[_Remedy], now: dt.datetime) -> Non
 
 
 def _basis(log: store.Store, remedies: list[_Remedy]) -> Manifest:
-    """The newest manifest; where it is lost, one of all that is there."""
+    """The newest manifest; if it is lost, one of all existing files."""
     if not any(one.damage.kind == "manifest" for one in remedies):
         return log.files.current()
     last = max([0, *manifest.numbers_in(log.directory)])

@@ -54,7 +54,7 @@ class Resubmission:
         documents: pa.Table,
         now: dt.datetime | None,
     ) -> "Resubmission":
-        """Begin it, in the trigger's turn: first what is to be done is written down, then the history's claim.
+        """Begin it under the trigger's lock: first the plan is recorded, then the history's claim.
 
         Args:
             history: the history.
@@ -84,7 +84,7 @@ class Resubmission:
             }
         )
         with store_.lock():
-            # A log that was restored from a copy may know less than the history.
+            # A log that was restored from a backup may be behind the history.
             number = max(store_.next_event(), last[0] + 1 if last else 0)
             store_.add_event(number, "resubmission", plan)
         claim = history.begin(
@@ -106,31 +106,31 @@ class Resubmission:
 
     @property
     def duplicates(self) -> pa.Table:
-        """The entries that were not handed out, for their key was completed meanwhile or stands before them."""
+        """The entries not handed out: their key was completed meanwhile, or an earlier one has the same key."""
         return self._judged.filter(pc.equal(self._judged["state"], "duplicate"))
 
     def complete(self) -> None:
         """The service ended, in success or failure: the documents are resubmitted, and DUPLICATE if they come again.
 
-        Durable on return; again changes nothing.
+        Durable on return; repeating it changes nothing.
         """
         if self._claim is not None:
             self._claim.complete()
             self._end(self._judged)
 
     def release(self) -> None:
-        """The service's work was undone for certain: the documents are what they were before. Durable on return."""
+        """The service was certainly rolled back: the documents are in their previous state. Durable on return."""
         if self._claim is not None:
             self._claim.release()
             self._end(states.outcome(self._judged, states.UNDONE))
 
     def give_up(self) -> None:
-        """Nobody knows how far the service came: the documents are cut off, and wait for another decision."""
+        """It is unknown how far the service came: the documents are cut off, and wait for another decision."""
         if self._claim is not None:
             self._end(states.outcome(self._judged, "cut_off"))
 
     def _end(self, outcome: pa.Table) -> None:
-        """Copy what the history knows; should this fail, whoever comes next copies it."""
+        """Copy the outcome from the history; if this fails, the next process copies it."""
         now = pa.repeat(pa.scalar(dt.datetime.now(dt.UTC), _TIME), outcome.num_rows)
         said = pa.table({"number": outcome["number"], "state": outcome["state"], "time": now})
         self._claim = None
@@ -162,11 +162,11 @@ class Resubmission:
 
 
 def _bypassing(history: dh.History, trigger: dh.Trigger) -> dh.Trigger:
-    """The trigger, such that everything is NEW but what is completed.
+    """The trigger with settings that make everything NEW except completed keys.
 
-    What the history keeps of it may have changed since the documents were written down.
+    The history's settings for it may have changed since the documents were kept.
 
-    The history is used whatever its settings say, for it alone can tell afterwards how the
+    The history is used whatever its settings are, because only the history can tell later how the
     resubmission ended.
     """
     settings: dict[str, Any] = {

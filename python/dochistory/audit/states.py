@@ -1,4 +1,4 @@
-"""What became of documents: the last thing that happened to each, by columns."""
+"""The states of documents: the last change of each, by columns."""
 
 import datetime as dt
 from typing import Any
@@ -25,7 +25,7 @@ CHANGES = pa.schema(
 
 
 def change(event: pa.Table, number: int) -> pa.Table:
-    """One event's rows, as `with_states` wants them."""
+    """One event's rows, in the columns of `with_states`."""
     size = event.num_rows
     columns = {
         name: event[name] if name in event.column_names else pa.nulls(size, pa.string()) for name in CHANGES.names[:-1]
@@ -34,18 +34,18 @@ def change(event: pa.Table, number: int) -> pa.Table:
 
 
 def outcome(resubmission: pa.Table, state: str) -> pa.Table:
-    """The rows of a resubmission that all ended alike; those that were duplicates from the start stay so."""
+    """The rows of a resubmission, all with one outcome; duplicates from the start stay duplicates."""
     size = resubmission.num_rows
     now = pa.scalar(dt.datetime.now(dt.UTC), pa.timestamp("us", "UTC"))
     return pa.table({"number": resubmission["number"], "state": pa.repeat(state, size), "time": pa.repeat(now, size)})
 
 
 def end_of(number: int, progress: tuple[int, str] | None) -> str:
-    """How the resubmission of this number ended, by what the history says of its transactions."""
+    """The end of the resubmission of this number, according to the history's transactions."""
     if progress is None or progress[0] < number:
         return UNDONE
     if progress[0] > number:
-        # Only a restored copy can get here; what it does not know it must not guess.
+        # Only a restored backup can get here; it must not guess what it does not know.
         return "cut_off"
     return {"begun": "cut_off", "completed": "resubmitted", "released": UNDONE}[progress[1]]
 
@@ -55,7 +55,7 @@ def with_states(kept: pa.Table, changes: pa.Table) -> pa.Table:
     changes = changes.filter(pc.not_equal(changes["state"], UNDONE))
     last = changes.group_by("number", use_threads=False).aggregate([("event", "max")])
     last = last.rename_columns({"event_max": "event"})
-    # An event speaks of a document once, so this keeps one row of each.
+    # An event has one row for each document, so this keeps one row of each.
     latest = last.join(changes, ["number", "event"], join_type="left outer") if last.num_rows else changes
     rows = pc.index_in(kept["number"], value_set=_flat(latest["number"]))
     state = pc.fill_null(_flat(latest["state"]).take(rows), "open")

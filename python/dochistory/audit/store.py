@@ -1,4 +1,4 @@
-"""The files of an audit log. Every one is published whole, under a name that was not there, and never changed.
+"""The files of an audit log. Each is published whole, under a new name, and never changed.
 
     kept-<number of the first document>-<count>-<batch>-<crc>.parquet    documents in doubt, whole
     event-<n>-decided-<crc>.parquet        what a person decided about some of them
@@ -7,7 +7,7 @@
     manifest-<n>.json                      which files there are; see `manifest`
 
 `crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise.
-Whoever adds a file holds `lock` meanwhile.
+A process that adds a file holds `lock` meanwhile.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Event:
-    """A file of what happened to documents, by its name."""
+    """A file of changes of documents, by its name."""
 
     path: Path
     number: int
@@ -67,7 +67,7 @@ class Event:
 
 
 class Gone(Exception):  # noqa: N818 - no error of the log's: whoever reads looks again
-    """A file went away that a manifest named a moment ago."""
+    """A file was removed that a manifest named a moment ago."""
 
 
 class Store:
@@ -76,7 +76,7 @@ class Store:
     Args:
         directory: where its files are.
         lock_timeout: how long to wait for others, in seconds.
-        known: where outside of it the log's id is noted; in it, if absent.
+        known: the file outside it that holds the log's id; in it, if absent.
     """
 
     def __init__(self, directory: Path, lock_timeout: float, known: Path | None = None) -> None:
@@ -85,11 +85,11 @@ class Store:
         self.files = files.Directory(directory, known)
 
     def lock(self) -> _files.Lock:
-        """Held while a file is added."""
+        """The lock that is held while a file is added."""
         return _files.Lock(self.directory / "lock", self.lock_timeout)
 
     def turn(self, trigger: str) -> _files.Lock:
-        """Held while documents of a trigger are being resubmitted."""
+        """The lock that is held while documents of a trigger are being resubmitted."""
         name = hashlib.sha256(trigger.encode()).hexdigest()[:16]
         return _files.Lock(self.directory / f"resubmission-{name}.lock", self.lock_timeout)
 
@@ -97,7 +97,7 @@ class Store:
         """The files of documents, by number.
 
         Raises:
-            CorruptError: [DH-CORRUPT] a file is gone, or of another log.
+            CorruptError: [DH-CORRUPT] a file is missing, or of another log.
         """
         return self._kept_in(self._whole())
 
@@ -110,7 +110,7 @@ class Store:
         return sorted(found, key=lambda one: one.first)
 
     def events(self) -> list[Event]:
-        """The files of events, by number; an outcome stands behind its resubmission.
+        """The files of events, by number; an outcome comes after its resubmission.
 
         Raises:
             CorruptError: [DH-CORRUPT] as of `kept`.
@@ -124,7 +124,7 @@ class Store:
         return sorted(found, key=lambda one: (one.number, one.kind == "outcome"))
 
     def _whole(self) -> Look:
-        """What is there, if nothing is missing."""
+        """The present files, if none is missing."""
         look = self.files.look()
         for file in look.missing:
             raise dh.CorruptError(f"[DH-CORRUPT] {self.directory / file.name}: {missing(file)}")
@@ -134,7 +134,7 @@ class Store:
         return look
 
     def add_kept(self, entries: pa.Table, batch: str) -> int:
-        """Keep documents, under the lock; answers the number of the first. Missing files keep nobody from it."""
+        """Keep documents, under the lock; answers the number of the first. Missing files do not prevent it."""
         before = self.files.current()
         first = before.next_number
         last = first + entries.num_rows - 1
@@ -144,7 +144,7 @@ class Store:
         return first
 
     def kept_of(self, batch: str) -> list[Kept]:
-        """The files with documents of a batch, as far as they are there."""
+        """The existing files with documents of a batch."""
         return [one for one in self._kept_in(self.files.look()) if one.batch == batch]
 
     def next_event(self) -> int:
@@ -153,7 +153,7 @@ class Store:
         return self.files.current().next_event
 
     def add_event(self, number: int, kind: Kind, table: pa.Table) -> None:
-        """Add an event, under the lock. One that is there already stays."""
+        """Add an event, under the lock. An existing one stays."""
         if any((event.number, event.kind) == (number, kind) for event in self.events()):
             return
         numbers = manifest.ranges(table["number"].to_pylist())
@@ -165,7 +165,7 @@ class Store:
         return self._written(before, f"event-{number:016}-{kind}", table.cast(_SCHEMAS[kind]), numbers)
 
     def drop(self, names: list[str]) -> None:
-        """Under the lock: let files go. They count no more before the first of them is gone."""
+        """Under the lock: drop files. They no longer count before the first of them is removed."""
         self.files.publish(self.files.current().without(names))
         with _files.storage(self.directory):
             for name in names:
@@ -205,11 +205,11 @@ class Store:
         return len(content)
 
     def read(self, path: Path, columns: list[str] | None = None) -> pa.Table:
-        """The content of a file; its checksums are looked at.
+        """The content of a file, after a check of its checksums.
 
         Raises:
             CorruptError: [DH-CORRUPT] it is damaged.
-            Gone: it is not there any more.
+            Gone: it does not exist any more.
         """
         try:
             return pq.ParquetFile(path, page_checksum_verification=True).read(columns=columns)
@@ -220,7 +220,7 @@ class Store:
 
 
 def steadily(read: Callable[[], T]) -> T:
-    """Read again while files go away meanwhile that were settled and are forgotten."""
+    """Repeat a read while files are removed meanwhile, because they were settled and are forgotten."""
     for _ in range(_TRIES):
         try:
             return read()
@@ -230,7 +230,7 @@ def steadily(read: Callable[[], T]) -> T:
 
 
 def missing(file: Named) -> str:
-    """What it means that a file is gone."""
+    """The consequences of a missing file."""
     if not file.name.startswith("kept-"):
         return (
             f"the file is lost; it described documents {manifest.described(file.numbers)}: repair says what that means"
@@ -247,13 +247,13 @@ def batch_name(trigger: str, transaction: tuple[str, int] | None) -> str:
 
 
 def settings_of(trigger: dh.Trigger) -> dict[bytes, bytes]:
-    """What is remembered of a trigger with its documents."""
+    """The settings of a trigger that are stored with its documents."""
     lives = trigger.history_time_to_live.total_seconds()
     return {b"dochistory.time_to_live_seconds": str(lives).encode(), b"dochistory.expiry": trigger.expiry.encode()}
 
 
 def trigger_of(name: str, metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
-    """The settings of a trigger as they were remembered, for `Trigger`."""
+    """The stored settings of a trigger, for `Trigger`."""
     found = metadata or {}
     expiry = found.get(b"dochistory.expiry", b"until_purged").decode()
     lives = found.get(b"dochistory.time_to_live_seconds")

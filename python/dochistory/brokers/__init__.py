@@ -1,4 +1,4 @@
-"""Redelivery counts of brokers, brought to the one scale that triggers read.
+"""Redelivery counts of brokers, converted to the one scale that triggers read.
 
 That scale is: 0 for the first delivery, above 0 for a further one, -1 for unknown. There is a
 function for each kind of broker, and it works on columns in three ways:
@@ -14,8 +14,8 @@ without a fraction, or text, as brokers' libraries hand them over; text that is 
 fraction, and a number below the broker's first one are unknown (-1), so that a damaged header stops
 no stream. A column of another type is a `SchemaError`.
 
-**The trap that is common to all.** Brokers count in memory, at least in part, and may start anew
-after a crash or a change of leader: the count of a message that was delivered before can read
+**The common trap.** Brokers count in memory, at least in part, and may start again from the first
+count after a crash or a change of leader: the count of a message that was delivered before can read
 "first". So with `use_history` a count never decides anything; without it, a trigger is no more
 reliable than its broker's count.
 
@@ -97,9 +97,9 @@ def rabbitmq_quorum(delivery_count: Any, redelivered: Any = None, acquired_count
 
     Traps: from RabbitMQ 4.3 on `x-delivery-count` counts failures only: a message that was returned
     by `basic.nack`, or released, comes again without it. `x-acquired-count` counts every time that
-    a consumer got the message, so give both. The flag `redelivered` of the delivery is worth giving
-    too: it shows a further delivery that no header counts. Headers are lost when a message is
-    published anew, as dead-lettering by hand does.
+    a consumer got the message, so give both. Give the flag `redelivered` of the delivery too: it
+    shows a further delivery that no header counts. Headers are lost when a message is published
+    again, for example by dead-lettering by hand.
 
     Args:
         delivery_count: the header `x-delivery-count`; null where it is absent.
@@ -109,14 +109,13 @@ def rabbitmq_quorum(delivery_count: Any, redelivered: Any = None, acquired_count
 
     Returns:
         The larger of both headers, 0 where they are absent, and at least 1 where `redelivered` is
-            true; -1 where a
-        header is no count, unless the flag or the other header shows more.
+        true; -1 where a header is no count, unless the flag or the other header shows more.
     """
     made = _backend(delivery_count, redelivered, acquired_count)
     counts = [made.ordinal(delivery_count, 0, 0)]
     if acquired_count is not None:
         counts.append(made.ordinal(acquired_count, 0, 0))
-    # An unreadable header is not outweighed by "absent, so 0", but by whatever shows a redelivery.
+    # An unreadable header counts more than "absent, so 0", but less than a sign of a redelivery.
     return made.combined(counts, None if redelivered is None else made.flag(redelivered))
 
 
@@ -127,9 +126,8 @@ def rabbitmq_classic(redelivered: Any) -> Any: ...
 def rabbitmq_classic(redelivered: Any) -> Any:
     """RabbitMQ, classic queues: the flag `redelivered` of the delivery; nothing is counted.
 
-    Traps: the flag says that the message *may* have been delivered before; whether anybody saw it,
-    it does not know. It is lost when a broker without a durable copy restarts, and when a message
-    is published anew.
+    Traps: the flag says that the message *may* have been delivered before, not that anybody saw it.
+    It is lost when a broker without a durable copy restarts, and when a message is published again.
 
     Args:
         redelivered: the flag, boolean, 0 and 1, or text (`true`, `false`).
@@ -145,11 +143,10 @@ def kafka_consumer_group(records: "Column") -> "Column": ...
 @overload
 def kafka_consumer_group(records: Any) -> Any: ...
 def kafka_consumer_group(records: Any) -> Any:
-    """Kafka, consumer groups: nothing is counted, so the count is unknown, always.
+    """Kafka, consumer groups: nothing is counted, so the count is always unknown.
 
-    Traps: there is none to convert, but one to avoid: neither a low offset nor a committed one
-    shows that a record was not handed out before; a group that lost its commits reads everything
-    again. Use the history.
+    Traps: neither a low offset nor a committed one shows that a record was not handed out before; a
+    group that lost its commits reads everything again. Use the history.
 
     Args:
         records: any column of the records, the key or the offset, say; only its length counts.
@@ -187,9 +184,9 @@ def sqs(approximate_receive_count: Any) -> Any: ...
 def sqs(approximate_receive_count: Any) -> Any:
     """Amazon SQS: the attribute `ApproximateReceiveCount`, 1 at the first receipt.
 
-    Traps: SQS sends the attribute only to a receiver that asks for it by name; who forgets that has
-    -1 everywhere. It is text. It is approximate, as its name says, and counts receipts: looking at
-    a message in the console is one.
+    Traps: SQS sends the attribute only to a receiver that asks for it by name; without that the
+    count is -1 everywhere. It is text. It is approximate, as its name says, and counts receipts:
+    looking at a message in the console is one.
 
     Args:
         approximate_receive_count: the attribute, text or number; null where it was not asked for.
@@ -227,9 +224,9 @@ def nats_jetstream(num_delivered: Any) -> Any: ...
 def nats_jetstream(num_delivered: Any) -> Any:
     """NATS JetStream: `num_delivered` of the message's metadata, 1 at the first delivery.
 
-    Traps: it belongs to the consumer: a consumer that was made anew counts from 1. With replicas
-    the last increments may be lost with the leader. Core NATS delivers at most once and has no
-    metadata.
+    Traps: it belongs to the consumer: a consumer that was deleted and created again counts from 1.
+    With replicas the last increments may be lost with the leader. Core NATS delivers at most once
+    and has no metadata.
 
     Args:
         num_delivered: the metadata's count; null for messages of core NATS.
@@ -293,5 +290,5 @@ def _backend(*values: Any) -> Columns:
 
 
 def _is_spark_column(value: object) -> bool:
-    # By name, without importing Spark. Classic and Connect have classes of their own below pyspark.sql.
+    # By name, without importing Spark. Classic and Connect have their own classes under pyspark.sql.
     return any(base.__name__ == "Column" and base.__module__.startswith("pyspark.sql.") for base in type(value).__mro__)

@@ -84,7 +84,7 @@ def _numbers(column: Any) -> Any:
         text = _text(column)
         matched = pc.fill_null(pc.match_substring_regex(text, NUMBER), False)
         readable = pc.if_else(matched, text, pa.scalar(None, pa.string()))
-        # An exponent would not match; the sign's plus is nothing that Arrow reads.
+        # An exponent does not match, and Arrow does not read a plus sign.
         return _numbers(pc.replace_substring(pc.utf8_trim_whitespace(readable), "+", "").cast(pa.float64()))
     if pa.types.is_floating(type_):
         column = column.cast(pa.float64())
@@ -111,7 +111,7 @@ def _flags(column: Any) -> Any:
 
 
 def _text(column: Any) -> Any:
-    """The column as utf8; null where its bytes are none."""
+    """The column as utf8; null where its bytes are no text."""
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:  # bytes that are no text: only in damaged headers, so rarely

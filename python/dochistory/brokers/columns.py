@@ -1,4 +1,4 @@
-"""What the brokers' functions need of a kind of columns."""
+"""The operations on columns that the brokers' functions use."""
 
 from typing import Any, Protocol
 
@@ -16,17 +16,17 @@ class Columns(Protocol):
     """Columns of Arrow, or of Spark."""
 
     def ordinal(self, values: Any, first: int, absent: int) -> Any:
-        """`values` less `first`; `absent` for null, -1 for what is below `first` or no number."""
+        """`values` less `first`; `absent` for null, -1 for a value below `first` or no number."""
         ...
 
     def flag(self, values: Any) -> Any:
-        """1 for true, 0 for false, -1 for null and for what is neither."""
+        """1 for true, 0 for false, -1 for null and other values."""
         ...
 
     def constant(self, values: Any, constant: int) -> Any:
-        """The same number, as often as there are values."""
+        """The same number for every value."""
         ...
 
     def combined(self, counts: list[Any], flag: Any) -> Any:
-        """The largest of the counts and the flag, if there is one; but a count of -1 wins over 0."""
+        """The maximum of the counts and the flag, if there is one; but a count of -1 wins over 0."""
         ...

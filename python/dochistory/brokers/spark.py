@@ -16,7 +16,7 @@ class SparkColumns:
         """As `Columns`."""
         f = self._functions
         text = values.cast("string")
-        # Read as text, so that every type goes, and nothing that is no number stops a query under ANSI rules.
+        # Read as text: this accepts every type, and a value that is no number does not stop a query under ANSI rules.
         number = f.when(text.rlike(NUMBER), f.trim(text)).cast("double")
         above = f.least(number - f.lit(first), f.lit(float(LARGEST))).cast("int")
         counted = f.when(number >= f.lit(first), above).otherwise(f.lit(UNKNOWN))
@@ -38,7 +38,7 @@ class SparkColumns:
     def combined(self, counts: list[Any], flag: Any) -> Any:
         """As `Columns`."""
         f = self._functions
-        # Spark's functions take two at least.
+        # Spark's function takes at least two arguments.
         shown = [*counts, counts[0] if flag is None else flag]
         largest = f.greatest(*shown)
         unreadable = (f.least(*counts, counts[0]) == f.lit(UNKNOWN)) & (largest == f.lit(0))

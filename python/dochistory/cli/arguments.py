@@ -1,4 +1,4 @@
-"""What the command line understands."""
+"""The arguments of the command line."""
 
 import argparse
 import sys
@@ -41,10 +41,10 @@ exit status:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one sentence."""
+    """A parser whose errors are one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        """Complain."""
+        """Exit with an error."""
         raise CommandError(f"{message}; see {self.prog} --help", Exit.INPUT, "DH-USAGE")
 
 
@@ -82,7 +82,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _common(*, top: bool = False) -> argparse.ArgumentParser:
-    """Options that go before the command as well as behind it."""
+    """Options that are allowed before the command as well as behind it."""
     common = argparse.ArgumentParser(add_help=False)
     default: Any = None if top else argparse.SUPPRESS
     group = common.add_argument_group("common options")
@@ -354,6 +354,9 @@ def _mapper(commands: Any) -> None:
         "--include-pending", action="store_true", help="pending ids too: they are new when they arrive again"
     )
     purged.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21T09:30:00Z")
+    purged.add_argument(
+        "--force", action="store_true", help="even if --now is days ahead of the clock and every mapping goes"
+    )
 
 
 def _others(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""`dochistory audit`: look at documents in doubt, decide about them, resubmit them."""
+"""`dochistory audit`: show documents in doubt, decide about them, resubmit them."""
 
 import datetime as dt
 import getpass
@@ -21,7 +21,7 @@ _AUDIT = ("number", "time", "trigger", "key", "rule", "state", "by", "note")
 
 
 def add_to(commands: Any, add: Add) -> None:
-    """What the command understands."""
+    """Add the command's arguments."""
     command = commands.add_parser(
         "audit",
         help="list documents in doubt, decide about them, resubmit them",
@@ -67,7 +67,7 @@ def add_to(commands: Any, add: Add) -> None:
 
 
 def audit_list(context: Context) -> Exit:
-    """Show what is in the audit log."""
+    """Show the entries of the audit log."""
     options = context.options
     with context.open(read_only=True) as history:
         entries = history.audit.list(options.trigger, options.state)
@@ -84,7 +84,7 @@ def audit_list(context: Context) -> Exit:
 
 
 def audit_show(context: Context) -> Exit:
-    """Show one document, whole."""
+    """Show one complete document."""
     with context.open(read_only=True) as history:
         found = history.audit.show(context.options.number)
     if context.json:
@@ -115,7 +115,7 @@ def audit_resolve(context: Context) -> Exit:
 
 
 def audit_resubmit(context: Context) -> Exit:
-    """Hand documents to a service, or into a file, and mark them."""
+    """Pass documents to a service, or write them to a file, and mark them."""
     options = context.options
     service = _service(options.service) if options.service else None
     if (service is None) == (options.output is None):
@@ -137,7 +137,7 @@ def audit_resubmit(context: Context) -> Exit:
 
 
 def _written(output: str, given: str | None, documents: pa.Table) -> None:
-    """A file appears whole or not at all; so if it cannot be written, nothing happened to the documents."""
+    """Write the documents to a file. If that fails, no file appears and the documents are unchanged."""
     path = Path(output)
     if output != "-" and path.exists():
         raise _NotWrittenError(f"{output}: exists already, and may hold documents of an earlier resubmission")
@@ -186,7 +186,7 @@ def _service(spelt: str) -> Callable[[pa.Table], object]:
 
 
 def audit_forget(context: Context) -> Exit:
-    """Drop what is settled."""
+    """Drop settled documents."""
     options = context.options
     before = (options.now or dt.datetime.now(dt.UTC)) - options.older_than
     with context.open(read_only=options.dry_run) as history:

@@ -1,4 +1,4 @@
-"""`dochistory backup`: a copy of a history that others may write to meanwhile, checked before it gets its name."""
+"""`dochistory backup`: a copy of a history while others write to it, checked before it gets its name."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ def backup(context: Context) -> Exit:
 
 
 def _copied(context: Context, source: Path, draft: Path) -> int:
-    """Copy until a copy is whole: upkeep and purges may take files away while they are copied."""
+    """Copy until a copy is complete: maintenance and purges may remove files while they are copied."""
     for attempt in range(1, _ATTEMPTS + 1):
         shutil.rmtree(draft, ignore_errors=True)
         with context.open(read_only=True) as history:
@@ -54,7 +54,7 @@ def _copied(context: Context, source: Path, draft: Path) -> int:
                     return copy.verify(progress=progress) + copy.audit.verify()
         except (FileNotFoundError, dh.CorruptError, dh.OpenError, dh.StorageError) as error:
             if attempt == _ATTEMPTS:
-                # Either the source is damaged, which its own check tells, or it never holds still.
+                # The source is damaged, which its own check reports, or it changes too fast.
                 with context.open(read_only=True) as history:
                     history.verify()
                     history.audit.verify()
@@ -86,7 +86,7 @@ def _copy(source: Path, draft: Path, moment: _moment.Moment) -> None:
         _write_file(draft / "audit" / name, content)
         _sync(draft / "audit")
     _copy_file(source / "HISTORY", draft / "HISTORY")
-    # The second copy of the identity; histories made before there was one have none.
+    # The second copy of the identity; older histories have none.
     if (source / "HISTORY.copy").is_file():
         _copy_file(source / "HISTORY.copy", draft / "HISTORY.copy")
     _copy_all(source / "known", draft / "known", moment.known)
@@ -116,9 +116,9 @@ def _copy_all(source: Path, target: Path, names: list[str]) -> None:
 
 
 def _copy_file(source: Path, target: Path, extent: tuple[int, int] | None = None) -> None:
-    """Copy a file; of a log only what it held at the moment, and then the room behind that."""
+    """Copy a file; of a log only the content at the moment, and then the room behind it."""
     with source.open("rb") as read:
-        # Who may not read the one must not read the other, not even for a moment.
+        # The copy must never be readable for users who may not read the source, not even for a moment.
         mode = stat.S_IMODE(os.fstat(read.fileno()).st_mode)
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as copy:
             shutil.copyfileobj(read, copy, 1 << 20)

@@ -1,4 +1,4 @@
-"""Completion for shells, made from what the command line understands."""
+"""Completion for shells, generated from the arguments of the command line."""
 
 import argparse
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def _options(command: argparse.ArgumentParser) -> _Options:
             for below in action.choices.values():
                 found.update({name: one for name, one in _options(below).items() if name})
         values = [str(choice) for choice in action.choices or []]
-        # What has no name goes by place, and its values complete where no option does.
+        # Positional arguments have no name, so their values complete where no option does.
         for name in action.option_strings or [""]:
             found[name] = (values, _help(action))
     return found

@@ -1,4 +1,4 @@
-"""What a command works with: the file of settings, the history, the triggers that are meant."""
+"""The context of a command: the settings file, the history, the selected triggers."""
 
 import argparse
 import datetime as dt
@@ -23,18 +23,18 @@ Add = Callable[..., argparse.ArgumentParser]
 
 @dataclass(frozen=True)
 class Context:
-    """The options of one run, and what follows from them."""
+    """The options of one run, and the objects that they select."""
 
     options: argparse.Namespace
 
     @property
     def json(self) -> bool:
-        """Whether the answer is for a program."""
+        """Whether the output is for a program."""
         return bool(self.options.json)
 
     @cached_property
     def settings(self) -> Settings | None:
-        """The file of settings: the one named, or that of the working directory; None if there is none."""
+        """The settings file: the one given, or that of the working directory; None if there is none."""
         named = self.options.settings or os.environ.get(SETTINGS_VARIABLE)
         if named:
             return settings_from_toml(named)
@@ -45,7 +45,7 @@ class Context:
         """The directory of the history.
 
         Raises:
-            CommandError: nobody says where it is.
+            CommandError: no option and no settings file tells where it is.
         """
         named = self.options.history or os.environ.get(HISTORY_VARIABLE)
         if named:
@@ -57,10 +57,10 @@ class Context:
         )
 
     def open(self, *, read_only: bool) -> dh.History:
-        """The history, which is there already: no command makes one.
+        """The history, which must exist: no command creates one.
 
         Raises:
-            CommandError: it is not there.
+            CommandError: it does not exist.
         """
         path = self.history_path
         if not path.exists():
@@ -70,7 +70,7 @@ class Context:
         return dh.open(self.history_path, read_only=read_only, lock_timeout=self.options.lock_timeout)
 
     def named(self, history: dh.History) -> list[str]:
-        """The names of the triggers that are meant: the one of the option, or all."""
+        """The names of the selected triggers: the one of the option, or all."""
         there = history.triggers()
         named = self.options.trigger
         if named is None:
@@ -81,13 +81,13 @@ class Context:
         return [named]
 
     def described(self, name: str) -> dh.Trigger | str:
-        """The trigger as the settings describe it; its mere name where they do not."""
+        """The trigger with its settings; its name only, if the settings file lacks it."""
         if self.settings and name in self.settings.triggers:
             return self.settings.triggers[name]
         return name
 
     def trigger(self, history: dh.History) -> dh.Trigger:
-        """The trigger whose documents are to be judged."""
+        """The trigger that judges the documents."""
         known = dict(self.settings.triggers) if self.settings else {}
         name = self.options.trigger or _only(list(known) or history.triggers())
         if name in known:
@@ -97,7 +97,7 @@ class Context:
                     f"change {', '.join(given)} there, not on the command line"
                 )
             return known[name]
-        # A file of settings that lacks the trigger has rather misspelt its name.
+        # If the settings file lacks the trigger, its name is probably misspelt.
         if known:
             raise CommandError(f"the settings describe no trigger {name!r}, but {', '.join(known)}")
         rules = {**stored_settings(history, name), **self._rule_options()}
@@ -154,5 +154,5 @@ def duration(text: str) -> dt.timedelta:
 
 
 def trigger_option(command: argparse.ArgumentParser, help_: str = "this trigger only; all, if absent") -> None:
-    """Let a command have `--trigger`."""
+    """Add the option `--trigger` to a command."""
     command.add_argument("--trigger", metavar="NAME", help=help_)

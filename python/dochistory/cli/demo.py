@@ -1,4 +1,4 @@
-"""`dochistory demo`: run the demo, where it is."""
+"""`dochistory demo`: run the demo, where it is installed."""
 
 import subprocess
 import sys

@@ -24,7 +24,7 @@ _LEAST_FREE = 1 << 30
 
 
 def doctor(context: Context) -> Exit:
-    """Look at everything that dochistory needs."""
+    """Check everything that dochistory needs."""
     checks = [*_versions(), *_spark(), *_settings(context), *_store(context)]
     if context.options.cluster:
         checks += _cluster(context.history_path, context.options.master)
@@ -60,7 +60,7 @@ def _spark() -> Iterator[Check]:
     yield _optional("pandas", "Spark needs it: pip install 'dochistory[spark]'")
     if find_spec("pyspark.sql") is None:
         return
-    # Imported here, for it imports PySpark.
+    # Imported here, because it imports PySpark.
     from dochistory.spark import java
 
     try:
@@ -72,11 +72,11 @@ def _spark() -> Iterator[Check]:
 
 
 def _cluster(history: Path, master: str | None) -> Iterator[Check]:
-    """What Spark's workers see of the history."""
+    """Check the history from Spark's workers."""
     if find_spec("pyspark.sql") is None:
         yield Check("cluster", "wrong", "Spark is not installed: pip install 'dochistory[spark]'")
         return
-    # Imported here, for it imports PySpark.
+    # Imported here, because it imports PySpark.
     from dochistory.spark import check_cluster
     from dochistory.spark.sessions import submitted
 
@@ -159,5 +159,5 @@ def _first_that(places: list[Path], holds: Callable[[Path], bool]) -> Path | Non
 def _free_space(path: Path) -> Check:
     usage = shutil.disk_usage(path)
     found = f"{show.size(usage.free)} free of {show.size(usage.total)}"
-    # Upkeep writes anew what it puts together before it lets go of the old.
+    # Compaction writes the new files before it removes the old ones.
     return Check("disk", "note" if usage.free < _LEAST_FREE else "ok", found)

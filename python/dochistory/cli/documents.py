@@ -18,13 +18,13 @@ _FOR_PEOPLE = 50
 
 
 def classify(context: Context) -> Exit:
-    """Judge the documents of a file by what the history holds now."""
+    """Judge the documents of a file by the present history."""
     options = context.options
     columns = files.renames(options.column)
     with context.open(read_only=True) as history:
         trigger = context.trigger(history)
         if trigger.name not in history.triggers() and not context.json:
-            # It may be a new one, or a misspelt one, whose documents would all be new.
+            # It may be a new trigger, or a misspelt name, for which all documents would be new.
             print(f"note: the history has no entries of trigger {show.cell(trigger.name)}", file=sys.stderr)
         documents = files.read(options.file, options.input_format, [columns.get(name, name) for name in _IDS])
         verdicts = history.classify(

@@ -1,4 +1,4 @@
-"""How commands fail: one sentence, and an exit status that programs can rely on."""
+"""Errors of commands: one sentence, and an exit status that programs can rely on."""
 
 import re
 from enum import IntEnum
@@ -23,7 +23,7 @@ class Exit(IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot go on: what is wrong, where, and what to do about it."""
+    """A command cannot continue: what is wrong, where, and what to do about it."""
 
     def __init__(self, sentence: str, status: Exit = Exit.INPUT, code: str = "DH-INPUT") -> None:
         super().__init__(sentence)
@@ -45,7 +45,7 @@ _STATUSES: tuple[tuple[type[Exception], Exit], ...] = (
 
 
 def explained(error: Exception) -> CommandError | None:
-    """The error as a command's failure; None for one that nobody foresaw."""
+    """The error as a command's failure; None for an internal error."""
     if isinstance(error, CommandError):
         return error
     for kind, status in _STATUSES:

@@ -34,7 +34,7 @@ _MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arr
 
 
 def format_of(name: str, given: str | None) -> str | None:
-    """The format of a file: the one that was given, or what its suffix says; None for `-` without either."""
+    """The format of a file: the given one, or the one of its suffix; None for `-` without either."""
     if given is not None or name == "-":
         return given
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
@@ -59,7 +59,7 @@ def read(name: str, given: str | None, text_columns: Iterable[str]) -> pa.Table:
         if name == "-":
             content = pa.py_buffer(sys.stdin.buffer.read())
             return _parsed(pa.BufferReader(content), format_ or _sniffed(content), text_columns)
-        # Parquet and Arrow files are read from within, and pack their columns themselves.
+        # Parquet and Arrow files need random access, and compress their columns themselves.
         packing = None if format_ in ("parquet", "arrow") else "detect"
         with pa.input_stream(name, compression=packing) if packing else pa.OSFile(name) as source:
             return _parsed(source, format_ or "csv", text_columns)
@@ -115,13 +115,13 @@ def _parsed(source: Any, format_: str, text_columns: Iterable[str]) -> pa.Table:
         return pc_csv.read_csv(source, convert_options=pc_csv.ConvertOptions(column_types=types))
     content = source.read()
     if not content.strip():
-        # No line tells the columns, and no documents are no mistake.
+        # Without a line the columns are unknown, and an empty batch is no mistake.
         return pa.table({name: pa.array([], pa.string()) for name in list(text_columns)[:1]})
     return _json(content, text_columns)
 
 
 def _json(content: bytes, text_columns: Iterable[str]) -> pa.Table:
-    """JSON lines; ids keep their text, and a column that is given no id is left out."""
+    """JSON lines; ids keep their text, and a column of ids without values is left out."""
     seen = pa_json.read_json(pa.BufferReader(content))
     ids = pa.schema([(name, pa.string()) for name in text_columns if name in seen.column_names])
     changed = any(seen.schema.field(field.name).type != field.type for field in ids)
@@ -146,11 +146,11 @@ class _JsonLines:
         self._out.write("".join(f"{as_json(row)}\n" for row in batch.to_pylist()).encode())
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
 
 def write(name: str, given: str | None, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write a table; the number of its rows. A file is there whole or not at all.
+    """Write a table; answers the number of its rows. A file appears whole or not at all.
 
     Args:
         name: the file, or `-`.
@@ -207,7 +207,7 @@ def _target(name: str) -> Iterator[Any]:
         sys.stdout.buffer.flush()
         return
     path = Path(name)
-    # The suffix stays last, for it says how the file is packed.
+    # The suffix stays last, because it tells the compression.
     draft = path.with_name(f".dochistory-draft-{path.name}")
     try:
         with pa.output_stream(str(draft), compression="detect") as out:
@@ -220,10 +220,10 @@ def _target(name: str) -> Iterator[Any]:
 
 
 def with_columns(table: pa.Table, more: pa.Table, prefix: str) -> pa.Table:
-    """The table with further columns behind its own.
+    """The table with further columns after its own.
 
     Raises:
-        CommandError: a column of that name is there already.
+        CommandError: a column of that name exists already.
     """
     names = [prefix + name for name in more.column_names]
     if taken := [name for name in names if name in table.column_names]:

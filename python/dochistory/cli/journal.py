@@ -14,7 +14,7 @@ _JOURNAL = ("time", "trigger", "status", "rule", "count", "key", "message")
 
 
 def add_to(commands: Any, add: Add) -> None:
-    """What the command understands."""
+    """Add the command's arguments."""
     command = add(commands, "journal", journal, "show records of a journal that was written to files")
     command.add_argument("path", metavar="PATH", help="a directory of Parquet files, or a file")
     trigger_option(command)
@@ -41,7 +41,7 @@ def journal(context: Context) -> Exit:
     for records in reading.read(options.path, wanted):
         total += records.num_rows
         found.append(records)
-        # The newest are wanted; what is surely older may go.
+        # Only the newest are shown; records that are certainly older are dropped.
         while limit is not None and sum(one.num_rows for one in found[1:]) >= limit:
             found.pop(0)
     table = pa.concat_tables(found) if found else None
@@ -59,7 +59,7 @@ def journal(context: Context) -> Exit:
 
 
 def _followed(context: Context, wanted: reading.Filter) -> Exit:
-    """Until somebody interrupts it, or a number of records was shown."""
+    """Follow the journal until an interrupt, or until the requested number of records is shown."""
     left = context.options.limit
     for records in reading.follow(context.options.path, wanted, from_end=not context.options.all):
         records = records if left is None else records.slice(0, left)

@@ -15,7 +15,7 @@ _ROLES = ("uuid", "trigger", "status", "time")
 
 
 def load(context: Context) -> Exit:
-    """Put entries of another history into this one, and compare both sides' answers."""
+    """Load entries of another history into this one, and compare both sides' answers."""
     options = context.options
     columns = files.renames(options.column)
     if unknown := [role for role in columns if role not in _ROLES]:
@@ -106,7 +106,7 @@ def _database(context: Context) -> migration.Source:
 
 
 def _described(context: Context, history: dh.History) -> Callable[[str], dh.Trigger]:
-    """Answers the trigger of a name: that of the settings, or as the history and the options say."""
+    """A function from a name to its trigger: that of the settings, or as the history and the options say."""
     options = context.options
     described = context.settings.triggers if context.settings else {}
 

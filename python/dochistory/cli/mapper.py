@@ -18,7 +18,7 @@ _COLUMNS = ["found", "mapped_id", "pending", "pending_since", "resolved", "persi
 
 
 def lookup(context: Context) -> Exit:
-    """Show what a mapper knows of some ids."""
+    """Show a mapper's entries for some ids."""
     ids = _ids(context)
     with context.open(read_only=True) as history:
         channel = _channel(context, history)
@@ -32,7 +32,7 @@ def lookup(context: Context) -> Exit:
 
 
 def pending(context: Context) -> Exit:
-    """Show the ids whose sending was begun and never ended."""
+    """Show the ids whose sending began and never ended."""
     options = context.options
     before = None
     if options.older_than is not None:
@@ -59,7 +59,7 @@ def pending(context: Context) -> Exit:
 
 
 def resolve(context: Context) -> Exit:
-    """Decide single ids that are pending."""
+    """Decide single pending ids."""
     options = context.options
     ids = _ids(context)
     with context.open(read_only=False) as history:
@@ -77,14 +77,14 @@ def resolve(context: Context) -> Exit:
 
 
 def purge(context: Context) -> Exit:
-    """Take away mappings whose time has come."""
+    """Remove expired mappings."""
     options = context.options
     now = options.now or dt.datetime.now(dt.UTC)
     purged: dict[str, Any] = {}
     with context.open(read_only=options.dry_run) as history:
         for channel in _channels(context, history):
             mapper = history.mapper(channel)
-            purged[channel] = mapper.purge(now, options.include_pending, options.dry_run)
+            purged[channel] = mapper.purge(now, options.include_pending, options.dry_run, force=options.force)
     if context.json:
         print(show.as_json({"dry_run": options.dry_run, "now": now, "channels": purged}))
         return Exit.DONE
@@ -105,7 +105,7 @@ def _ids(context: Context) -> list[str]:
 
 
 def _channels(context: Context, history: dh.History) -> list[str]:
-    """The channels that are meant: the one of the option, or all."""
+    """The selected channels: the one of the option, or all."""
     there = history.mappers()
     named = context.options.channel
     if named is None:
@@ -117,7 +117,7 @@ def _channels(context: Context, history: dh.History) -> list[str]:
 
 
 def _channel(context: Context, history: dh.History) -> str:
-    """The one channel that is meant."""
+    """The one selected channel."""
     channels = _channels(context, history)
     if len(channels) == 1:
         return channels[0]

@@ -1,10 +1,9 @@
-"""`dochistory repair`: say what is damaged and what a repair would drop, and repair only when told to."""
+"""`dochistory repair`: report the damage and what a repair would drop; repair only with `--yes`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dochistory as dh
-from dochistory import audit
 from dochistory.cli import show
 from dochistory.cli.context import Context
 from dochistory.cli.failures import Exit
@@ -24,9 +23,6 @@ def repair(context: Context) -> Exit:
             lock_timeout=options.lock_timeout,
             progress=progress,
         )
-    if options.trigger is None:
-        log = audit.repair(context.history_path, apply=options.yes, lock_timeout=options.lock_timeout)
-        told = _together(told, log)
     findings: Sequence[Mapping[str, Any]] = told["findings"]
     status = Exit.DONE if not findings or told["repaired"] else Exit.FOUND
     if context.json:
@@ -39,17 +35,6 @@ def repair(context: Context) -> Exit:
         print(_described(one))
     print(_outcome(told))
     return status
-
-
-def _together(store: Mapping[str, Any], log: dict[str, Any]) -> dict[str, Any]:
-    """What was told of the store and of its audit log."""
-    parts = [part for part in (store, log) if part["findings"]]
-    kept = [str(part["kept_in"]) for part in parts if part["kept_in"]]
-    return {
-        "repaired": bool(parts) and all(part["repaired"] for part in parts),
-        "kept_in": " and ".join(kept) if kept else None,
-        "findings": [finding for part in (store, log) for finding in part["findings"]],
-    }
 
 
 def _described(one: Mapping[str, Any]) -> str:
@@ -88,7 +73,8 @@ def _count(entries: int | None, *, exact: bool, least: int = 0) -> str:
 
 def _outcome(told: Mapping[str, Any]) -> str:
     if told["repaired"]:
-        kept = f"; what went out of use is in {told['kept_in']}" if told["kept_in"] else ""
+        places = " and ".join(str(told[place]) for place in ("kept_in", "audit_kept_in") if told[place])
+        kept = f"; what went out of use is in {places}" if places else ""
         return f"repaired{kept}"
     if any(one["remedy"] == "impossible" for one in told["findings"]):
         return "not all of it can be repaired: what cannot was left as it is; restore the history from a backup"

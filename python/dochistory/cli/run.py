@@ -1,4 +1,4 @@
-"""Run one command, and turn whatever goes wrong into one sentence and an exit status."""
+"""Run one command, and turn any error into one sentence and an exit status."""
 
 import io
 import os
@@ -15,7 +15,7 @@ def main(given: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if given is None else given)
     debug = "--debug" in words
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A key that the terminal cannot show is no reason to stop.
+        # A key that the terminal cannot show must not stop the output.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         options = arguments.parse(words)
@@ -25,7 +25,7 @@ def main(given: Sequence[str] | None = None) -> int:
         print("dochistory: interrupted", file=sys.stderr)
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has enough; there is nobody to tell, and Python would complain at its end.
+        # The reader of the output has closed it: stop silently, else Python prints a warning at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.PIPE_CLOSED
     except Exception as error:

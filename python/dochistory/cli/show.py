@@ -1,4 +1,4 @@
-"""What people and programs get to see: tables, figures, progress. Rich makes tables pretty where it is installed."""
+"""Output for people and programs: tables, figures, progress. Rich makes tables pretty where it is installed."""
 
 import datetime as dt
 import json
@@ -75,7 +75,7 @@ def _rich_table(title: str, columns: Sequence[str], cells: list[list[str]], righ
 
 @contextmanager
 def progress(label: str, *, quiet: bool = False) -> Iterator[Progress | None]:
-    """A bar on standard error, if that is a terminal; None if nobody looks."""
+    """A bar on standard error, if that is a terminal; else None."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

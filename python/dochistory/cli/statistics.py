@@ -11,7 +11,7 @@ from dochistory.statistics import Statistics
 
 
 def add_to(commands: Any, add: Add) -> None:
-    """What the command understands."""
+    """Add the command's arguments."""
     command = add(
         commands,
         "stats",
@@ -46,7 +46,7 @@ def statistics_clear(context: Context) -> Exit:
 
 
 def statistics_shown(context: Context, history: dh.History, names: list[str]) -> dict[str, Any]:
-    """The statistics, for `stats`; printed unless a program asks."""
+    """The statistics, for `stats`; printed unless the output is for a program."""
     kept = Statistics(history)
     found = {name: one for name, one in kept.summary().items() if name in names}
     if context.json or not any(_was_counted(one) for one in found.values()):

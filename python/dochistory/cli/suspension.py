@@ -10,7 +10,7 @@ from dochistory.cli.failures import CommandError, Exit
 
 
 def add_to(commands: Any, add: Add) -> None:
-    """What the command understands."""
+    """Add the command's arguments."""
     command = add(
         commands,
         "suspension",

@@ -1,4 +1,4 @@
-"""`dochistory sweep`: purge from time to time, until somebody ends it."""
+"""`dochistory sweep`: purge repeatedly, until it is interrupted."""
 
 import datetime as dt
 import itertools
@@ -12,7 +12,7 @@ from dochistory.cli.failures import Exit
 
 
 def add_to(commands: Any, add: Add) -> None:
-    """What the command understands."""
+    """Add the command's arguments."""
     command = add(
         commands,
         "sweep",
@@ -26,7 +26,7 @@ def add_to(commands: Any, add: Add) -> None:
 
 
 def sweep(context: Context) -> Exit:
-    """Purge from time to time, until somebody ends it."""
+    """Purge repeatedly, until it is interrupted."""
     options = context.options
     known = list(context.settings.triggers.values()) if context.settings else []
     with context.open(read_only=True):

@@ -1,4 +1,4 @@
-"""The commands that look after a history: `pins`, `purge`, `change`, `maintain`, `verify`."""
+"""The commands for maintenance: `pins`, `purge`, `change`, `maintain`, `verify`."""
 
 import datetime as dt
 from typing import Any
@@ -11,7 +11,7 @@ from dochistory.settings import stored_settings
 
 
 def pins(context: Context) -> Exit:
-    """Show which states are pinned, or let them go."""
+    """Show the pinned states, or remove pins."""
     drops, older_than = context.options.drop, context.options.older_than or dt.timedelta()
     found = []
     with context.open(read_only=not drops) as history:
@@ -41,7 +41,7 @@ def pins(context: Context) -> Exit:
 
 
 def purge(context: Context) -> Exit:
-    """Drop what expired."""
+    """Drop expired entries."""
     options = context.options
     now = options.now or dt.datetime.now(dt.UTC)
     purged: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def change(context: Context) -> Exit:
 
 
 def maintain(context: Context) -> Exit:
-    """Put small files together and roll filters up."""
+    """Compact small segments and build global filters."""
     done: dict[str, Any] = {}
     with context.open(read_only=False) as history:
         for name in context.named(history):

@@ -11,10 +11,11 @@ journal.write(documents, claim.verdicts, trigger, sinks=sinks)  # and every one 
 
 There is a record for each DUPLICATE and each IN_DOUBT, never one for NEW. Sinks get all of them, as
 columns. `logging` gets at most `most` of each status a batch, spread over the batch, and always one
-summary for what was left out: a million duplicates cost what a thousand cost, and nothing is
+summary of the records left out: a million duplicates cost what a thousand cost, and nothing is
 dropped silently.
 
-`read` and `follow` read what sinks wrote. `journal.mapper` puts in what a message id mapper audits.
+`read` and `follow` read the files of sinks. `journal.mapper` adds the audit records of message id
+mappers.
 """
 
 from dochistory.journal import mapper

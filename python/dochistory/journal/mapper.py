@@ -1,4 +1,4 @@
-"""A mapper's audit records in the journal: where everything else is that was not simply processed.
+"""A mapper's audit records in the journal, beside all other documents that were not simply processed.
 
 ```python
 from dochistory import journal
@@ -38,13 +38,13 @@ def records(flow: _Flow) -> pa.Table:
     """The audit records of one batch as records of the journal.
 
     Args:
-        flow: what `begin_send` or `UnitOfWork.take` answered.
+        flow: the result of `begin_send` or `UnitOfWork.take`.
 
     Returns:
         A table with the columns of `journal.SCHEMA`; `count` is null.
     """
     audit = flow.audit
-    # Verdicts come as a table where the messages did.
+    # Verdicts are a table if the messages were one.
     status = flow.verdicts.select(["status"]).take(audit["row"])["status"]
     columns = {
         "time": audit["time"],
@@ -67,8 +67,8 @@ def write(flow: _Flow, *, logger: logging.Logger | None = None, most: int = 1_00
         logger: where to log, at the level of the audit record (SUCCESS as INFO); the logger
             `dochistory.journal`, if absent. Each log record has its fields in its attribute
             `dochistory`.
-        most: so many go to `logging` one by one; of the others one more record says how many they
-            are.
+        most: the maximum number of records that go to `logging` one by one; one more record has the
+            number of the others.
         sinks: get every record, before anything is logged; what they raise is raised here.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Reading a journal that was written to files: Parquet in a directory, or JSON lines."""
+"""Reading a journal from files: Parquet in a directory, or JSON lines."""
 
 import datetime as dt
 import json
@@ -24,7 +24,7 @@ _BLOCK = 4 << 20
 
 @dataclass(frozen=True)
 class Filter:
-    """Which records are wanted; all, unless something is said."""
+    """Selects records; all, by default."""
 
     trigger: str | None = None
     """Of this trigger."""
@@ -38,7 +38,7 @@ class Filter:
     """Written then or later."""
 
     def __call__(self, records: pa.Table) -> pa.Table:
-        """The records that are wanted."""
+        """The selected records."""
         for name in ("trigger", "status", "key"):
             wanted = getattr(self, name)
             if wanted is not None:
@@ -64,7 +64,7 @@ def read(path: str | os.PathLike[str], wanted: Filter | None = None) -> Iterator
         Tables with the columns of `journal.SCHEMA`, as many rows as a file or some megabytes hold.
 
     Raises:
-        StorageError: [DH-IO] the journal is not there or cannot be read.
+        StorageError: [DH-IO] the journal does not exist or cannot be read.
         SchemaError: [DH-SCHEMA] a file is no journal; the text names it, and of JSON lines the byte
             where a part begins.
     """
@@ -81,15 +81,15 @@ def follow(
     stop: Callable[[], bool] = lambda: False,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Iterator[pa.Table]:
-    """As `read`, and then what is written later, as long as it is asked for.
+    """As `read`, and then later records as they are written, as long as the iterator is used.
 
-    A file that was rotated away (another stands in its place, or it is shorter) is read from its
-    beginning. A journal that is not there yet is waited for.
+    A file that was rotated (it was replaced by another, or is shorter) is read from its beginning.
+    If the journal does not exist yet, this waits for it.
 
     Args:
         path: as in `read`.
         wanted: as in `read`.
-        from_end: leave out what is there already.
+        from_end: skip the present records.
         every: how often to look, in seconds.
         stop: asked before each look; True ends it.
         sleep: how to wait.
@@ -116,7 +116,7 @@ def _followed(
 
 
 class _Reader:
-    """Knows how far a journal was read."""
+    """Tracks how far a journal was read."""
 
     def __init__(self, path: Path, wanted: Filter, *, waits: bool = False) -> None:
         self._path = path
@@ -134,7 +134,7 @@ class _Reader:
             self._at, self._file = status.st_size, (status.st_dev, status.st_ino)
 
     def new(self) -> Iterator[tuple[pa.Table, str]]:
-        """What was not read yet."""
+        """The records that were not read yet."""
         try:
             if self._path.is_dir() or self._path.suffix == ".parquet":
                 yield from self._new_files()
@@ -195,7 +195,7 @@ class _Reader:
 def _parsed(lines: bytes, place: str) -> pa.Table:
     if not lines.strip():
         return SCHEMA.empty_table()
-    # Times come as text: Arrow's reader would drop what it cannot read as one.
+    # Times come as text: Arrow's reader would drop values that it cannot read as times.
     plain = pa.schema([pa.field("time", pa.string()), *[field for field in SCHEMA if field.name != "time"]])
     options = pa_json.ParseOptions(explicit_schema=plain, unexpected_field_behavior="ignore")
     blocks = pa_json.ReadOptions(block_size=max(len(lines), 1))

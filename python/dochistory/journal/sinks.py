@@ -1,4 +1,4 @@
-"""Where the journal goes besides `logging`: Parquet files, or JSON lines."""
+"""Sinks of the journal besides `logging`: Parquet files, or JSON lines."""
 
 import json
 import os
@@ -32,10 +32,10 @@ _CHUNK = 65_536
 
 
 class Sink(Protocol):
-    """Where the journal goes besides `logging`."""
+    """A sink of the journal besides `logging`."""
 
     def write(self, records: pa.Table) -> None:
-        """Keep these records, of the columns of `SCHEMA`; there is one at least.
+        """Write these records, in the columns of `SCHEMA`; there is at least one.
 
         Args:
             records: the records.
@@ -45,7 +45,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class ParquetSink:
-    """Keeps the journal as Parquet files: one for each batch that has records, in one directory.
+    """Writes the journal as Parquet files: one for each batch that has records, in one directory.
 
     A file appears whole or not at all. Its name begins with the time of its records, so names sort
     by time.
@@ -57,11 +57,11 @@ class ParquetSink:
     """Parquet's compression."""
 
     def __post_init__(self) -> None:
-        """A directory that the process changes to later is not meant."""
+        """Make the path independent of later changes of the working directory."""
         object.__setattr__(self, "directory", Path(self.directory).absolute())
 
     def write(self, records: pa.Table) -> None:
-        """Keep these records.
+        """Write these records.
 
         Args:
             records: the records, in the columns of `SCHEMA`.
@@ -81,9 +81,9 @@ class ParquetSink:
 class JsonLinesSink:
     """Appends the journal to one file, a JSON object a line, times in ISO 8601.
 
-    Each batch is one write to a file opened for appending; several processes may share a file on a
-    local disk. Nothing is synced, and nothing rotated: the file is what `logrotate` and its like
-    are for.
+    Each batch is one write to a file opened for appending; several processes may write to one file
+    on a local disk. Nothing is synced, and nothing is rotated: use `logrotate` or a similar
+    program.
     """
 
     path: str | os.PathLike[str]
@@ -91,11 +91,11 @@ class JsonLinesSink:
     _mode: int = field(default=0o640, repr=False)
 
     def __post_init__(self) -> None:
-        """A directory that the process changes to later is not meant."""
+        """Make the path independent of later changes of the working directory."""
         object.__setattr__(self, "path", Path(self.path).absolute())
 
     def write(self, records: pa.Table) -> None:
-        """Keep these records.
+        """Write these records.
 
         Args:
             records: the records, in the columns of `SCHEMA`.
@@ -119,7 +119,7 @@ def _json_chunk(journal: pa.Table) -> bytes:
         before = ", " if pieces else "{"
         pieces += [f'{before}"{name}": ', _json(journal[name].combine_chunks())]
     lines = pc.binary_join_element_wise(*pieces, "}\n", "")
-    # A column of text keeps its values one behind the other: that is the file.
+    # A column of text stores its values one behind the other: that is the file.
     return bytes(lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py()))
 
 
@@ -142,7 +142,7 @@ def _json_text(column: pa.Array) -> Any:
     is_plain = pc.invert(pc.match_substring_regex(column, r"[\x00-\x1f\x7f]"))
     if pc.all(is_plain).as_py() is not False:  # nothing, or nulls alone, is plain
         return quoted
-    # Control characters are rare, so these rows may cost what rows cost.
+    # Control characters are rare, so these rows may be processed one by one.
     odd = pc.invert(is_plain).fill_null(False)
     spelt = [json.dumps(value, ensure_ascii=False) for value in column.filter(odd).to_pylist()]
     return pc.replace_with_mask(quoted, odd, pa.array(spelt, pa.string()))

@@ -25,7 +25,7 @@ _LEVEL = {"DUPLICATE": logging.INFO, "IN_DOUBT": logging.WARNING}
 
 @dataclass(frozen=True)
 class Summary:
-    """What became of one batch's records."""
+    """The number of one batch's records, and of those logged."""
 
     trigger: str
     """Name of the trigger."""
@@ -98,13 +98,13 @@ def write(
     sinks: Sequence[Sink] = (),
     now: dt.datetime | None = None,
 ) -> Summary:
-    """Put one batch into the journal.
+    """Write one batch to the journal.
 
-    Each log record carries its fields as a dictionary in its attribute `dochistory` (time, trigger,
+    Each log record has its fields as a dictionary in its attribute `dochistory` (time, trigger,
     key, status, rule, message, count, row), for handlers that write structured logs. Its level is
-    INFO for a DUPLICATE and WARNING for an IN_DOUBT. Where records were left out, one more says how
-    many of each status and rule there were in the batch; its dictionary has `trigger`, `counts` (a
-    list of status, rule, count), `logged` and `left_out`.
+    INFO for a DUPLICATE and WARNING for an IN_DOUBT. If records were left out, one more record has
+    the number of each status and rule in the batch; its dictionary has `trigger`, `counts` (a list
+    of status, rule, count), `logged` and `left_out`.
 
     Args:
         documents: as in `records`.
@@ -112,10 +112,10 @@ def write(
         trigger: whose documents they are.
         columns: as in `records`.
         logger: where to log; the logger `dochistory.journal`, if absent.
-        most: so many DUPLICATE and so many IN_DOUBT go to `logging` one by one; 0 leaves the
-            summary alone, None logs every one.
+        most: the maximum number of DUPLICATE and of IN_DOUBT records that go to `logging` one by
+            one; 0 logs the summary alone, None logs every record.
         sample: which: `spread` evenly over the batch, or the `first` ones.
-        sinks: get every record, before anything is logged; what they raise is raised here.
+        sinks: get every record, before anything is logged; their exceptions are raised here.
         now: the time of the records; the clock's, if absent.
 
     Returns:
@@ -154,7 +154,7 @@ def _counts(documents: Any, rows: int, name: str) -> Any:
 
 
 def _by_status(journal: pa.Table, log: logging.Logger) -> Iterator[pa.Table]:
-    """The records of each status, if anybody listens; what is in doubt comes first."""
+    """The records of each status, if its level is logged; those in doubt come first."""
     for status in ("IN_DOUBT", "DUPLICATE"):
         if log.isEnabledFor(_LEVEL[status]):
             yield journal.filter(pc.equal(journal["status"], status))

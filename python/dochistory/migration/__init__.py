@@ -1,4 +1,4 @@
-"""Coming from another history: the table of ids that a JDBC history, a broker or a home-made solution keeps.
+"""Migration from another history: the table of ids of a JDBC history, a broker or a home-made solution.
 
 ```python
 import dochistory as dh
@@ -11,8 +11,8 @@ with dh.open("orders.history", create=True) as history:
     assert not done.differences.num_rows
 ```
 
-Rows are read as a stream; afterwards they are read once more and the
-answers of both sides compared for a random sample of ids.
+Rows are read as a stream. Afterwards they are read once more, and the answers of both sides are
+compared for a random sample of ids.
 """
 
 from dochistory.migration.columns import TimeUnit

@@ -25,7 +25,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Shape:
-    """How an old history says things."""
+    """The columns and words of an old history."""
 
     columns: Mapping[str, str]
     statuses: Mapping[str, str]
@@ -37,8 +37,8 @@ class Shape:
         """The batch with columns `trigger`, `uuid`, `status`, `started_at`.
 
         Raises:
-            SchemaError: [DH-SCHEMA] a column is missing or of a type that makes no sense, or a
-                status is unknown.
+            SchemaError: [DH-SCHEMA] a column is missing or of an unsuitable type, or a status is
+                unknown.
         """
         arrays = [self._trigger(batch), self._text(batch, "uuid"), self._status(batch), self._time(batch)]
         return pa.record_batch(arrays, schema=_SCHEMA)

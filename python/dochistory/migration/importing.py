@@ -1,4 +1,4 @@
-"""Import, and the check of both sides' answers."""
+"""Import, and the comparison of both sides' answers."""
 
 import datetime as dt
 import random
@@ -23,7 +23,7 @@ _ANSWERS = {"completed": "DUPLICATE", "processing": "IN_DOUBT", None: "NEW"}
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did."""
+    """The result of an import."""
 
     rows: int
     """Rows read."""
@@ -50,8 +50,8 @@ def import_history(
 ) -> Imported:
     """Import the rows of another history, and compare both sides' answers about a sample of ids.
 
-    An id of several rows is completed if one of them says so, as here. Importing again changes
-    nothing, so an import that broke off is simply started again.
+    An id of several rows is completed if one of them is, as in this history. Importing again
+    changes nothing, so an import that was interrupted is simply started again.
 
     Args:
         history: where the entries go.
@@ -63,21 +63,21 @@ def import_history(
         triggers: the only trigger, or the triggers by name, or a function that answers the trigger
             of a name.
         columns: other names of those columns, role -> name.
-        statuses: what other values of `status` mean: `{"P": "processing", "C": "completed"}`.
-        time_unit: what numbers in `time` count since 1970.
-        sample: ids of the source to compare, chosen at random; and a tenth as many that nobody ever
-            used. 0 for none.
-        seed: makes that choice the same each time.
-        now: the time that counts as now.
+        statuses: the meaning of other values of `status`: `{"P": "processing", "C": "completed"}`.
+        time_unit: the unit of numbers in `time`, which count since 1970.
+        sample: the number of ids of the source to compare, chosen at random; a tenth of that number
+            of unused ids is compared too. 0 for none.
+        seed: makes the choice reproducible.
+        now: the time taken as now.
         progress: called with the number of rows read so far, after each batch.
 
     Returns:
-        Imported: how many rows were read and imported, and where both sides differ.
+        Imported: the number of rows read and imported, and the differences between both sides.
 
     Raises:
         ConfigError: [DH-CONFIG] a row names a trigger that `triggers` lacks.
         SchemaError: [DH-SCHEMA] a column is missing or of the wrong type, or a status is unknown.
-            What was loaded before stays.
+            Rows that were loaded before stay.
     """
     only = triggers.name if isinstance(triggers, dh.Trigger) else None
     shape = Shape(columns or {}, statuses or {}, time_unit, only, now or dt.datetime.now(dt.UTC))
@@ -97,7 +97,7 @@ def import_history(
 
 
 class _Waiting:
-    """Rows on their way into the history: few at a time would make many small files."""
+    """Rows to be loaded into the history: loading few at a time would make many small files."""
 
     MOST = 2_000_000
 
@@ -112,7 +112,7 @@ class _Waiting:
         self.loaded: Counter[str] = Counter()
 
     def add(self, batch: pa.RecordBatch, before: int) -> None:
-        """Take a batch, which stands behind so many rows."""
+        """Add a batch, of which `before` rows were read already."""
         for name in pc.unique(batch["trigger"]).to_pylist():
             if name not in self._known:
                 self._known[name] = self._trigger(name, before)
@@ -136,7 +136,7 @@ class _Waiting:
         )
 
     def load(self) -> None:
-        """Put what waits into the history."""
+        """Load the waiting rows into the history."""
         for name, parts in self._parts.items():
             rows = pa.Table.from_batches(parts)
             self.loaded[name] += rows.num_rows
@@ -145,25 +145,25 @@ class _Waiting:
         self._rows = 0
 
     def _unknown(self, rows: pa.Table, name: str) -> pa.Table:
-        """The rows without those that were begun and are known here: a load would begin them anew each time."""
+        """The rows without begun ones that are known here: a load would begin them again each time."""
         is_open = pc.equal(rows["status"], "processing")
         begun = rows.filter(is_open)
         if not begun.num_rows:
             return rows
         rule = self._history.classify(begun.select(["uuid"]), _presence(self._history, name))["rule"].cast(pa.string())
-        # What has no usable key is the load's to refuse.
+        # The load refuses rows without a usable key.
         wanted = pc.is_in(rule, value_set=pa.array(["R8", "R3", "R4"]))
         return pa.concat_tables([rows.filter(pc.invert(is_open)), begun.filter(wanted)])
 
 
 def _presence(history: dh.History, name: str) -> dh.Trigger:
-    """Asks what is there, whatever a trigger's settings say of copies and resolvers."""
+    """A trigger that asks only for presence, whatever its settings for copies and resolvers."""
     stored = stored_settings(history, name)
     return dh.Trigger(name, detect_duplicates=True, use_history=True, in_batch="duplicate", **stored)
 
 
 class _Sample:
-    """Rows chosen at random from a stream, each with the same chance: those that drew the lowest lots."""
+    """Rows chosen at random from a stream, each with the same chance: those with the lowest random numbers."""
 
     def __init__(self, size: int, chance: random.Random) -> None:
         self.size = size
@@ -174,7 +174,7 @@ class _Sample:
         )
 
     def see(self, batch: pa.RecordBatch) -> None:
-        """Let a batch's rows draw."""
+        """Draw random numbers for a batch's rows."""
         lots = pc.random(batch.num_rows, initializer=self.chance.getrandbits(32))
         drawn = pa.table({"trigger": batch["trigger"], "uuid": batch["uuid"], "lot": lots})
         drawn = drawn.filter(pc.less(drawn["lot"], self._highest))
@@ -183,7 +183,7 @@ class _Sample:
             self._highest = self._rows["lot"][-1].as_py()
 
     def keys(self) -> dict[str, list[str]]:
-        """The ids by trigger, and a tenth as many new ones."""
+        """The ids by trigger, and a tenth as many unused ones."""
         found: dict[str, set[str]] = {}
         for row in self._rows.to_pylist():
             found.setdefault(row["trigger"], set()).add(row["uuid"])
@@ -195,7 +195,7 @@ class _Sample:
 
 
 def _compare(history: dh.History, source: Source, shape: Shape, chosen: _Sample) -> tuple[int, pa.Table]:
-    """Ask both sides about the sample; the source by reading it once more, for another row may tell more of an id."""
+    """Ask both sides about the sample; the source by another pass, because other rows may tell more about an id."""
     keys = chosen.keys()
     if not keys:
         return 0, _DIFFERENCES.empty_table()

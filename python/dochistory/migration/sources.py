@@ -1,4 +1,4 @@
-"""Where the rows of an old history come from: everything here can be read twice, for the check reads it again."""
+"""Sources of the rows of an old history. Each can be read twice, because the comparison reads it again."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -13,14 +13,14 @@ Source: TypeAlias = Callable[[], Iterable[pa.RecordBatch]]
 def rows_of(table: Any) -> Source:
     """A table, a data set of files (`pyarrow.dataset.dataset(...)`), or anything else with the Arrow C interface.
 
-    A Spark DataFrame, such as one that Spark reads over JDBC, is collected here each time; for more
-    than fits into memory there is `dochistory.spark.load`.
+    A Spark DataFrame, such as one that Spark reads over JDBC, is collected here each time; if it
+    does not fit into memory, use `dochistory.spark.load`.
 
     Args:
-        table: what holds the rows.
+        table: an object with the rows.
 
     Returns:
-        Source: reads the rows, as often as it is called.
+        Source: reads the rows with each call.
 
     Raises:
         TypeError: it can be read only once, as a stream can.
@@ -42,14 +42,14 @@ def dbapi(connect: Callable[[], Any], query: str, *, rows_at_once: int = 65_536)
     """The rows of a query over a connection of any DB-API 2.0 driver: psycopg, oracledb, sqlite3, JayDeBeApi.
 
     Args:
-        connect: makes a connection; called once a reading. Where the driver has cursors of the
-            server's own, as psycopg has, one is used, so that the rows need not fit into memory.
+        connect: makes a connection; called once a reading. If the driver has server-side cursors,
+            as psycopg has, one is used, so that the rows need not fit into memory.
         query: names the columns as `import_history` expects them: `select topic as trigger, id as
             uuid, …`.
-        rows_at_once: rows that become one batch.
+        rows_at_once: rows of one batch.
 
     Returns:
-        Source: reads the rows, as often as it is called.
+        Source: reads the rows with each call.
     """
 
     def read() -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""A report of a history: one HTML page, complete in itself.
+"""A report of a history: one self-contained HTML page.
 
 ```python
 from dochistory import report

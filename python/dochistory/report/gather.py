@@ -28,23 +28,23 @@ def gather(
     now: dt.datetime | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Report:
-    """Read what a report says. Goes through all entries: some seconds for many millions.
+    """Read the data of a report. Goes through all entries: some seconds for many millions.
 
     Args:
         history: the history; one that is open for reading is enough.
         journal: the journal's records: a directory of Parquet files or a file of JSON lines, as
-            `dochistory.journal`'s sinks write them, or a table. Without it, the report tells
-            nothing of verdicts that were given.
+            written by `dochistory.journal`'s sinks, or a table. Without it, the report has no
+            verdicts.
         trigger: this trigger only; all, if absent.
-        doubts: how many documents in doubt are listed for each trigger, the oldest first.
-        now: the time that counts as now.
+        doubts: the number of documents in doubt to list for each trigger, the oldest first.
+        now: the time taken as now.
         progress: called with (entries read, entries in all).
 
     Returns:
-        Report: what the page shows.
+        Report: the data of the page.
 
     Raises:
-        SchemaError: [DH-SCHEMA] the journal is none.
+        SchemaError: [DH-SCHEMA] the journal is not a journal.
     """
     at = now or dt.datetime.now(dt.UTC)
     figures = history.stats()
@@ -108,13 +108,13 @@ class _Scan:
 
 
 def _grain(figures: Mapping[str, Mapping[str, Any]], at: dt.datetime) -> int:
-    """Seconds within which times are taken together: few enough for a Python loop, and finer than a bar."""
+    """The grain of times in seconds: coarse enough for a Python loop, and finer than a bar."""
     oldest = min((one["oldest_started_at"] for one in figures.values() if one["oldest_started_at"]), default=at)
     return next((grain for grain in _GRAINS if (at - oldest).total_seconds() < 10_000 * grain), 86_400)
 
 
 def _by_time(times: Any, grain: int) -> dict[int, int]:
-    """How many of the times fall into each grain, by its first second."""
+    """The number of times in each grain, by its first second."""
     counted = pc.value_counts(pc.floor_temporal(times, unit=_GRAINS.get(grain, "day")))
     starts = pc.divide(counted.field("values").cast(pa.int64()), 1_000_000).to_pylist()
     return dict(zip(starts, counted.field("counts").to_pylist(), strict=True))
@@ -177,7 +177,7 @@ def _read(path: Path) -> pa.Table:
 
 
 def _width(moments: list[int], grain: int) -> int:
-    """The width of a bar in seconds: the smallest that leaves few enough of them."""
+    """The width of a bar in seconds: the smallest that gives few enough bars."""
     span = max(moments) - min(moments) if moments else 0
     return next((width for width in _WIDTHS if width >= grain and span / width < _MOST_BARS), _WIDTHS[-1])
 

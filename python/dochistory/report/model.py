@@ -1,4 +1,4 @@
-"""What a report says, before anything is drawn."""
+"""The data of a report, independent of the page."""
 
 import datetime as dt
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Partition:
-    """What lies in the segments of one time partition."""
+    """The segments of one time partition."""
 
     start: dt.datetime
     entries: int
@@ -70,7 +70,7 @@ class TriggerReport:
 
 @dataclass(frozen=True)
 class Report:
-    """A history, as it was at one moment."""
+    """A history at one moment."""
 
     path: str
     created_at: dt.datetime

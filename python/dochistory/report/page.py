@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: no network, no script."""
+"""A report as one self-contained HTML page: no network, no script."""
 
 from importlib.resources import files
 
@@ -7,16 +7,16 @@ from dochistory.report.model import Bar, Report
 
 
 def html(report: Report) -> str:
-    """The page. Whatever comes from outside, as keys and names do, is escaped.
+    """The page. Text from outside, such as keys and names, is escaped.
 
     Args:
-        report: what `gather` answered.
+        report: the result of `gather`.
 
     Returns:
         str: the page.
 
     Raises:
-        ImportError: Jinja is not installed; `pip install 'dochistory[cli]'` brings it.
+        ImportError: Jinja is not installed; `pip install 'dochistory[cli]'` installs it.
     """
     try:
         from jinja2 import Environment, StrictUndefined

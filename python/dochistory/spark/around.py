@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import dochistory as dh
 from dochistory import _checks, _columns, _durations, _paths
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat
+from dochistory.spark.begun import StagedBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,11 +43,13 @@ def keep_in_doubt(
 
     def keep(batch: Any) -> None:
         transaction = (batch.application, batch.id)
-        if not isinstance(batch.documents, pa.Table):
+        if isinstance(batch, StagedBatch):
             _keep_frame(batch.documents, place, trigger, transaction, "", columns)
             return
+        # Spark may have to fetch the documents, which are looked at only where some are in doubt.
+        documents = batch.documents if batch.counts["status"].get("IN_DOUBT") else batch.verdicts
         with _opened(place) as opened:
-            opened.audit.keep(batch.documents, batch.verdicts, trigger, transaction=transaction, columns=columns)
+            opened.audit.keep(documents, batch.verdicts, trigger, transaction=transaction, columns=columns)
 
     return keep
 

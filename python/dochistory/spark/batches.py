@@ -13,12 +13,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
-
 import dochistory as dh
 from dochistory import _checks
 from dochistory.errors import SuspendedError
 from dochistory.spark import checks, compat
+from dochistory.spark.arrived import InSpark, OnDriver, arrived
 from dochistory.spark.begun import Batch, StagedBatch
 from dochistory.spark.claims import OtherRows, Replay, claim
 from dochistory.spark.kept import Kept
@@ -74,7 +73,7 @@ class ExactlyOnce:
                 and comes with other rows.
             Exception: whatever the service raised.
         """
-        checks.columns(self._trigger, frame.schema, self._columns)
+        looked_at = checks.columns(self._trigger, frame.schema, self._columns)
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
             raise dh.ConfigError(
@@ -85,17 +84,29 @@ class ExactlyOnce:
             self._by_tasks(frame, int(batch_id), application)
             return
         # Once, here: every further evaluation of the frame might bring the rows in another order.
-        rows = compat.collect_arrow(frame)
+        rows = self._arrived(frame, [*looked_at.values()])
+        try:
+            self._by_driver(rows, int(batch_id), application)
+        finally:
+            rows.let_go()
+
+    def _arrived(self, frame: "DataFrame", looked_at: list[str]) -> OnDriver | InSpark:
+        if self._documents == "arrow":
+            return OnDriver(frame)
+        # A resolver is shown whole rows.
+        return arrived(frame, looked_at if self._trigger.resolver is None else frame.schema.names)
+
+    def _by_driver(self, rows: OnDriver | InSpark, batch_id: int, application: str) -> None:
         with self._history.open() as history:
             claim = history.begin(
-                rows,
+                rows.asked,
                 self._trigger,
-                transaction=(application, int(batch_id)),
+                transaction=(application, batch_id),
                 on_replay=self._on_replay,
                 on_other_rows=self._on_other_rows,
                 columns=self._columns or None,
             )
-            self._run(frame, Batch(int(batch_id), application, rows, claim))
+            self._run(rows, Batch(batch_id, application, rows, rows.claimed(claim)))
 
     def _decides_on(self, frame: "DataFrame") -> Literal["driver", "executors"]:
         if self._decide_on != "auto":
@@ -136,13 +147,12 @@ class ExactlyOnce:
             claimed.complete(claimed.new)
         raise _suspended(suspended, claimed.rows, batch_id, self._trigger)
 
-    def _run(self, frame: "DataFrame", batch: Batch) -> None:
+    def _run(self, rows: OnDriver | InSpark, batch: Batch) -> None:
         if self._on_verdicts is not None:
             self._on_verdicts(batch)
-        new = batch.claim.new
-        if new.num_rows:
+        if batch.counts["action"].get("PROCESS"):
             try:
-                self._service(self._handed(frame, new), batch)
+                self._service(batch.claim.new if self._documents == "arrow" else rows.new(batch.claim), batch)
             except dh.RolledBack:
                 batch.claim.release()
                 raise
@@ -156,10 +166,7 @@ class ExactlyOnce:
         first = batch.verdicts.slice(batch.rows("SUSPEND")[0], 1).to_pylist()[0]
         cause: Literal["history", "resolver"] = "history" if first["rule"] == "R5" else "resolver"
         why = f" ({first['rule']}: {first['message']})"
-        raise _suspended(suspended, len(batch.documents), batch.id, self._trigger, why, cause)
-
-    def _handed(self, frame: "DataFrame", new: pa.Table) -> Any:
-        return new if self._documents == "arrow" else compat.frame_of(frame.sparkSession, new, frame.schema)
+        raise _suspended(suspended, len(batch.verdicts), batch.id, self._trigger, why, cause)
 
 
 def _is_nothing(order_by: Any) -> bool:

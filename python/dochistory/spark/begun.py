@@ -1,7 +1,7 @@
 """Batches that were begun: what a service of `exactly_once` gets to see of one, whoever decided it."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dochistory import Claim
+    from dochistory.spark.arrived import InSpark, OnDriver
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,21 @@ class Batch:
     """Spark's number of the batch."""
     application: str
     """The name under which the batch's number is remembered."""
-    documents: pa.Table
-    """All rows of the batch, in order."""
+    _rows: "OnDriver | InSpark" = field(repr=False)
     claim: "Claim"
     """The claim on what is new; the service may complete or release rows of it by itself."""
+
+    @property
+    def documents(self) -> pa.Table:
+        """All rows of the batch, in order.
+
+        Where Spark stores them, they come to the driver when this is first read, which is possible
+        until the service has ended.
+
+        Raises:
+            StateError: [DH-STATE] it has, and Spark has them no longer.
+        """
+        return self._rows.documents
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:

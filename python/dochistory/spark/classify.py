@@ -10,7 +10,7 @@ from pyspark.sql.types import ByteType, DataType, ShortType, StringType, StructF
 
 import dochistory as dh
 from dochistory.spark import checks, compat, questions
-from dochistory.spark.decode import verdict_words
+from dochistory.spark.decode import quoted, verdict_sql, verdict_words
 from dochistory.spark.judge import VERDICT_COLUMNS, Judge
 from dochistory.spark.settings import ids_of, types_of
 from dochistory.spark.shipped import iterating
@@ -84,20 +84,21 @@ def classify(
     returned = verdict_type(judge, found)
     if how == "map":
         # mapInArrow looks columns up by name, and fails where a name has a dot.
-        numbered = df.toDF(*(f"c{n}" for n in range(len(df.columns))))
+        places = {name: f"c{place}" for place, name in enumerate(df.columns)}
+        numbered = df.toDF(*(f"c{place}" for place in range(len(df.columns))))
         schema = StructType([*numbered.schema.fields, StructField(_CODE, returned)])
         judged = numbered.mapInArrow(iterating(_of_rows(judge, df.columns, found)), schema)
-        kept = [judged[f"c{n}"].alias(name) for n, name in enumerate(df.columns)]
-        ids = [judged[f"c{df.columns.index(there)}"] for there in ids_of(found)]
+        kept = [f"c{place} AS {quoted(name)}" for place, name in enumerate(df.columns)]
     else:
         function = compat.columnar_udf(of_columns(judge, list(found)), types_of(found), returned)
         # Otherwise Spark may ask once for every use that the plan makes of it.
         once = function.asNondeterministic()
-        judged = df.withColumn(_CODE, once(*(df[f"`{there}`"] for there in found.values())))
-        kept = [judged[f"`{name}`"] for name in df.columns]
-        ids = [judged[f"`{there}`"] for there in ids_of(found)]
-    words = words_of(judge, judged[_CODE], ids)
-    return judged.select(*kept, *(word.alias(name) for word, name in zip(words, appended, strict=True)))
+        judged = df.withColumn(_CODE, once(*map(quoted, found.values())))
+        places = {name: quoted(name) for name in df.columns}
+        kept = [quoted(name) for name in df.columns]
+    ids = [(places[there], df.schema[there].dataType) for there in ids_of(found)]
+    words = [f"{_CODE}.{name}" for name in VERDICT_COLUMNS] if judge.asks else verdict_sql(_CODE, ids)
+    return judged.selectExpr(*kept, *(f"{word} AS {quoted(name)}" for word, name in zip(words, appended, strict=True)))
 
 
 def verdict_type(judge: Judge, found: Mapping[str, object]) -> DataType:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "[DH-SPARK] dochistory.spark needs PySpark: pip install 'dochistory[spark]'", name=error.name
     ) from error
+from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -275,6 +277,25 @@ def parallelism(spark: SparkSession) -> int:
 def is_one_machine(spark: SparkSession) -> bool:
     """Whether Spark runs its tasks within the process of its driver, and nowhere else."""
     return re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or "") is not None
+
+
+def stores_here(frame: DataFrame) -> bool:
+    """Whether `stored` keeps rows in the driver's own process, where each has one place and one version."""
+    return is_one_machine(frame.sparkSession) and hasattr(frame, "_jdf")  # Spark Connect has none
+
+
+def stored(frame: DataFrame) -> DataFrame:
+    """The rows of a DataFrame, evaluated now and stored; where they are lost, reading them is an error."""
+    return frame.localCheckpoint(eager=True)
+
+
+def let_go(frame: DataFrame) -> None:
+    """Free what `stored` keeps. Where that fails, Spark does it when Java has collected the plan."""
+    any_frame: Any = frame
+    with suppress(Py4JError):
+        plan = any_frame._jdf.queryExecution().logical()  # noqa: SLF001
+        if plan.getClass().getSimpleName() == "LogicalRDD":
+            plan.rdd().unpersist(False)
 
 
 def collect_arrow(frame: DataFrame) -> pa.Table:

@@ -31,12 +31,12 @@ pub enum Error {
         /// What is wrong there.
         reason: String,
     },
-    /// Somebody else holds the trigger's writer lock for longer than the limit.
+    /// Another writer holds the trigger's writer lock for longer than the limit.
     #[error("[DH-LOCKED] waited {waited_ms} ms for the writer lock of {}; it is held by {holder}", path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// How long was waited, in milliseconds.
+        /// How long the caller waited, in milliseconds.
         waited_ms: u64,
         /// Host, process and time of the holder, as it wrote them.
         holder: String,
@@ -51,8 +51,8 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// What this handle holds is not what stands under its path, or another writer holds the lock,
-    /// too: nothing is acknowledged.
+    /// This handle's files are not the ones under its path, or another writer holds the lock too:
+    /// nothing is acknowledged.
     #[error("[DH-FENCED] {}: {reason}", path.display())]
     Fenced {
         /// The file that shows it.
@@ -60,16 +60,16 @@ pub enum Error {
         /// What it shows, and what to do.
         reason: String,
     },
-    /// Another process has moved a row that this one's answer rests on.
+    /// Another process has moved a row that this answer rests on.
     #[error("[DH-FENCED] {0}")]
     Overtaken(String),
     /// One side of a stream was restored to an older state than the other remembers.
     #[error("[DH-RESTORED] {0}")]
     Restored(String),
-    /// What is asked for is no longer in the publisher's log.
+    /// The requested part is no longer in the publisher's log.
     #[error("[DH-TRUNCATED] {0}")]
     Truncated(String),
-    /// An earlier write or sync failed: this handle writes no more.
+    /// An earlier write or sync failed: this handle accepts no further writes.
     #[error("[DH-FAILED] an earlier write failed ({0}); reopen the history to go on")]
     Failed(String),
     /// The history was opened for reading.
@@ -83,7 +83,7 @@ pub enum Error {
         /// Why it cannot be opened, and what to do.
         reason: String,
     },
-    /// The documents' columns are not as needed.
+    /// The documents' columns are invalid.
     #[error("[DH-SCHEMA] {0}")]
     Schema(String),
     /// A setting is not valid.
@@ -92,16 +92,16 @@ pub enum Error {
     /// A transaction number went backwards.
     #[error("[DH-TRANSACTION] {0}")]
     Transaction(String),
-    /// Somebody else was first with documents of a staged claim.
+    /// Another process was first with documents of a staged claim.
     #[error("[DH-CONFLICT] {0}")]
     Conflict(String),
-    /// A task works in another directory than whoever commits, under the same path.
+    /// A task and the commit use the same path, but not the same directory.
     #[error("[DH-CLUSTER] {0}")]
     Elsewhere(String),
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
     State(String),
-    /// Whoever called wants it to end: an interrupt from the keyboard.
+    /// The caller wants the call to end: an interrupt from the keyboard.
     #[error("[DH-INTERRUPTED] the call was interrupted while it waited")]
     Interrupted,
 }
@@ -130,18 +130,19 @@ impl Error {
         }
     }
 
-    /// Whether this leaves open what is in the files: a handle that met it writes no more.
+    /// Whether this error leaves the content of the files open: a handle that met it writes no
+    /// more.
     pub(crate) fn is_failed_write(&self) -> bool {
         let (Self::Io { operation, .. } | Self::Descriptors { operation, .. }) = self else { return false };
         matches!(*operation, "write" | "append to" | "sync" | "link")
     }
 
-    /// Whether this says that a file is not there.
+    /// Whether this error means that a file does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
     }
 
-    /// Whether this says that a name is taken.
+    /// Whether this error means that a name is taken.
     pub(crate) fn is_there(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
     }
@@ -164,7 +165,7 @@ impl Error {
         Self::Fenced { path: path.to_path_buf(), reason: reason.into() }
     }
 
-    /// Two writers are at it at once.
+    /// Two writers work at the same time.
     pub(crate) fn not_alone(path: &Path, what: &str) -> Self {
         let reason = format!(
             "{what}: locks on this file system do not exclude each other, and nothing was acknowledged; let one process \

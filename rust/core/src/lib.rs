@@ -1,8 +1,8 @@
 //! The engine of dochistory: the rules, the document history store, and the columnar path that
 //! joins both.
 //!
-//! Rooms from the ground up; a module imports from the rooms before its own only
-//! (`tests/imports.rs` holds that): `sys`, `io`, `format`, `columns`, `key`, `filter`, `segment`,
+//! The modules from the bottom up; each imports only from the modules before it (`tests/imports.rs`
+//! checks that): `sys`, `io`, `format`, `columns`, `key`, `filter`, `segment`,
 //! `wal`, `memtable`, `store`, `history`, `protocols`.
 #![deny(unsafe_code)]
 

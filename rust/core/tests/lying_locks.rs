@@ -1,5 +1,5 @@
-//! File systems whose locks are given to all that ask: nothing is acknowledged twice, and nothing
-//! that was acknowledged goes.
+//! File systems whose locks are given to everybody who asks: nothing is acknowledged twice, and
+//! nothing that was acknowledged goes.
 #![cfg(feature = "testing")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
@@ -205,7 +205,7 @@ fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
         });
         let seen = seen.into_inner().unwrap();
         assert!(seen.new.values().all(|times| *times == 1), "{seen:?}");
-        // What was acknowledged stands, and a new reader finds it.
+        // What was acknowledged stands, and is read by later openers.
         let reading = OpenOptions { read_only: true, ..OpenOptions::default() };
         let reader = History::open(&path, &reading).unwrap();
         let acknowledged: Vec<&String> = seen.new.keys().collect();

@@ -1,4 +1,4 @@
-//! Reading what a resolver answered: an Arrow column, a table, or any sequence.
+//! Reading a resolver's answer: an Arrow column, a table, or any sequence.
 
 use crate::arrow::array::{Array, ArrayRef, AsArray};
 use crate::arrow::datatypes::{DataType, Field};
@@ -14,7 +14,7 @@ use crate::errors::{Outcome, TransientError};
 use crate::ids;
 use crate::input::joined;
 
-/// The answers for `rows` rows. One that does not fit them is a failure, but no exception.
+/// The answers for `rows` rows. An answer of the wrong length is a failure, but no exception.
 pub(crate) fn read(answer: &Bound<'_, PyAny>, rows: usize) -> PyResult<Reply> {
     if answer.hasattr("__arrow_c_array__")? || answer.hasattr("__arrow_c_stream__")? {
         return from_arrow(answer, rows).or_else(|failure| unless_interrupt(answer.py(), failure.into(), rows));
@@ -29,7 +29,7 @@ pub(crate) fn read(answer: &Bound<'_, PyAny>, rows: usize) -> PyResult<Reply> {
     }
 }
 
-/// What an exception says, for the journal.
+/// The text of an exception, for the journal.
 pub(crate) fn said(error: &Bound<'_, PyAny>) -> String {
     let kind = error.get_type().name().map_or_else(|_| "error".to_owned(), |name| name.to_string());
     match error.str().map(|text| text.to_string_lossy().into_owned()) {
@@ -46,14 +46,14 @@ fn unless_interrupt(py: Python<'_>, error: PyErr, rows: usize) -> PyResult<Reply
     if error.is_instance_of::<PyException>(py) { Ok(unfit(rows, &said(error.value(py).as_any()))) } else { Err(error) }
 }
 
-/// All rows failed alike.
+/// The same failure for all rows.
 fn unfit(rows: usize, text: &str) -> Reply {
     Reply { answers: vec![Answer::Failed; rows], messages: (0..rows).map(|place| (place, text.to_owned())).collect() }
 }
 
 fn from_items<'py>(items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>, rows: usize) -> PyResult<Reply> {
     let mut reply = Reply::default();
-    // One more than asked for is enough to see that there are too many.
+    // One more than requested is enough to detect that there are too many.
     for (place, item) in items.take(rows + 1).enumerate() {
         let item = item?;
         // A pair is an answer and its message.
@@ -68,7 +68,7 @@ fn from_items<'py>(items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>, row
     Ok(reply)
 }
 
-/// One row's answer: an error, or a status; and what there is to say of it.
+/// One row's answer: an error, or a status, with an optional message.
 fn push(
     reply: &mut Reply,
     place: usize,
@@ -90,8 +90,7 @@ fn push(
     Ok(())
 }
 
-/// `{"status": …, "message": …}`, of any sequences: unlike a column of Arrow's, a list may hold
-/// errors.
+/// `{"status": …, "message": …}` of any sequences: a list, unlike an Arrow column, may hold errors.
 fn from_mapping(columns: &Bound<'_, PyMapping>, rows: usize) -> PyResult<Reply> {
     if !columns.contains("status")? {
         return Ok(unfit(rows, "the resolver gave a mapping without \"status\""));
@@ -160,7 +159,7 @@ fn parsed(statuses: &ArrayRef) -> Vec<Answer> {
     texts(statuses).iter().map(|status| Answer::parse(status.as_deref())).collect()
 }
 
-/// The texts of a column; of a column that holds something else, none.
+/// The texts of a column; none for a column of another type.
 fn texts(column: &ArrayRef) -> Vec<Option<String>> {
     let Some(text) = ids::lent(column) else { return vec![None; column.len()] };
     let text_of = |row| match text.get(row) {

@@ -1,4 +1,4 @@
-//! Arguments whose type is wrong get a sentence with a code, too.
+//! Arguments of a wrong type get an error with a code too.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) fn threads(given: &Bound<'_, PyAny>) -> PyResult<usize> {
     count.filter(|count| *count > 0).ok_or_else(|| wrong().into())
 }
 
-/// The argument `transaction`: every entrance that takes one asks here.
+/// The argument `transaction`: every function that takes one uses this.
 pub(crate) fn transaction(given: &Bound<'_, PyAny>) -> PyResult<Option<(String, i64)>> {
     if given.is_none() {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! The parts of Arrow that are used here, under the names of the crate `arrow`. That crate itself
-//! would also compile arithmetic, strings and row formats, which takes as long as the rest of this
+//! The parts of Arrow that are used here, under the names of the crate `arrow`. That crate would
+//! also compile arithmetic, strings and row formats, which takes as long as the rest of this
 //! module.
 
 pub(crate) use arrow_buffer as buffer;

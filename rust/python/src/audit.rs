@@ -1,4 +1,4 @@
-//! The history's audit log as `begin` uses it, and how far a transaction came.
+//! The history's audit log for `begin`, and the progress of transactions.
 
 use dochistory_core::history::Progressed;
 use dochistory_core::protocols::trigger::Claim as Claimed;
@@ -54,14 +54,14 @@ impl History {
     }
 }
 
-/// Where a claim's documents in doubt are kept.
+/// The place where a claim's documents in doubt are kept.
 pub(crate) struct Keeper<'py> {
     keeper: Bound<'py, PyAny>,
 }
 
 impl<'py> Keeper<'py> {
-    /// What `audit=` says: nothing, True for the history's own audit log, or an object that keeps
-    /// documents.
+    /// The meaning of `audit=`: nothing, True for the history's own audit log, or an object that
+    /// keeps documents.
     pub(crate) fn of(history: &Bound<'py, History>, audit: Option<&Bound<'py, PyAny>>) -> Outcome<Option<Self>> {
         let Some(audit) = audit.filter(|audit| !audit.is_none()) else { return Ok(None) };
         let keeper = match audit.cast::<PyBool>() {
@@ -75,8 +75,8 @@ impl<'py> Keeper<'py> {
         Err(Failure::config(format!("audit is {}; allowed is True, an audit log, or None", audit.repr()?)))
     }
 
-    /// Keep what is in doubt, before anybody acknowledges it. If that fails, nothing was handed out
-    /// yet: the claim is undone.
+    /// Keep documents in doubt, before anybody acknowledges them. If that fails, nothing was handed
+    /// out yet: the claim is released.
     pub(crate) fn keep(
         &self,
         claim: &Bound<'py, crate::claim::Claim>,

@@ -1,6 +1,6 @@
-//! Upkeep that nobody waits for: a thread of its own, at most one a handle, that `begin` starts
-//! when it is due. It is stopped when the history is closed, which does no harm: what it had done
-//! is done, and the rest comes next time.
+//! Maintenance in the background: a thread of its own, at most one for each handle, which `begin`
+//! starts when maintenance is due. Closing the history stops it, which does no harm: finished steps
+//! stay, and the rest comes next time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,13 @@ use dochistory_core::history::History;
 use dochistory_core::history::values::ValueMap;
 use dochistory_core::{Error, Maintained, Progress};
 
-/// So long `begin` waits when upkeep has fallen far behind, so that it can catch up.
-const OVERDUE_WAIT: Duration = Duration::from_millis(250);
-/// So long closing lets it go on.
-const CLOSING_WAIT: Duration = Duration::from_millis(250);
+/// Maximum time that `begin` waits when maintenance is overdue, so that it can catch up.
+const OVERDUE_WAIT: Duration = Duration::from_millis(150);
+/// Maximum time that closing waits for it.
+const CLOSING_WAIT: Duration = Duration::from_millis(150);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
-/// A trigger's name, and why its upkeep failed.
+/// A trigger's name, and why its maintenance failed.
 pub(crate) type Failed = (String, String);
 
 #[derive(Default)]
@@ -31,8 +31,8 @@ impl Upkeep {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// See to the upkeep of a trigger if it is due; waits a little only when it is overdue. Answers
-    /// how the upkeep before failed, if it did.
+    /// Start maintenance of a trigger if it is due; wait a little only when it is overdue. Answers
+    /// how the previous maintenance failed, if it did.
     pub(crate) fn see_to(&self, history: &Arc<History>, name: &str) -> Option<Failed> {
         let failed = self.collect();
         if history.is_maintenance_due(name) {
@@ -73,11 +73,11 @@ impl Upkeep {
             let error = done.err().filter(|_| !stop.load(Ordering::Relaxed))?;
             Some((name, error.to_string()))
         };
-        // Without a thread it comes later.
+        // If no thread can be started, maintenance comes later.
         *running = std::thread::Builder::new().name("dochistory-upkeep".into()).spawn(work).ok();
     }
 
-    /// What became of the last upkeep, if it is over.
+    /// The result of the last maintenance, if it is over.
     fn collect(&self) -> Option<Failed> {
         let mut running = self.lock();
         running.take_if(|thread| thread.is_finished())?.join().ok().flatten()
@@ -90,7 +90,7 @@ impl Upkeep {
         }
     }
 
-    /// Let it come to its end, or stop it.
+    /// Let the thread end, or stop it.
     pub(crate) fn close(&self) {
         self.wait(CLOSING_WAIT);
         self.stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One call that judges documents, from Python's arguments to the verdicts' columns.
+//! One call that judges documents, from Python's arguments to the columns of verdicts.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::resolver::Asker;
 use crate::trigger::Trigger;
 use crate::verdicts::verdict_columns;
 
-/// What a call is about.
+/// The documents of a call.
 pub(crate) struct Documents<'a> {
     pub(crate) trigger: &'a Trigger,
     pub(crate) input: Input,
@@ -23,7 +23,7 @@ pub(crate) struct Documents<'a> {
     pub(crate) threads: usize,
 }
 
-/// How a batch is begun.
+/// The parameters of `begin`.
 pub(crate) struct Beginning {
     pub(crate) transaction: Option<Transaction>,
     pub(crate) replays: Replays,
@@ -41,29 +41,29 @@ impl<'a> Documents<'a> {
         Ok(Self { trigger, input, columns, now_us, threads })
     }
 
-    /// The verdicts as columns. To be called without holding Python.
+    /// The verdicts as columns. Must be called without holding Python.
     pub(crate) fn classify(&self, history: &History) -> Outcome<RecordBatch> {
         verdict_columns(&self.judge(history)?, &self.columns, self.threads)
     }
 
-    /// The verdicts. To be called without holding Python.
+    /// The verdicts. Must be called without holding Python.
     pub(crate) fn judge(&self, history: &History) -> Outcome<Verdicts> {
         self.ask(|call| history.classify(&self.trigger.rules, &self.columns.documents(), call))
     }
 
-    /// Begin them. To be called without holding Python.
+    /// Begin the documents. Must be called without holding Python.
     pub(crate) fn begin(&self, history: &History, how: &Beginning) -> Outcome<Begun> {
         let (rules, documents) = (&self.trigger.rules, self.columns.documents());
         self.ask(|call| history.begin(rules, &documents, call, how.transaction.as_ref(), how.replays))
     }
 
-    /// Decide and stage one part of a job. To be called without holding Python.
+    /// Decide and stage one part of a job. Must be called without holding Python.
     pub(crate) fn stage(&self, history: &History, job: &Job, attempt: Attempt<'_>) -> Outcome<Staged> {
         let (rules, documents) = (&self.trigger.rules, self.columns.documents());
         self.ask(|call| history.stage(rules, job, attempt, &documents, call))
     }
 
-    /// Decide documents again that a claim left out. To be called without holding Python.
+    /// Decide documents again that a claim left out. Must be called without holding Python.
     pub(crate) fn decide_lost(&self, claim: &StagedClaim) -> Outcome<Verdicts> {
         let (rules, documents) = (&self.trigger.rules, self.columns.documents());
         self.ask(|call| claim.decide_lost(rules, &documents, call))
@@ -89,12 +89,12 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// What to do with a number that comes again, and whether the trigger can do it.
+/// The treatment of a repeated batch number, after a check that the trigger supports it.
 pub(crate) fn replays(word: &str, other_rows: &str, trigger: &Trigger) -> Outcome<Replays> {
     Ok(Replays { on_replay: on_replay(word, trigger)?, on_other_rows: on_other_rows(other_rows)? })
 }
 
-/// The same where no trigger decides.
+/// [`replays`] where no trigger decides.
 pub(crate) fn plain_replays(word: &str, other_rows: &str) -> Outcome<Replays> {
     let on_replay = match word {
         "in_doubt" => OnReplay::ByRules,
@@ -104,7 +104,7 @@ pub(crate) fn plain_replays(word: &str, other_rows: &str) -> Outcome<Replays> {
     Ok(Replays { on_replay, on_other_rows: on_other_rows(other_rows)? })
 }
 
-/// What to do with a known number that comes with other rows.
+/// The treatment of a known number that comes with other rows.
 pub(crate) fn on_other_rows(word: &str) -> Outcome<OnOtherRows> {
     match word {
         "error" => Ok(OnOtherRows::Refuse),

@@ -1,10 +1,10 @@
-//! Calls under way: work outside Python that hears the keyboard, and threads that Python leaves
-//! behind when it ends.
+//! Calls in progress: work outside Python that an interrupt from the keyboard can end, and threads
+//! that Python leaves behind when it ends.
 //!
-//! When the interpreter is finalised it ends every daemon thread that wants back in, by unwinding
-//! it; through Rust that is an abort. So whoever is about to be inside Python with Rust below
-//! counts itself, and the hook at exit (`atexit`) waits until nobody is: who comes later is parked,
-//! outside Python, for as long as the process lasts.
+//! When the interpreter is finalised, it ends every daemon thread that tries to enter Python again,
+//! by unwinding its stack; through Rust that is an abort. So each thread that is about to be inside
+//! Python with Rust below is counted, and the hook at exit (`atexit`) waits until the count is
+//! zero. Threads that come later are parked, outside Python, as long as the process lasts.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
@@ -13,25 +13,25 @@ use std::time::{Duration, Instant};
 use dochistory_core::interrupt;
 use pyo3::prelude::*;
 
-/// Python runs.
+/// Python is running.
 const OPEN: u8 = 0;
-/// It is about to end: who is inside may come to an end, nobody else comes in.
+/// Python is about to end: threads inside may finish, no other thread comes in.
 const CLOSING: u8 = 1;
-/// It ends: nobody comes in.
+/// Python ends: no thread comes in.
 const CLOSED: u8 = 2;
 
-/// So long the end of the process waits for calls that are under way.
+/// Maximum time that the end of the process waits for calls in progress.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// So long it waits for work outside Python, which would be parked when it is done.
+/// Maximum time that it waits for work outside Python, which would be parked when it is done.
 const LONGEST_WORK: Duration = Duration::from_secs(2);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 static PHASE: AtomicU8 = AtomicU8::new(OPEN);
 /// Threads that are inside Python with Rust below, or are about to be.
 static INSIDE: AtomicI64 = AtomicI64::new(0);
-/// Threads that work outside Python.
+/// Threads that are working outside Python.
 static OUTSIDE: AtomicI64 = AtomicI64::new(0);
-/// The process that is counted: a forked one has none of the threads.
+/// The process of these counts: a forked one has none of the threads.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -39,19 +39,19 @@ thread_local! {
     static ENDS: Cell<bool> = const { Cell::new(false) };
     /// Whether this thread is counted among those inside.
     static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
-    /// Python that is called by Rust on this thread: the hook at exit waits for it, so it must not
-    /// be parked.
+    /// Depth of calls of Python by Rust on this thread: the hook at exit waits for them, so the
+    /// thread must not be parked.
     static CALLBACKS: Cell<u32> = const { Cell::new(0) };
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// A call that is under way, until it is dropped. Only the outermost counts.
+/// A call in progress, until it is dropped. Only the outermost counts.
 pub(crate) struct InCall {
     counts: bool,
 }
 
 impl InCall {
-    /// To stand first in a method whose Rust calls Python.
+    /// Must come first in a method whose Rust calls Python.
     pub(crate) fn enter(py: Python<'_>) -> Self {
         let process = std::process::id();
         if PROCESS.swap(process, Ordering::SeqCst) != process {
@@ -76,8 +76,8 @@ impl Drop for InCall {
     }
 }
 
-/// Count this thread as one inside Python; answers whether it may be. To be asked before Python is
-/// entered, so that the hook at exit sees either the count or nobody.
+/// Count this thread as one inside Python; answers whether it may enter. Must be called before
+/// Python is entered, so that the hook at exit sees either the count or no thread.
 fn come_in() -> bool {
     INSIDE.fetch_add(1, Ordering::SeqCst);
     let may = match PHASE.load(Ordering::SeqCst) {
@@ -91,7 +91,7 @@ fn come_in() -> bool {
     may
 }
 
-/// Stay outside Python until the process is gone.
+/// Stay outside Python until the process ends.
 fn park() {
     loop {
         std::thread::park();
@@ -104,8 +104,8 @@ fn come_in_or_park() {
     }
 }
 
-/// Do `work` without holding Python. What it waits for ends when an interrupt from the keyboard
-/// raises an exception.
+/// Do `work` without holding Python. Its waits end when an interrupt from the keyboard raises an
+/// exception.
 pub(crate) fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let was_counted = IS_COUNTED.replace(false);
     let done = py.detach(|| {
@@ -156,7 +156,7 @@ fn heard() -> bool {
     })
 }
 
-/// What ended this thread's last call.
+/// The exception that ended this thread's last call.
 pub(crate) fn raised() -> Option<PyErr> {
     RAISED.take()
 }

@@ -1,4 +1,4 @@
-//! What `begin` hands out: the verdicts, the documents to process, and the right to end them.
+//! The result of `begin`: the verdicts, the documents to process, and the right to end them.
 
 use std::sync::Arc;
 
@@ -199,8 +199,8 @@ impl Claim {
         })?)
     }
 
-    /// Of the rows named, each of which must be one to process, those that the history keeps track
-    /// of.
+    /// The rows that the history keeps track of, among the named ones, each of which must be a row
+    /// to process.
     fn recorded(&self, rows: &Bound<'_, PyAny>) -> Outcome<Vec<u32>> {
         let mut recorded = Vec::new();
         for row in row_numbers(rows)? {
@@ -219,7 +219,7 @@ impl Claim {
     }
 }
 
-/// The end of a `with` block: what was definitely undone is released.
+/// The end of a `with` block: documents that were definitely rolled back are released.
 pub(crate) fn on_leaving(error: &Bound<'_, PyAny>, release: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
     static ROLLED_BACK: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     if error.is_none() {
@@ -229,7 +229,7 @@ pub(crate) fn on_leaving(error: &Bound<'_, PyAny>, release: impl FnOnce() -> Out
     if error.is_instance(rolled_back)? { release() } else { Ok(()) }
 }
 
-/// How Python calls it.
+/// The word for it in Python.
 pub(crate) fn replay_word(replay: Replay) -> &'static str {
     match replay {
         Replay::First => "first",

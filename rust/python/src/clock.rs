@@ -1,4 +1,4 @@
-//! Times and durations as Python has them, and as the engine counts them: in microseconds.
+//! Times and durations as Python objects, and as the engine's microseconds.
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ use crate::errors::{Failure, Outcome};
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_SECONDS: i64 = 86_400;
-/// The times that may be written down, from the year 1000 to 8999: what is worked out from them
+/// The times that may be stored, from the year 1000 to 8999: results computed from them
 /// (partitions, ages, times to live) must fit Python's `datetime`, in every time zone.
 pub(crate) const KEPT_US: Range<i64> = -30_610_224_000 * SECOND_US..221_845_392_000 * SECOND_US;
 pub(crate) const KEPT: &str = "allowed is a time from the year 1000 to the year 8999";
 
-/// The time that counts as now: the caller's, or the clock's.
+/// The time taken as now: the caller's, or the clock's.
 pub(crate) fn now_us(now: Option<&Bound<'_, PyAny>>) -> Outcome<i64> {
     let Some(now) = now else { return Ok(dochistory_core::time::now_us()) };
     let now_us = time_us("now", now)?;
@@ -86,7 +86,7 @@ pub(crate) fn _seconds(setting: &str, value: &Bound<'_, PyAny>) -> Outcome<f64> 
     Ok(duration_us(setting, value)? as f64 / SECOND_US as f64)
 }
 
-/// The microseconds in `seconds`, if they can be counted.
+/// The microseconds in `seconds`, if they fit.
 fn seconds_us(seconds: f64) -> Option<i64> {
     let micros = (seconds * SECOND_US as f64).round();
     // The nearest double below the largest count.

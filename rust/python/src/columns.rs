@@ -1,5 +1,5 @@
-//! The columns that a trigger looks at: found by name, checked by type, lent to the engine without
-//! a copy.
+//! The columns that a trigger uses: found by name, checked by type, lent to the engine without a
+//! copy.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::errors::{Failure, Outcome};
 use crate::ids::{self, validity};
 use crate::input::Input;
 
-/// What the columns of a kind of trigger are called.
+/// The names of the columns of a kind of trigger.
 struct Roles {
     ids: &'static [&'static str],
     count: &'static str,
@@ -46,8 +46,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Find them in `input`; `renamed` says under which names, where they differ from the trigger's
-    /// own.
+    /// Find them in `input`; `renamed` has the names of columns that differ from the trigger's own.
     pub(crate) fn find(input: &Input, kind: Kind, renamed: Option<&HashMap<String, String>>) -> Outcome<Self> {
         let roles = Roles::of(kind);
         if let Some(unknown) = renamed.and_then(|names| names.keys().find(|role| !roles.names().any(|r| r == *role))) {
@@ -97,7 +96,7 @@ impl Columns {
     }
 }
 
-/// A column by its role; an absent one is fine unless it was asked for by name.
+/// A column by its role; a missing one is an error only if it was given by name.
 pub(crate) fn find_named<'a>(
     input: &'a Input,
     role: &'static str,
@@ -114,12 +113,12 @@ pub(crate) fn find_named<'a>(
     }
 }
 
-/// What to say of a column of the wrong type.
+/// The error for a column of the wrong type.
 pub(crate) fn wrong_type(role: &str, name: &str, found: &DataType, allowed: &str) -> Failure {
     wrong(role, name, &found.to_string(), allowed)
 }
 
-/// The same of a column whose values are wrong.
+/// The error for a column with wrong values.
 pub(crate) fn wrong(role: &str, name: &str, found: &str, allowed: &str) -> Failure {
     let called = if role == name { String::new() } else { format!(" (the trigger's {role})") };
     Failure::schema(format!("column {name:?}{called} is {found}; allowed is {allowed}"))

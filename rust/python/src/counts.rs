@@ -12,7 +12,7 @@ use crate::input::Input;
 
 /// Status (none when suspended or rejected), action and rule.
 type Kind = (Option<String>, String, String);
-/// And how many rows.
+/// A kind with its number of rows.
 type Counted = (Option<String>, String, String, u64);
 
 /// Count verdicts by status, action and rule.
@@ -38,7 +38,7 @@ pub(crate) fn count_verdicts(verdicts: &Bound<'_, PyAny>) -> Outcome<Vec<Counted
 
 fn count(batch: &RecordBatch, counts: &mut BTreeMap<Kind, u64>) -> Outcome<()> {
     let (status, action, rule) = (Words::of(batch, "status")?, Words::of(batch, "action")?, Words::of(batch, "rule")?);
-    // A cell for each status, action and rule; a null has the one behind the last word.
+    // A cell for each status, action and rule; a null uses the index behind the last word.
     let (actions, rules) = (action.size(), rule.size());
     let mut cells = vec![0_u64; status.size() * actions * rules];
     for row in 0..batch.num_rows() {

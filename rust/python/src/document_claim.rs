@@ -1,4 +1,4 @@
-//! One document at a time.
+//! Claims of one document.
 
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ impl DocumentClaim {
     }
 }
 
-/// What `begin_one` is told of a document.
+/// The arguments of `begin_one` about a document.
 #[derive(Default)]
 pub(crate) struct Document {
     pub(crate) uuid: Option<String>,

@@ -1,4 +1,4 @@
-//! Entries of a history by themselves: ending documents by their keys, and listing.
+//! Entries of a history: ending documents by their keys, and listing.
 
 use dochistory_core::Finished;
 use dochistory_core::columns::Documents;
@@ -19,12 +19,12 @@ use crate::history::History;
 use crate::trigger::Trigger;
 use crate::upkeep::TriggerOrName;
 
-/// How the engine ends keys.
+/// The engine's function that ends keys.
 type End = fn(&Engine, &rules::Trigger, &Documents<'_>, i64) -> dochistory_core::Result<Finished>;
 
 #[pymethods]
 impl History {
-    /// The services of these documents ended, whoever began them, in this process or another.
+    /// The services of these documents ended, begun by this process or another.
     /// Durable on return.
     ///
     /// A key that nobody began is recorded as completed now.
@@ -83,7 +83,7 @@ impl History {
     ///     status: `processing` or `completed`; None lists both.
     ///     since: only entries whose service began then or later, a datetime with a time zone.
     ///     before: only entries whose service began earlier than that, a datetime with a time zone.
-    ///     part: (number from 0, count): one of so many equal parts of the keys, for several
+    ///     part: (number from 0, count): one of `count` equal parts of the keys, for several
     ///         readers of one snapshot.
     ///     keys: only entries of these keys, an Arrow array or any iterable of text: they are
     ///         looked up, and nothing else is read.

@@ -13,7 +13,7 @@ use pyo3::PyErr;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
 
-/// Reads entries as they are asked for.
+/// Reads entries on demand.
 pub(crate) struct EntryReader {
     pub(crate) handle: Arc<Handle>,
     pub(crate) entries: Entries,
@@ -23,7 +23,7 @@ pub(crate) struct EntryReader {
     pub(crate) schema: SchemaRef,
 }
 
-/// What may be asked for.
+/// The possible states.
 pub(crate) fn status(word: Option<&str>) -> Outcome<Option<EntryStatus>> {
     match word {
         None => Ok(None),

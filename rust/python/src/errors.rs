@@ -1,4 +1,4 @@
-//! The exception tree, and the one mapping from the engine's errors to it.
+//! The exception tree, and the mapping from the engine's errors to it.
 
 use dochistory_core::Error;
 use pyo3::create_exception;
@@ -121,7 +121,7 @@ pub(crate) enum Failure {
     Python(PyErr),
 }
 
-/// What the fallible functions of this crate return.
+/// The result of the fallible functions of this crate.
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
 impl Failure {

@@ -1,10 +1,11 @@
-//! Batches of ours as Arrow's C structures, all in one place. Arrow's own way takes some eighty
-//! pieces of memory for the six columns of verdicts, and to make and free those takes longer than a
-//! small batch takes to judge. Whoever takes a structure calls it from outside, so this is done
-//! without the compiler's protection.
+//! Record batches as Arrow's C structures, all in one block. Arrow's own export makes some eighty
+//! allocations for the six columns of verdicts, and making and freeing them takes longer than
+//! judging a small batch. The consumer of a structure calls it from outside, so this code is
+//! unsafe.
 //!
-//! A structure is in use until it is released. Its taker may move any of them elsewhere and release
-//! it whenever it likes, so each has a share of the block, which goes with the last of them.
+//! A structure is in use until it is released. Its consumer may move any of them elsewhere and
+//! release it at any time, so each holds a reference to the block, which is freed with the last of
+//! them.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -14,20 +15,21 @@ use crate::arrow::array::{Array, AsArray, GenericStringArray, OffsetSizeTrait, R
 use crate::arrow::datatypes::{DataType, Int8Type};
 use crate::arrow::ffi::FFI_ArrowArray;
 
-/// As many as verdicts have.
+/// The number of columns of verdicts.
 const COLUMNS: usize = 6;
 
 /// The structures of a batch's columns, and all that they point to.
 struct Block {
-    /// How many structures have not been released.
+    /// Number of structures that have not been released.
     in_use: AtomicUsize,
-    /// What holds the values.
+    /// The batch with the values.
     batch: RecordBatch,
     columns: [Part; COLUMNS],
-    /// Apart, as the system's allocator is slow where more than a kilobyte comes and goes.
+    /// A separate allocation, because the system's allocator is slow for blocks of more than a
+    /// kilobyte that come and go.
     dictionaries: Box<[Part; COLUMNS]>,
     children: [*mut FFI_ArrowArray; COLUMNS],
-    /// Of the batch, whose rows are all there.
+    /// The buffers of the batch, whose rows are all valid.
     buffers: [*const c_void; 1],
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn exported(batch: RecordBatch) -> FFI_ArrowArray {
         return FFI_ArrowArray::new(&StructArray::from(batch).into());
     }
     let block = Box::into_raw(Box::new(Block::of(batch)));
-    // SAFETY: the block was just made, and until this returns nobody else knows of it.
+    // SAFETY: the block was just made, and until this returns nobody else has a reference to it.
     #[expect(unsafe_code, reason = "callbacks that share a block count themselves")]
     let filled = unsafe { &mut *block };
     filled.fill(block.cast())
@@ -62,7 +64,8 @@ impl Block {
         }
     }
 
-    /// Make the structures, and that of the whole. Nothing that is pointed to is touched after.
+    /// Fill the structures, and that of the batch. The targets of their pointers do not change
+    /// afterwards.
     fn fill(&mut self, block: *mut c_void) -> FFI_ArrowArray {
         let mut in_use = 1;
         let parts = self.columns.iter_mut().zip(self.dictionaries.iter_mut()).zip(&mut self.children);
@@ -70,7 +73,7 @@ impl Block {
             if let Some(filled) = fill(array.as_ref(), column, dictionary, block) {
                 in_use += filled;
             } else {
-                // It holds its own, and is released by itself.
+                // It owns its buffers, and is released separately.
                 column.structure = FFI_ArrowArray::new(&array.to_data());
             }
             *child = &raw mut column.structure;
@@ -91,8 +94,8 @@ impl Block {
     }
 }
 
-/// Make a column's structure, and that of its dictionary if it has one. Says how many that are;
-/// none, and nothing is made, if the column is of another kind than those of verdicts.
+/// Fill a column's structure, and that of its dictionary if it has one. Answers the number of
+/// structures; none, and nothing is filled, if the column is of a kind that verdicts never have.
 fn fill(array: &dyn Array, column: &mut Part, dictionary: &mut Part, block: *mut c_void) -> Option<usize> {
     if !starts_at_a_byte(array) {
         return None;
@@ -113,7 +116,7 @@ fn fill(array: &dyn Array, column: &mut Part, dictionary: &mut Part, block: *mut
     Some(1)
 }
 
-/// Whether the first null is where its buffer starts. A structure has one offset for all of its
+/// Whether the first null is at the start of its buffer. A structure has one offset for all of its
 /// buffers; Arrow copies such nulls.
 fn starts_at_a_byte(array: &dyn Array) -> bool {
     array.nulls().is_none_or(|nulls| nulls.offset() == 0)
@@ -124,7 +127,7 @@ impl Part {
         self.fill(text, &[text.value_offsets().as_ptr().cast(), text.value_data().as_ptr().cast()], block);
     }
 
-    /// Make the structure of an array whose nulls are followed by these buffers.
+    /// Fill the structure of an array whose nulls are followed by these buffers.
     fn fill(&mut self, array: &dyn Array, buffers: &[*const c_void], block: *mut c_void) {
         self.buffers[0] = array.nulls().map_or(null(), |nulls| nulls.validity().as_ptr().cast());
         self.buffers[1..=buffers.len()].copy_from_slice(buffers);
@@ -143,29 +146,29 @@ impl Part {
     }
 }
 
-/// Release a structure, those that belong to it and were not moved elsewhere, and with the last of
-/// all the block.
+/// Release a structure, and its children that were not moved elsewhere; with the last structure,
+/// free the block.
 ///
 /// # Safety
 ///
 /// `array` must be a structure that was filled here and not released before, wherever it was moved.
 #[expect(unsafe_code, reason = "that is how Arrow's C interface has its callbacks")]
 unsafe extern "C" fn release(array: *mut FFI_ArrowArray) {
-    // SAFETY: whoever calls this has a structure of ours for itself, by the rules of the C
+    // SAFETY: the caller has exclusive access to a structure of ours, by the rules of the C
     // interface.
     let array = unsafe { &mut *array };
     for at in 0..array.n_children as usize {
-        // SAFETY: there are so many pointers to structures in the block, which is there as long as
-        // this one has its share.
+        // SAFETY: the block has more than `at` pointers to structures, and exists as long as this
+        // one holds its reference.
         unsafe { release_part(*array.children.add(at)) };
     }
     if !array.dictionary.is_null() {
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { release_part(array.dictionary) };
     }
     array.release = None;
     let block = array.private_data.cast::<Block>();
-    // SAFETY: this structure had its share until now.
+    // SAFETY: this structure held its reference until now.
     if unsafe { (*block).in_use.fetch_sub(1, Ordering::Release) } == 1 {
         fence(Ordering::Acquire);
         // SAFETY: it was the last one, and the block was made by `Box`.
@@ -173,14 +176,14 @@ unsafe extern "C" fn release(array: *mut FFI_ArrowArray) {
     }
 }
 
-/// Release what stands there, if it was not moved elsewhere.
+/// Release the structure at `part`, if it was not moved elsewhere.
 ///
 /// # Safety
 ///
 /// `part` must point to a structure.
 #[expect(unsafe_code, reason = "the same")]
 unsafe fn release_part(part: *mut FFI_ArrowArray) {
-    // SAFETY: a structure that has a callback is in use, and is to be released by it.
+    // SAFETY: a structure that has a callback is in use, and is released by that callback.
     unsafe {
         if let Some(release) = (*part).release {
             release(part);

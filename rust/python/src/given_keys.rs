@@ -1,4 +1,4 @@
-//! The keys that a caller gives: an Arrow array, documents, or text.
+//! The keys given by a caller: an Arrow array, documents, or text.
 
 use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use pyo3::prelude::*;
@@ -26,7 +26,7 @@ pub(crate) fn keys(keys: &Bound<'_, PyAny>, trigger: &Trigger) -> Outcome<Column
     }
 }
 
-/// The keys, where documents cannot stand for them: an Arrow array, or any iterable of text.
+/// The keys where documents are not allowed: an Arrow array, or any iterable of text.
 pub(crate) fn only_keys(keys: &Bound<'_, PyAny>) -> Outcome<Columns> {
     if !keys.hasattr("__arrow_c_array__")? && !keys.hasattr("__arrow_c_stream__")? {
         return Columns::of_keys(listed(keys)?);

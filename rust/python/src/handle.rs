@@ -1,5 +1,5 @@
-//! An open history, as the objects of Python share it: closed once for all, and never used in a
-//! forked process.
+//! An open history that several Python objects use. It is closed once for all of them, and never
+//! used in a forked process.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,7 +14,7 @@ pub(crate) struct Handle {
     /// The process that opened it.
     process: u32,
     pub(crate) path: PathBuf,
-    /// Whether `begin` sees to upkeep.
+    /// Whether `begin` starts maintenance.
     pub(crate) auto_maintain: bool,
     pub(crate) upkeep: Upkeep,
 }
@@ -33,10 +33,10 @@ impl Handle {
         history.clone().ok_or_else(|| Failure::state(format!("the history at {} is closed", self.path.display())))
     }
 
-    /// What is under way in other threads comes to its end first.
+    /// Close the history, after the calls of other threads have ended.
     pub(crate) fn close(&self) {
-        // In a forked process another thread may have held the lock when it was forked, and the
-        // files are the parent's.
+        // In a forked process another thread may have held the lock at the fork, and the files are
+        // the parent's.
         if self.check_process().is_ok() {
             self.upkeep.close();
             self.history.write().unwrap_or_else(PoisonError::into_inner).take();
@@ -53,7 +53,7 @@ impl Handle {
             return Ok(());
         }
         Err(Failure::forked(&format!(
-            "the history at {} was opened by process {}: open it anew in this one",
+            "the history at {} was opened by process {}: open it again in this one",
             self.path.display(),
             self.process
         )))

@@ -40,7 +40,7 @@ pub(crate) type Names = HashMap<String, String>;
 /// (unknown; flags: true).
 ///
 /// All methods may be called by many threads at once; none holds Python while it works. After a
-/// fork the child must open the history anew.
+/// fork the child must open the history again.
 #[pyclass(module = "dochistory", name = "History", frozen)]
 pub(crate) struct History {
     pub(crate) handle: Arc<Handle>,
@@ -329,8 +329,8 @@ impl History {
     }
 }
 
-/// Upkeep that fails must not cost the caller the claim: it is said in the log, and due again the
-/// next time.
+/// Start maintenance if it is due. If it fails, the caller keeps its claim: the failure is logged,
+/// and maintenance is due again the next time.
 pub(crate) fn see_to_upkeep(py: Python<'_>, handle: &Handle, history: &Arc<Engine>, trigger: &Trigger) {
     if !handle.auto_maintain {
         return;
@@ -338,7 +338,7 @@ pub(crate) fn see_to_upkeep(py: Python<'_>, handle: &Handle, history: &Arc<Engin
     if let Some((name, error)) = crate::calls::outside(py, || handle.upkeep.see_to(history, &trigger.rules.name)) {
         let logged = py.import("logging").and_then(|logging| {
             let log = logging.call_method1("getLogger", ("dochistory",))?;
-            log.call_method1("warning", ("upkeep of trigger %r: %s", name, error))
+            log.call_method1("warning", ("maintenance of trigger %r: %s", name, error))
         });
         drop(logged);
     }

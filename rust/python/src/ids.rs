@@ -28,7 +28,7 @@ pub(crate) fn checked(role: &str, name: &str, array: ArrayRef) -> Outcome<ArrayR
         _ => None,
     };
     match lengths {
-        // Spark and others have binary of any length only.
+        // Spark and others only have binary of variable length.
         Some(None) => return Ok(cast(&cast(&array, &DataType::LargeBinary)?, &DataType::FixedSizeBinary(UUID_BYTES))?),
         Some(Some((row, bytes))) => {
             let found = format!("binary, and {bytes} bytes long in row {row}");
@@ -91,7 +91,7 @@ fn text(array: &GenericStringArray<i32>) -> IdColumn<'_> {
 }
 
 fn large_text(array: &GenericStringArray<i64>) -> IdColumn<'_> {
-    // Of an array without rows Arrow takes no text, wherever in it the rows would be.
+    // For an array without rows Arrow reads no text, wherever the rows would be.
     let offsets = if array.is_empty() { &[0] } else { array.value_offsets() };
     IdColumn::LargeUtf8 { offsets, values: array.value_data(), validity: validity(array) }
 }

@@ -1,4 +1,4 @@
-//! Arrow in: documents from any object that speaks Arrow's C interface, as batches of rows.
+//! Arrow in: documents from any object that implements Arrow's C interface, as batches of rows.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use pyo3_arrow::input::AnyRecordBatch;
 use crate::errors::{Failure, Outcome};
 use crate::pyarrow::from_pyarrow;
 
-/// The rows of one call, in order. However many batches they came in, they are judged as one.
+/// The rows of one call, in order. They are judged as one batch, however many batches they came in.
 pub(crate) struct Input {
     pub(crate) schema: SchemaRef,
     pub(crate) batches: Vec<RecordBatch>,
@@ -33,7 +33,7 @@ impl Input {
             AnyRecordBatch::Stream(stream) => {
                 let reader = stream.into_reader()?;
                 let schema = reader.schema();
-                // The producer may have work to do, with threads that need Python.
+                // The producer may have to work in threads that need Python.
                 let batches = crate::calls::outside(documents.py(), || reader.collect::<Result<Vec<_>, _>>());
                 let batches = batches.map_err(|error| Failure::schema(format!("the documents end early: {error}")))?;
                 let rows = batches.iter().map(RecordBatch::num_rows).sum();
@@ -42,7 +42,7 @@ impl Input {
         }
     }
 
-    /// One column as one array; copies only where it is in parts.
+    /// One column as one array; copies only if it is in parts.
     pub(crate) fn column(&self, at: usize) -> Outcome<ArrayRef> {
         match &self.batches[..] {
             [] => Ok(new_empty_array(self.schema.field(at).data_type())),
@@ -77,7 +77,7 @@ impl From<RecordBatch> for Input {
     }
 }
 
-/// Put the parts of a column together. Text of more than 2 GiB in all gets wider offsets.
+/// Concatenate the parts of a column. Text of more than 2 GiB in total gets wider offsets.
 pub(crate) fn joined(parts: &[ArrayRef]) -> Outcome<ArrayRef> {
     let as_they_are: Vec<&dyn Array> = parts.iter().map(Arc::as_ref).collect();
     match concat(&as_they_are) {
@@ -89,7 +89,7 @@ pub(crate) fn joined(parts: &[ArrayRef]) -> Outcome<ArrayRef> {
     }
 }
 
-/// What to say of an object that is no table; an error of its own stays as it is.
+/// The error for an object that is no table; an error of its own stays as it is.
 fn not_arrow(documents: &Bound<'_, PyAny>, error: PyErr) -> Failure {
     let py = documents.py();
     if !error.is_instance_of::<PyValueError>(py) && !error.is_instance_of::<PyTypeError>(py) {

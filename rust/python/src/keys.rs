@@ -1,5 +1,5 @@
-//! The column `key` of the verdicts: the id column itself where all keys come from it, else
-//! gathered.
+//! The column `key` of the verdicts: the id column itself where all keys come from it, else a new
+//! column.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use dochistory_core::key::{NO_SOURCE, format_uuid};
 use crate::columns::Columns;
 use crate::ids::fits;
 
-/// The keys of all rows; `sources` says which id column each comes from.
+/// The keys of all rows; `sources` has the id column of each.
 pub(crate) fn key_column(columns: &Columns, sources: &[u8]) -> ArrayRef {
     let Some(only) = sources.iter().copied().find(|source| *source != NO_SOURCE) else {
         return new_null_array(&DataType::Utf8, sources.len());
@@ -27,8 +27,8 @@ pub(crate) fn key_column(columns: &Columns, sources: &[u8]) -> ArrayRef {
 
 /// Whether `array` holds every row's key, and null where there is none.
 fn is_key_column(array: &ArrayRef, source: u8, sources: &[u8]) -> bool {
-    // Rows that are null here have no source, if all others have this one: equal numbers are equal
-    // rows.
+    // A row that is null here has no source, if all others have this one: so equal numbers mean
+    // equal rows.
     let (mut here, mut absent) = (0, 0);
     for chunk in sources.chunks(128) {
         here += usize::from(chunk.iter().map(|one| u8::from(*one == source)).sum::<u8>());
@@ -39,7 +39,7 @@ fn is_key_column(array: &ArrayRef, source: u8, sources: &[u8]) -> bool {
     is_text && here + absent == sources.len() && absent == array.null_count()
 }
 
-/// Each row's key as text; none if it is too much text for the offsets.
+/// Each row's key as text; none if the text is too long for the offsets.
 fn gathered<O: OffsetSizeTrait>(ids: &[IdColumn<'_>], sources: &[u8]) -> Option<ArrayRef> {
     let mut keys = GenericStringBuilder::<O>::with_capacity(sources.len(), 0);
     for (row, source) in sources.iter().enumerate() {

@@ -96,7 +96,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // Hooks run last in, first out: what is imported later ends before this.
+        // Hooks run in reverse order: those of modules that are imported later run before this one.
         module.py().import("atexit")?.call_method1("register", (module.getattr("_close")?,)).map(drop)
     }
 

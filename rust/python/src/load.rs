@@ -1,4 +1,5 @@
-//! Bulk loading: what happened elsewhere, batch by batch, so that a stream of any length fits.
+//! Bulk loading of entries from elsewhere, batch by batch, so that streams of any length fit in
+//! memory.
 
 use std::collections::HashMap;
 
@@ -22,7 +23,8 @@ use crate::progress::Hearer;
 use crate::shards::Shards;
 use crate::trigger::Trigger;
 
-/// Rows taken at a time: so often progress is told, and an interrupt from the keyboard heard.
+/// Rows taken at a time; between two of these steps progress is reported and interrupts from the
+/// keyboard are checked.
 const AT_A_TIME: usize = 1 << 18;
 
 #[pymethods]
@@ -110,7 +112,7 @@ fn each_batch(documents: &Bound<'_, PyAny>, take: &mut dyn FnMut(RecordBatch) ->
             AnyRecordBatch::RecordBatch(batch) => return take(batch.into_inner()),
             AnyRecordBatch::Stream(stream) => stream.into_reader()?,
         };
-        // The producer may have work to do, with threads that need Python.
+        // The producer may have to work in threads that need Python.
         while let Some(batch) = crate::calls::outside(py, || reader.next()) {
             take(batch.map_err(|error| Failure::schema(format!("the documents end early: {error}")))?)?;
         }
@@ -120,7 +122,7 @@ fn each_batch(documents: &Bound<'_, PyAny>, take: &mut dyn FnMut(RecordBatch) ->
         Ok(to_batches) => to_batches.call0()?.try_iter()?,
         Err(_) => match documents.try_iter() {
             Ok(batches) if !documents.hasattr("dtype")? => batches,
-            // Says what is wrong with it.
+            // Raises the error for it.
             _ => return Input::import(documents).map(drop),
         },
     };
@@ -148,7 +150,7 @@ impl Shards {
     ///         `started_at`, if absent.
     ///
     /// Returns:
-    ///     The receipt, to hand to whoever commits.
+    ///     The receipt, to hand to the committing driver.
     ///
     /// Raises:
     ///     SchemaError: [DH-SCHEMA] a column has the wrong type, or a row has no key or one of more
@@ -208,7 +210,7 @@ impl Read {
     }
 }
 
-/// Where a batch's entries stand.
+/// The names of a batch's columns.
 struct Names {
     started_at: String,
     status: String,

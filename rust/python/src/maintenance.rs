@@ -1,4 +1,4 @@
-//! Looking after a history: what is in it, what expired, whether its files are whole.
+//! Maintaining a history: its content, expired entries, and the check of its files.
 
 use dochistory_core::history::values::Room;
 use dochistory_core::key::format_uuid;
@@ -65,8 +65,8 @@ impl History {
         upkeep::purge(py, &*self.handle.get()?, trigger.as_ref(), purge)
     }
 
-    /// Give a trigger another time to live, on purpose. Its next purge goes by it; whoever opens
-    /// the trigger with the old one is told so. What is begun can be ended all the same. The kind
+    /// Change a trigger's time to live. Its next purge goes by the new one; opening the trigger
+    /// with the old one raises `ConfigError`. What is begun can be ended all the same. The kind
     /// of a trigger never changes.
     ///
     /// Args:
@@ -130,11 +130,11 @@ impl History {
         Ok(maintained)
     }
 
-    /// Check every byte of the history's files, those of mappers and of guaranteed delivery among
-    /// them.
+    /// Check every byte of the history's files, those of mappers, of guaranteed delivery and of the
+    /// audit log among them.
     ///
     /// Args:
-    ///     trigger: the trigger, or its name; every trigger, if absent.
+    ///     trigger: the trigger, or its name; everything, if absent.
     ///     progress: called with (bytes done, bytes in all) of a trigger from time to time; what it
     ///         raises stops the check.
     ///
@@ -145,15 +145,18 @@ impl History {
     ///     CorruptError: [DH-CORRUPT] a file is damaged; the text names it and the place.
     #[pyo3(signature = (trigger = None, *, progress = None))]
     fn verify(
-        &self,
-        py: Python<'_>,
+        this: &Bound<'_, Self>,
         trigger: Option<TriggerOrName<'_>>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<u64> {
-        let history = self.handle.get()?;
+        let (py, history) = (this.py(), this.get().handle.get()?);
         let of_triggers = upkeep::verify(py, &history, &upkeep::names(&history, trigger.as_ref())?, progress)?;
-        let of_values = if trigger.is_none() { upkeep::verify_values(py, &history, progress)? } else { 0 };
-        Ok(of_triggers + of_values)
+        if trigger.is_some() {
+            return Ok(of_triggers);
+        }
+        let of_values = upkeep::verify_values(py, &history, progress)?;
+        let of_audit: u64 = this.getattr("audit")?.call_method0("verify")?.extract()?;
+        Ok(of_triggers + of_values + of_audit)
     }
 
     /// Figures of the history.
@@ -211,9 +214,9 @@ impl History {
         Ok(figures)
     }
 
-    /// Pin the present state of a trigger: whoever opens the history with `snapshot=` and the text
-    /// that this answers sees this state, in any process, until `unpin`. Upkeep lets forgotten pins
-    /// go after a week, or when their lease is over.
+    /// Pin the present state of a trigger. A history that is opened with `snapshot=` and the text
+    /// that this answers sees this state, in any process, until `unpin`. Maintenance releases
+    /// forgotten pins go after a week, or when their lease is over.
     ///
     /// Args:
     ///     trigger: the trigger, or its name. The snapshot speaks of no other.

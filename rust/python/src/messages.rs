@@ -1,4 +1,4 @@
-//! The column `message` of the verdicts: one sentence for the journal, none for what is NEW.
+//! The column `message` of the verdicts: one sentence for the journal, none for a NEW document.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -10,13 +10,13 @@ use dochistory_core::protocols::trigger::rules::Outcome as Decision;
 
 use crate::unchecked::Texts;
 
-/// Rows that are looked at together, as many as a word has bits: most say nothing.
+/// Rows that are checked at once, as many as a word has bits: most have no message.
 const TOGETHER: usize = 64;
 
-/// Rows up to which columns that say nothing are one and the same: some 33 kB.
+/// Maximum rows of a column without messages that is a slice of the common one: some 33 kB.
 const SHARED_ROWS: usize = 8192;
 
-/// The messages of all rows: the resolver's own, or else what the outcome says.
+/// The messages of all rows: the resolver's own, or else those of the outcomes.
 pub(crate) fn message_column(verdicts: &Verdicts) -> ArrayRef {
     let outcomes = &verdicts.outcomes;
     let speaking: Vec<u64> = outcomes.chunks(TOGETHER).map(speaking).collect();
@@ -29,17 +29,16 @@ pub(crate) fn message_column(verdicts: &Verdicts) -> ArrayRef {
         .unwrap_or_else(|| nothing(outcomes.len()))
 }
 
-/// A column that says nothing. Where it is short it is a part of one that all share, as most
-/// batches of new ids need it.
+/// A column without messages. A short one is a slice of one common column, because most batches of
+/// new ids need it.
 fn nothing(rows: usize) -> ArrayRef {
     static SHARED: LazyLock<StringArray> = LazyLock::new(|| StringArray::new_null(SHARED_ROWS));
     if rows <= SHARED_ROWS { Arc::new(SHARED.slice(0, rows)) } else { Arc::new(StringArray::new_null(rows)) }
 }
 
-/// Which of the rows say something, a bit each: all but those whose service runs.
+/// The rows with a message, a bit each: all but those whose service runs.
 fn speaking(rows: &[Decision]) -> u64 {
-    // In half of all cases none does, which takes no more than a few comparisons of many rows each
-    // to see.
+    // In half of all cases no row has one. A few comparisons of many rows each detect that.
     if rows.iter().fold(true, |all, row| all & row.is_process()) {
         return 0;
     }
@@ -50,13 +49,14 @@ fn speaking(rows: &[Decision]) -> u64 {
 fn places(mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = bits.trailing_zeros();
-        // The lowest bit that is set is taken away.
+        // Clears the lowest bit that is set.
         bits &= bits.checked_sub(1)?;
         Some(place as usize)
     })
 }
 
-/// What the outcomes say: their own sentences, or a list by code where a reason is added to some.
+/// The messages of the outcomes: fixed sentences, or a list by code where a reason is added to
+/// some.
 struct Sentences(Option<Vec<Cow<'static, str>>>);
 
 impl Sentences {
@@ -66,7 +66,7 @@ impl Sentences {
         Self(unavailable.map(with))
     }
 
-    /// Empty says nothing.
+    /// Empty for no message.
     fn get(&self, outcome: Decision) -> &str {
         match &self.0 {
             None => outcome.message().unwrap_or_default(),
@@ -74,8 +74,8 @@ impl Sentences {
         }
     }
 
-    /// How long all messages are together: text that grows as it is written is copied again and
-    /// again.
+    /// The length of all messages in total: text that grows while it is written is copied
+    /// repeatedly.
     fn length(&self, outcomes: &[Decision], speaking: &[u64]) -> usize {
         let of_rows = |(rows, speaking): (&[Decision], &u64)| -> usize {
             places(*speaking).map(|place| self.get(rows[place]).len()).sum()
@@ -84,7 +84,7 @@ impl Sentences {
     }
 }
 
-/// What an outcome says, with the reason where the history could not be asked.
+/// The sentence of an outcome, with the reason where the history was unavailable.
 pub(crate) fn sentence(outcome: Decision, unavailable: Option<&str>) -> Option<Cow<'static, str>> {
     match (outcome.message()?, unavailable) {
         (sentence, Some(reason)) if is_about_the_history(outcome) => Some(Cow::Owned(format!("{sentence} ({reason})"))),
@@ -92,12 +92,12 @@ pub(crate) fn sentence(outcome: Decision, unavailable: Option<&str>) -> Option<C
     }
 }
 
-/// Whether a rule says that the history could not be asked.
+/// Whether a rule means that the history was unavailable.
 fn is_about_the_history(outcome: Decision) -> bool {
     ["R5", "R6", "R7"].iter().any(|rule| outcome.rule().starts_with(rule))
 }
 
-/// All messages; none if they are too much text for the offsets.
+/// All messages; none if the text is too long for the offsets.
 fn written<O: OffsetSizeTrait>(verdicts: &Verdicts, sentences: &Sentences, speaking: &[u64]) -> Option<ArrayRef> {
     let rows = verdicts.outcomes.len();
     let mut texts = Texts::<O>::with_capacity(rows, sentences.length(&verdicts.outcomes, speaking));
@@ -117,7 +117,7 @@ fn written<O: OffsetSizeTrait>(verdicts: &Verdicts, sentences: &Sentences, speak
                 }
                 _ => sentences.get(outcomes[place]),
             };
-            // Nothing is said in the rows before.
+            // The rows before have no message.
             texts.push_empty(first + place - next);
             if !texts.push(said) {
                 return None;

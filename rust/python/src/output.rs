@@ -1,4 +1,4 @@
-//! Arrow out: batches and tables as the caller's own kind of pyarrow object.
+//! Arrow out: batches and tables as pyarrow objects of the caller's kind.
 
 use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::SchemaRef;
@@ -27,7 +27,7 @@ pub(crate) fn table(py: Python<'_>, schema: SchemaRef, batches: Vec<RecordBatch>
     Ok(make.bind(py).call1((parts, described(py, &schema)?))?)
 }
 
-/// A batch where a batch came in, else a table.
+/// A batch if a batch came in, else a table.
 pub(crate) fn like(py: Python<'_>, is_batch: bool, batch: RecordBatch) -> Outcome<Bound<'_, PyAny>> {
     if is_batch { Ok(record_batch(py, batch)?) } else { table(py, batch.schema(), vec![batch]) }
 }

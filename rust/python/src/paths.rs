@@ -1,4 +1,4 @@
-//! Where a history is: a directory that the operating system shows, however it is named.
+//! The location of a history: a directory that the operating system shows, by path or URL.
 
 use std::path::{Path, PathBuf};
 
@@ -27,13 +27,13 @@ pub(crate) fn local_path(#[pyo3(from_py_with = arguments::path)] path: PathBuf) 
     std::path::absolute(&path).map_err(|error| refused(&path, &error.to_string()))
 }
 
-/// The path itself, or the one that a `file:` URL names.
+/// The path itself, or the path in a `file:` URL.
 pub(crate) fn local(path: PathBuf) -> Outcome<PathBuf> {
     let Some((scheme, rest)) = path.to_str().and_then(split) else { return Ok(path) };
     if !scheme.eq_ignore_ascii_case("file") {
         return Err(refused(&path, &format!("`{scheme}:` is no directory that the operating system shows")));
     }
-    // `pathlib` makes one slash of several, so `file:/data` has to be understood, too.
+    // `pathlib` replaces several slashes by one, so `file:/data` must be understood too.
     let Some(authority) = rest.strip_prefix("//") else { return Ok(decoded(rest)) };
     let (host, place) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
     if !(host.is_empty() || host.eq_ignore_ascii_case("localhost")) {
@@ -42,7 +42,7 @@ pub(crate) fn local(path: PathBuf) -> Outcome<PathBuf> {
     Ok(decoded(place))
 }
 
-/// The scheme of a URL and what follows its colon; none of what is a path.
+/// The scheme of a URL and the text after its colon; none for a path.
 fn split(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let mut letters = scheme.chars();
@@ -60,7 +60,7 @@ fn refused(path: &Path, reason: &str) -> crate::errors::Failure {
     Error::Open { path: path.to_path_buf(), reason }.into()
 }
 
-/// A URL's path with `%20` and the like as what they stand for.
+/// A URL's path with `%20` and the like decoded.
 fn decoded(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! Whoever wants to hear how far a long job is: a callable, or a bar on the terminal.
+//! Progress of a long job: for a callable, or as a bar on the terminal.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::errors::Outcome;
 
-/// A bar is drawn anew not more often than this.
+/// Minimum time between two drawings of a bar.
 const BETWEEN_DRAWINGS: Duration = Duration::from_millis(100);
 
 pub(crate) struct Hearer<'py> {
@@ -34,12 +34,12 @@ impl<'py> Hearer<'py> {
         Ok(Self { callable, is_bar, drawn_at: Cell::new(None) })
     }
 
-    /// The callable, to be called with what is done and all there is.
+    /// The callable, which gets `(done, total)`.
     pub(crate) fn callable(&self) -> Option<&Bound<'py, PyAny>> {
         self.callable.as_ref()
     }
 
-    /// Tell it; an error that it raises stops the job.
+    /// Report progress; an error from the callable stops the job.
     pub(crate) fn tell(&self, done: u64, total: Option<u64>) -> Outcome<()> {
         let Some(callable) = &self.callable else { return Ok(()) };
         if self.is_bar && self.drawn_at.get().is_some_and(|at| at.elapsed() < BETWEEN_DRAWINGS) {
@@ -53,7 +53,7 @@ impl<'py> Hearer<'py> {
         Ok(())
     }
 
-    /// Leave the line, if it is a bar.
+    /// End the line, if it is a bar.
     pub(crate) fn close(&self) -> Outcome<()> {
         if let Some(bar) = self.callable.as_ref().filter(|_| self.is_bar) {
             bar.call_method0("close")?;

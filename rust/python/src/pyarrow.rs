@@ -1,6 +1,6 @@
-//! Batches from and to pyarrow by Arrow's C structures. Arrow's capsules describe the types anew
-//! with each batch, which takes longer than judging a small one; here both sides remember what was
-//! said of them.
+//! Batches from and to pyarrow by Arrow's C structures. Arrow's capsules describe the types again
+//! with each batch, which takes longer than judging a small one; here both sides remember the
+//! descriptions.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,19 +17,19 @@ use pyo3_arrow::PySchema;
 use crate::errors::{Failure, Outcome};
 use crate::exported::exported;
 
-/// So many schemas of ours are remembered as pyarrow has them.
+/// Maximum number of our schemas that are remembered with their pyarrow schemas.
 const MOST_SCHEMAS: usize = 8;
 
-/// Where Arrow keeps the name of a type that is more than its storage.
+/// The key under which Arrow keeps the name of an extension type.
 const EXTENSION: &str = "ARROW:extension:name";
 
 static BATCH: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// The rows of a `pyarrow.RecordBatch`, without a copy; none of anything else, and none if its
+/// The rows of a `pyarrow.RecordBatch`, without a copy; none for anything else, and none if its
 /// types are unknown here.
 pub(crate) fn from_pyarrow(documents: &Bound<'_, PyAny>) -> Outcome<Option<RecordBatch>> {
     let py = documents.py();
-    // Not of a subclass, which could tell one schema and hand over another.
+    // Not for a subclass, whose schema might not match its data.
     if !documents.get_type().is(BATCH.import(py, "pyarrow", "RecordBatch")?) {
         return Ok(None);
     }
@@ -38,7 +38,7 @@ pub(crate) fn from_pyarrow(documents: &Bound<'_, PyAny>) -> Outcome<Option<Recor
     documents.call_method1(intern!(py, "_export_to_c"), ((&raw mut array).expose_provenance(),))?;
     let kind = DataType::Struct(schema.fields().clone());
     // SAFETY: pyarrow's own class has filled `array` by the rules of the C interface, and `kind` is
-    // what it says of its types.
+    // its description of the type.
     #[expect(unsafe_code, reason = "pyarrow is trusted to hand over what it says, as it is where it comes by capsules")]
     let data = unsafe { from_ffi_and_data_type(array, kind) };
     let batch = data.and_then(|data| {
@@ -48,13 +48,12 @@ pub(crate) fn from_pyarrow(documents: &Bound<'_, PyAny>) -> Outcome<Option<Recor
     batch.map(Some).map_err(|error| Failure::schema(format!("the documents cannot be read: {error}")))
 }
 
-/// What we call the types of a `pyarrow.Schema`; none if we know no name. The last one is
-/// remembered.
+/// Our schema for a `pyarrow.Schema`; none if a type is unknown. The last one is remembered.
 fn schema_of(theirs: &Bound<'_, PyAny>) -> PyResult<Option<SchemaRef>> {
     static LAST: Mutex<Option<(Py<PyAny>, SchemaRef)>> = Mutex::new(None);
     let py = theirs.py();
-    // Nothing of Python's is done while this is locked, so that no thread waits for it that holds
-    // Python, and no fork meets it.
+    // No Python code runs while this is locked, so that no thread that holds Python waits for the
+    // lock, and no fork happens while it is held.
     let lock = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let last = lock().as_ref().map(|(known, ours)| (known.clone_ref(py), ours.clone()));
     if let Some((known, ours)) = last
@@ -74,7 +73,7 @@ fn schema_of(theirs: &Bound<'_, PyAny>) -> PyResult<Option<SchemaRef>> {
     Ok(Some(ours))
 }
 
-/// Whether equal names mean equal storage: an extension's author may call anything equal.
+/// Whether equal names mean equal storage: an extension's author may define any types as equal.
 fn is_plain(kind: &DataType) -> bool {
     match kind {
         DataType::Dictionary(_, values) => is_plain(values),
@@ -99,7 +98,7 @@ pub(crate) fn to_pyarrow(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'
     hand_over(exported(batch), import.bind(py), &schema)
 }
 
-/// A `pyarrow.Array` of a type that pyarrow calls `kind`.
+/// A `pyarrow.Array` of the pyarrow type `kind`.
 pub(crate) fn array_to_pyarrow<'py>(array: &ArrayRef, kind: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static IMPORT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -117,17 +116,18 @@ fn hand_over<'py>(
     import: &Bound<'py, PyAny>,
     described: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // Whoever takes it marks this as empty; if nobody does, what it holds is freed at the end.
+    // The consumer marks this as empty; without one, its content is freed at the end.
     import.call1(((&raw mut array).expose_provenance(), described))
 }
 
-/// A schema as pyarrow has it.
+/// A schema as a pyarrow object.
 pub(crate) fn described<'py>(py: Python<'py>, schema: &SchemaRef) -> PyResult<Bound<'py, PyAny>> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static KNOWN: Mutex<VecDeque<(SchemaRef, Py<PyAny>)>> = Mutex::new(VecDeque::new());
-    // As above: nothing of Python's is done while this is locked.
+    // As above: no Python code runs while this is locked.
     let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Most are the very same, which is quick to see; equal ones are equal in all their fields.
+    // Most are the same object, which is quick to check; equal schemas are equal in all their
+    // fields.
     let is_it = |(known, _): &&(SchemaRef, _)| Arc::ptr_eq(known, schema) || known == schema;
     let known = lock().iter().find(is_it).map(|(_, described)| described.clone_ref(py));
     if let Some(known) = known {

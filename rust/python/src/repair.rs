@@ -16,7 +16,7 @@ use crate::upkeep::{TriggerOrName, watched};
 /// Say what is damaged in a history and what a repair would drop; with `apply`, repair it.
 ///
 /// What can be read stays: entries on undamaged pages of a segment, whole frames of the log.
-/// Filters are built anew without loss. Every file that goes out of use is kept in a directory
+/// Filters are rebuilt without loss. Every file that goes out of use is kept in a directory
 /// `repaired-<time>` within the history, so that a repair can be undone by hand. Ids that are
 /// dropped are new when they come again.
 ///
@@ -37,10 +37,10 @@ use crate::upkeep::{TriggerOrName, watched};
 ///     "received" or "sent"), `file`, `byte`, `reason`, `remedy` ("rebuilt": nothing is lost but
 ///     what `reopened_entries` says; "salvaged": what can be read is kept; "dropped";
 ///     "impossible"), `dropped_entries` and `reopened_entries` (entries whose end is forgotten;
-///     numbers at most, None: nothing tells), `dropped_at_least` (so many of the dropped ones are
+///     numbers at most, None: nothing tells), `dropped_at_least` (how many of the dropped ones are
 ///     certain), `exact` (whether `dropped_entries` is exact), `first_started_at` and
 ///     `last_started_at` (datetimes between which the dropped entries' services began, or None),
-///     `first_kept_until` and `last_kept_until` (of a map's entries; None for ever, or unknown),
+///     `first_kept_until` and `last_kept_until` (of a map's entries; None: forever, or unknown),
 ///     `returned_entries` (of a map: entries that count as they were before, as a later one is
 ///     lost; numbers at most), `ids` (of a map: which ids were dropped or went back, as far as they
 ///     can be read, up to 1,000; streams that are received are then in doubt), `bytes` (that cannot

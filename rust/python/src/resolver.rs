@@ -26,15 +26,15 @@ use crate::output;
 
 /// The longest wait before the resolver is asked again.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// So often a wait looks whether it is to stop.
+/// Time between two checks for an interrupt during a wait.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-/// How often a resolver is asked that fails for the moment.
+/// The retries of a resolver that fails temporarily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retries {
-    /// Times in all.
+    /// Number of attempts in total.
     pub(crate) attempts: u32,
-    /// Wait before the second time.
+    /// Wait before the second attempt.
     pub(crate) backoff: Duration,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) input: &'a Input,
     pub(crate) columns: &'a Columns,
     pub(crate) retries: Retries,
-    /// What ended the call: an interrupt, say.
+    /// The reason that ended the call: an interrupt, for example.
     pub(crate) interrupt: Option<PyErr>,
 }
 
@@ -75,15 +75,15 @@ impl Resolver for Asker<'_> {
     }
 }
 
-/// The rows whose answer is that nobody can say now.
+/// The rows whose answer is a temporary failure.
 fn failed_for_the_moment(reply: &Reply, rows: usize) -> UInt32Array {
     let is_transient = |(place, answer): (usize, &Answer)| (*answer == Answer::Transient).then_some(place as u32);
-    // A reply that does not fit the rows is a failure of another kind.
+    // A reply that does not fit the rows is a permanent failure.
     let answers = if reply.answers.len() == rows { &reply.answers[..] } else { &[] };
     answers.iter().enumerate().filter_map(is_transient).collect::<Vec<_>>().into()
 }
 
-/// Put the answers about some rows in the place of those that they had.
+/// Replace the answers of some rows.
 fn replace(reply: &mut Reply, places: &UInt32Array, mut by: Reply) {
     if by.answers.len() != places.len() {
         let text = format!("the resolver gave {} answers for {} rows", by.answers.len(), places.len());
@@ -111,8 +111,8 @@ impl Asker<'_> {
         })
     }
 
-    /// Wait before asking again: twice as long each time, and a random share of that between a half
-    /// and all. An interrupt from the keyboard ends the call.
+    /// Wait before the next attempt: twice as long each time, of which a random part is waited,
+    /// between half and all. An interrupt from the keyboard ends the call.
     fn wait(&mut self, attempt: u32) -> dochistory_core::Result<()> {
         let longest = self.retries.backoff.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_WAIT);
         let share = f64::from(RandomState::new().hash_one(attempt) as u32) / f64::from(u32::MAX);
@@ -127,7 +127,8 @@ impl Asker<'_> {
         Ok(())
     }
 
-    /// An exception is everybody's answer; what is no error (an interrupt, an exit) ends the call.
+    /// An exception is the answer for all rows; one that is no error (an interrupt, an exit) ends
+    /// the call.
     fn failed(&mut self, py: Python<'_>, error: PyErr, rows: usize) -> dochistory_core::Result<Reply> {
         if !error.is_instance_of::<PyException>(py) {
             self.interrupt = Some(error);
@@ -144,7 +145,7 @@ impl Asker<'_> {
     }
 }
 
-/// The undecided rows: all columns that came in, and what is known of each row.
+/// The undecided rows: all columns of the input, and the facts of each row.
 fn question(input: &Input, columns: &Columns, trigger: &str, asked: &[Asked]) -> Outcome<RecordBatch> {
     let rows: Vec<u32> = asked.iter().map(|one| one.row).collect();
     let taken = input.take(&rows)?;

@@ -1,4 +1,4 @@
-//! The primitives of work that many processes share: Spark's side of a history.
+//! The primitives of work that many processes do on one history: the functions that Spark needs.
 //!
 //! The jobs are in `staging.rs` and `load.rs`, the polls in `delivery/shards.rs`.
 
@@ -76,7 +76,7 @@ impl Shards {
     }
 }
 
-/// Methods that `History` had: their names then and now.
+/// Methods that moved here from `History`: their old and new names.
 const OF_HISTORY: [(&str, &str); 9] = [
     ("reserve", "reserve"),
     ("job", "job"),
@@ -89,7 +89,7 @@ const OF_HISTORY: [(&str, &str); 9] = [
     ("verify_values", "verify_values"),
 ];
 
-/// Methods that `GuaranteedDelivery` had.
+/// Methods that moved here from `GuaranteedDelivery`.
 const OF_DELIVERY: [(&str, &str); 2] = [("plan", "plan_delivery"), ("gather", "merge_delivery")];
 
 /// A method under the name that it had in `History`.
@@ -110,7 +110,7 @@ pub(crate) fn formerly_of_delivery<'py>(
     py.import("functools")?.call_method1("partial", (method, delivery))
 }
 
-/// The name that a method has now in `Shards`. Warns whoever still uses the old one.
+/// The present name of a method in `Shards`. Warns callers of the old name.
 fn new_name<T: PyTypeInfo>(py: Python<'_>, name: &str, moved: &[(&str, &'static str)]) -> PyResult<&'static str> {
     let of = T::type_object(py).name()?;
     let Some((_, now)) = moved.iter().find(|(before, _)| *before == name) else {

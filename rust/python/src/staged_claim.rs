@@ -1,4 +1,4 @@
-//! What the commit of a job hands out: the right to end its documents.
+//! The result of a job's commit: the right to end its documents.
 
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ impl StagedClaim {
     }
 }
 
-/// How the engine ends documents.
+/// The engine's function that ends documents.
 type End = fn(&Claimed, Option<&dochistory_core::columns::Documents<'_>>) -> dochistory_core::Result<()>;
 
 impl StagedClaim {
@@ -163,7 +163,8 @@ impl StagedClaim {
             Some(columns) => end(&self.claimed, Some(&columns.documents())),
             None => end(&self.claimed, None),
         })?;
-        // A job leaves many small files. Not at its commit, for which the services wait.
+        // A job leaves many small files. They are compacted here rather than at the commit, because
+        // the services wait for the commit.
         if let (None, Ok(history)) = (&columns, self.handle.get()) {
             see_to_upkeep(py, &self.handle, &history, trigger);
         }

@@ -1,4 +1,4 @@
-//! Staging: what tasks on many machines decide and write, and one process publishes.
+//! Staging: tasks on many machines decide and write, and one process publishes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -88,10 +88,10 @@ impl Job {
     ///
     /// Args:
     ///     receipts: the receipt of one attempt of each part that has rows.
-    ///     most_lost: so many documents that others were first with since the reservation may be
-    ///         left out; None for any number. Their tasks took them for NEW, and they are not:
-    ///         `StagedClaim.lost` names them, and `decide_lost` decides them again. Do not process
-    ///         them before.
+    ///     most_lost: how many documents may be left out because others were first with them since
+    ///         the reservation; None for any number. Their tasks took them for NEW, and they are
+    ///         not: `StagedClaim.lost` names them, and `decide_lost` decides them again. Do not
+    ///         process them before.
     ///
     /// Raises:
     ///     ConflictError: [DH-CONFLICT] others were first with more of these documents, or with
@@ -150,7 +150,7 @@ impl Staged {
         self.verdicts.get_or_try_init(py, make).map(|verdicts| verdicts.clone_ref(py))
     }
 
-    /// What to hand to whoever commits the job.
+    /// What to hand to the driver that commits the job.
     #[getter]
     fn receipt<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.receipt.encode())

@@ -33,7 +33,7 @@ use crate::resolver::Retries;
 ///     suspend_and_retry_on_error: the server's switch: suspend rather than leave documents in
 ///         doubt when the history or the resolver is down.
 ///     suspend_on_failure: the trigger's own switch for the same; either is enough.
-///     max_delivery_count: a JMS message that was delivered so often is rejected (R2).
+///     max_delivery_count: a JMS message that was delivered this number of times is rejected (R2).
 ///     in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`;
 ///         None leaves it to the processing mode and the resolver.
 ///     expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time
@@ -167,7 +167,7 @@ impl Trigger {
         self.rules.suspend_on_failure
     }
 
-    /// A JMS message that was delivered so often is rejected.
+    /// A JMS message that was delivered this number of times is rejected.
     #[getter]
     fn max_delivery_count(&self) -> i64 {
         self.rules.max_delivery_count

@@ -1,5 +1,5 @@
-//! Columns made without the compiler's protection: Arrow looks at each key of a dictionary and each
-//! offset of a text by itself, which takes as long as making them.
+//! Columns built without Arrow's checks: Arrow checks each key of a dictionary and each offset of a
+//! text separately, which takes as long as building them.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ pub(crate) fn dictionary(keys: Int8Array, words: ArrayRef) -> Outcome<ArrayRef> 
     if least < 0 || usize::try_from(most).map_or(true, |most| most >= words.len()) {
         return Ok(Arc::new(DictionaryArray::<Int8Type>::try_new(keys, words)?));
     }
-    // SAFETY: every key is the index of a word, as was just seen; that is all that `try_new` asks
-    // for.
+    // SAFETY: every key is the index of a word, as was just checked; `try_new` requires nothing
+    // else.
     #[expect(unsafe_code, reason = "the check above takes many keys at once, that of `try_new` one")]
     let column = unsafe { DictionaryArray::<Int8Type>::new_unchecked(keys, words) };
     Ok(Arc::new(column))
@@ -30,14 +30,14 @@ pub(crate) struct Texts<O: OffsetSizeTrait> {
 }
 
 impl<O: OffsetSizeTrait> Texts<O> {
-    /// Room for so many values of so many bytes in all.
+    /// Room for `values` values of `bytes` bytes in total.
     pub(crate) fn with_capacity(values: usize, bytes: usize) -> Self {
         let mut offsets = Vec::with_capacity(values + 1);
         offsets.push(O::zero());
         Self { offsets, text: String::with_capacity(bytes) }
     }
 
-    /// Add one value; false, and nothing is added, if it is too much text for the offsets.
+    /// Add one value; false, and nothing is added, if the text becomes too long for the offsets.
     pub(crate) fn push(&mut self, value: &str) -> bool {
         let fits = fits::<O>(self.text.len() + value.len());
         if fits {
@@ -47,23 +47,23 @@ impl<O: OffsetSizeTrait> Texts<O> {
         fits
     }
 
-    /// Add so many empty values.
+    /// Add empty values.
     pub(crate) fn push_empty(&mut self, values: usize) {
         self.offsets.extend(std::iter::repeat_n(O::usize_as(self.text.len()), values));
     }
 
-    /// The column, with these nulls, which must be as many as the values.
+    /// The column with these nulls, which must be as many as the values.
     pub(crate) fn finish(self, nulls: NullBuffer) -> Option<ArrayRef> {
         if nulls.len() + 1 != self.offsets.len() {
             return None;
         }
-        // SAFETY: offsets were only ever added for the length that the text had then, which fits
-        // them and never shrinks.
+        // SAFETY: each offset was the length of the text when it was added; the text fits the
+        // offsets and never shrinks.
         #[expect(unsafe_code, reason = "the check would look at each offset")]
         let offsets = unsafe { OffsetBuffer::new_unchecked(ScalarBuffer::from(self.offsets)) };
         let text = Buffer::from_vec(self.text.into_bytes());
-        // SAFETY: the text is made of whole `str`s, so that each offset is where one begins or
-        // ends; the last is its length, and there are as many nulls as values.
+        // SAFETY: the text consists of whole `str`s, so each offset is the start or the end of one;
+        // the last is the text's length, and there are as many nulls as values.
         #[expect(unsafe_code, reason = "the check would look at the byte behind each offset")]
         let column = unsafe { GenericStringArray::<O>::new_unchecked(offsets, text, Some(nulls)) };
         Some(Arc::new(column))

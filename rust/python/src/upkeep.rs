@@ -1,4 +1,4 @@
-//! Looking after a history: purging, upkeep, verifying, figures.
+//! Maintaining a history: purging, compaction, verifying, figures.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ use crate::errors::{Failure, Outcome};
 use crate::progress::Hearer;
 use crate::trigger::Trigger;
 
-/// So often a long job looks whether it is to stop.
+/// Time between two checks of a long job for an interrupt.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// A trigger, or the name of one.
+/// A trigger, or its name.
 pub(crate) enum TriggerOrName<'py> {
     Trigger(Bound<'py, Trigger>),
     Name(String),
@@ -46,7 +46,7 @@ impl TriggerOrName<'_> {
     }
 }
 
-/// The names of one trigger, or of all that there are.
+/// The name of one trigger, or of all triggers.
 pub(crate) fn names(history: &History, trigger: Option<&TriggerOrName<'_>>) -> Outcome<Vec<String>> {
     match trigger {
         Some(trigger) => Ok(vec![trigger.name().to_owned()]),
@@ -54,7 +54,7 @@ pub(crate) fn names(history: &History, trigger: Option<&TriggerOrName<'_>>) -> O
     }
 }
 
-/// Purge one trigger, or all; answers what went from each.
+/// Purge one trigger, or all; answers what was purged from each.
 pub(crate) fn purge<'py>(
     py: Python<'py>,
     history: &History,
@@ -71,7 +71,7 @@ pub(crate) fn purge<'py>(
         return Ok(done);
     }
     for name in names(history, trigger)? {
-        // What nobody has written to has no time to live yet, and nothing to purge.
+        // A trigger without entries has no time to live yet, and nothing to purge.
         if history.statistics(&name)?.time_to_live_us > 0 {
             let purged = crate::calls::outside(py, || history.purge_as_stored(&name, purge))?;
             done.set_item(name, was_purged(py, purged)?)?;
@@ -89,7 +89,7 @@ fn was_purged(py: Python<'_>, purged: Purged) -> PyResult<Bound<'_, PyDict>> {
     Ok(of_trigger)
 }
 
-/// Put small files together and roll filters up; answers what was done to each trigger.
+/// Compact small segments and build global filters; answers what was done for each trigger.
 pub(crate) fn maintain<'py>(
     py: Python<'py>,
     history: &History,
@@ -105,8 +105,7 @@ pub(crate) fn maintain<'py>(
     Ok(maintained)
 }
 
-/// [`maintain`] of the mappers and of guaranteed delivery; each is under its name with what it is
-/// for before it.
+/// [`maintain`] for the mappers and guaranteed delivery; each name has its kind as a prefix.
 pub(crate) fn maintain_values(
     py: Python<'_>,
     history: &History,
@@ -130,7 +129,7 @@ fn was_maintained(py: Python<'_>, done: Maintained) -> PyResult<Bound<'_, PyDict
     Ok(of_space)
 }
 
-/// All spaces of values, and what they are called beside triggers.
+/// All spaces of values, with their names in answers beside triggers.
 fn values_of(history: &History) -> Outcome<Vec<(ValueMap, String)>> {
     let mut found = Vec::new();
     for (room, what) in [(Room::Mapper, "mapper"), (Room::Delivery, "delivery")] {
@@ -141,7 +140,7 @@ fn values_of(history: &History) -> Outcome<Vec<(ValueMap, String)>> {
     Ok(found)
 }
 
-/// [`watched`], told to a progress callable, or shown.
+/// [`watched`], with progress reported to a callable, or shown as a bar.
 fn heard<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -154,7 +153,7 @@ fn heard<T: Send>(
     done
 }
 
-/// Check every byte; answers how many there were.
+/// Check every byte; answers the number of bytes checked.
 pub(crate) fn verify(
     py: Python<'_>,
     history: &History,
@@ -168,7 +167,7 @@ pub(crate) fn verify(
     Ok(bytes)
 }
 
-/// Check every byte of the spaces of values; answers how many there were.
+/// Check every byte of the spaces of values; answers the number of bytes checked.
 pub(crate) fn verify_values(py: Python<'_>, history: &History, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
     let mut bytes = 0;
     for (values, name) in values_of(history)? {
@@ -177,7 +176,7 @@ pub(crate) fn verify_values(py: Python<'_>, history: &History, progress: Option<
     Ok(bytes)
 }
 
-/// Run a long job without holding Python. Every step is told to `progress`, if there is one; an
+/// Run a long job without holding Python. Every step is reported to `progress`, if there is one; an
 /// error that it raises, or an interrupt from the keyboard, stops the job.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,

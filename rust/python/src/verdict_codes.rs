@@ -1,4 +1,4 @@
-//! Verdicts as one small number a row, for callers to whom every byte that crosses a process costs.
+//! Verdicts as one small number a row, for callers that pay for every byte between processes.
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,7 +20,7 @@ use crate::output;
 use crate::pyarrow::array_to_pyarrow;
 use crate::trigger::Trigger;
 
-/// Codes of outcomes are below this: what is above says which id column the key comes from.
+/// Codes of outcomes are below this; the bits above it are the id column that the key comes from.
 const SOURCE: i16 = 128;
 const _: () = assert!(Decision::COUNT <= SOURCE as usize, "outcomes fit into seven bits");
 
@@ -71,7 +71,7 @@ fn code_column(verdicts: &Verdicts, is_narrow: bool) -> ArrayRef {
     let rows = verdicts.outcomes.iter().zip(&verdicts.sources);
     if is_narrow {
         let code = |(outcome, source): (&Decision, &u8)| {
-            // Below 128, so the sign bit is free for what has no key.
+            // Below 128, so the sign bit is free for rows without a key.
             let code = outcome.as_u8().cast_signed();
             if *source == NO_SOURCE { !code } else { code }
         };

@@ -21,7 +21,7 @@ const TOGETHER: usize = 16;
 /// Rows from which on a second thread is worth its start.
 const LARGE: usize = 1 << 16;
 
-/// One column of words: which word each outcome has.
+/// One column of words: the word of each outcome.
 struct Words {
     field: FieldRef,
     words: ArrayRef,
@@ -72,8 +72,8 @@ impl Words {
     }
 }
 
-/// Each row's place in each of the columns of words. Most rows of a batch have one outcome, so a
-/// few are compared at once, and only what differs from the first row is written again.
+/// The index of each row in each of the columns of words. Most rows of a batch have one outcome, so
+/// a few are compared at once, and only rows that differ from the first one are written again.
 fn places(columns: [&Words; 4], outcomes: &[Decision]) -> [Vec<i8>; 4] {
     let Some(usual) = outcomes.first().map(|outcome| outcome.as_u8()) else { return [(); 4].map(|()| Vec::new()) };
     let place = |words: &Words, outcome: u8| words.places[usize::from(outcome)];
@@ -101,7 +101,7 @@ fn of_words() -> [&'static Words; 4] {
     [&STATUS, &ACTION, &ACKNOWLEDGE, &RULE]
 }
 
-/// The columns of words, by the outcomes, and room for two more.
+/// The columns of words, by the outcomes, with capacity for two more.
 fn word_columns(outcomes: &[Decision]) -> Outcome<Vec<ArrayRef>> {
     let mut columns = Vec::with_capacity(6);
     for (words, places) in of_words().into_iter().zip(places(of_words(), outcomes)) {
@@ -129,7 +129,7 @@ pub(crate) fn verdict_columns(verdicts: &Verdicts, columns: &Columns, threads: u
     Ok(RecordBatch::try_new(schema, arrays)?)
 }
 
-/// The columns' names and types. Most calls get the very same.
+/// The columns' names and types. Most calls get the same object.
 fn schema(key: &DataType, message: &DataType) -> SchemaRef {
     static USUAL: LazyLock<SchemaRef> = LazyLock::new(|| described(&DataType::Utf8, &DataType::Utf8));
     if (key, message) == (&DataType::Utf8, &DataType::Utf8) { USUAL.clone() } else { described(key, message) }

@@ -1,5 +1,5 @@
-//! Columns come from outside: what they say of themselves is checked once a batch, so that no
-//! offset, view or index that a producer got wrong is followed.
+//! Columns come from outside. What they claim about themselves is checked once a batch, so that no
+//! invalid offset, view or index is followed.
 
 use super::{CountColumn, Documents, FlagColumn, IdColumn, Validity};
 use crate::{Error, Result};

@@ -1,4 +1,4 @@
-//! A split-block Bloom filter: whether a key can be in a segment at all, for one cache line.
+//! A split-block Bloom filter: one cache line tells whether a key can be in a segment at all.
 //!
 //! A filter is blocks of 32 bytes, each eight little-endian lanes of 32 bits. A key sets one bit in
 //! every lane of one block. The block follows the order of the keys, so that sorted keys fill a
@@ -33,13 +33,13 @@ pub fn blocks_for(keys: u64, bits_per_key: u32) -> u64 {
     keys.saturating_mul(u64::from(bits_per_key)).div_ceil(BLOCK_BITS).max(1)
 }
 
-/// The block of a key in a filter of so many blocks. Grows with the key.
+/// The block of a key in a filter of `blocks` blocks. Grows with the key.
 #[inline]
 pub fn block_of(key: Key, blocks: u64) -> u64 {
     ((u128::from(key.hi) * u128::from(blocks)) >> 64) as u64
 }
 
-/// The blocks of a filter; an unfinished one at its end does not count.
+/// The blocks of a filter, without an incomplete one at its end.
 #[inline]
 fn blocks_in(data: &[u8]) -> u64 {
     (data.len() / BLOCK_BYTES) as u64
@@ -65,7 +65,7 @@ pub fn insert_all(data: &mut [u8], keys: impl Iterator<Item = Key>) {
     simd::insert_all(data, keys);
 }
 
-/// [`insert_all`], in whatever instructions its caller is compiled for.
+/// [`insert_all`], compiled for the instructions of its caller.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "is compiled again for each instruction set")]
 fn insert_each(data: &mut [u8], keys: impl Iterator<Item = Key>) {

@@ -1,21 +1,21 @@
-//! Many keys against one filter. The waits for memory overlap: a group's blocks are asked for while
-//! the one before is tested.
+//! Many keys against one filter. The waits for memory overlap: a group's blocks are prefetched
+//! while the group before is tested.
 
 use super::{BLOCK_BYTES, PAGE_BYTES, block_of, blocks_in, simd};
 use crate::Result;
 use crate::key::{Form, Key};
 
-/// Rows that are fetched together. Enough to keep every line buffer of a core busy; all state stays
-/// in the first cache.
+/// Rows that are fetched in one group. Enough to keep every line buffer of a core busy, and few
+/// enough that all state stays in the first cache.
 const GROUP: usize = 64;
 
-/// Which pages of a filter are known to be what was written.
+/// Which pages of a filter are verified.
 pub trait Pages {
     /// Whether a page (its offset in the filter divided by [`PAGE_BYTES`]) was verified. Called for
     /// every key.
     fn is_verified(&self, page: u64) -> bool;
 
-    /// Whether all pages are known to be verified, so that nobody needs to ask about one.
+    /// Whether all pages are known to be verified, so that single pages need no check.
     fn are_verified(&self) -> bool;
 
     /// Verifies a page before the first use of its blocks.
@@ -94,7 +94,7 @@ impl<P: Pages> Probe<'_, P> {
     ) -> Result<()> {
         let blocks = self.data.as_chunks::<BLOCK_BYTES>().0;
         if blocks.is_empty() {
-            // Nothing is known of any key, so that none may be ruled out.
+            // The filter has no block: it cannot rule out any key.
             survivors.extend(rows.usable().map(|(row, _)| row));
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl<P: Pages> Probe<'_, P> {
         }
     }
 
-    /// The same where there are blocks. With `KNOWN`, all pages are verified.
+    /// [`Probe::run`] for a filter with blocks. With `KNOWN`, all pages are verified.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, together with its test")]
     fn groups<const KNOWN: bool>(
@@ -134,7 +134,7 @@ impl<P: Pages> Probe<'_, P> {
                 for at in 0..GROUP {
                     let place = places[at];
                     places[at] = self.ask::<KNOWN>(next_keys[at], next_forms[at], blocks, &mut unverified, &fetch);
-                    // Hardly any passes: a branch that is nearly always foreseen.
+                    // Hardly any key passes: the branch is nearly always predicted.
                     if test(&blocks[place as usize], keys[at]) {
                         found.add(at as u32);
                     }
@@ -150,7 +150,7 @@ impl<P: Pages> Probe<'_, P> {
                     }
                 }
             }
-            // Hardly any passes: whether those are usable is cheaper to ask than whether all are.
+            // Hardly any key passes: checking those for a usable form is cheaper than checking all.
             let passed = found.rows[..found.count].iter().filter(|at| group.forms[**at as usize].is_usable());
             survivors.extend(passed.map(|at| group.first_row + at));
             (group, later) = (next, rest);
@@ -158,7 +158,7 @@ impl<P: Pages> Probe<'_, P> {
         Ok(())
     }
 
-    /// The block of a key, whose line is asked for. Notes whether its page has to be verified
+    /// Finds the block of a key and prefetches its line. Notes whether its page has to be verified
     /// before it is used.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, as part of its loop")]
@@ -178,7 +178,7 @@ impl<P: Pages> Probe<'_, P> {
         block as u32
     }
 
-    /// Verifies what a group is about to use; almost never called.
+    /// Verifies the pages that a group is about to use; almost never called.
     #[cold]
     fn verify(&self, group: Rows<'_>) -> Result<()> {
         for (_, key) in group.usable() {
@@ -195,7 +195,7 @@ impl Probed {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, as part of its loop")]
     fn add(&mut self, row: u32) {
-        // The mask says to the compiler what the caller knows: there are no more rows than places.
+        // The mask tells the compiler that there are no more rows than places.
         self.rows[self.count % GROUP] = row;
         self.count += 1;
     }

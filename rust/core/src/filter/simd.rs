@@ -32,7 +32,7 @@ pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mu
     }
 }
 
-/// Runs a probe; for this kind of processor there is one way only.
+/// Runs a probe; this kind of processor has only one way.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
     probe.run(rows, survivors, |_| (), super::contains_block)

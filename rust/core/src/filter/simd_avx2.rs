@@ -21,7 +21,7 @@ pub(super) fn insert_all(data: &mut [u8], keys: impl Iterator<Item = Key>) {
     super::insert_each(data, keys);
 }
 
-/// Asks for the line of a block, and waits for nothing.
+/// Prefetches the line of a block, without waiting for it.
 #[inline]
 fn fetch(block: &[u8; BLOCK_BYTES]) {
     #[expect(unsafe_code, reason = "there is no safe way to ask for a line")]

@@ -16,7 +16,7 @@ pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mu
     probe.run(rows, survivors, fetch, |block, key| contains(block, key))
 }
 
-/// Asks for the line of a block, and waits for nothing.
+/// Prefetches the line of a block, without waiting for it.
 #[inline]
 fn fetch(block: &[u8; BLOCK_BYTES]) {
     #[expect(unsafe_code, reason = "there is no stable function to ask for a line")]

@@ -14,10 +14,10 @@ const MAGIC: [u8; 8] = *b"DHMANIFS";
 const VERSION: u32 = 3;
 const WITHOUT_ROWS: u32 = 2;
 const WITHOUT_VALUES: u32 = 1;
-/// No number of a manifest, a file or an operation reaches this.
+/// Upper limit of the numbers of manifests, files and operations.
 pub(crate) const MOST_NUMBER: u64 = 1 << 62;
 
-/// Everything that makes up a key space at one moment, but for the log's frames.
+/// Everything that makes up a key space at one moment, except the frames of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// Its own number; each is published once, by one writer.
@@ -83,13 +83,13 @@ pub(crate) struct ValueFileEntry {
     pub(crate) bytes: u64,
     pub(crate) min_until: i64,
     pub(crate) max_until: i64,
-    /// Its entries that are kept until then or less are gone; pending ones have a mark of their
+    /// Entries that are kept until this time or less are gone; pending ones have a mark of their
     /// own.
     pub(crate) purged_upto: i64,
     pub(crate) pending_purged_upto: i64,
 }
 
-/// A rolled-up filter over several segments.
+/// A global filter over several segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GlobalFilterEntry {
     pub(crate) id: u64,
@@ -114,14 +114,14 @@ impl TransactionEntry {
         Self { transaction, rows, claim, started_at, outcome: None }
     }
 
-    /// What a number that comes again is compared with.
+    /// The part of this entry that a repeated batch number is compared with.
     pub(crate) fn last(&self) -> Last {
         Last { batch: self.transaction.batch, rows: self.rows, outcome: self.outcome }
     }
 }
 
 impl Manifest {
-    /// Filters cover only segments that are there, and go when they cover none.
+    /// Filters cover only segments that exist. A filter that covers none is removed.
     pub(crate) fn forget_dropped(&mut self) {
         let there: Vec<u64> = self.segments.iter().map(|entry| entry.id).collect();
         for global_filter in &mut self.global_filters {
@@ -188,7 +188,7 @@ impl Manifest {
         self.transactions.push(entry);
     }
 
-    /// Whether it says of any batch which rows it had.
+    /// Whether it records the rows of any batch.
     pub(crate) fn has_rows(&self) -> bool {
         self.transactions.iter().any(|entry| entry.rows.is_some())
     }
@@ -237,7 +237,7 @@ impl Manifest {
         }
         from.finish()?;
         if [manifest.number, manifest.next_file, manifest.next_sequence].iter().any(|number| *number >= MOST_NUMBER) {
-            return Err(from.corrupt("a number that no writer reaches"));
+            return Err(from.corrupt("invalid number: out of range"));
         }
         if manifest.partition_us <= 0 {
             return Err(from.corrupt("a partition width that is not positive"));
@@ -245,7 +245,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The segments that no rolled-up filter covers.
+    /// The segments that no global filter covers.
     pub(crate) fn uncovered(&self) -> Vec<SegmentEntry> {
         let covered = |id: u64| self.global_filters.iter().any(|global_filter| global_filter.segments.contains(&id));
         self.segments.iter().filter(|segment| !covered(segment.id)).copied().collect()

@@ -1,4 +1,4 @@
-//! What stands in files: numbers and texts as bytes, and the manifest.
+//! The encoding of files: manifests, and the names of files and directories.
 
 pub(crate) mod manifest;
 pub(crate) mod names;

@@ -4,23 +4,23 @@ use std::path::{Path, PathBuf};
 
 /// The identity file.
 pub(crate) const IDENTITY: &str = "HISTORY";
-/// A second copy of it, for repairs: no id can be compared with what is stored without the secret
-/// in it.
+/// A second copy of the identity file, for repairs: without the secret in it, no id can be compared
+/// with the stored keys.
 pub(crate) const SPARE: &str = "HISTORY.copy";
 /// The directory of the triggers' key spaces.
 pub(crate) const TRIGGERS: &str = "triggers";
 /// The directory of the registry.
 pub(crate) const REGISTRY: &str = "known";
-/// What the Python package keeps beside the key spaces.
+/// Files that the Python package keeps beside the key spaces.
 pub(crate) const OF_THE_PACKAGE: [&str; 3] = ["audit", "statistics", "sweeper.json"];
-/// The file of a key space whose lock its writer holds.
+/// The file in a key space that the writer locks.
 pub(crate) const WRITER_LOCK: &str = "turn";
-/// The file of a key space whose lock its maintenance holds.
+/// The file in a key space that maintenance locks.
 pub(crate) const MAINTENANCE_LOCK: &str = "upkeep";
-/// The file whose lock the writer of a bulk load's part holds.
+/// The file in a key space that the writer of a bulk load's part locks.
 pub(crate) const LOAD_LOCK: &str = "load";
 
-/// What a map of values is for. Each use has a directory of its own in the history.
+/// The use of a map of values. Each use has its own directory in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Room {
     /// Message id mappers.
@@ -30,7 +30,7 @@ pub enum Room {
 }
 
 impl Room {
-    /// All of them.
+    /// Every room.
     pub const ALL: [Self; 2] = [Self::Mapper, Self::Delivery];
 
     /// The directory's name.
@@ -41,7 +41,7 @@ impl Room {
         }
     }
 
-    /// What sets its names apart from those of other rooms, in manifests and logs.
+    /// The prefix that sets its names apart from those of other rooms, in manifests and logs.
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Mapper => "mapper:",
@@ -60,7 +60,7 @@ pub(crate) enum FileKind {
     Values,
     /// A manifest that a snapshot keeps.
     Pin,
-    /// A finished or unfinished file that no manifest names yet.
+    /// A complete or incomplete file that no manifest names yet.
     New,
     /// A part of a bulk load that no manifest names yet.
     LoadPart,
@@ -130,8 +130,9 @@ impl FileKind {
     }
 }
 
-/// A directory's name for a trigger: what of its name is harmless, for people, and a hash of all of
-/// it. No name leaves the directory, whatever it holds; the manifest holds the name itself.
+/// A directory's name for a trigger: the harmless characters of its name, for people, and a hash of
+/// the whole name. The result never leaves the parent directory; the manifest holds the name
+/// itself.
 pub(crate) fn directory_name(trigger: &str) -> String {
     let harmless = |letter: char| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' };
     let readable: String = trigger.chars().take(40).map(harmless).collect();

@@ -1,4 +1,4 @@
-//! Looking into a history: its entries, its figures, whether its files are whole; and maintenance.
+//! Inspecting a history: its entries, its figures, whether its files are intact; and maintenance.
 
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 use crate::store::SpaceStatistics;
 
-/// Entries of given keys that are told together.
+/// Entries of given keys that are returned in one batch.
 const TOGETHER: usize = 8192;
 
 /// How far a batch of an application came.
@@ -38,15 +38,15 @@ pub enum EntryStatus {
     Completed,
 }
 
-/// Which entries are wanted; by default all.
+/// Which entries to return; by default all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// Those in this state.
     pub status: Option<EntryStatus>,
     /// Those whose service began in this range, in microseconds since 1970.
     pub started_at: Range<i64>,
-    /// This one of so many equal parts of the keys. The parts of one state of a history hold each
-    /// entry once.
+    /// Part `i` of `n` equal parts of the keys. The parts of one state of a history hold each entry
+    /// once.
     pub part: (u32, u32),
 }
 
@@ -88,9 +88,9 @@ pub struct Entries {
 
 /// Where entries come from.
 enum Source {
-    /// All that there are.
+    /// All entries.
     Listing(Box<EntryCursor>),
-    /// Those of given keys.
+    /// The entries of given keys.
     Found(IntoIter<ListedEntry>),
 }
 
@@ -124,26 +124,27 @@ impl Entries {
 }
 
 impl History {
-    /// The entries of a trigger, in no order; of a key with several open claims, one for each.
+    /// The entries of a trigger, in no order. A key with several open claims has one entry for
+    /// each.
     pub fn entries(&self, trigger: &str, status: Option<EntryStatus>) -> Result<Entries> {
         self.selected_entries(trigger, Selection { status, ..Selection::default() })
     }
 
-    /// The entries of a trigger that are wanted, in no order.
+    /// The selected entries of a trigger, in no order.
     ///
     /// # Errors
-    /// `Config` for a part that there is not.
+    /// `Config` for a part that does not exist.
     pub fn selected_entries(&self, trigger: &str, wanted: Selection) -> Result<Entries> {
         let is_open = wanted.status == Some(EntryStatus::Processing);
         let cursor = self.space(trigger)?.entry_cursor(wanted.keys()?, wanted.started_at.clone(), is_open)?;
         Ok(Entries { codec: self.codec().clone(), wanted, source: Source::Listing(Box::new(cursor)) })
     }
 
-    /// The entries of these keys that are wanted, in the order of the keys: looked up, however many
-    /// others there are.
+    /// The selected entries of these keys, in the order of the keys. Looks the keys up instead of
+    /// listing all entries.
     ///
     /// # Errors
-    /// `Config` for a part that there is not; `Schema` for columns that are no keys.
+    /// `Config` for a part that does not exist; `Schema` for columns that are no keys.
     pub fn entries_of_keys(&self, trigger: &str, keys: &Documents, wanted: Selection) -> Result<Entries> {
         let (batch, space, range) = (IdBatch::identify(self.codec(), keys)?, self.space(trigger)?, wanted.keys()?);
         let found = batch.wanted(keys, |looked_for| space.entries_of(looked_for))?;
@@ -152,7 +153,7 @@ impl History {
         for (row, stamp) in found {
             let (key, is_text) = (batch.keys[row as usize], batch.forms[row as usize] == Form::Text);
             let text = is_text.then(|| batch.text(keys, row).to_vec());
-            // A key that is given twice is told once.
+            // A key that is given twice is returned once.
             if range.contains(&key.hi) && seen.insert((key, text.clone(), stamp.claim)) {
                 entries.push(ListedEntry { key, text, stamp });
             }
@@ -166,7 +167,7 @@ impl History {
     }
 
     /// The last batch of an application among a trigger's transactions, and how it ended; none if
-    /// it never began one.
+    /// the application never began one.
     pub fn transaction(&self, trigger: &str, application: &str) -> Result<Option<(i64, Progressed)>> {
         let found = self.space(trigger)?.transaction(application)?;
         let progressed = |entry: &TransactionEntry| match entry.outcome {
@@ -182,7 +183,7 @@ impl History {
         self.space(trigger)?.purge(SpaceSettings::STORED, purge)
     }
 
-    /// Put small segments together and build their global filter; with `all`, as far as it goes.
+    /// Compact small segments and build their global filter; with `all`, as far as possible.
     pub fn maintain(&self, trigger: &str, all: bool, progress: Progress) -> Result<Maintained> {
         self.space(trigger)?.maintain(all, progress)
     }
@@ -197,8 +198,8 @@ impl History {
         self.space(trigger).is_ok_and(|space| space.is_maintenance_overdue())
     }
 
-    /// Check every byte of a trigger's files; answers how many were checked. `progress` hears bytes
-    /// done and in all.
+    /// Check every byte of a trigger's files; answers the number of bytes checked. `progress` gets
+    /// bytes done and bytes in all.
     pub fn verify(&self, trigger: &str, progress: Progress) -> Result<u64> {
         self.space(trigger)?.verify(progress)
     }

@@ -22,21 +22,21 @@ use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DHISTORY";
 const VERSION: u32 = 1;
-/// Key ranges that Spark may split a history's work into, unless told otherwise.
+/// Number of key ranges that Spark may split a history's work into, unless set otherwise.
 pub const DEFAULT_SHARDS: u32 = 64;
 
 /// How to open a history.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Make it if it is not there.
+    /// Create it if it does not exist.
     pub create: bool,
-    /// Never write; also works where writing is not allowed.
+    /// Never write; also works without the right to write.
     pub read_only: bool,
     /// How long to wait for another writer's operation.
     pub lock_timeout: Duration,
-    /// Number of shards of a history that is made now.
+    /// Number of shards of a newly created history.
     pub shards: u32,
-    /// A snapshot that [`History::pin`] named: see this state of its trigger, and never another.
+    /// A snapshot named by [`History::pin`]: read this state of its trigger only.
     pub snapshot: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub struct History {
     values: Mutex<HashMap<(Room, String), Arc<KeySpace>>>,
 }
 
-/// What the identity file says.
+/// The content of the identity file.
 pub(crate) struct Identity {
     pub(crate) id: [u8; 16],
     secret: [u8; 32],
@@ -74,7 +74,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// How ids become keys under this secret.
+    /// The codec that turns ids into keys under this secret.
     pub(crate) fn codec(&self) -> Codec {
         Codec::new(&self.secret)
     }
@@ -83,7 +83,7 @@ impl Identity {
 impl History {
     /// Open the history in directory `path`.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
-        // The working directory may change; the history does not.
+        // The working directory may change; the history's path must not.
         let path = std::path::absolute(path).map_err(Error::io("find", path))?;
         Self::open_on(Arc::new(Disk), &path, options)
     }
@@ -100,8 +100,8 @@ impl History {
             create(&*system, path, options)?;
         }
         if !options.read_only && options.snapshot.is_none() {
-            // Whoever made the identity may have died before its name was durable, and nothing may
-            // rest on it until then.
+            // The process that made the identity may have died before its name was durable, and
+            // nothing may rest on the name until then.
             system.sync_names(path)?;
         }
         let identity_file = system.identity(&file)?;
@@ -163,12 +163,12 @@ impl History {
         self
     }
 
-    /// How ids become keys here.
+    /// The codec that turns this history's ids into keys.
     pub(crate) fn codec(&self) -> &Codec {
         &self.codec
     }
 
-    /// The key space of a trigger, whether anything was written to it or not.
+    /// The key space of a trigger, whether or not anything was written to it.
     pub(crate) fn space(&self, trigger: &str) -> Result<Arc<KeySpace>> {
         let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(space) = spaces.get(trigger) {
@@ -184,13 +184,13 @@ impl History {
         Ok(space)
     }
 
-    /// Whether this handle sees this snapshot, and nothing else.
+    /// Whether this handle reads this snapshot, and nothing else.
     pub(crate) fn is_snapshot(&self, name: &str) -> bool {
         self.snapshot.as_deref() == Some(name)
     }
 
-    /// The pin of a trigger in a snapshot. What a snapshot does not speak of must not pass for
-    /// empty.
+    /// The pin of a trigger in a snapshot. A trigger that the snapshot does not cover is an error:
+    /// it must not pass for empty.
     pub(crate) fn pin_in<'a>(&self, snapshot: &'a str, trigger: &str) -> Result<&'a str> {
         pin_of(snapshot, trigger).map_err(|error| match error {
             Error::Config(reason) => Error::Open { path: self.path.clone(), reason },
@@ -198,7 +198,7 @@ impl History {
         })
     }
 
-    /// The key space of values of a name, whether anything was written to it or not.
+    /// The value space of a name, whether or not anything was written to it.
     pub(crate) fn value_space(&self, room: Room, name: &str) -> Result<Arc<KeySpace>> {
         let mut spaces = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (room, name.to_owned());
@@ -216,7 +216,7 @@ impl History {
         Ok(space)
     }
 
-    /// The value spaces of a room that hold entries, or held some, by name.
+    /// The value spaces of a room that have entries, or had some, by name.
     pub fn value_spaces(&self, room: Room) -> Result<Vec<String>> {
         let directory = self.path.join(room.directory());
         let names = self.names_in(&directory)?;
@@ -230,7 +230,7 @@ impl History {
 
     fn names_in(&self, directory: &Path) -> Result<Vec<String>> {
         let system = &*self.env.system;
-        // Other rooms are made with their first space.
+        // Other rooms are created with their first space.
         let entries =
             if directory.ends_with(TRIGGERS) { system.names(directory)? } else { system.names_if_any(directory)? };
         let mut names = Vec::new();
@@ -239,7 +239,7 @@ impl History {
                 names.push(name);
             }
         }
-        // What was used and is gone must not pass for what never was.
+        // A space that was used and is gone must not pass for one that was never used.
         for lost in registry::directories_in(&self.env, directory)? {
             if KeySpace::name_in(&self.env, &directory.join(&lost))?.is_none() {
                 self.env.check_new(&directory.join(lost))?;
@@ -250,7 +250,7 @@ impl History {
     }
 }
 
-/// The name of a snapshot: whose it is, and the pin that keeps it.
+/// The name of a snapshot: the trigger and its pin.
 pub(crate) fn snapshot_of(trigger: &str, pin: &str) -> String {
     format!("{}={pin}", directory_name(trigger))
 }
@@ -276,7 +276,7 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     }
     let triggers = path.join(TRIGGERS);
     system.make_directory(&triggers)?;
-    // A room is made with its first space.
+    // A room is created with its first space.
     let has_spaces = others.iter().any(is_room);
     if has_spaces || !system.names(&triggers)?.is_empty() {
         let reason = format!(
@@ -285,7 +285,7 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
         );
         return Err(Error::Open { path: path.to_path_buf(), reason });
     }
-    // The directories first: whoever sees the identity may rely on them.
+    // The directories first: a process that sees the identity may rely on them.
     system.sync_names(path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     system.sync_names(parent)?;
@@ -293,13 +293,13 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     system.randomness_for(path, &mut random)?;
     let mut out = Encoder::new();
     out.raw(&MAGIC).u32(VERSION).u32(options.shards).raw(&random).i64(crate::sys::time::now_us()).checksum();
-    // Whoever comes second takes the first one's identity.
+    // The process that comes second takes the first one's identity.
     let file = path.join(IDENTITY);
     publish_private(system, &file, &out.finish())?;
     publish_private(system, &path.join(SPARE), &identity_bytes(system, &file)?).map(drop)
 }
 
-/// The identity file's content; no longer than such a file can be.
+/// The identity file's content, up to the maximum length of such a file.
 pub(crate) fn identity_bytes(system: &dyn FileSystem, file: &Path) -> Result<Vec<u8>> {
     system.content(file, 4096)
 }

@@ -12,8 +12,8 @@ impl History {
         self.pin_for(trigger, None)
     }
 
-    /// [`History::pin`] for so many microseconds at most: whoever may forget to let it go gives a
-    /// lease. Never more than a week.
+    /// [`History::pin`] with a lease in microseconds, at most a week: maintenance removes the pin
+    /// when the lease ends.
     pub fn pin_for(&self, trigger: &str, lease_us: Option<i64>) -> Result<String> {
         Ok(snapshot_of(trigger, &self.space(trigger)?.pin(lease_us)?))
     }
@@ -27,7 +27,7 @@ impl History {
         Ok(pins)
     }
 
-    /// Let a pinned state go, so that its files can be purged.
+    /// Remove a pin, so that its files can be purged.
     pub fn unpin(&self, trigger: &str, snapshot: &str) -> Result<()> {
         self.space(trigger)?.unpin(self.pin_in(snapshot, trigger)?)
     }

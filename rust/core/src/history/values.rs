@@ -1,4 +1,4 @@
-//! A map of values of a history, and the change in which it is looked up and changed as one step.
+//! A map of values of a history, and the change that looks it up and writes to it in one step.
 
 pub use crate::format::names::Room;
 pub use crate::segment::values::columns::{FoundValues, Id, Ids};
@@ -12,18 +12,19 @@ use crate::key::{Codec, Form};
 use crate::segment::values::columns::id_text;
 use crate::segment::values::run::{GONE, NULL, PENDING, ValueRun};
 use crate::store::values::ValueChange;
-use crate::store::{KeySpace, Maintained, Progress, Purged, Writer};
+use crate::store::{KeySpace, Maintained, Progress, Purge, Purged, Writer};
 pub use crate::types::Ending;
 use crate::types::TransactionEntry;
 use crate::types::transaction::{BatchRows, Last, NumberedBatch, Transaction};
 use crate::{Error, Result};
 
-/// What is written for an id.
+/// The entry to write for an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewValue<'v> {
-    /// The value; an entry may be there without one.
+    /// The value; an entry may have none.
     pub value: Option<&'v [u8]>,
-    /// It is kept until then at least, in microseconds since 1970; [`FOREVER`] without end.
+    /// The earliest time at which it may be purged, in microseconds since 1970; [`FOREVER`] for
+    /// never.
     pub persist_until: i64,
     /// Not purged by time alone.
     pub pending: bool,
@@ -49,7 +50,7 @@ pub struct ValueMap {
     codec: Codec,
 }
 
-/// A change of a space in the making: its writer lock is held.
+/// A change of a space before it is written. Its writer lock is held.
 pub struct ValueEdit<'a> {
     writer: &'a Writer<'a>,
     found: FoundValues,
@@ -66,22 +67,22 @@ impl std::fmt::Debug for ValueEdit<'_> {
 }
 
 impl ValueEdit<'_> {
-    /// What the space holds of the ids that the change is about.
+    /// The entries of the ids that the change was opened with.
     pub fn found(&self) -> &FoundValues {
         &self.found
     }
 
-    /// What the space holds of other ids; these changes do not show.
+    /// The entries of other ids, without the changes made here.
     pub fn look(&self, ids: &Ids) -> Result<FoundValues> {
         ids.wanted(|wanted| self.writer.values_of(wanted))
     }
 
-    /// What the space holds of some rows of other ids, in this order.
+    /// The entries of some rows of other ids, in this order, without the changes made here.
     pub fn look_at(&self, ids: &Ids, rows: &[u32]) -> Result<FoundValues> {
         ids.wanted_at(rows, |wanted| self.writer.values_of(wanted))
     }
 
-    /// Write an entry; it takes the place of an older one of the same id.
+    /// Write an entry; it replaces an older one of the same id.
     pub fn put(&mut self, id: Id, entry: NewValue) -> Result<()> {
         check(id)?;
         let value = entry.value.unwrap_or_default();
@@ -94,7 +95,7 @@ impl ValueEdit<'_> {
         Ok(())
     }
 
-    /// Remove an entry, whether it is there or not.
+    /// Remove an entry, whether or not it exists.
     pub fn remove(&mut self, id: Id) -> Result<()> {
         check(id)?;
         // The earliest of all times, so that it keeps no file from being purged.
@@ -107,9 +108,9 @@ impl ValueEdit<'_> {
         self.writer.space().last_transaction(application).as_ref().map(LastTransaction::of)
     }
 
-    /// Write these changes as the beginning of a transaction, in the place of an open claim of the
-    /// same transaction if one is given. `rows` are those of its batch. The claim's number is
-    /// [`Work::claim`].
+    /// Write these changes as the beginning of a transaction. It replaces `replaces`, an open claim
+    /// of the same transaction, if one is given. `rows` are those of its batch. The claim's number
+    /// is [`ValueEdit::claim`].
     pub fn begin(&mut self, transaction: Transaction, rows: Option<BatchRows>, replaces: Option<u64>) {
         self.transaction = Some(NumberedBatch { transaction, rows });
         self.replaces = replaces;
@@ -127,7 +128,7 @@ impl ValueEdit<'_> {
 }
 
 impl LastTransaction {
-    /// What a number that comes again is compared with.
+    /// The part of this entry that a repeated batch number is compared with.
     pub(crate) fn last(&self) -> Last {
         Last { batch: self.batch, rows: self.rows, outcome: self.ending }
     }
@@ -148,7 +149,7 @@ fn check(id: Id) -> Result<()> {
 }
 
 impl History {
-    /// The value space of a name; nothing is made of it before it is first changed.
+    /// The value space of a name. Nothing is created before the first change.
     pub fn values(&self, room: Room, name: &str) -> Result<ValueMap> {
         Ok(ValueMap { space: self.value_space(room, name)?, codec: self.codec().clone() })
     }
@@ -165,24 +166,24 @@ impl ValueMap {
         Ids::new(&self.codec, column)
     }
 
-    /// What tells a batch of ids from another one.
+    /// A fingerprint that tells a batch of ids from another one.
     pub(crate) fn batch_rows(&self, ids: &Ids) -> BatchRows {
         ids.batch_rows(&self.codec)
     }
 
-    /// The id that these bytes are.
+    /// The id that these bytes stand for.
     pub fn id<'a>(&self, bytes: &'a [u8]) -> Id<'a> {
         Id::new(&self.codec, bytes)
     }
 
-    /// What the space holds of some ids. No answer rests on what is not durable.
+    /// The entries of some ids. Every answer is durable.
     pub fn look(&self, ids: &Ids) -> Result<FoundValues> {
         ids.wanted(|wanted| self.space.look_values(wanted))
     }
 
-    /// Look ids up and change the space in one step: nobody else changes it in between. What `work`
-    /// puts and removes is written as one frame after it returned, there whole or not at all, and
-    /// durable when this returns; if it fails nothing is.
+    /// Look ids up and change the space in one step: nobody else changes it in between. The puts
+    /// and removes of `work` are written as one atomic frame after it returns. They are durable
+    /// when this returns; if it fails, nothing is written.
     ///
     /// # Errors
     /// Those of `work`; `Locked` when another writer takes too long, `ReadOnly`, `Failed` after a
@@ -206,35 +207,43 @@ impl ValueMap {
         self.change(&Ids::none(), work)
     }
 
-    /// A number that nobody else has: random, and never 0.
+    /// A random number that is never 0.
     pub(crate) fn random_number(&self) -> Result<u64> {
         self.space.random_number()
     }
 
-    /// Wait for a lock of this space by its name. It keeps nobody from writing, only those who want
-    /// the same lock.
+    /// Wait for a named lock of this space. It does not block writers, only others that want the
+    /// same lock.
     pub(crate) fn hold(&self, name: &str) -> Result<crate::store::values::Held> {
         self.space.hold(name)
     }
 
-    /// All entries as they are now, in no order; later changes do not show.
+    /// All entries of the present state, in no order; later changes do not show.
     pub fn entries(&self) -> Result<Entries> {
         Ok(Entries { codec: self.codec.clone(), cursor: self.space.value_cursor()? })
     }
 
-    /// Everything as it is now, for as long as the snapshot lives.
+    /// The present state, for as long as the snapshot lives.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.space.value_snapshot()
     }
 
-    /// Take away what is kept until `now_us` or less, and with `include_pending` also what is
-    /// pending; with `dry_run` only say what that would be. What is gone is gone at once; files go
-    /// when all in them is gone.
+    /// Purge entries kept until `now_us` or less, and with `include_pending` pending ones too; with
+    /// `dry_run` only say what would go. Purged entries are gone at once; a file goes when all its
+    /// entries are gone.
     pub fn purge(&self, now_us: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
-        self.space.purge_values(now_us, include_pending, dry_run)
+        self.purge_by(Purge { dry_run, ..Purge::at(now_us) }, include_pending)
     }
 
-    /// Put segments together, as far as it pays; with `all`, as far as it goes.
+    /// [`ValueMap::purge`] by a now that may be checked against the machine's clock.
+    ///
+    /// # Errors
+    /// `Config` when the clock is doubtful.
+    pub fn purge_by(&self, purge: Purge, include_pending: bool) -> Result<Purged> {
+        self.space.purge_values(purge, include_pending)
+    }
+
+    /// Compact segments where it pays; with `all`, as far as possible.
     pub fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
         self.space.maintain(all, progress)
     }
@@ -249,18 +258,18 @@ impl ValueMap {
         self.space.value_statistics()
     }
 
-    /// Check every byte; answers how many were checked.
+    /// Check every byte; answers the number of bytes checked.
     pub fn verify(&self, progress: Progress) -> Result<u64> {
         self.space.verify(progress)
     }
 
-    /// Pin the present state, so that any process that opens the history with the answered snapshot
-    /// reads it until it is unpinned.
+    /// Pin the present state. Any process that opens the history with the returned snapshot reads
+    /// this state until it is unpinned.
     pub fn pin(&self) -> Result<String> {
         Ok(super::snapshot_of(self.space.name(), &self.space.pin(None)?))
     }
 
-    /// Let a pinned state go, so that its files can be purged.
+    /// Remove a pin, so that its files can be purged.
     pub fn unpin(&self, snapshot: &str) -> Result<()> {
         self.space.unpin(super::pin_of(snapshot, self.space.name())?)
     }
@@ -276,9 +285,9 @@ pub struct Entries {
 /// Some entries, as columns.
 #[derive(Clone, Debug, Default)]
 pub struct EntryBatch {
-    /// The ids as they came.
+    /// The ids, as they came.
     pub ids: Vec<String>,
-    /// What they hold.
+    /// Their entries.
     pub found: FoundValues,
 }
 

@@ -11,10 +11,10 @@ use std::time::UNIX_EPOCH;
 use super::{File, FileId, FileSystem, Mapping, ProcessId};
 use crate::sys::descriptors;
 
-/// What the owner and the group may do with a private file, and others may not; the process's mask
-/// takes from it.
+/// Rights of the owner and the group on a private file; others have none. The process's mask may
+/// reduce them.
 const PRIVATE: u32 = 0o640;
-/// What `flock` ends with where the lock is held by another: a number that nothing else ends with.
+/// The exit code of `flock` when another process holds the lock; no other failure uses it.
 const HELD: i32 = 75;
 
 /// The file system of this machine.
@@ -85,7 +85,7 @@ impl FileSystem for Disk {
     }
 
     fn excludes_processes(&self, path: &Path) -> Option<bool> {
-        // The program of util-linux, which Linux systems have; where it is missing nobody is asked.
+        // The program of util-linux, which Linux systems have; without it the check is skipped.
         let program = ["/usr/bin/flock", "/bin/flock"].into_iter().find(|program| Path::new(program).exists())?;
         let mut command = Command::new(program);
         command.args(["--nonblock", "--conflict-exit-code", &HELD.to_string()]).arg(path).arg("true");
@@ -98,7 +98,7 @@ impl FileSystem for Disk {
     }
 }
 
-/// Open something; if too many files are open, those go first that nobody uses just now.
+/// Open something; if too many files are open, close idle ones first.
 fn with_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match open() {
         Err(error) if descriptors::is_exhausted(&error) => {
@@ -114,7 +114,7 @@ fn id_of(metadata: &fs::Metadata) -> FileId {
     FileId { device: metadata.dev(), number: metadata.ino(), born_ns: born.map_or(0, |born| born.as_nanos()) }
 }
 
-/// Where process numbers are ours: this boot of this machine, and this namespace on it. 0 where the
+/// The scope of process numbers: this boot of this machine, and this namespace on it. 0 where the
 /// system does not tell.
 fn place() -> u64 {
     static PLACE: OnceLock<u64> = OnceLock::new();
@@ -126,8 +126,7 @@ fn place() -> u64 {
     })
 }
 
-/// When a process started, in ticks since the system did; none if it is not there, or waits only to
-/// be buried.
+/// When a process started, in ticks since the system did; none if it does not exist or is a zombie.
 fn started(process: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The program's name, in brackets, may hold anything.
@@ -147,7 +146,7 @@ impl File for fs::File {
         let mut filled = 0;
         while filled < buffer.len() {
             match FileExt::read_at(self, &mut buffer[filled..], offset + filled as u64) {
-                // Only this says that the file ends.
+                // Only this means the end of the file.
                 Ok(0) => break,
                 Ok(more) => filled += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -207,7 +206,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let file = Disk.create(&path).unwrap();
-        // Where there is no program that could be asked, nobody says anything.
+        // Without the program there is no answer.
         assert_ne!(Disk.excludes_processes(&path), Some(true));
         assert!(file.try_lock().unwrap());
         assert_ne!(Disk.excludes_processes(&path), Some(false));

@@ -1,4 +1,4 @@
-//! The one seam between the store and the file system, so that faults can be put in from behind.
+//! The one seam between the store and the file system, through which tests inject faults.
 
 pub(crate) mod bytes;
 mod disk;
@@ -14,9 +14,9 @@ pub use disk::Disk;
 pub use map::Mapping;
 pub(crate) use named::NamedFile;
 
-/// Which file this is, whatever its name: no two files that exist at a time have the same, and a
-/// file that takes a number over from one that is gone was born at another time, where the system
-/// tells that.
+/// Identifies a file, whatever its name. No two files that exist at the same time have the same
+/// identity. A file that reuses the number of a deleted one has another birth time, where the
+/// system tells that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     /// The device.
@@ -27,15 +27,15 @@ pub struct FileId {
     pub born_ns: u128,
 }
 
-/// A process, so that others can ask whether it is still there.
+/// A process, so that others can check whether it is still alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessId {
-    /// Where its number means something: a boot of a machine, and a namespace of numbers there; 0
-    /// where the system does not tell.
+    /// The scope of the number: a boot of a machine, and a namespace of numbers there; 0 where the
+    /// system does not tell.
     pub place: u64,
     /// Its number.
     pub number: u64,
-    /// When it started: numbers are used again.
+    /// When it started, because numbers are used again.
     pub started: u64,
 }
 
@@ -48,7 +48,7 @@ pub trait FileSystem: Send + Sync + std::fmt::Debug {
     fn open(&self, path: &Path, write: bool) -> io::Result<Arc<dyn File>>;
     /// Give a file a second name, if that name is free: the atomic "publish if absent".
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Take a name away.
+    /// Remove a name.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Make a directory; one that is there already is fine.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
@@ -60,17 +60,16 @@ pub trait FileSystem: Send + Sync + std::fmt::Debug {
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// Which file has this name; none if the name is free.
     fn identify(&self, path: &Path) -> io::Result<Option<FileId>>;
-    /// Make a file like [`FileSystem::create`], which others than its owner and its group cannot
-    /// read.
+    /// [`FileSystem::create`] for a file that only its owner and its group can read.
     fn create_private(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         self.create(path)
     }
-    /// The process that we are.
+    /// This process.
     fn process(&self) -> ProcessId;
-    /// Whether a process is there; none if that cannot be told from here.
+    /// Whether a process is alive; none if that cannot be told from here.
     fn is_alive(&self, process: &ProcessId) -> Option<bool>;
-    /// Whether a lock that we hold on `path` keeps a second process out; none if that cannot be
-    /// tried.
+    /// Whether a lock that this process holds on `path` keeps a second process out; none if that
+    /// cannot be tried.
     fn excludes_processes(&self, _path: &Path) -> Option<bool> {
         None
     }
@@ -79,7 +78,7 @@ pub trait FileSystem: Send + Sync + std::fmt::Debug {
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
         getrandom::fill(bytes).map_err(|error| io::Error::other(error.to_string()))
     }
-    /// Give others time to get on.
+    /// Pause, so that other processes make progress.
     fn pause(&self, duration: std::time::Duration) {
         std::thread::sleep(duration);
     }
@@ -112,11 +111,11 @@ pub trait File: Send + Sync + std::fmt::Debug {
         }
         Ok(())
     }
-    /// Give the lock back.
+    /// Release the lock.
     fn unlock(&self) -> io::Result<()>;
 }
 
-/// A file that was closed, and is opened again before it is used.
+/// A closed file, which must be opened again before it is used.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
@@ -191,7 +190,7 @@ pub(crate) fn publish(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> cra
     put_in_place(system, &temporary, path)
 }
 
-/// [`publish`] of what others than the owner and the group must not read.
+/// [`publish`] of a file that only the owner and the group may read.
 pub(crate) fn publish_private(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> crate::Result<bool> {
     let temporary = temporary_name(path);
     fill(system.create_private_at(&temporary)?, &[bytes])?;
@@ -201,7 +200,7 @@ pub(crate) fn publish_private(system: &dyn FileSystem, path: &Path, bytes: &[u8]
 fn put_in_place(system: &dyn FileSystem, temporary: &Path, path: &Path) -> crate::Result<bool> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let linked = system.link_if_free(temporary, path);
-    // The temporary name has served; if taking it away fails, maintenance collects it.
+    // The temporary name is no longer needed; if removing it fails, maintenance collects it.
     let removed = system.remove_at(temporary);
     if !linked? {
         return Ok(false);

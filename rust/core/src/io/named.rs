@@ -1,4 +1,4 @@
-//! The file system and its files, with errors that say what was done to which path.
+//! The file system and its files, with errors that name the operation and the path.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -77,12 +77,12 @@ impl dyn FileSystem + '_ {
         }
     }
 
-    /// Take a name away.
+    /// Remove a name.
     pub(crate) fn remove_at(&self, path: &Path) -> Result<()> {
         self.remove(path).map_err(Error::io("remove", path))
     }
 
-    /// Take a name away that somebody else may have taken away.
+    /// Remove a name that another process may have removed already.
     pub(crate) fn remove_if_there(&self, path: &Path) -> Result<()> {
         match self.remove(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -100,7 +100,7 @@ impl dyn FileSystem + '_ {
         self.sync_directory(directory).map_err(Error::io("sync", directory))
     }
 
-    /// Random bytes for what stands at `path`.
+    /// Random bytes for the file at `path`.
     pub(crate) fn randomness_for(&self, path: &Path, bytes: &mut [u8]) -> Result<()> {
         self.fill_random(bytes).map_err(Error::io("read randomness for", path))
     }

@@ -1,8 +1,8 @@
 //! A checked file: 4 KiB pages whose checksums stand at the file's end, each verified when it is
 //! first touched.
 //!
-//! Opening costs the header and the checksum table only; a flipped bit anywhere is an error, never
-//! another answer.
+//! Opening costs the header and the checksum table only. A flipped bit anywhere is an error, never
+//! a wrong answer.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Bytes of a page: what one checksum covers.
 pub(crate) const PAGE: usize = 4096;
 
-/// The pages of an immutable file, and which of them were found good.
+/// The pages of an immutable file, and which of them are verified.
 #[derive(Debug)]
 pub(crate) struct Pages {
     file: NamedFile,
@@ -26,7 +26,8 @@ pub(crate) struct Pages {
 }
 
 /// The page checksums of a file's content, as they stand behind it. The first page holds the
-/// checksum of this table, so it vouches for itself (its last four bytes) and its entry is zero.
+/// checksum of this table, so it holds its own checksum (its last four bytes) and its entry here is
+/// zero.
 pub(crate) fn page_sums(content: &[u8]) -> Vec<u8> {
     let rest = content.chunks(PAGE).skip(1).map(crc32c::crc32c);
     std::iter::once(0).chain(rest).flat_map(u32::to_le_bytes).collect()
@@ -91,8 +92,8 @@ impl Pages {
         Ok(opened)
     }
 
-    /// Take a file whose checksum table is not what it was: a page counts if it matches what is
-    /// left of the table.
+    /// Take a file whose checksum table is damaged: a page counts if it matches the remaining entry
+    /// of the table.
     pub(crate) fn open_damaged(file: NamedFile, pages: u64) -> Result<Self> {
         let length = file.length()?;
         let content = pages.checked_mul(PAGE as u64).filter(|content| *content <= length);
@@ -187,7 +188,7 @@ impl Pages {
         Ok(&map[offset as usize..offset as usize + length])
     }
 
-    /// The path for machines that do not let us map: read the pages and check them each time.
+    /// The path for machines that refuse a mapping: read the pages and check them each time.
     fn read<'a>(
         &self,
         first: u64,
@@ -208,7 +209,7 @@ impl Pages {
         Ok(&scratch[within..within + length])
     }
 
-    /// Verify every page; `progress` hears the pages done.
+    /// Verify every page; `progress` gets the number of pages done.
     pub(crate) fn verify_all(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         for page in 0..self.count() {
             // Verified or not: the file may have changed since.

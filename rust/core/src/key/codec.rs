@@ -6,8 +6,8 @@ use xxhash_rust::xxh3::{xxh3_128_with_secret, xxh3_128_with_seed};
 const ROUNDS: usize = 4;
 const TEXT_SECRET_BYTES: usize = 192;
 
-/// Turns ids into keys. Two codecs of one secret agree; without the secret nobody can aim ids at
-/// one block or bucket.
+/// Turns ids into keys. Two codecs of one secret agree. Without the secret nobody can choose ids
+/// that fall into one block or bucket.
 #[derive(Clone)]
 pub struct Codec {
     rounds: [Round; ROUNDS],
@@ -16,7 +16,7 @@ pub struct Codec {
     colliding: bool,
 }
 
-/// One round of the bijection: what is added before and what is multiplied by.
+/// One round of the bijection: the number to add and the number to multiply by.
 #[derive(Clone, Copy)]
 pub(super) struct Round {
     pub(super) before: u64,
@@ -86,7 +86,7 @@ impl Codec {
         Key { hi: right, lo: left }
     }
 
-    /// What [`Codec::mix`] does, for who does it to several UUIDs at once.
+    /// The rounds of [`Codec::mix`], for callers that mix several UUIDs at once.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub(super) fn rounds(&self) -> [Round; ROUNDS] {
@@ -105,8 +105,8 @@ impl Codec {
         (u128::from(right) << 64 | u128::from(left)).to_le_bytes()
     }
 
-    /// What tells the id of a row apart from others, also where it has no key: of a UUID its key,
-    /// of any text a hash of it.
+    /// Tells the id of a row from others, even without a key: for a UUID its key, for any text a
+    /// hash of it.
     pub(crate) fn digest(&self, form: Form, key: Key, text: &[u8]) -> Key {
         match form {
             Form::Absent | Form::Uuid => key,
@@ -130,7 +130,7 @@ impl Codec {
         Key { hi: (hash >> 64) as u64, lo: hash as u64 }
     }
 
-    /// The id of a key, as it came; `text` is that of a key which is no UUID's.
+    /// The id of a key, as it came; `text` is the text of a key that is not a UUID's.
     pub(crate) fn text_of(&self, key: Key, text: Option<&[u8]>) -> String {
         match text {
             Some(text) => String::from_utf8_lossy(text).into_owned(),
@@ -150,7 +150,7 @@ impl Codec {
     }
 }
 
-/// Says nothing of the secret, so that no log ever holds it.
+/// Hides the secret, so that it never gets into logs.
 impl std::fmt::Debug for Codec {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Codec").finish_non_exhaustive()

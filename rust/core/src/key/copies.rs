@@ -1,9 +1,9 @@
 //! Documents whose id stands earlier in the same batch.
 //!
-//! Nearly every id of a batch is new to it, so the rows that cannot be copies are sorted out by
-//! bits first, from a few bytes a row: a row whose bits are all set already *may* be a copy. The
-//! bits of those few rows make a second, smaller bitmap; whoever meets it (a copy, the first of its
-//! key, or a chance hit) is compared exactly.
+//! Nearly every id of a batch is new to it. So a first pass filters by bits, from a few bytes a
+//! row: a row whose bits are all set already *may* be a copy. The bits of those few rows make a
+//! second, smaller bitmap. A row that hits it (a copy, the first of its key, or a chance hit) is
+//! compared exactly.
 
 use std::cell::Cell;
 
@@ -21,7 +21,7 @@ pub struct Copy {
     pub first: u32,
 }
 
-/// What sorting out needs of a key: 32 of its bits, or [`NO_TAG`].
+/// The part of a key that the filter needs: 32 of its bits, or [`NO_TAG`].
 pub type Tag = u32;
 
 /// The tag of a row without a usable key.
@@ -36,17 +36,17 @@ const BITS_PER_ROW: usize = 16;
 /// Bits of the second bitmap for each key that may repeat.
 const BITS_PER_SUSPECT: usize = 64;
 
-/// So few suspects are compared with one by one, which for each of them takes a fraction of what
-/// asking the bitmap takes.
+/// Up to this number of suspects, each row is compared with each of them: that is faster than
+/// asking the bitmap.
 const FEW_SUSPECTS: usize = 8;
 
 /// Rows that are compared with a suspect at once.
 const AT_ONCE: usize = 32;
 
-/// Rows to compare are few if they are one of so many at most.
+/// Rows to compare are few if they are at most one in this number.
 const FEW: usize = 16;
 
-/// The most words that a bitmap has; beyond, more rows are compared exactly.
+/// Maximum words of a bitmap; a larger batch has more rows compared exactly.
 const MAX_WORDS: usize = 1 << 25;
 
 /// Writes the tags of some rows.
@@ -71,9 +71,9 @@ pub fn copies(keys: &[Key], forms: &[Form], same_text: SameText<'_>) -> Vec<Copy
     copies_among(&Candidates { rows: &candidates, keys: &keys, forms: &forms }, same_text)
 }
 
-/// The first pass, over some rows of a batch, which threads do side by side: what they hold, and
-/// which of them may repeat one of the same rows. All but the first row of each key are among the
-/// suspects of its own rows or [`Seen::again`] from others.
+/// The first pass, over some rows of a batch; threads do several at once. It finds which tags the
+/// rows hold, and which of them may repeat one of the same rows. All but the first row of each key
+/// are among the suspects of its own rows or in [`Seen::again`] of others.
 #[derive(Debug)]
 pub struct Seen {
     tags: Bitmap,
@@ -105,7 +105,7 @@ pub struct Suspected(Tags);
 
 #[derive(Debug)]
 enum Tags {
-    /// So few that every row is compared with each of them.
+    /// Few: every row is compared with each of them.
     Few(Vec<Tag>),
     /// As bits.
     Many(Bitmap),
@@ -125,8 +125,8 @@ impl Suspected {
         Self(Tags::Many(bitmap))
     }
 
-    /// The second pass: the rows that have to be compared, in order. `tags` are those of the rows
-    /// from `first_row` on.
+    /// The second pass: the rows to compare exactly, in order. `tags` are those of the rows from
+    /// `first_row` on.
     pub fn rows(&self, tags: &[Tag], first_row: u32) -> Vec<u32> {
         let mut rows = Vec::new();
         match &self.0 {
@@ -137,8 +137,8 @@ impl Suspected {
     }
 }
 
-/// The rows whose tag is one of a few, in order: hardly any, so that many rows are compared at
-/// once. None of the few is [`NO_TAG`].
+/// The rows whose tag is one of a few, in order. Compares many rows at once, because hardly any
+/// matches. None of the few is [`NO_TAG`].
 fn rows_among(tags: &[Tag], first_row: u32, few: &[Tag], rows: &mut Vec<u32>) {
     for (chunk, first) in tags.chunks(AT_ONCE).zip((first_row..).step_by(AT_ONCE)) {
         let is_among = few.iter().any(|one| chunk.iter().fold(0, |found, tag| found | u32::from(tag == one)) != 0);
@@ -148,9 +148,9 @@ fn rows_among(tags: &[Tag], first_row: u32, few: &[Tag], rows: &mut Vec<u32>) {
     }
 }
 
-/// The rows that have to be compared, without those whose tag none of the others has. Where they
-/// are few, reading their ids again, each from another place, takes longer than comparing all of
-/// their tags; else they stay as they are.
+/// The rows to compare exactly, without those whose tag no other row has. Where the rows are few,
+/// comparing tags is faster than reading their ids again, each from another place. Where they are
+/// many, they are returned unchanged.
 pub fn alike(tags: &[Tag], rows: Vec<u32>) -> Vec<u32> {
     if rows.len() > tags.len() / FEW {
         return rows;
@@ -194,7 +194,7 @@ pub fn copies_among(candidates: &Candidates<'_>, same_text: SameText<'_>) -> Vec
     copies
 }
 
-/// Three bits each, as different as may be: what a tag sets in its word.
+/// Bit patterns as different as possible, three bits each: the bits that a tag sets in its word.
 static PATTERNS: [u64; 1024] = patterns();
 
 const fn patterns() -> [u64; 1024] {
@@ -212,7 +212,7 @@ const fn patterns() -> [u64; 1024] {
     patterns
 }
 
-/// How many words a bitmap of so many entries has.
+/// Number of words of a bitmap for `entries` entries.
 fn words_for(entries: usize, bits_per_entry: usize) -> usize {
     (entries.saturating_mul(bits_per_entry) / 64).clamp(1, MAX_WORDS).next_power_of_two()
 }
@@ -221,8 +221,8 @@ thread_local! {
     static WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
-/// A set of tags, three bits of one word each, that is sometimes wrong about what it holds and
-/// never about what it does not.
+/// A set of tags, three bits of one word each. It may report a tag that it does not hold, but never
+/// misses one that it holds.
 #[derive(Debug)]
 struct Bitmap {
     words: Vec<u64>,
@@ -250,14 +250,14 @@ impl Bitmap {
         PATTERNS[tag as usize % PATTERNS.len()]
     }
 
-    /// Whether a tag may be there.
+    /// Whether the set may hold a tag.
     #[inline]
     fn holds(&self, tag: Tag) -> bool {
         let bits = Self::bits_of(tag);
         self.words[self.word_of(tag)] & bits == bits
     }
 
-    /// Adds a tag; whether it may have been there before.
+    /// Adds a tag; answers whether the set may have held it before.
     #[inline]
     fn add(&mut self, tag: Tag) -> bool {
         let (at, bits) = (self.word_of(tag), Self::bits_of(tag));
@@ -272,7 +272,7 @@ impl Bitmap {
 #[inline]
 fn rows_where(tags: &[Tag], first_row: u32, mut test: impl FnMut(Tag) -> bool, rows: &mut Vec<u32>) {
     for (row, tag) in (first_row..).zip(tags) {
-        // Hardly any passes: a branch that is always foreseen.
+        // Hardly any row passes: the branch is always predicted.
         if test(*tag) && *tag != NO_TAG {
             rows.push(row);
         }

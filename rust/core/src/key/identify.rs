@@ -51,7 +51,7 @@ pub(super) struct Out<'a> {
     sources: &'a mut [u8],
 }
 
-/// Rows that the widest registers take together.
+/// Rows that the widest registers process at once.
 #[cfg(target_arch = "x86_64")]
 pub(super) const TOGETHER: usize = 16;
 
@@ -156,8 +156,9 @@ impl Pass<'_> {
         self.part(0..out.keys.len(), values, out, &parse);
     }
 
-    /// The same for processors that read many UUIDs at once. `keys_of` writes the keys of the first
-    /// texts, as long as they are UUIDs and there are [`TOGETHER`] more, and tells how many.
+    /// [`Pass::run`] for processors that read many UUIDs at once. `keys_of` writes the keys of the
+    /// first texts while they are UUIDs and at least [`TOGETHER`] remain; it answers how many it
+    /// wrote.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, together with its parse")]
@@ -171,7 +172,7 @@ impl Pass<'_> {
         let rows = out.keys.len();
         let (mut start, mut texts) = (0, &[][..]);
         while start < rows {
-            // Where an earlier column may have settled some rows, they are taken one by one.
+            // Where an earlier column may have settled some rows, each row is processed by itself.
             if texts.is_empty() && self.source == 0 {
                 texts = values.side_by_side(self.rows.start + start..self.rows.end);
             }

@@ -1,8 +1,8 @@
 //! Keys: every id of a document as 16 uniformly distributed bytes.
 //!
 //! A canonical UUID is its own identity: its 16 bytes go through a keyed bijection, and nothing is
-//! lost. Every other text is a keyed 128-bit hash, and whoever meets an equal hash compares the
-//! texts.
+//! lost. Every other text is a keyed 128-bit hash; where two hashes are equal, the texts are
+//! compared.
 
 mod codec;
 mod copies;
@@ -23,7 +23,7 @@ pub use identify::{NO_SOURCE, identify};
 pub use text::{MAX_CODE_POINTS, too_long};
 pub use uuid::{UUID_TEXT_BYTES, format_uuid, parse_uuid};
 
-/// Where a document stands in a history: sort order, shard and filter hash at once.
+/// The place of a document in a history: sort order, shard and filter hash at once.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {

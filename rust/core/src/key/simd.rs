@@ -36,7 +36,7 @@ pub(super) fn run<V: Values>(pass: &Pass<'_>, values: &V, out: &mut Out<'_>) {
     }
 }
 
-/// Runs a pass; for this kind of processor there is one way only.
+/// Runs a pass; this kind of processor has only one way.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn run<V: Values>(pass: &Pass<'_>, values: &V, out: &mut Out<'_>) {
     pass.run(values, out, super::uuid::halves);
@@ -80,8 +80,8 @@ mod tests {
         }
     }
 
-    /// How many of the first texts are UUIDs, in sixteens, and their keys; one after the other if
-    /// `plain` or if the processor cannot do it otherwise.
+    /// How many of the first texts are UUIDs, in groups of sixteen, and their keys. One text after
+    /// the other if `plain`, or if the processor cannot do it otherwise.
     #[cfg(target_arch = "x86_64")]
     fn keys_of(codec: &Codec, texts: &[UuidText], plain: bool) -> Vec<Key> {
         use crate::key::simd_avx512;

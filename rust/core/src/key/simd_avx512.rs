@@ -62,7 +62,7 @@ const fn worth() -> [[u8; 64]; 2] {
 /// for the round before.
 type Both = [__m512i; 2];
 
-/// Whether this processor can do it.
+/// Whether this processor supports it.
 #[inline]
 pub(super) fn is_there() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
@@ -82,8 +82,8 @@ pub(super) fn run<V: Values>(pass: &Pass<'_>, values: &V, out: &mut Out<'_>) {
     );
 }
 
-/// Writes the keys of UUIDs, which are what [`super::uuid::halves`] and [`Codec::mix`] give,
-/// sixteen at a time; up to the first sixteen with a text among them that is no UUID. How many it
+/// Writes the keys of UUIDs, as [`super::uuid::halves`] and [`Codec::mix`] give them, sixteen at a
+/// time. Stops at the first sixteen that contain a text which is no UUID. Answers how many it
 /// wrote.
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vbmi")]
 pub(super) fn keys_of(codec: &Codec, texts: &[UuidText], keys: &mut [Key]) -> usize {

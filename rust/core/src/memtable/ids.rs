@@ -17,7 +17,7 @@ use crate::types::{Ending, TransactionEntry};
 use crate::wal::frame::{Frame, FrameKind};
 
 const NONE: u32 = u32::MAX;
-/// Keys whose lines are asked for together, before the first of them is read.
+/// Keys whose lines are prefetched before the first of them is read.
 const GROUP: usize = 16;
 
 /// One key under one claim.
@@ -33,7 +33,7 @@ struct MemtableEntry {
     mark: Mark,
 }
 
-/// A claim that some frame speaks of.
+/// A claim that some frame names.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     number: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Memtable {
     pub(crate) position: u64,
     /// Number of the next operation.
     pub(crate) next_sequence: u64,
-    /// How far the log was durable, as its own frames say.
+    /// How far the log was durable, according to its own frames.
     pub(crate) durable: u64,
     entries: Vec<MemtableEntry>,
     index: Index,
@@ -78,8 +78,7 @@ impl Memtable {
         }
     }
 
-    /// Reuse the buffers of a retired memtable: fresh memory costs more than what is done with
-    /// it.
+    /// Reuse the buffers of a retired memtable: fresh memory costs more than the work done with it.
     pub(crate) fn reuse(&mut self, mut old: Self) {
         if self.entries.capacity() < old.entries.capacity() {
             old.entries.clear();
@@ -97,7 +96,7 @@ impl Memtable {
         self.position == start
     }
 
-    /// Take in one frame, which ends at `end`. A frame that was taken before changes nothing.
+    /// Apply one frame, which ends at `end`. A frame that was applied before changes nothing.
     pub(crate) fn apply(&mut self, frame: &Frame, end: u64) {
         match frame.kind {
             FrameKind::Begin => self.begin(frame),
@@ -148,7 +147,7 @@ impl Memtable {
         }
     }
 
-    /// Remember a transaction, unless a later one of its application is known: a manifest can be
+    /// Remember a transaction, unless a later one of its application is known. A manifest can be
     /// ahead of the log's frames.
     fn know(&mut self, entry: TransactionEntry) {
         let known = self.transactions.get(&entry.transaction.application);
@@ -157,15 +156,15 @@ impl Memtable {
         }
     }
 
-    /// Go on under a newer manifest of the same log.
+    /// Continue under a newer manifest of the same log.
     pub(crate) fn learn(&mut self, manifest: &Manifest) {
         self.next_sequence = self.next_sequence.max(manifest.next_sequence);
-        // Only manifests speak of loads.
+        // Only manifests record loads.
         self.transactions.retain(|_, entry| !entry.is_load());
         for entry in &manifest.transactions {
             self.know(entry.clone());
         }
-        // A staged claim that takes the place of another ends that one by its manifest.
+        // A staged claim that replaces another ends that one by its manifest.
         for entry in &manifest.outcomes {
             self.finish_claim(entry.claim, entry.started_at, entry.outcome);
         }
@@ -179,7 +178,7 @@ impl Memtable {
         }
         let outcome = slot.0;
         for entry in self.transactions.values_mut().filter(|entry| entry.claim == claim) {
-            // The entry may remember a completion that no outcome is kept of any more.
+            // The entry may remember a completion whose outcome is no longer kept.
             entry.outcome = entry.outcome.max(Some(outcome));
         }
     }
@@ -252,7 +251,7 @@ impl Memtable {
         })
     }
 
-    /// Look every usable row up; `hit` hears each entry found, with rows counted from `first_row`.
+    /// Look every usable row up; `hit` gets each entry found, with rows counted from `first_row`.
     pub(crate) fn find(&self, wanted: &Wanted, first_row: u32, hit: &mut dyn FnMut(u32, Stamp)) {
         if self.entries.is_empty() {
             return;
@@ -280,7 +279,7 @@ impl Memtable {
         Stamp { claim: claim.number, started_at: claim.started_at, mark: entry.mark }
     }
 
-    /// What a stamp means once the outcome of its claim is known.
+    /// The mark of a stamp after the outcome of its claim is applied.
     #[inline]
     pub(crate) fn effective(&self, stamp: Stamp) -> Mark {
         match stamp.mark {
@@ -337,14 +336,14 @@ impl Memtable {
         self.entries.iter().map(|entry| self.claims[entry.claim as usize].started_at).min()
     }
 
-    /// Each entry that a segment has to keep, with its text and what its stamp means by now.
+    /// Each entry that a segment has to keep, with its text and its present stamp.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Key, Option<&[u8]>, Stamp)> {
         let outcomes: Vec<_> = self.claims.iter().map(|claim| self.outcomes.get(&claim.number)).collect();
         self.entries.iter().filter_map(move |entry| {
             let mut stamp = self.stamp(entry);
             stamp.mark = folded(stamp.mark, outcomes[entry.claim as usize]);
-            // A release of what began here leaves nothing; one of a sealed entry has to be
-            // remembered.
+            // A release of an entry that began here leaves nothing; the release of a sealed entry
+            // must be remembered.
             let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim as usize].began_here;
             (!is_gone).then(|| (entry.key, text_of(entry, &self.texts, &self.heap), stamp))
         })
@@ -365,11 +364,11 @@ impl Memtable {
     }
 }
 
-/// What a mark means once the outcome of its claim is known.
+/// A mark after the outcome of its claim is applied.
 #[inline]
 fn folded(mark: Mark, outcome: Option<&(Ending, i64)>) -> Mark {
     match outcome {
-        // A key that was released for itself stays so when the rest of its claim completes.
+        // A key that was released by itself stays released when the rest of its claim completes.
         Some((Ending::Completed, _)) if mark == Mark::Open => Mark::Completed,
         Some((Ending::Released, _)) if mark != Mark::Completed => Mark::Released,
         _ => mark,

@@ -1,9 +1,9 @@
-//! The newest entry of each key: an open-addressed table of 8-byte slots, whose lines can be asked
-//! for ahead.
+//! The newest entry of each key: an open-addressed table of 8-byte slots, whose lines can be
+//! prefetched.
 //!
-//! A slot repeats the upper half of its key's `lo`, which keys spread evenly. It alone says where a
-//! slot belongs, so growing reads and writes the table in order and touches no entry; and it rules
-//! out nearly all strangers before an entry is read.
+//! A slot repeats the upper half of its key's `lo`, which keys spread evenly. This half alone
+//! decides the place of a slot. So growing reads and writes the table in order without touching an
+//! entry, and a lookup rules out nearly all other keys before it reads an entry.
 
 use super::slots::Slots;
 use crate::sys::prefetch;
@@ -32,13 +32,13 @@ fn entry_in(slot: u64) -> Option<u32> {
 }
 
 impl Index {
-    /// Forget everything, and keep the room.
+    /// Forget everything, and keep the memory.
     pub(super) fn clear(&mut self) {
         self.slots.fill(FREE.to_ne_bytes());
         self.used = 0;
     }
 
-    /// Ask for the line of a key.
+    /// Prefetch the line of a key.
     #[inline]
     pub(super) fn fetch(&self, lo: u64) {
         prefetch::item(&self.slots, self.home(lo));
@@ -72,7 +72,7 @@ impl Index {
         }
     }
 
-    /// Let entry `at` be the newest of its key; answers the one that was.
+    /// Make entry `at` the newest of its key; answers the previous one.
     #[inline]
     pub(super) fn put(&mut self, lo: u64, at: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         self.reserve(1);
@@ -84,13 +84,13 @@ impl Index {
         before
     }
 
-    /// Make room for so many more keys: at most four slots of five are used.
+    /// Make room for `more` keys: at most four slots of five are used.
     pub(super) fn reserve(&mut self, more: usize) {
         let needed = (self.used + more).div_ceil(4) * 5;
         if needed <= self.slots.len() {
             return;
         }
-        // By large steps, as each is paid with a copy and with fresh memory, while that is little.
+        // Grow by large steps while the table is small: each step costs a copy and fresh memory.
         let step = if self.slots.len() < LARGE { 4 } else { 2 };
         let size = needed.next_power_of_two().max(self.slots.len() * step).max(FEWEST_SLOTS);
         let old = std::mem::replace(&mut self.slots, Slots::zeroed(size));

@@ -1,4 +1,4 @@
-//! What the log holds, in memory: entries of ids and entries with values, each with an index.
+//! The log's content in memory: entries of ids and entries with values, each with an index.
 
 mod ids;
 mod index;

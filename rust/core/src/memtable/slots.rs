@@ -1,11 +1,11 @@
-//! Memory for a large table that is read and written all over: in large pages where the system has
-//! them, as with small ones nearly every access would first have to look its page up.
+//! Memory for a large table with random access. It uses large pages where the system has them: with
+//! small ones nearly every access would first have to look its page up.
 
 use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-/// From so many bytes on large pages pay: the size of one.
+/// Size from which large pages pay, in bytes: the size of one.
 const LARGE_BYTES: usize = 2 << 20;
 
 /// One slot.

@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 use crate::key::Key;
 use crate::segment::values::run::{Row, ValueRun};
 
-/// The newest entry of each id that the log speaks of.
+/// The newest entry of each id in the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ValueMemtable {
     pub(crate) run: ValueRun,
@@ -13,7 +13,7 @@ pub(crate) struct ValueMemtable {
 }
 
 impl ValueMemtable {
-    /// Take in what a frame carries; of an id that comes twice the later entry counts.
+    /// Apply the entries of a frame; of an id that comes twice the later entry counts.
     pub(crate) fn apply(&mut self, run: &ValueRun) {
         let Self { run: own, index } = self;
         own.rows.reserve(run.len());
@@ -23,7 +23,7 @@ impl ValueMemtable {
         }
     }
 
-    /// Take in entries that are older than all that are here.
+    /// Add entries that are older than all present ones.
     pub(crate) fn apply_older(&mut self, run: &ValueRun) {
         for row in &run.rows {
             if self.find(row.key, run.text(row)).is_none() {

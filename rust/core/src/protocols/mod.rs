@@ -1,5 +1,5 @@
-//! The documented systems: each its rules, as pure functions of facts, and the engine that gathers
-//! the facts.
+//! The documented protocols. Each has its rules, as pure functions of facts, and an engine that
+//! collects the facts.
 
 pub mod delivery;
 pub mod mapper;

@@ -1,4 +1,4 @@
-//! The identity file: without its secret no id can be compared with what is stored, so it has a
+//! The identity file. Without its secret no id can be compared with the stored keys, so it has a
 //! copy.
 
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::io::{FileSystem, publish_private};
 use crate::store::repair::damage;
 use crate::{Error, Result};
 
-/// The history's identity; none where it cannot be known. With `aside`, a damaged identity file is
-/// replaced by its copy and kept there.
+/// The history's identity; none where it is lost. With `aside`, a damaged identity file is replaced
+/// by its copy and kept there.
 pub(super) fn look(
     system: &dyn FileSystem,
     path: &Path,
@@ -55,8 +55,7 @@ pub(super) fn look(
     }
 }
 
-/// Make a copy that is missing or damaged anew, now that the files were found to be of this
-/// identity.
+/// Rewrite a missing or damaged copy, now that the files are known to be of this identity.
 pub(super) fn copy(system: &dyn FileSystem, path: &Path, aside: &Path) -> Result<()> {
     let (file, spare) = (path.join(IDENTITY), path.join(SPARE));
     if read_identity(system, &spare).is_ok() { Ok(()) } else { replace(system, &spare, &file, aside) }
@@ -83,7 +82,7 @@ fn tell(findings: &mut Vec<Finding>, damage: Error, remedy: Remedy, meaning: &'s
     });
 }
 
-/// Put `good`'s content in the place of `bad`, which is kept.
+/// Replace `bad` by `good`'s content, and keep `bad`.
 fn replace(system: &dyn FileSystem, bad: &Path, good: &Path, aside: &Path) -> Result<()> {
     let content = identity_bytes(system, good)?;
     let root = bad.parent().unwrap_or(Path::new("."));

@@ -1,5 +1,6 @@
-//! Repairing a damaged history: what can be read stays, what cannot is dropped by name, and every
-//! file that goes out of use is kept in a directory `repaired-<time>` within the history.
+//! Repairing a damaged history: readable entries stay, unreadable ones are dropped and named in the
+//! report. Every file that goes out of use is kept in a directory `repaired-<time>` within the
+//! history.
 
 mod identity;
 
@@ -23,7 +24,7 @@ pub struct Options {
     /// This trigger only; all, if none. Its name may be needed where it is lost with the damaged
     /// file.
     pub trigger: Option<String>,
-    /// Do it; otherwise only say what would be done, and write nothing.
+    /// Repair; otherwise only report what would be done, and write nothing.
     pub apply: bool,
     /// How long to wait for another writer's operation.
     pub lock_timeout: Duration,
@@ -35,19 +36,19 @@ impl Default for Options {
     }
 }
 
-/// What was found, and what was done about it.
+/// The findings, and what was done about them.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The damaged files.
     pub findings: Vec<Finding>,
-    /// Whether it was repaired; never where something cannot be.
+    /// Whether it was repaired; never where something is impossible to repair.
     pub is_repaired: bool,
     /// Where the files that went out of use are kept.
     pub aside: Option<PathBuf>,
 }
 
-/// Look for damage in the history at `path` and, with `apply`, repair it. `progress` hears files
-/// looked at, and all of a trigger; an error from it stops the work.
+/// Look for damage in the history at `path` and, with `apply`, repair it. `progress` gets the files
+/// checked and the number of files of a trigger; an error from it stops the work.
 ///
 /// # Errors
 /// `Open` if there is no history or a file is of a newer format, `Io` where the operating system
@@ -86,7 +87,7 @@ pub fn repair_on(
         let case = space::Case { env: &env, codec: &codec, directory: &directory, room, stand_in, named };
         let mut found = space::diagnose(case, progress)?;
         if options.apply && found.as_ref().is_some_and(space::Diagnosis::is_repairable) {
-            // What was seen without the lock is looked at again under it.
+            // What was found without the lock is checked again under it.
             found = space::apply(case, &aside.join(kept), progress)?;
         }
         for finding in found.into_iter().flat_map(|found| found.findings) {
@@ -104,16 +105,16 @@ pub fn repair_on(
     Ok(report)
 }
 
-/// The key spaces: what each is for, its directory, and under which name its files are kept.
+/// The key spaces: the room, the directory, and the name under which its files are kept.
 type Space = (Option<Room>, PathBuf, String);
 
-/// The key spaces by what the directories hold, and by what is named as used.
+/// The key spaces found in the directories and in the registry.
 fn spaces(env: &Environment, path: &Path, trigger: Option<&str>) -> Result<Vec<Space>> {
     let mut found = Vec::new();
     let rooms = Room::ALL.into_iter().map(Some).filter(|_| trigger.is_none());
     for room in [None].into_iter().chain(rooms) {
         let directory = path.join(room.map_or(TRIGGERS, Room::directory));
-        // A room is made with its first space; and what is gone whole may be named.
+        // A room is created with its first space, and a space without files may be in the registry.
         let mut names = env.system.names_if_any(&directory)?;
         names.extend(registry::directories_in(env, &directory)?);
         names.sort();
@@ -131,7 +132,7 @@ fn spaces(env: &Environment, path: &Path, trigger: Option<&str>) -> Result<Vec<S
     Ok(found)
 }
 
-/// A lost row of a stream leaves the stream in doubt; a mapper's lost row is just lost.
+/// A lost row of a stream leaves the stream in doubt; a mapper's lost row is dropped.
 fn stand_in(room: Room, key: &[u8], old: Option<&[u8]>) -> Option<Vec<u8>> {
     match room {
         Room::Delivery => mend::in_doubt(key, old),

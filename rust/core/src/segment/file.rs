@@ -1,5 +1,5 @@
-//! What the three kinds of files here share: a header page, sections behind it, and at the end the
-//! checksums of all pages.
+//! The common layout of the three kinds of checked files: a header page, sections behind it, and
+//! the checksums of all pages at the end.
 
 use std::path::Path;
 
@@ -17,8 +17,8 @@ pub(crate) struct Section {
     pub(crate) length: u64,
 }
 
-/// Sections of these lengths one behind the other, and the file's pages. The last one, the filter,
-/// starts on a page, so that a block's page follows from its number.
+/// Lays sections of these lengths one behind the other; answers them and the file's pages. The last
+/// one, the filter, starts on a page, so that a block's page follows from its number.
 pub(crate) fn lay_out<const N: usize>(lengths: [u64; N]) -> ([Section; N], u64) {
     let mut at = PAGE as u64;
     let mut sections = [Section::default(); N];
@@ -35,7 +35,7 @@ pub(crate) fn lay_out<const N: usize>(lengths: [u64; N]) -> ([Section; N], u64) 
 pub(crate) struct Kind {
     pub(crate) magic: [u8; 8],
     pub(crate) version: u32,
-    /// In the words of an error: "this segment belongs".
+    /// Words for errors: "this segment belongs".
     pub(crate) belongs: &'static str,
 }
 
@@ -47,7 +47,7 @@ impl Kind {
         out
     }
 
-    /// A whole header page: what follows, the file's number, and its history.
+    /// Checks a whole header page; answers what follows, the file's number, and its history.
     pub(crate) fn decoder<'a>(&self, page: &'a [u8], path: &'a Path) -> Result<(Decoder<'a>, u64, [u8; 16])> {
         let mut from = Decoder::new(page, path);
         from.preamble(self.magic, self.version)?;
@@ -86,7 +86,7 @@ pub(crate) struct Sink {
 
 impl Sink {
     pub(crate) fn create(system: &dyn FileSystem, path: &Path) -> Result<Self> {
-        // The header vouches for itself: its entry is zero.
+        // The header holds its own checksum: its entry is zero.
         Ok(Self { file: system.create_at(path)?, at: PAGE as u64, sums: vec![0; 4] })
     }
 
@@ -98,8 +98,9 @@ impl Sink {
         Ok(())
     }
 
-    /// Complete the file by the header that `header` makes of the checksums' checksum. Its bytes
-    /// are durable on return, its name is not. Answers the header's checksum and the file's size.
+    /// Complete the file. `header` makes the header from the checksum of the checksum table. The
+    /// file's bytes are durable on return, its name is not. Answers the header's checksum and the
+    /// file's size.
     pub(crate) fn finish(self, header: impl FnOnce(u32) -> Vec<u8>) -> Result<(u32, u64)> {
         let page = header(crc32c::crc32c(&self.sums));
         self.file.write(&self.sums, self.at)?;

@@ -11,14 +11,14 @@ use crate::{Error, Result};
 
 pub(super) const KIND: Kind = Kind { magic: *b"DHSEGMNT", version: 1, belongs: "this segment belongs" };
 
-/// Bits of a segment's own filter an id; its answers are asked only after the rolled-up filter's.
+/// Bits of a segment's own filter an id; it is asked only after the global filter.
 pub(crate) const FILTER_BITS: u32 = 8;
 /// Entries a directory bucket holds on average.
 pub(crate) const BUCKET: u64 = 32;
-/// Most entries of one segment, so that writing one needs bounded memory.
+/// Maximum entries of one segment, so that writing one needs bounded memory.
 pub(crate) const MOST_ENTRIES: usize = if cfg!(feature = "small") { 1 << 10 } else { 4 << 20 };
 
-/// What a stamp says of its entry, as far as this file knows.
+/// The state of an entry by its stamp, as far as this file knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(crate) enum Mark {
@@ -36,7 +36,7 @@ impl Mark {
     }
 }
 
-/// Who began an entry, when, and how it ended. Many entries share one stamp.
+/// The claim that began an entry, when, and how it ended. Many entries have the same stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Stamp {
     /// Sequence number of the claim; 0 for entries whose claim no longer matters.
@@ -125,7 +125,7 @@ impl SegmentHeader {
         Ok(header)
     }
 
-    /// The sizes must fit each other and the file, so that look-ups need no further checks of them.
+    /// The sizes must fit each other and the file, so that look-ups need not check them again.
     fn check(&self, path: &Path) -> Result<()> {
         let bad = |what: &str| Err(Error::corrupt(path, 0, format!("the header contradicts itself: {what}")));
         let most = self.pages.saturating_mul(PAGE as u64);
@@ -146,7 +146,7 @@ impl SegmentHeader {
     }
 }
 
-/// Where each section goes, from the counts alone.
+/// The place of each section, computed from the counts.
 pub(crate) struct Layout {
     pub(crate) sections: [Section; PARTS],
     pub(crate) pages: u64,
@@ -196,8 +196,8 @@ pub(crate) fn bucket_of(hi: u64, bits: u8) -> usize {
     if bits == 0 { 0 } else { (hi >> (64 - bits)) as usize }
 }
 
-/// The whole key that a section keeps the last bytes of: what it leaves out are the upper bytes of
-/// its bucket's number.
+/// The whole key, from the last bytes that a section keeps: the missing upper bytes are those of
+/// the number of its bucket.
 #[inline]
 pub(crate) fn whole_key(stored: &[u8], bucket: usize, bits: u8) -> Key {
     let width = stored.len().min(16);

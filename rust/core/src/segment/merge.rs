@@ -1,4 +1,4 @@
-//! Walking the entries of segments in key order, and putting several segments together.
+//! Walking the entries of segments in key order, and merging several segments.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct KeyCursor<'a> {
     directory: Part,
     bits: u8,
     count: u64,
-    /// Where it stands.
+    /// The present place.
     at: u64,
     /// The whole keys of the places from `chunk_at`.
     chunk: Vec<Key>,
@@ -49,12 +49,12 @@ impl<'a> KeyCursor<'a> {
         }
     }
 
-    /// Over the UUIDs and over the texts of a segment.
+    /// Cursors over the UUIDs and over the texts of a segment.
     pub(crate) fn both(segment: &'a Arc<Segment>) -> [Self; 2] {
         [Self::new(segment, Part::UuidKeys), Self::new(segment, Part::TextKeys)]
     }
 
-    /// The key it stands at.
+    /// The key at the present place.
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<Key>> {
         if let Some(key) = self.chunk.get((self.at - self.chunk_at) as usize) {
@@ -128,17 +128,17 @@ impl<'a> KeyCursor<'a> {
     }
 }
 
-/// Puts segments of one time partition together, a bounded part of the key range at a time.
+/// Merges segments of one time partition, a bounded part of the key range at a time.
 pub(crate) struct Merge<'a> {
     uuids: Vec<KeyCursor<'a>>,
     texts: Vec<KeyCursor<'a>>,
-    /// Keys up to this upper half were handed out.
+    /// Number of equal parts of the key range.
     slices: u64,
     next: u64,
 }
 
 impl<'a> Merge<'a> {
-    /// In as many parts as keep each at about `most` entries.
+    /// Merge in enough parts to keep each at about `most` entries.
     pub(crate) fn new(segments: &'a [Arc<Segment>], most: usize) -> Self {
         let entries: u64 = segments.iter().map(|segment| segment.header().entries()).sum();
         let cursors = |part| segments.iter().map(|segment| KeyCursor::new(segment, part)).collect();
@@ -150,8 +150,8 @@ impl<'a> Merge<'a> {
         self.slices
     }
 
-    /// The next part, unsettled; none after the last. `stamp` translates each stamp, or drops its
-    /// entry.
+    /// The next part, not yet settled; none after the last. `stamp` translates each stamp, or drops
+    /// its entry.
     pub(crate) fn next(&mut self, mut stamp: impl FnMut(Stamp) -> Option<Stamp>) -> Result<Option<EntryRun>> {
         if self.next == self.slices {
             return Ok(None);

@@ -26,20 +26,20 @@ use crate::key::{Form, Key};
 use crate::sys::prefetch;
 use crate::{Error, Result};
 
-/// Rows whose lines are fetched together.
+/// Rows whose lines are fetched in one group.
 const GROUP: usize = 64;
 
 /// An open segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
     header: SegmentHeader,
-    /// The header page's checksum, by which the manifest knows this very file.
+    /// The header page's checksum, by which the manifest identifies this file.
     sum: u32,
     pages: Pages,
     filter: Region,
 }
 
-/// The keys that are looked for, as columns.
+/// The keys to look up, as columns.
 pub(crate) struct Wanted<'a> {
     pub(crate) keys: &'a [Key],
     pub(crate) forms: &'a [Form],
@@ -57,7 +57,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// `length` bytes from `offset`, which is where a page begins.
+    /// `length` bytes from `offset`, which is the start of a page.
     pub(crate) fn new(offset: u64, length: u64) -> Self {
         Self { offset, length, verified: AtomicBool::new(false) }
     }
@@ -86,7 +86,8 @@ impl filter::Pages for FilterPages<'_> {
     }
 }
 
-/// Ask a filter about all rows; those it may contain go to `survivors`, counted from `first_row`.
+/// Ask a filter about all rows; rows that it may contain are appended to `survivors`, counted from
+/// `first_row`.
 pub(crate) fn probe(
     pages: &Pages,
     filter: &Region,
@@ -99,7 +100,7 @@ pub(crate) fn probe(
         let data = &content[offset as usize..(offset + length) as usize];
         let access = FilterPages { pages, first, all: filter.verified.load(Ordering::Relaxed) };
         filter::probe(data, wanted.keys, wanted.forms, first_row, &access, survivors)?;
-        // The search ends at the first page that nobody has needed yet.
+        // The search ends at the first page that is not verified yet.
         if !access.all && (first..first + length.div_ceil(PAGE as u64)).all(|page| pages.is_verified(page)) {
             filter.verified.store(true, Ordering::Relaxed);
         }
@@ -158,7 +159,7 @@ impl Segment {
         probe(&self.pages, &self.filter, wanted, first_row, survivors)
     }
 
-    /// Look `rows` up exactly; `hit` hears each entry found. The lines of a group of rows are
+    /// Look `rows` up exactly; `hit` gets each entry found. The lines of a group of rows are
     /// fetched before the first is read.
     pub(crate) fn find(&self, wanted: &Wanted, rows: &[u32], hit: &mut dyn FnMut(u32, Stamp)) -> Result<()> {
         let mut scratch = Vec::new();
@@ -178,8 +179,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Fetch the lines that looking up these rows will read: of the directory, then of the keys and
-    /// their stamps.
+    /// Prefetch the lines that looking up these rows will read: of the directory, then of the keys
+    /// and their stamps.
     fn fetch(&self, wanted: &Wanted, rows: &[u32]) {
         let Some(content) = self.pages.mapped() else { return };
         let parts = |row: u32| match wanted.forms[row as usize] {
@@ -193,13 +194,13 @@ impl Segment {
         }
         for row in rows {
             let ([keys, _, stamps], bits) = parts(*row);
-            // Only a hint: what is read here is checked when it is used.
+            // Only a hint: these bytes are checked when they are used.
             let Some(pair) = content.get(entry(*row)..).and_then(<[u8]>::first_chunk::<8>) else { continue };
             let start = u32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]) as usize;
             let end = u32::from_le_bytes([pair[4], pair[5], pair[6], pair[7]]) as usize;
             let guess = start + guess_within(wanted.keys[*row as usize], bits, end.saturating_sub(start));
-            // The guess is off by a few entries: the line before or the one behind may be read too,
-            // and neither may be its own.
+            // The guess is off by a few entries, so the neighbouring line may be read instead of,
+            // or beside, this one.
             let at = place(keys, guess.saturating_mul(key_bytes(bits)));
             prefetch::line(content, at.saturating_sub(40));
             prefetch::line(content, at);
@@ -228,7 +229,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Where `key` stands: from the directory to its bucket, by interpolation into it, then along
+    /// The place of `key`: from the directory to its bucket, by interpolation into it, then along
     /// equal keys.
     fn places(&self, parts: [Part; 2], bits: u8, count: u64, key: Key, scratch: &mut Vec<u8>) -> Result<Range<u64>> {
         let Range { start, end } = self.bucket(parts[1], count, bucket_of(key.hi, bits), scratch)?;
@@ -307,7 +308,7 @@ impl Segment {
     }
 }
 
-/// Where a key stands among the `count` keys of its bucket, by proportion: keys are uniform.
+/// The place of a key among the `count` keys of its bucket, by proportion: keys are uniform.
 #[inline]
 fn guess_within(key: Key, bits: u8, count: usize) -> usize {
     let within = key.hi.checked_shl(u32::from(bits)).unwrap_or(0);
@@ -315,7 +316,7 @@ fn guess_within(key: Key, bits: u8, count: usize) -> usize {
 }
 
 /// The range of entries equal to `key` in a bucket's sorted keys. The first guess lands within a
-/// cache line or two; the search from there is exact whatever the keys are.
+/// cache line or two; the search from there is exact for any keys.
 fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
     let width = key_bytes(bits);
     let count = keys.len() / width;
@@ -335,9 +336,9 @@ fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
     (from, to)
 }
 
-/// The first and the last eight bytes of a stored key, which are 12 to 16 bytes: together they are
-/// the whole of it, and in its order, as the bytes that both hold are equal whenever the first ones
-/// are.
+/// The first and the last eight bytes of a stored key, which has 12 to 16 bytes. The pair holds the
+/// whole key and sorts like it: the bytes that both numbers hold are equal whenever the first
+/// numbers are equal.
 #[inline]
 fn ends(key: &[u8]) -> (u64, u64) {
     let first = key.first_chunk().map_or(0, |first| u64::from_be_bytes(*first));

@@ -1,4 +1,4 @@
-//! Writing a large file piece by piece: while one is written the next can be made.
+//! Writing a large file piece by piece: one piece is written while the next is made.
 
 use std::sync::mpsc;
 
@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// Pieces that are in memory at a time.
 const PIECES: usize = 3;
 
-/// Make each piece and pass it on to `sink`; with more than one thread the next is made meanwhile.
+/// Make each piece and pass it to `sink`; with more than one thread the next is made meanwhile.
 pub(super) fn pass_on<T>(
     sink: &mut Sink,
     pieces: impl ExactSizeIterator<Item = T>,
@@ -29,13 +29,13 @@ pub(super) fn pass_on<T>(
         let writer = scope.spawn(move || {
             to_write.into_iter().try_for_each(|buffer| {
                 sink.push(&buffer)?;
-                // Nobody makes another once the last is made.
+                // After the last piece nobody needs another buffer.
                 drop(written.send(buffer));
                 Ok(())
             })
         });
         for piece in pieces {
-            // If the writer has gone, it says why.
+            // If the writer has ended, it tells why.
             let Ok(mut buffer) = to_make.recv() else { break };
             make(piece, &mut buffer);
             if made.send(buffer).is_err() {

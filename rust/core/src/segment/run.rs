@@ -1,4 +1,4 @@
-//! Entries on their way into a segment, in memory and in any order.
+//! Entries to be written to a segment, in memory and in any order.
 
 use hashbrown::HashMap;
 
@@ -79,18 +79,18 @@ pub(crate) struct Runs {
     width: i64,
     list: Vec<(i64, EntryRun)>,
     places: HashMap<i64, usize, std::hash::RandomState>,
-    /// The run that was asked for last, and the times that belong to it: most entries follow their
-    /// like.
+    /// The run that was asked for last, and its range of times: most entries belong to the same run
+    /// as the one before.
     last: (std::ops::Range<i64>, usize),
 }
 
 impl Runs {
-    /// None yet; partitions are `width` microseconds wide.
+    /// An empty set; partitions are `width` microseconds wide.
     pub(crate) fn new(width: i64) -> Self {
         Self { width, list: Vec::new(), places: HashMap::default(), last: (0..0, 0) }
     }
 
-    /// The run of what began at this time.
+    /// The run of entries that began at this time.
     #[inline]
     pub(crate) fn of(&mut self, started_at: i64) -> &mut EntryRun {
         if !self.last.0.contains(&started_at) {
@@ -109,14 +109,14 @@ impl Runs {
         self.last = (from..from.saturating_add(self.width), place);
     }
 
-    /// All of them, by time.
+    /// All runs, by time.
     pub(crate) fn into_list(mut self) -> Vec<EntryRun> {
         self.list.sort_by_key(|(partition, _)| *partition);
         self.list.into_iter().map(|(_, run)| run).collect()
     }
 }
 
-/// The distinct stamps of a run, numbered as they come.
+/// The distinct stamps of a run, numbered in order of appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
     list: Vec<Stamp>,
@@ -125,8 +125,8 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// The number of `stamp`; a completed entry no longer needs its claim, so that many share one
-    /// stamp.
+    /// The number of `stamp`. A completed entry no longer needs its claim, so that entries of
+    /// several claims have the same stamp.
     pub(crate) fn index(&mut self, mut stamp: Stamp) -> u32 {
         if stamp.mark == Mark::Completed {
             stamp.claim = 0;

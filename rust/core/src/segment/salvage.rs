@@ -1,4 +1,4 @@
-//! Reading what is left of a damaged segment.
+//! Reading the intact part of a damaged segment.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::Result;
 use crate::io::FileSystem;
 use crate::io::pages::Pages;
 
-/// What a damaged segment still tells.
+/// The readable part of a damaged segment.
 #[derive(Debug)]
 pub(crate) struct Salvaged {
     pub(crate) run: EntryRun,
@@ -18,8 +18,8 @@ pub(crate) struct Salvaged {
 }
 
 impl Segment {
-    /// The entries of a damaged segment of which key, text and stamp stand on pages that match
-    /// their checksums. Its header has to be whole, without which nothing can be found.
+    /// The entries of a damaged segment whose key, text and stamp are on pages that match their
+    /// checksums. Its header has to be intact, without which nothing can be found.
     pub(crate) fn salvage(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Salvaged> {
         let segment = Self::open_damaged(system, path, history)?;
         let mut run = EntryRun::default();
@@ -43,7 +43,7 @@ impl Segment {
         Ok(Self { header, sum, pages, filter })
     }
 
-    /// Add the entries of one kind that can be read.
+    /// Add the readable entries of one kind.
     fn salvage_keys(&self, [keys, directory, stamps]: [Part; 3], run: &mut EntryRun) {
         let is_uuid = matches!(keys, Part::UuidKeys);
         let (bits, count) = if is_uuid {

@@ -1,14 +1,14 @@
-//! Before a run is written: sort it, and fold what a key has more than once.
+//! Before a run is written: sort it, and fold entries of the same key.
 
 use super::format::{Mark, Stamp};
 use super::run::{EntryRun, TextEntry};
 use super::sort;
 
-/// More distinct stamps than this, and the start times of completed entries are rounded up.
+/// Maximum number of distinct stamps; above it the start times of completed entries are rounded up.
 const MOST_STAMPS: usize = 1 << 16;
 
 impl EntryRun {
-    /// Sort and fold entries that say the same of the same key: a completed one outweighs all
+    /// Sort, and fold entries that say the same about the same key: a completed one outweighs all
     /// others.
     pub(crate) fn settle(&mut self) {
         coarsen(self);

@@ -1,4 +1,5 @@
-//! Sorting by key. Keys are uniform, so two passes into buckets leave next to nothing to compare.
+//! Sorting by key. Keys are uniform, so after two passes into buckets almost no comparisons are
+//! left.
 
 use std::cmp::Ordering;
 
@@ -6,13 +7,13 @@ use crate::Result;
 use crate::key::Key;
 use crate::sys::threads::together;
 
-/// Buckets of one pass: as many lines are written to at a time as stay in the cache.
+/// Bits of one pass: the lines of this number of buckets stay in the cache.
 const MOST_BITS: u32 = 10;
 const MOST_BUCKETS: usize = 1 << MOST_BITS;
-/// Fewer are sorted by comparing them.
+/// Fewer items than this are sorted by comparison.
 const FEW: usize = 64;
-/// So many times its share in a bucket, and keys are not as they should be: then they are sorted by
-/// comparing them.
+/// A bucket with more than this multiple of its usual size shows that keys are not uniform; it is
+/// sorted by comparison.
 const CROWDED: usize = 8;
 
 /// Sort by key, and equal keys by `tie`.
@@ -29,7 +30,7 @@ pub(crate) fn by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn(&T) -> 
     *items = sorted;
 }
 
-/// A sorted copy of keys, made by so many threads.
+/// A sorted copy of keys, made by `threads` threads.
 pub(crate) fn sorted_keys(keys: &[Key], threads: usize) -> Result<Vec<Key>> {
     let bits = bits_for(keys.len());
     let mut sorted = vec![Key::default(); keys.len()];
@@ -45,7 +46,7 @@ pub(crate) fn sorted_keys(keys: &[Key], threads: usize) -> Result<Vec<Key>> {
         move || {
             let mut next = starts.clone();
             for key in keys {
-                // Keys of other shares wrap around to places that there are not.
+                // Keys of other threads wrap around to places that do not exist.
                 if let Some(slot) = next.get_mut(bucket(key.hi, bits, 0).wrapping_sub(first))
                     && let Some(place) = own.get_mut(*slot as usize)
                 {
@@ -61,7 +62,7 @@ pub(crate) fn sorted_keys(keys: &[Key], threads: usize) -> Result<Vec<Key>> {
     Ok(sorted)
 }
 
-/// Put neighbours together: the order of keys, but for a few at a time.
+/// Order by key, except within groups of a few neighbouring keys.
 pub(crate) fn roughly_by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn(&T) -> Key) {
     if items.len() < FEW {
         items.sort_unstable_by_key(|item| key(item).hi);
@@ -72,7 +73,7 @@ pub(crate) fn roughly_by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn
     *items = sorted;
 }
 
-/// Sort what stands in buckets made of the first `bits` bits: a second pass puts nearly all in
+/// Sort the items within buckets made of the first `bits` bits: a second pass puts nearly all in
 /// their places.
 fn sort_buckets<T: Copy + Default>(
     items: &mut [T],
@@ -96,10 +97,9 @@ fn sort_buckets<T: Copy + Default>(
     }
 }
 
-/// For what is nearly sorted.
+/// For items that are nearly sorted.
 fn insertion_sort<T: Copy>(items: &mut [T], order: &impl Fn(&T, &T) -> Ordering) {
-    // Keys that agree in all the bits that were looked at would make this slow; there may be few of
-    // them.
+    // Keys that agree in all the examined bits would make this slow; only a few are tolerated.
     let mut moves = items.len() * CROWDED;
     for at in 1..items.len() {
         let item = items[at];
@@ -117,7 +117,7 @@ fn insertion_sort<T: Copy>(items: &mut [T], order: &impl Fn(&T, &T) -> Ordering)
     }
 }
 
-/// So many buckets that about one item falls into each.
+/// Number of bits, so that about one item falls into each bucket.
 fn bits_for(items: usize) -> u32 {
     items.max(2).ilog2().clamp(1, MOST_BITS)
 }
@@ -139,8 +139,8 @@ fn starts_of<T>(from: &[T], bits: u32, skipped: u32, upper: &impl Fn(&T) -> u64)
     starts
 }
 
-/// Put items into buckets by `bits` bits of their keys, behind the first `skipped`; answers where
-/// each bucket starts.
+/// Distribute items into buckets by `bits` bits of their keys, after the first `skipped`; answers
+/// where each bucket starts.
 fn spread<T: Copy>(from: &[T], to: &mut [T], bits: u32, skipped: u32, upper: &impl Fn(&T) -> u64) -> Vec<u32> {
     let starts = starts_of(from, bits, skipped, upper);
     let mut next = [0u32; MOST_BUCKETS + 1];

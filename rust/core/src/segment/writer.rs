@@ -14,11 +14,11 @@ use crate::io::FileSystem;
 use crate::io::pages::PAGE;
 use crate::key::Key;
 
-/// Keys that are laid out and written together: so many fill whole pages, however wide they are.
-/// (In tests segments are small, and all their keys 16 bytes wide.)
+/// Keys that are laid out and written at once. This number of keys fills whole pages, however wide
+/// they are. (In tests segments are small, and all their keys 16 bytes wide.)
 const PIECE: usize = if cfg!(feature = "small") { 256 } else { 1 << 16 };
 
-/// Where a segment goes.
+/// The place of a new segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub(crate) system: &'a dyn FileSystem,
@@ -45,7 +45,7 @@ impl Entry for UuidEntry {
     }
 }
 
-/// Of the only stamp.
+/// Keys that all have the only stamp.
 impl Entry for Key {
     #[inline]
     fn key(&self) -> Key {
@@ -64,8 +64,8 @@ pub(crate) fn write(target: Target, run: &EntryRun) -> Result<(SegmentHeader, u3
     write_entries(target, &run.uuids, run, 1)
 }
 
-/// [`write`] for keys of one stamp, sorted and each there once. With more than one thread they are
-/// laid out while they are written.
+/// [`write`] for keys of one stamp, sorted and without duplicates. With more than one thread they
+/// are laid out while they are written.
 pub(crate) fn write_keys(
     target: Target,
     keys: &[Key],
@@ -77,7 +77,7 @@ pub(crate) fn write_keys(
     write_entries(target, keys, &rest, threads)
 }
 
-/// `uuids` in the place of those of `run`.
+/// Write `run` with `uuids` instead of its own UUIDs.
 fn write_entries<E: Entry>(
     target: Target,
     uuids: &[E],
@@ -128,9 +128,9 @@ fn header_of<E: Entry>(id: u64, history: [u8; 16], uuids: &[E], run: &EntryRun) 
     header
 }
 
-/// The UUID keys stand behind the header, and are most of the file: as many as fill whole pieces
-/// are written piece by piece, so that no more than that is in memory twice. Answers where the rest
-/// of the file begins.
+/// The UUID keys stand behind the header, and are most of the file. Whole pieces of them are
+/// written piece by piece, so that only a few pieces are in memory twice. Answers where the rest of
+/// the file begins.
 fn write_uuid_keys<E: Entry>(sink: &mut Sink, header: &SegmentHeader, uuids: &[E], threads: usize) -> Result<usize> {
     let width = key_bytes(header.uuid_directory_bits);
     let pieces = uuids.chunks_exact(PIECE);
@@ -149,7 +149,7 @@ fn write_keys_of(keys: impl ExactSizeIterator<Item = Key>, width: usize, out: &m
     let count = keys.len();
     for (index, key) in keys.enumerate() {
         let at = index * width;
-        // What is written beyond is written over by the next key.
+        // The next key overwrites the bytes written too far.
         let bytes = ((u128::from(key.hi) << 64 | u128::from(key.lo)) << shift).to_be_bytes();
         match out.get_mut(at..at + 16) {
             Some(place) if index + 1 < count => place.copy_from_slice(&bytes),
@@ -158,14 +158,14 @@ fn write_keys_of(keys: impl ExactSizeIterator<Item = Key>, width: usize, out: &m
     }
 }
 
-/// The file from `start` on.
+/// The content of the file from `start` on.
 struct Image {
     bytes: Vec<u8>,
     start: usize,
 }
 
 impl Image {
-    /// What of a section lies in here.
+    /// The part of a section that lies in this image.
     fn part(&mut self, header: &SegmentHeader, part: Part) -> &mut [u8] {
         let section = header.section(part);
         let place = |at: u64| (at as usize).saturating_sub(self.start);

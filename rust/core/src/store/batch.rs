@@ -44,7 +44,7 @@ impl IdBatch {
         text_of(documents, self.sources[row as usize], row as usize)
     }
 
-    /// The ids of all rows.
+    /// A fingerprint of the ids of all rows.
     pub(crate) fn rows(&self, codec: &Codec, documents: &Documents) -> BatchRows {
         let mut rows = BatchRows::default();
         for ((row, form), key) in (0..).zip(&self.forms).zip(&self.keys) {
@@ -53,15 +53,15 @@ impl IdBatch {
         rows
     }
 
-    /// Run `work` with the keys as they are looked for.
+    /// Run `work` with the keys to look up.
     pub(crate) fn wanted<T>(&self, documents: &Documents<'_>, work: impl FnOnce(&Wanted) -> T) -> T {
         let text = |row: u32| self.text(documents, row);
         work(&Wanted { keys: &self.keys, forms: &self.forms, text: &text })
     }
 }
 
-/// The keys of these rows must be text, as columns of text promise. Nothing is to be done where all
-/// are UUIDs.
+/// Checks that the keys of these rows are valid text, as columns of text promise. Needs no work
+/// where all are UUIDs.
 pub(crate) fn check_text(documents: &Documents, first: usize, forms: &[Form], sources: &[u8]) -> Result<()> {
     if forms.iter().all(|form| *form == Form::Uuid) {
         return Ok(());
@@ -78,7 +78,7 @@ pub(crate) fn check_text(documents: &Documents, first: usize, forms: &[Form], so
     Ok(())
 }
 
-/// All columns must be as long as the batch says.
+/// Checks that all columns are as long as the batch.
 pub(crate) fn check_lengths(documents: &Documents) -> Result<()> {
     if documents.rows > (1 << 31) {
         return Err(Error::Schema(format!("a batch of {} rows; the most is 2^31: split it", documents.rows)));

@@ -1,5 +1,5 @@
-//! Bulk loads: segments straight from their entries, and which parts of an unfinished load are
-//! there.
+//! Bulk loads: segments directly from entries, and the record of which parts of an unfinished load
+//! are published.
 
 use super::lock::Lock;
 use super::publish::{entry_of, split};
@@ -16,7 +16,7 @@ use crate::types::{Ending, TransactionEntry};
 use crate::{Error, Result};
 use std::path::PathBuf;
 
-/// Folds entries, in order, into 128 bits.
+/// A hash of entries, in order, of 128 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fingerprint([u64; 2]);
 
@@ -28,7 +28,7 @@ pub(crate) struct LoadedPart {
 }
 
 impl Fingerprint {
-    /// Keys are spread by a secret, so that nobody aims at this from outside.
+    /// A secret spreads the keys, so that nobody can aim at this hash from outside.
     #[inline]
     pub(crate) fn add(&mut self, key: Key, started_at: i64, mark: Mark) {
         let time = (started_at as u64).wrapping_add(u64::from(mark as u8) << 61);
@@ -40,7 +40,7 @@ impl Fingerprint {
         self.0 = [fold(a ^ key.hi, time).wrapping_add(key.lo), fold(b ^ key.lo, time.rotate_left(32)).wrapping_add(a)];
     }
 
-    /// With the number of entries.
+    /// The hash with the number of entries.
     pub(crate) fn of(self, entries: u64) -> u128 {
         let bytes: Vec<u8> = [self.0[0], self.0[1], entries].iter().flat_map(|part| part.to_le_bytes()).collect();
         xxhash_rust::xxh3::xxh3_128(&bytes)
@@ -54,7 +54,7 @@ impl LoadedPart {
 }
 
 impl KeySpace {
-    /// Loads are over, and their parts need not be known any more.
+    /// Forget the parts of loads that are over.
     pub(crate) fn forget_loaded(&self) -> Result<()> {
         self.write(SpaceSettings::STORED, |writer| {
             let mut manifest = writer.successor()?;
@@ -71,9 +71,9 @@ impl KeySpace {
         self.read(|view| Ok(view.is_some_and(|view| view.manifest.transactions.iter().any(is_it))))
     }
 
-    /// Publish entries as segments of their own, and that this part of a load is there. Sorting and
-    /// writing happen outside the lock, under names that no manifest knows; whoever dies leaves
-    /// such files, and the next load or maintenance collects them.
+    /// Publish entries as segments of their own, and record that this part of a load is published.
+    /// Sorting and writing happen outside the lock, under names that no manifest names. A load that
+    /// dies leaves such files, and the next load or maintenance collects them.
     pub(crate) fn add(&self, runs: Vec<EntryRun>, part: &LoadedPart) -> Result<()> {
         let mut settled = Vec::new();
         for mut run in runs {
@@ -92,7 +92,7 @@ impl KeySpace {
             let mut manifest = writer.successor()?;
             let application = part.application();
             if manifest.transactions.iter().any(|entry| entry.transaction.application == application) {
-                // A load that was left has published it meanwhile; these files go with the next
+                // A load that was stopped has published it meanwhile; these files go with the next
                 // load or maintenance.
                 return Ok(());
             }
@@ -118,8 +118,7 @@ impl KeySpace {
             };
             let first = manifest.next_file;
             manifest.next_file += count;
-            // Above the log's numbers too: sequence numbers of the log go on from what its frames
-            // say.
+            // Above the log's numbers too: sequence numbers of the log continue from its frames.
             manifest.next_sequence = manifest.next_sequence.max(claim + 1);
             writer.publish(&manifest)?;
             Ok((first, claim))

@@ -1,4 +1,4 @@
-//! Listing entries: each key once for what it is, wherever its entries stand.
+//! Listing entries: each key once, with its present state, wherever its entries are.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::segment::merge::KeyCursor;
 use crate::segment::{Segment, Wanted};
 use crate::types::HistoryState;
 
-/// Entries looked at together.
+/// Entries that are processed in one chunk.
 const CHUNK: usize = 8192;
 
 /// One entry of the history.
@@ -31,20 +31,20 @@ pub(crate) struct EntryCursor {
     source: usize,
     /// Column and place within the source.
     part: Part,
-    /// None before the first key of this part that is wanted.
+    /// None before the first wanted key of this part.
     place: Option<u64>,
-    /// The upper halves of the keys that are wanted.
+    /// The upper halves of the wanted keys.
     keys: RangeInclusive<u64>,
     started_at: Range<i64>,
-    /// Whether only what is in progress is wanted.
+    /// Whether only entries in progress are wanted.
     is_open: bool,
     from_log: std::vec::IntoIter<ListedEntry>,
 }
 
 impl KeySpace {
-    /// Start a listing of the present state; later changes do not show in it. Only keys whose upper
-    /// half is in `keys`, and no segment that holds nothing of `started_at`, or, where what
-    /// `is_open` is wanted, nothing that is.
+    /// Start a listing of the present state; later changes do not show in it. It has only keys
+    /// whose upper half is in `keys`. It skips segments without an entry in `started_at`, and with
+    /// `is_open` segments without an entry in progress.
     pub(crate) fn entry_cursor(
         &self,
         keys: RangeInclusive<u64>,
@@ -66,8 +66,8 @@ impl KeySpace {
 }
 
 impl KeySpace {
-    /// Of these keys the entries that count, each with its row: what a listing tells of them, found
-    /// as a look-up finds it.
+    /// The entries of these keys that count, each with its row: those that a listing returns, found
+    /// by a look-up.
     pub(crate) fn entries_of(&self, wanted: &Wanted) -> Result<Vec<(u32, Stamp)>> {
         self.look_durably(|view| {
             let Some(view) = view else { return Ok((Vec::new(), false)) };
@@ -84,8 +84,8 @@ impl KeySpace {
     }
 }
 
-/// Of each key that is completed the entry that a listing tells: the first that says so, the log
-/// before the segments.
+/// For each completed key the entry that a listing returns: the first completed one, the log before
+/// the segments.
 fn completions(view: &View, wanted: &Wanted, states: &[HistoryState]) -> Result<Vec<(u32, Stamp)>> {
     let mut found: Vec<Option<Stamp>> = vec![None; states.len()];
     let mut keep = |row: u32, stamp: Stamp| {
@@ -128,7 +128,7 @@ impl EntryCursor {
         let Some(segment) = view.segments.get(self.source - 1) else { return Ok(None) };
         let header = segment.header();
         let is_outside = header.max_started_at < self.started_at.start || header.min_started_at >= self.started_at.end;
-        // What a segment has as ended is in progress nowhere.
+        // An entry that a segment records as ended is not in progress anywhere.
         let is_empty = is_outside || self.is_open && header.open == 0;
         let chunk = if is_empty { Vec::new() } else { read_chunk(segment, self.part, &self.keys, &mut self.place)? };
         if chunk.is_empty() {
@@ -171,8 +171,8 @@ fn read_chunk(
     Ok(chunk)
 }
 
-/// Of a chunk of `source` the entries that say what their key is, and that no earlier source says
-/// already.
+/// The entries in a chunk of `source` that decide their key's state, unless an earlier source has
+/// one.
 fn counting(view: &View, source: usize, chunk: &[ListedEntry]) -> Result<Vec<ListedEntry>> {
     let keys: Vec<Key> = chunk.iter().map(|entry| entry.key).collect();
     let forms: Vec<Form> =

@@ -1,4 +1,5 @@
-//! What all key spaces of an open history share, and what it says of directories that hold nothing.
+//! The environment of all key spaces of an open history, and the checks of directories without
+//! files.
 
 use super::registry;
 use crate::format::names::FileKind;
@@ -8,7 +9,7 @@ use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What all key spaces of an open history share.
+/// The environment of all key spaces of an open history.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) system: Arc<dyn FileSystem>,
@@ -17,13 +18,13 @@ pub(crate) struct Environment {
     pub(crate) lock_timeout: std::time::Duration,
     /// The history's identity file: while it is there, a key space without files is an empty one.
     pub(crate) identity: PathBuf,
-    /// Which file that was when this history was opened; none for repairs, which may have to make
-    /// it.
+    /// The identity of that file when this history was opened; none for repairs, which may have to
+    /// create it.
     pub(crate) identity_file: Option<FileId>,
 }
 
 impl Environment {
-    /// What to say when a directory that held files holds none.
+    /// The error for a directory that held files and is empty.
     pub(super) fn missing(&self, directory: &Path) -> Error {
         match self.check_present() {
             Ok(()) => Error::corrupt(directory, 0, "all manifests are gone"),
@@ -31,11 +32,12 @@ impl Environment {
         }
     }
 
-    /// A key space without a manifest is a new one, or all its manifests are gone: then other files
-    /// tell. Nothing but an empty first log is made before the first manifest is durable.
+    /// Check a key space without a manifest: it is new, or all its manifests are lost. Other files
+    /// decide: nothing but an empty first log is created before the first manifest is durable.
     pub(crate) fn check_new(&self, directory: &Path) -> Result<()> {
         self.check_present()?;
-        // Asked before the directory is: a space that is named by then had its manifest before.
+        // Check the registry before the directory: a space that is registered by then had a
+        // manifest before.
         let is_known = registry::is_known(self, directory)?;
         let names = self.system.names_if_any(directory)?;
         if names.iter().any(|name| FileKind::Manifest.number_in(name).is_some()) {
@@ -59,20 +61,21 @@ impl Environment {
         Ok(())
     }
 
-    /// A history that was put in the place of ours is not ours, even where it is a copy.
+    /// Check that the history under this path is the one that was opened: another one is not ours,
+    /// even if it is a copy.
     pub(crate) fn check_own(&self) -> Result<()> {
         match self.identity_file {
             Some(_) => self.check_present().or_else(|error| match error {
                 Error::Fenced { .. } => Err(error),
-                // What is missing, whoever needs it will say.
+                // The next operation that needs a missing file reports it.
                 _ => Ok(()),
             }),
             None => Ok(()),
         }
     }
 
-    /// The history itself must be there: a directory that went away is no empty history, and
-    /// another one is not ours.
+    /// Check that the history itself exists: a directory that is gone is not an empty history, and
+    /// another history is not ours.
     pub(crate) fn check_present(&self) -> Result<()> {
         match self.system.identify(&self.identity) {
             Ok(Some(file)) if self.identity_file.is_some_and(|ours| ours != file) => {

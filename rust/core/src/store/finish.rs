@@ -1,4 +1,4 @@
-//! Ending what was begun: a whole claim, some of its rows, or keys from anywhere.
+//! Ending claims: a whole claim, some of its rows, or keys of any claim.
 
 use super::LookedUp;
 use crate::Result;
@@ -11,20 +11,20 @@ use crate::types::FrameKeys;
 use crate::types::HistoryState;
 use crate::wal::frame::{Frame, FrameKind};
 
-/// How many of the keys given were ended, and how many were not there to end.
+/// How many of the given keys were ended, and how many could not be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Finished {
     /// Keys whose state changed.
     pub changed: u64,
     /// Keys that were in this state already.
     pub already: u64,
-    /// Keys that the history does not know as begun.
+    /// Keys that the history has no begun entry for.
     pub unknown: u64,
 }
 
 impl Writer<'_> {
-    /// End a whole claim, unless it ended the same way before; and with it some of its
-    /// keys by themselves.
+    /// End a whole claim, unless it ended the same way before; and end some of its keys by
+    /// themselves.
     pub(crate) fn finish_claim(&mut self, claim: u64, started_at: i64, outcome: Ending, keys: FrameKeys) -> Result<()> {
         let kind = match outcome {
             Ending::Completed => FrameKind::CompleteClaim,
@@ -39,7 +39,7 @@ impl Writer<'_> {
 
     /// End some keys of one claim.
     pub(crate) fn finish_rows(&mut self, claim: u64, started_at: i64, outcome: Ending, keys: FrameKeys) -> Result<()> {
-        // What ended stays ended: a release that comes after the completion of its claim changes
+        // An ended key stays ended: a release that comes after the completion of its claim changes
         // nothing.
         let is_completed =
             || self.space.present().as_ref().and_then(|view| view.memtable.outcome(claim)) == Some(Ending::Completed);
@@ -50,9 +50,9 @@ impl Writer<'_> {
         self.end(kind, claim, started_at, keys)
     }
 
-    /// End keys whatever claim began them. A key that is not known is recorded as
-    /// completed now; there is nothing to release of it. A completion that began at or before
-    /// `expired` counts no more, so it is said anew.
+    /// End keys, whichever claim began them. An unknown key is recorded as completed now; releasing
+    /// it does nothing. A completion that began at or before `expired` no longer counts, so it is
+    /// recorded again.
     pub(crate) fn finish_keys(
         &mut self,
         wanted: &Wanted,
@@ -90,7 +90,7 @@ impl Writer<'_> {
         Ok(finished)
     }
 
-    /// What is completed by nothing but an expired entry is what it would be without
+    /// Give keys that are completed only by an expired entry the state that they would have without
     /// that entry.
     fn forget_expired(&mut self, wanted: &Wanted, expired: i64, found: &mut LookedUp) -> Result<()> {
         let counting = self.look(|view| match view {
@@ -105,7 +105,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Append a frame that ends something.
+    /// Append a frame that ends a claim or keys.
     fn end(&mut self, kind: FrameKind, claim: u64, started_at: i64, keys: FrameKeys) -> Result<()> {
         let (replaces, transaction, values) = (None, None, ValueRun::default());
         let frame =
@@ -121,7 +121,7 @@ fn kind_for_keys(outcome: Ending) -> FrameKind {
     }
 }
 
-/// Keys with a claim each, until UUIDs and texts are put one after the other.
+/// Keys with a claim each, with UUIDs and texts apart.
 #[derive(Default)]
 struct Parts {
     keys: FrameKeys,

@@ -1,4 +1,4 @@
-//! Garbage collection: files that no manifest names, and whom each kind of them belonged to.
+//! Garbage collection: files that no manifest names, by the kind of their owner.
 //!
 //! | file | goes |
 //! |---|---|
@@ -20,8 +20,8 @@ use crate::format::names::FileKind;
 use crate::sys::time::now_us;
 
 impl Writer<'_> {
-    /// Take away the files that this manifest does not name: manifests oldest first, so that
-    /// readers notice.
+    /// Remove the files that this manifest does not name: manifests oldest first, so that readers
+    /// notice.
     pub(super) fn collect_garbage(&mut self, manifest: &Manifest) -> Result<()> {
         let mut names = self.space.env.system.names(&self.space.directory)?;
         names.sort();
@@ -34,7 +34,7 @@ impl Writer<'_> {
         let has_log = |id: u64| live().any(|manifest| manifest.log.id == id);
         let is_old = |name: &str| {
             let Some(kind) = FileKind::of(name) else { return false };
-            // Files with later numbers are in the making.
+            // Files with later numbers are being written.
             let is_unnamed = |is_named: &dyn Fn(u64) -> bool| {
                 kind.number_in(name).is_some_and(|id| id < manifest.next_file && !is_named(id))
             };
@@ -44,7 +44,7 @@ impl Writer<'_> {
                 FileKind::Values => is_unnamed(&has_values),
                 FileKind::GlobalFilter => is_unnamed(&has_global_filter),
                 FileKind::Log => is_unnamed(&has_log),
-                // Its writer held the lock, as we do now: it died.
+                // Its writer held the lock that we hold now, so it died.
                 FileKind::Temporary => true,
                 FileKind::Pin | FileKind::New | FileKind::LoadPart => false,
             }
@@ -60,13 +60,13 @@ impl Writer<'_> {
 }
 
 impl KeySpace {
-    /// Collect what interrupted work left behind.
+    /// Collect the orphans of interrupted work.
     pub(super) fn collect_orphans(&self) -> Result<()> {
         let names = self.env.system.names(&self.directory)?;
         for name in names.iter().filter(|name| FileKind::New.has(name) && !is_staged_name(name)) {
             self.env.system.remove_at(&self.directory.join(name))?;
         }
-        // Unless another load is writing just now.
+        // Unless another load is writing now.
         let lock = self.load_lock()?;
         if let Some(_guard) = lock.take(Duration::ZERO, || {})? {
             self.collect_parts()?;
@@ -75,7 +75,7 @@ impl KeySpace {
         self.collect_staged(&names)
     }
 
-    /// Collect the parts that an interrupted load left. The load's lock is held.
+    /// Collect the parts of an interrupted load. The load's lock is held.
     pub(super) fn collect_parts(&self) -> Result<()> {
         let names = self.env.system.names(&self.directory)?;
         for name in names.iter().filter(|name| FileKind::LoadPart.has(name)) {
@@ -84,7 +84,7 @@ impl KeySpace {
         Ok(())
     }
 
-    /// Collect pins that nobody can need any more.
+    /// Collect pins whose lease is over.
     pub(super) fn collect_forgotten(&self, names: &[String], now_us: i64) -> Result<()> {
         for name in names {
             if Pin::of(name).is_some_and(|pin| pin.ends_at < now_us) {
@@ -94,7 +94,7 @@ impl KeySpace {
         Ok(())
     }
 
-    /// Collect the staged files whose job is over. A job lives as long as its pin.
+    /// Collect the staged files of jobs that are over. A job lives as long as its pin.
     fn collect_staged(&self, names: &[String]) -> Result<()> {
         for name in names {
             let Some(job) = job_of(name) else { continue };

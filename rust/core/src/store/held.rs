@@ -1,5 +1,6 @@
-//! What a key space keeps open between two calls: its log and its lock file. They are closed
-//! while nobody is at work here, if others need the room, and opened again with the next use.
+//! The files that a key space keeps open between two calls: its log and its lock file. They are
+//! closed while no call uses them, if others need the descriptors, and opened again with the next
+//! use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
@@ -11,7 +12,7 @@ use crate::sys::descriptors::{self, Holder};
 /// The clock by which holders are compared.
 static CLOCK: AtomicU64 = AtomicU64::new(1);
 
-/// The files, and whoever is at work on them.
+/// The files, and the calls that use them.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     pub(super) view: RwLock<Option<View>>,
@@ -22,13 +23,13 @@ pub(super) struct Files {
 
 #[derive(Debug, Default)]
 struct Used {
-    /// Calls that are under way.
+    /// Calls in progress.
     users: usize,
-    /// Whether it is noted that there may be open files.
+    /// Whether this space is registered as one with open files.
     is_noted: bool,
 }
 
-/// While this lives the files stay open.
+/// The files stay open while this lives.
 #[derive(Debug)]
 pub(super) struct InUse<'a>(&'a Files);
 
@@ -43,7 +44,7 @@ impl Files {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begin a call; calls may hold others.
+    /// Begin a call; calls may be nested.
     pub(super) fn enter(self: &Arc<Self>) -> InUse<'_> {
         let is_noted = {
             let mut used = self.used();
@@ -68,7 +69,7 @@ impl Files {
         self.lock_slot().clone()
     }
 
-    /// Keep the lock file open; whoever was quicker has opened it already.
+    /// Keep the lock file open; another thread may have opened it first.
     pub(super) fn keep_writer_lock(&self, lock: WriterLock) -> Arc<WriterLock> {
         self.lock_slot().get_or_insert_with(|| Arc::new(lock)).clone()
     }
@@ -83,7 +84,7 @@ impl Holder for Files {
         let mut used = match self.used.try_lock() {
             Ok(used) => used,
             Err(TryLockError::Poisoned(used)) => used.into_inner(),
-            // Somebody is coming.
+            // A call is starting.
             Err(TryLockError::WouldBlock) => return false,
         };
         if used.users > 0 {

@@ -1,4 +1,4 @@
-//! Figures of a key space, and the check of all its bytes.
+//! The figures of a key space, and the check of all its bytes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -28,13 +28,13 @@ pub struct SpaceStatistics {
     pub segment_bytes: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
-    /// Bytes of rolled-up filters.
+    /// Bytes of global filters.
     pub filter_bytes: u64,
     /// Number of segments.
     pub segments: u64,
-    /// Segments without a rolled-up filter.
+    /// Segments without a global filter.
     pub segments_uncovered: u64,
-    /// Number of rolled-up filters.
+    /// Number of global filters.
     pub filters: u64,
     /// Number of the newest manifest.
     pub manifest: u64,
@@ -50,16 +50,16 @@ pub struct SpaceStatistics {
     pub kind: Option<Kind>,
     /// Rows that this handle looked up since it was opened.
     pub looked_up: u64,
-    /// How often, in that, a filter let a row through.
+    /// How often a filter passed one of these rows.
     pub filter_positives: u64,
     /// Application, last batch, and whether it ended.
     pub transactions: Vec<(String, i64, bool)>,
     /// The longest run of a service that this handle saw, from `begin` to the end of the claim, in
     /// microseconds.
     pub longest_run_us: Option<i64>,
-    /// What lies in segments, by time partition, oldest first.
+    /// The content of segments, by time partition, oldest first.
     pub partitions: Vec<PartitionStatistics>,
-    /// States that are pinned, and keep their files.
+    /// Pinned states, which keep their files.
     pub pins: u64,
 }
 
@@ -93,8 +93,8 @@ impl KeySpace {
         Ok(found)
     }
 
-    /// The last batch of an application, and how it ended; none if it never began one. What this
-    /// tells is durable, unless the history is open for reading only.
+    /// The last batch of an application, and how it ended; none if it never began one. The answer
+    /// is durable, unless the history is open for reading only.
     pub(crate) fn transaction(&self, application: &str) -> Result<Option<TransactionEntry>> {
         let known = |view: &View| view.memtable.transaction(application).cloned();
         if self.env.read_only || self.is_pinned {

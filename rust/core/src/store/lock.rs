@@ -1,5 +1,4 @@
-//! A lock among processes that dies with its holder, and hands over in the order in which they
-//! came.
+//! A lock between processes. It dies with its holder, and is handed over in the order of requests.
 
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,11 +9,10 @@ use crate::io::{FileSystem, NamedFile};
 use crate::sys::interrupt::{self, SLICE};
 use crate::{Error, Result};
 
-/// So long a lock is tried again and again, letting others run, before a thread waits for it: turns
-/// are short.
+/// Spin time before blocking; operations are short, so the lock is usually free within it.
 const TRIED: Duration = Duration::from_micros(100);
 
-/// So long nothing else is done than waiting.
+/// Minimum time that a thread blocks without other work.
 const AT_A_TIME: Duration = Duration::from_micros(500);
 
 /// A file whose lock excludes other processes, and a queue for the threads of this one.
@@ -22,11 +20,11 @@ const AT_A_TIME: Duration = Duration::from_micros(500);
 pub(super) struct Lock {
     file: NamedFile,
     queue: Queue,
-    /// Waits in the system's queue; there only once somebody had to.
+    /// Waits in the system's queue; created for the first wait.
     waiter: OnceLock<Option<Waiter>>,
 }
 
-/// The threads of this process that want the lock, one of which may.
+/// The threads of this process that want the lock; one at a time may try.
 #[derive(Debug, Default)]
 struct Queue {
     is_taken: Mutex<bool>,
@@ -99,29 +97,29 @@ impl Lock {
     }
 
     /// Take the lock, waiting for `limit` at most; none if another process held it all that time.
-    /// While there is something to wait for, `meanwhile` is done now and then.
+    /// Calls `meanwhile` repeatedly while it waits.
     pub(super) fn take(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<Option<Guard<'_>>> {
         let place = self.queue.take()?;
         let is_taken = self.acquire(limit, meanwhile)?;
         Ok(is_taken.then_some(Guard { lock: self, _place: place }))
     }
 
-    /// [`Lock::take`] for whoever gives it back by [`Lock::release`], and lets no other thread use
-    /// this lock meanwhile.
+    /// [`Lock::take`] for a caller that releases the lock by [`Lock::release`], and lets no other
+    /// thread use it meanwhile.
     pub(super) fn acquire(&self, limit: Duration, meanwhile: impl FnMut()) -> Result<bool> {
         Ok(self.try_lock()? || self.wait(limit, meanwhile)?)
     }
 
-    /// Give it back.
+    /// Release the lock.
     pub(super) fn release(&self) {
-        // If this fails the lock stays until the file is closed: others wait and are told who holds
-        // it.
+        // If this fails, the lock stays until the file is closed: others wait, and their error
+        // names the holder.
         drop(self.file.file.unlock());
     }
 
     fn try_lock(&self) -> Result<bool> {
-        // A waiter that was given up may still get the lock for this process, and would then give
-        // it away again.
+        // A waiter that was given up may still get the lock for this process, and would then
+        // release it.
         if self.waiter.get().and_then(Option::as_ref).is_some_and(Waiter::is_waiting) {
             return Ok(false);
         }
@@ -141,7 +139,7 @@ impl Lock {
             let left = limit.saturating_sub(start.elapsed());
             let is_taken = match waiter {
                 Some(waiter) => waiter.wait(left.min(AT_A_TIME)).map_err(Error::io("lock", &self.file.path))?,
-                // There can be no thread that waits.
+                // No waiting thread can be started.
                 None => self.try_lock()?,
             };
             if is_taken {
@@ -151,7 +149,8 @@ impl Lock {
                 return Ok(waiter.is_some_and(Waiter::give_up));
             }
             if let Err(interrupted) = interrupt::check() {
-                // Taken at the last moment: it is given back, as if it had never been.
+                // The lock was taken at the last moment: it is released, as if it had never been
+                // taken.
                 if waiter.is_some_and(Waiter::give_up) {
                     self.release();
                 }

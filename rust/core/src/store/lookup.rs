@@ -1,5 +1,5 @@
-//! Looking a batch up in a view: filters first, then exactly, then what all entries of a key
-//! together mean.
+//! Looking a batch up in a view: first filter, then look up exactly, then combine all entries of a
+//! key.
 
 use super::view::View;
 use crate::Result;
@@ -9,15 +9,15 @@ use crate::segment::format::{Mark, Stamp};
 use crate::segment::sort;
 use crate::types::HistoryState;
 
-/// So many rows that filters let through are looked up together: enough that neighbours in the
-/// order of keys share pages.
+/// Number of rows that pass a filter before they are looked up: enough that neighbours in the order
+/// of keys are on the same pages.
 const TOGETHER: usize = 1 << 19;
 
-/// So many of them at a time, in that order: few enough that they stay in the cache from the index
-/// to the segments.
+/// Number of these rows that are looked up at a time: few enough that they stay in the cache from
+/// the index to the segments.
 const BLOCK: usize = 1 << 13;
 
-/// A key that a claim has begun and not ended, and which claim, since when.
+/// A key that an open claim has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InProgress {
     /// Row of the batch.
@@ -28,22 +28,22 @@ pub struct InProgress {
     pub started_at: i64,
 }
 
-/// What the history knows of a batch.
+/// The history's states for a batch.
 #[derive(Debug, Default)]
 pub(crate) struct LookedUp {
     /// One state a row.
     pub(crate) states: Vec<HistoryState>,
-    /// The open claims, sorted by row, then by claim; also those of a row that another claim
+    /// The open claims, sorted by row, then by claim; including those of a row that another claim
     /// completed.
     pub(crate) processing: Vec<InProgress>,
     /// Whether an answer rests on the log rather than on a segment alone.
     pub(crate) rests_on_log: bool,
-    /// How often a filter let a row through, and it had to be looked up exactly.
+    /// Number of rows that passed a filter and had to be looked up exactly.
     pub(crate) filter_positives: u64,
 }
 
 impl LookedUp {
-    /// Take in what another part of the batch found.
+    /// Add the results of another part of the batch.
     pub(crate) fn add(&mut self, part: Self) {
         self.processing.extend(part.processing);
         self.rests_on_log |= part.rests_on_log;
@@ -54,14 +54,14 @@ impl LookedUp {
 /// The text of a row whose form is text, by the row's number.
 pub(crate) type TextOf<'a> = &'a (dyn Fn(u32) -> &'a [u8] + Sync);
 
-/// Gathers what is found.
+/// Collects results.
 #[derive(Debug)]
 struct Findings<'a> {
     view: &'a View,
-    /// Entries that began at or before this time count no more.
+    /// Entries that began at or before this time no longer count.
     expired: i64,
     states: &'a mut [HistoryState],
-    /// Open and released entries: they need to be weighed against each other.
+    /// Open and released entries, which must be compared with each other.
     others: Vec<(u32, Stamp)>,
     rests_on_log: bool,
 }
@@ -80,7 +80,7 @@ impl Findings<'_> {
     }
 }
 
-/// A row that a filter let through, with what it takes to look it up exactly.
+/// A row that passed a filter, with the fields for its exact look-up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Survivor {
     key: Key,
@@ -107,7 +107,7 @@ impl Block {
     }
 }
 
-/// Takes all survivors, in the order in which files hold their keys, block by block.
+/// Passes all survivors block by block, in the order in which files hold their keys.
 fn each_block(
     survivors: &mut Vec<Survivor>,
     text: TextOf,
@@ -129,20 +129,20 @@ fn of_place(chunk: &Wanted, first_row: u32, place: u32) -> Survivor {
     Survivor { key: chunk.keys[place as usize], row: first_row + place, form: chunk.forms[place as usize] }
 }
 
-/// A look-up under way, chunk by chunk.
+/// A look-up in progress, chunk by chunk.
 #[derive(Debug)]
 pub(crate) struct LookUp<'a> {
     findings: Findings<'a>,
     of_covered: Vec<Vec<Survivor>>,
     of_uncovered: Vec<Vec<Survivor>>,
-    /// What one filter let through of the present chunk.
+    /// Rows of the present chunk that passed one filter.
     passed: Vec<u32>,
     filter_positives: u64,
 }
 
 impl View {
-    /// Before the first chunk of a batch of as many rows as there are `states`, all of them absent.
-    /// Entries that began at or before `expired` do not count.
+    /// Start the look-up of a batch with the length of `states`, all of them absent. Entries that
+    /// began at or before `expired` do not count.
     pub(crate) fn look_up<'a>(&'a self, states: &'a mut [HistoryState], expired: i64) -> LookUp<'a> {
         let none = |count: usize| std::iter::repeat_with(Vec::new).take(count).collect();
         let findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log: false };
@@ -150,7 +150,7 @@ impl View {
         LookUp { findings, of_covered, of_uncovered, passed: Vec::new(), filter_positives: 0 }
     }
 
-    /// All of it, for a small batch.
+    /// The whole look-up, for a small batch.
     pub(crate) fn lookup(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
         let mut states = vec![HistoryState::Absent; wanted.keys.len()];
         let mut look_up = self.look_up(&mut states, expired);
@@ -161,8 +161,8 @@ impl View {
 }
 
 impl LookUp<'_> {
-    /// See a chunk whose first row is `first_row` of the batch: ask the log, and the filters.
-    /// Nearly all rows end here, at one cache line each.
+    /// Filter a chunk whose first row is `first_row` of the batch: look up in the log, and ask the
+    /// filters. Nearly all rows end here, at one cache line each.
     pub(crate) fn see(&mut self, chunk: &Wanted, first_row: u32) -> Result<()> {
         let Self { findings, of_covered, of_uncovered, passed, .. } = self;
         let view = findings.view;
@@ -183,12 +183,12 @@ impl LookUp<'_> {
         Ok(())
     }
 
-    /// Whether so many rows are waiting to be looked up exactly that it should be done now.
+    /// Whether enough rows wait to be looked up exactly.
     pub(crate) fn is_full(&self) -> bool {
         self.of_covered.iter().chain(&self.of_uncovered).any(|survivors| survivors.len() >= TOGETHER)
     }
 
-    /// Look up exactly what was let through so far.
+    /// Look up the rows exactly that passed so far.
     pub(crate) fn confirm(&mut self, text: TextOf) -> Result<()> {
         let Self { findings, of_covered, of_uncovered, filter_positives, .. } = self;
         let view = findings.view;
@@ -216,8 +216,8 @@ impl LookUp<'_> {
         Ok(())
     }
 
-    /// After the last chunk: the open claims, and whether an answer rests on the log.
-    /// Their states are where the look-up was told to put them.
+    /// After the last chunk: the open claims, and whether an answer rests on the log. The states
+    /// are in the slice that the look-up was started with.
     pub(crate) fn finish(mut self, text: TextOf) -> Result<LookedUp> {
         self.confirm(text)?;
         Ok(LookedUp { filter_positives: self.filter_positives, ..self.findings.finish() })
@@ -230,8 +230,8 @@ impl Findings<'_> {
     fn finish(mut self) -> LookedUp {
         let key_first = |(row, stamp): &(u32, Stamp)| (*row, stamp.claim, std::cmp::Reverse(stamp.mark));
         self.others.sort_unstable_by_key(key_first);
-        // Of each claim only the strongest mark of this key counts, which now stands first: what
-        // was said of the key itself outweighs what became of its claim as a whole.
+        // Of each claim only the strongest mark of this key counts, which now comes first: an end
+        // of the key itself outweighs the end of its claim.
         self.others.dedup_by_key(|(row, stamp)| (*row, stamp.claim));
         for (row, stamp) in &mut self.others {
             let written = stamp.mark;

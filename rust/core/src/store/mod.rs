@@ -1,5 +1,5 @@
 //! One trigger's part of a history: its log, segments and manifests, read without a lock and
-//! written by turns.
+//! written under the writer lock.
 
 pub(crate) mod alone;
 pub(crate) mod batch;
@@ -60,19 +60,19 @@ pub(crate) struct KeySpace {
     name: String,
     files: Arc<Files>,
     sync: GroupSync,
-    /// Whether this handle stays with one snapshot.
+    /// Whether this handle reads one snapshot only.
     is_pinned: bool,
     /// The longest time between `begin` and the end of its claim that this handle saw, in
     /// microseconds; 0 before the first.
     longest_run_us: AtomicU64,
-    /// Whether the directory above is made with its first space.
+    /// Whether the directory above is created with its first space.
     makes_room: bool,
     asked: Asked,
-    /// Set once the space is named among those that were ever used.
+    /// Set once the space is in the registry.
     known: OnceLock<()>,
 }
 
-/// What this handle was asked since it was opened.
+/// The counters of this handle since it was opened.
 #[derive(Debug, Default)]
 struct Asked {
     rows: AtomicU64,
@@ -96,17 +96,17 @@ impl KeySpace {
         Self { env, directory, name, files, sync, is_pinned, longest_run_us, makes_room, asked, known }
     }
 
-    /// A service ended that ran for so long.
+    /// Note the time that a service took.
     pub(crate) fn note_run(&self, took: Duration) {
         self.longest_run_us.fetch_max(took.as_micros().max(1) as u64, Ordering::Relaxed);
     }
 
-    /// A space in a directory of its kind, which is made with the first of them.
+    /// A space in a room, whose directory is created with its first space.
     pub(crate) fn new_in_room(env: Environment, directory: PathBuf, name: &str) -> Self {
         Self { makes_room: true, ..Self::new(env, directory, name) }
     }
 
-    /// Make the directory above, durably, if that is ours to do.
+    /// Create the directory above, durably, if this space has to.
     fn make_room(&self) -> Result<()> {
         let Some(room) = self.directory.parent().filter(|_| self.makes_room) else { return Ok(()) };
         self.env.system.make_directory(room)?;
@@ -134,7 +134,7 @@ impl KeySpace {
         self.files.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// See what others wrote since.
+    /// Refresh the view: read what other processes wrote since.
     fn refresh(&self) -> Result<()> {
         if self.is_pinned {
             return Ok(());
@@ -154,8 +154,8 @@ impl KeySpace {
             if now.is_none() {
                 self.env.check_new(&self.directory)?;
             } else if now != known {
-                // Whoever published this may have died before its name was durable, and nothing may
-                // rest on it until then.
+                // The process that published this may have died before its name was durable, and
+                // nothing may rest on the name until then.
                 let synced = self.env.system.sync_directory(&self.directory);
                 synced.map_err(Error::io("sync", &self.directory)).inspect_err(|_| *slot = None)?;
             }
@@ -178,8 +178,8 @@ impl KeySpace {
         change(&mut self.files.view.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Look something up in the present state. An answer that rests on frames of the log is given
-    /// only once they are durable.
+    /// Look up in the present state. An answer that rests on frames of the log is returned only
+    /// once they are durable.
     pub(crate) fn look(
         &self,
         settings: SpaceSettings,
@@ -193,13 +193,13 @@ impl KeySpace {
         })
     }
 
-    /// [`KeySpace::look`] for any answer, which comes with whether it rests on the log.
+    /// [`KeySpace::look`] for any answer, which tells whether it rests on the log.
     pub(crate) fn look_durably<T>(&self, mut look: impl FnMut(Option<&View>) -> Result<(T, bool)>) -> Result<T> {
         let _in_use = self.files.enter();
         loop {
             let (found, log, is_doubtful) = self.read(|view| {
                 let (found, rests_on_log) = look(view)?;
-                // What is pinned was durable before it was.
+                // A pinned state was durable before it was pinned.
                 let rests_on = view.filter(|_| rests_on_log && !self.is_pinned);
                 let is_doubtful = rests_on.is_some_and(|view| view.is_doubtful(&self.env));
                 Ok((found, rests_on.map(|view| (view.log.clone(), view.memtable.position)), is_doubtful))
@@ -213,37 +213,36 @@ impl KeySpace {
                 self.reach(&log, position, false)?;
                 return Ok(found);
             }
-            // Taking the lock puts what is doubtful into segments.
+            // Taking the lock puts doubtful frames into segments.
             self.write(SpaceSettings::STORED, |_| Ok(()))?;
         }
     }
 
-    /// Make the log durable up to `end`, together with whoever else waits for it: threads of this
-    /// process and other ones. Of what we wrote under a lock that was just released (`is_new`) no
-    /// other process has had the time to sync anything.
+    /// Make the log durable up to `end`, in one sync with other waiting threads and processes. Of a
+    /// frame that we wrote under a lock released just now (`is_new`), no other process can have
+    /// synced anything yet.
     fn reach(&self, log: &Log, end: u64, is_new: bool) -> Result<()> {
         self.sync.reach(log, end, |wanted, has_waited| self.sync_for_all(log, wanted, is_new && !has_waited))
     }
 
-    /// Make the log durable up to `wanted` at least; answers how far. What another process has
-    /// synced is not synced again, and ours serves all frames that we know of. (Syncs of several
-    /// processes at a time share the disk's flush in the system.)
+    /// Make the log durable up to `wanted` at least; answers how far. Frames that another process
+    /// synced are not synced again, and our sync covers all frames that we know of. (Simultaneous
+    /// syncs of several processes use the same disk flush in the system.)
     fn sync_for_all(&self, log: &Log, wanted: u64, is_new: bool) -> Result<u64> {
         let lock = self.files.writer_lock();
         let known = self.sync.durable(log.id);
-        // A look at the record costs as much as any call of the system, and one too few costs no
-        // more than a sync.
+        // Reading the record costs as much as any system call; skipping it costs at most one sync.
         let is_shown = !is_new || known < log.inherited;
         let shown = lock.as_ref().filter(|_| is_shown).map_or(0, |lock| lock.watermark(log.id));
         if shown >= wanted {
             return Ok(shown);
         }
-        // Of what stood in the log when we opened it, a sync of ours proves nothing.
+        // Our sync proves nothing about frames that were in the log when we opened it.
         let is_ours_to_say = shown.max(known) >= log.inherited;
         let target = if is_ours_to_say { wanted.max(self.whole_frames(log)) } else { wanted };
         let synced = log.file.sync();
         let Some(lock) = lock else { return synced.map(|()| target) };
-        // If the record of a failure fails too, writers still find out for themselves.
+        // If recording the failure fails too, writers still detect it themselves.
         synced.inspect_err(|_| drop(lock.set_failed(log.id)))?;
         lock.set_watermark(log.id, target)?;
         Ok(target)
@@ -256,7 +255,7 @@ impl KeySpace {
 }
 
 impl LookedUp {
-    /// What an empty history knows.
+    /// The answer of an empty history.
     pub(crate) fn none(rows: usize) -> Self {
         Self { states: vec![crate::types::HistoryState::Absent; rows], ..Self::default() }
     }

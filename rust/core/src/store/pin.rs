@@ -11,9 +11,10 @@ use crate::format::names::FileKind;
 use crate::store::Writer;
 use crate::{Error, Result};
 
-/// What a key space that does not exist yet is pinned as.
+/// The pin of a key space that does not exist yet.
 const EMPTY: &str = "empty";
-/// Pins older than this were left behind by processes that died; a pin's own lease may be shorter.
+/// Maximum age of a pin; older ones were left by processes that died. A pin's own lease may be
+/// shorter.
 const MOST_AGE_US: i64 = 7 * 24 * 3600 * 1_000_000;
 
 /// A pinned state.
@@ -23,7 +24,7 @@ pub struct Pin {
     pub name: String,
     /// When it was pinned, in microseconds since 1970.
     pub pinned_at: i64,
-    /// When maintenance lets it go, if nobody has before.
+    /// When maintenance removes it, if nobody has before.
     pub ends_at: i64,
     /// The process that pinned it.
     pub process: u32,
@@ -32,8 +33,8 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// What a file's name says; none if it is no pin's. (`pin-<microseconds>-<process>-<manifest>`,
-    /// and `-<seconds>` of its lease.)
+    /// The pin by its file name; none if the name is no pin's.
+    /// (`pin-<microseconds>-<process>-<manifest>`, and `-<seconds>` of its lease.)
     pub(super) fn of(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(FileKind::Pin.prefix())?.split('-');
         let pinned_at: i64 = parts.next()?.parse().ok()?;
@@ -48,7 +49,7 @@ impl Pin {
 }
 
 impl KeySpace {
-    /// Pin the present state: the log is sealed first, so that only immutable files are read, and
+    /// Pin the present state. The log is sealed first, so that only immutable files are read, and
     /// the files of this state stay until [`KeySpace::unpin`], or until the lease is over. Answers
     /// the pin's name.
     pub(crate) fn pin(&self, lease_us: Option<i64>) -> Result<String> {
@@ -65,7 +66,7 @@ impl KeySpace {
         })
     }
 
-    /// The states that are pinned, oldest first.
+    /// The pinned states, oldest first.
     pub(crate) fn pins(&self) -> Result<Vec<Pin>> {
         if !self.exists()? {
             return Ok(Vec::new());
@@ -76,7 +77,7 @@ impl KeySpace {
         Ok(pins)
     }
 
-    /// Let a pinned state go.
+    /// Remove a pin.
     pub(crate) fn unpin(&self, name: &str) -> Result<()> {
         if name == EMPTY {
             return Ok(());
@@ -85,13 +86,13 @@ impl KeySpace {
         self.env.system.remove_if_there(&self.directory.join(name))
     }
 
-    /// Use the pinned state from now on: this handle sees nothing else.
+    /// Read only the pinned state from now on.
     pub(crate) fn use_pin(&mut self, name: &str) -> Result<()> {
         self.is_pinned = true;
         if name != EMPTY {
             check_name(name)?;
             let mut view = View::open_pinned(&self.env, &self.directory, name)?;
-            // It holds nothing of the log.
+            // A pinned state has nothing in the log.
             view.log.close();
             self.change(|slot| {
                 *slot = Some(view);
@@ -115,7 +116,8 @@ impl Writer<'_> {
     pub(super) fn pin_present(&self, lease_us: Option<i64>) -> Result<String> {
         let number = self.space.present().as_ref().map_or(0, |view| view.manifest.number);
         let lease = lease_us.map_or(String::new(), |lease| format!("-{}", lease.max(0) / 1_000_000));
-        // Only the holder of the lock makes pins, so the clock alone sets pins of one state apart.
+        // Only the holder of the lock makes pins, so the clock alone distinguishes pins of one
+        // state.
         let name = format!(
             "{}{:020}-{:x}-{number}{lease}",
             FileKind::Pin.prefix(),
@@ -144,7 +146,7 @@ pub(super) fn pinned(env: &Environment, directory: &Path, names: &[String]) -> R
     for name in names.iter().filter(|name| FileKind::Pin.has(name)) {
         match super::files::read_manifest(env, &directory.join(name)) {
             Ok(manifest) => manifests.push(manifest),
-            // Let go just now.
+            // Removed just now.
             Err(error) if error.is_missing() => {}
             Err(error) => return Err(error),
         }

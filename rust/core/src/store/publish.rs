@@ -1,5 +1,5 @@
-//! Publishing: data durable first, then the manifest that names it, then the old files' names taken
-//! away.
+//! Publishing: first make the data durable, then the manifest that names it, then remove the old
+//! files.
 
 use std::path::PathBuf;
 
@@ -23,8 +23,8 @@ use crate::{Error, Result};
 const MINUTE: i64 = 60_000_000;
 const HOUR: i64 = 60 * MINUTE;
 
-/// The width of a time partition: the greatest of these that gives a time to live at least 24
-/// partitions.
+/// Possible widths of a time partition: the greatest that gives a time to live at least 24
+/// partitions is used.
 const WIDTHS: [i64; 7] = [24 * HOUR, 6 * HOUR, HOUR, 15 * MINUTE, 5 * MINUTE, MINUTE, 1_000_000];
 
 /// For the shortest times to live.
@@ -62,14 +62,14 @@ impl KeySpace {
         Ok(())
     }
 
-    /// Write a settled run under the next file number; its bytes are durable, its name not yet.
+    /// Write a settled run under the next file number; its bytes are durable, its name is not.
     pub(super) fn write_segment(&self, next_file: &mut u64, run: &EntryRun) -> Result<SegmentEntry> {
         let (id, path) = self.new_segment(next_file)?;
         let (header, sum, bytes) = writer::write(self.segment_at(&path, id), run)?;
         Ok(entry_of(&header, sum, bytes))
     }
 
-    /// A segment of this space that is about to be written.
+    /// The target of a segment of this space that is about to be written.
     pub(super) fn segment_at<'a>(&'a self, path: &'a std::path::Path, id: u64) -> Target<'a> {
         Target { system: &*self.env.system, path, id, history: self.env.history }
     }
@@ -79,7 +79,7 @@ impl KeySpace {
         let id = *next_file;
         *next_file += 1;
         let path = FileKind::Segment.path(&self.directory, id);
-        // A crashed writer may have left a file of this number, which no manifest names.
+        // A writer that died may have left a file of this number, which no manifest names.
         self.env.system.remove_if_there(&path)?;
         Ok((id, path))
     }
@@ -117,6 +117,7 @@ impl Writer<'_> {
             let view = self.space.present();
             let Some(view) = view.as_ref() else { return Ok(()) };
             let mut manifest = view.successor();
+            manifest.next_file += self.skipped_files()?;
             let mut runs = view.memtable.runs(manifest.partition_us, expired);
             for run in &mut runs {
                 self.space.write_run(&mut manifest, run)?;
@@ -140,7 +141,8 @@ impl Writer<'_> {
         }
         let parent = self.space.directory.parent().unwrap_or(&self.space.directory);
         self.space.env.system.sync_names(parent)?;
-        let log = self.space.new_log(1, false)?;
+        let first = 1 + self.skipped_files()?;
+        let log = self.space.new_log(first, false)?;
         let manifest = Manifest {
             number: 1,
             history: self.space.env.history,
@@ -149,7 +151,7 @@ impl Writer<'_> {
             time_to_live_us: settings.time_to_live_us,
             kind: settings.kind,
             next_sequence: 1,
-            next_file: 2,
+            next_file: first + 1,
             purged_upto: i64::MIN,
             log: LogEntry { id: log.id, proven: START },
             ..Manifest::default()
@@ -163,7 +165,7 @@ impl Writer<'_> {
     }
 
     /// Put the log's entries into segments, without those that began at or before
-    /// `expired`, start a new log, and publish this together with another `change`.
+    /// `expired`, start a new log, and publish this with another `change`.
     pub(super) fn seal_with(&mut self, expired: i64, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         self.seal_all(expired, None, change)
     }
@@ -178,15 +180,15 @@ impl Writer<'_> {
         self.seal_as(false, expired, values, change)
     }
 
-    /// Put the log's entries into segments and start a log whose frames may say which
-    /// rows a batch had. Earlier versions refuse such a log by its version, instead of taking its
-    /// frames for damage.
+    /// Put the log's entries into segments and start a log whose frames may record the rows of a
+    /// batch. Earlier versions refuse such a log by its version, instead of taking its frames as
+    /// damage.
     pub(super) fn seal_for_rows(&mut self) -> Result<()> {
         self.seal_as(true, i64::MIN, None, |_| {})
     }
 
-    /// Write `processing` for a large batch as segments of its own, which one manifest
-    /// makes part of the history.
+    /// Write `processing` for a large batch as segments of its own, which one manifest adds to the
+    /// history.
     pub(super) fn begin_in_segments(&mut self, beginning: Beginning) -> Result<(u64, FrameKeys)> {
         let Beginning { keys, transaction, started_at, threads, .. } = beginning;
         let (mut manifest, claim) = {
@@ -201,7 +203,7 @@ impl Writer<'_> {
         let stamp = Stamp { claim, started_at, mark: Mark::Open };
         let result = self.space.write_keys(&mut manifest, &keys, stamp, threads).and_then(|()| self.publish(&manifest));
         if let Err(error) = result {
-            // Whether the manifest stands is not known.
+            // It is unknown whether the manifest is on disk.
             self.space.sync.fail(&error);
             return Err(error);
         }
@@ -213,14 +215,16 @@ impl Writer<'_> {
         self.space.present().as_ref().map_or(i64::MAX, |view| view.manifest.partition_us)
     }
 
-    /// Publish a manifest and see it; then take away what only older ones name.
+    /// Publish a manifest and read it; then remove files that only older ones name.
     pub(super) fn publish(&mut self, manifest: &Manifest) -> Result<()> {
         self.space.env.system.sync_names(&self.space.directory)?;
         let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
         self.check_alone()?;
         if !publish(&*self.space.env.system, &path, &manifest.encode())? {
+            self.held.lost();
             return Err(Error::not_alone(&path, "another writer published this while this one held the lock"));
         }
+        self.check_alone()?;
         self.space.change(|slot| match slot {
             Some(view) => view.advance(&self.space.env),
             None => {
@@ -242,15 +246,15 @@ impl View {
         manifest
     }
 
-    /// As [`View::same_log_successor`], with numbers of claims above those of the log's frames, for
-    /// a manifest that begins one.
+    /// [`View::same_log_successor`] with claim numbers above those of the log's frames, for a
+    /// manifest that begins a claim.
     pub(super) fn next_of_same_log(&self) -> Manifest {
         let mut manifest = self.same_log_successor();
         manifest.next_sequence = manifest.next_sequence.max(self.memtable.next_sequence);
         manifest
     }
 
-    /// The manifest that follows: the log's operations taken in, no file changed yet.
+    /// The manifest that follows: with the log's operations, and the same files.
     pub(super) fn successor(&self) -> Manifest {
         let mut manifest = self.manifest.clone();
         manifest.number += 1;
@@ -274,7 +278,7 @@ pub(super) fn entry_of(header: &SegmentHeader, sum: u32, bytes: u64) -> SegmentE
     }
 }
 
-/// A run in parts of at most [`MOST_ENTRIES`], in key order.
+/// The parts of a run, each at most [`MOST_ENTRIES`], in key order.
 pub(super) fn split(run: &mut EntryRun) -> Vec<EntryRun> {
     if run.len() <= MOST_ENTRIES {
         return vec![std::mem::take(run)];

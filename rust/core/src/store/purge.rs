@@ -1,4 +1,4 @@
-//! Purging: what expired goes, in whole files.
+//! Purging: expired entries go, in whole files.
 
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
@@ -9,52 +9,49 @@ use crate::{Error, Result};
 
 const DAY_US: i64 = 24 * 3600 * 1_000_000;
 
-/// What a purge removed, or would remove.
+/// The result of a purge, or of a dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
     /// Entries in the dropped files, and expired entries of the log.
     pub entries: u64,
-    /// Bytes given back.
+    /// Bytes freed.
     pub bytes: u64,
     /// Segments dropped.
     pub segments: u64,
 }
 
-/// What a purge goes by.
+/// The parameters of a purge.
 #[derive(Clone, Copy, Debug)]
 pub struct Purge {
-    /// The time that counts as now, in microseconds since 1970.
+    /// The time taken as now, in microseconds since 1970.
     pub now_us: i64,
-    /// Only say what would go.
+    /// Only tell what would go.
     pub dry_run: bool,
-    /// The machine's clock, against which now is checked; none leaves that out.
+    /// The machine's clock, against which `now_us` is checked; none to skip the check.
     pub clock_us: Option<i64>,
 }
 
 impl Purge {
-    /// A purge at this time, which nobody doubts.
+    /// A purge at this time, without a check of the clock.
     pub fn at(now_us: i64) -> Self {
         Self { now_us, dry_run: false, clock_us: None }
     }
 
-    /// A slip of the pen (2099 for 2026) must not empty a history. Where now is the machine's own
-    /// time, or where entries stay, there is nothing to doubt.
-    fn check_clock(self, view: &View, expired: &Purged) -> Result<()> {
+    /// A typing error (2099 for 2026) must not empty a history. There is nothing to check if
+    /// `now_us` is the machine's own time, or if entries stay. `what` is purged, and `all` is the
+    /// number of its entries that any purge could remove.
+    pub(super) fn check_clock(self, what: &str, expired: &Purged, all: impl FnOnce() -> Result<u64>) -> Result<()> {
         let Some(clock_us) = self.clock_us.filter(|_| !self.dry_run) else { return Ok(()) };
         let ahead_us = self.now_us.saturating_sub(clock_us);
-        if ahead_us <= DAY_US {
-            return Ok(());
-        }
-        let all = view.expired(i64::MAX).entries;
-        if all == 0 || expired.entries < all {
+        if ahead_us <= DAY_US || expired.entries == 0 || expired.entries < all()? {
             return Ok(());
         }
         Err(Error::Config(format!(
-            "now is {}, {} ahead of this machine's clock, and a purge at that time drops all {all} entries of trigger {:?}: \
+            "now is {}, {} ahead of this machine's clock, and a purge at that time drops all {} entries of {what}: \
              purge with force=True, or --force, if that is meant",
             format_us(self.now_us),
             duration_text(ahead_us / DAY_US * DAY_US),
-            view.manifest.name
+            expired.entries
         )))
     }
 }
@@ -73,7 +70,8 @@ impl KeySpace {
             }
             let cutoff = purge.now_us.saturating_sub(time_to_live_us);
             let expired = view.expired(cutoff);
-            purge.check_clock(view, &expired)?;
+            let what = format!("trigger {:?}", view.manifest.name);
+            purge.check_clock(&what, &expired, || Ok(view.expired(i64::MAX).entries))?;
             Ok((cutoff, expired))
         };
         let (_, expired_now) = self.read(planned)?;
@@ -88,7 +86,7 @@ impl KeySpace {
                 .as_ref()
                 .and_then(|view| view.memtable.oldest())
                 .is_some_and(|oldest| oldest <= cutoff);
-            // All of it in one manifest: a purge that breaks off has purged nothing.
+            // One manifest for everything: a purge that is interrupted has purged nothing.
             let purge = |manifest: &mut Manifest| {
                 manifest.purged_upto = manifest.purged_upto.max(cutoff);
                 manifest.segments.retain(|entry| entry.max_started_at > cutoff);

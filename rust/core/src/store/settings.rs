@@ -1,5 +1,4 @@
-//! The settings of a trigger that its key space keeps: they are its own, and change on purpose
-//! only.
+//! The settings of a trigger that its key space stores. They change only on purpose.
 
 use super::KeySpace;
 use super::view::View;
@@ -9,19 +8,19 @@ use crate::types::Kind;
 use crate::types::duration::duration_text;
 use crate::{Error, Result};
 
-/// The settings that a call comes with, as far as a key space keeps them.
+/// The settings of a call that a key space stores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpaceSettings {
-    /// 0 for a call that has none of its own.
+    /// 0 for a call without one.
     pub(crate) time_to_live_us: i64,
     pub(crate) kind: Option<Kind>,
 }
 
 impl SpaceSettings {
-    /// Those of a call that has none of its own: what is stored holds.
+    /// The settings of a call without any: the stored ones apply.
     pub(crate) const STORED: Self = Self { time_to_live_us: 0, kind: None };
 
-    /// Whether these are the stored ones, as far as both are known.
+    /// Check that these are the stored ones, where both are known.
     pub(crate) fn check(self, view: Option<&View>) -> Result<()> {
         let Some(manifest) = view.map(|view| &view.manifest) else { return Ok(()) };
         self.check_kind(manifest)?;
@@ -49,7 +48,7 @@ impl SpaceSettings {
         }
     }
 
-    /// What a manifest learns that does not know all of these; none if it learns nothing.
+    /// The settings that this manifest does not know yet; none if it knows all.
     fn taught(self, manifest: &Manifest) -> Option<(i64, Option<Kind>)> {
         let stored = (manifest.time_to_live_us, manifest.kind);
         let time_to_live_us = if stored.0 > 0 { stored.0 } else { self.time_to_live_us };
@@ -59,7 +58,7 @@ impl SpaceSettings {
 }
 
 impl KeySpace {
-    /// Store another time to live; answers the one before. The width of the partitions stays.
+    /// Store another time to live; answers the previous one. The width of the partitions stays.
     pub(crate) fn change_settings(&self, settings: SpaceSettings) -> Result<i64> {
         if !self.exists()? {
             return Err(Error::Config(format!(
@@ -81,8 +80,8 @@ impl KeySpace {
 }
 
 impl Writer<'_> {
-    /// Keep the settings that are not known here yet: those of stores that older
-    /// versions wrote, and of repaired ones.
+    /// Store the settings that are not known here yet: of stores that older versions wrote, and of
+    /// repaired ones.
     pub(super) fn learn(&mut self, settings: SpaceSettings) -> Result<()> {
         let taught = self.space.present().as_ref().and_then(|view| settings.taught(&view.manifest));
         let Some((time_to_live_us, kind)) = taught else { return Ok(()) };

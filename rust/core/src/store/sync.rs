@@ -1,4 +1,4 @@
-//! Group commit: the threads of a process share the syncs of the log.
+//! Group commit: one sync of the log serves several threads of a process.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use crate::sys::interrupt::{self, SLICE};
 use crate::wal::Log;
 use crate::{Error, Result};
 
-/// How far the live log is durable, and who is making it so.
+/// How far the live log is durable, and who is syncing it.
 #[derive(Debug, Default)]
 pub(crate) struct GroupSync {
     state: Mutex<State>,
@@ -17,10 +17,10 @@ pub(crate) struct GroupSync {
 struct State {
     log: u64,
     durable: u64,
-    /// Highest end that somebody waits for.
+    /// Highest end that a thread waits for.
     wanted: u64,
     at_work: bool,
-    /// Why no write may follow.
+    /// Why no further write is possible.
     failed: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl GroupSync {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Log `log` is durable up to `durable`; all logs before it are history.
+    /// Log `log` is durable up to `durable`; all earlier logs are retired.
     pub(crate) fn learn(&self, log: u64, durable: u64) {
         let mut state = self.lock();
         if log > state.log {
@@ -46,7 +46,7 @@ impl GroupSync {
         if state.log > log { u64::MAX } else { state.durable }
     }
 
-    /// After a failed write or sync nothing is written any more.
+    /// After a failed write or sync nothing more is written.
     pub(crate) fn fail(&self, error: &Error) {
         self.lock().failed.get_or_insert_with(|| error.to_string());
         self.changed.notify_all();
@@ -56,9 +56,9 @@ impl GroupSync {
         self.lock().failed.as_ref().map_or(Ok(()), |reason| Err(Error::Failed(reason.clone())))
     }
 
-    /// Return once the log is durable up to `end`. One of the waiting threads does `sync` for all:
-    /// it makes the log durable at least as far as it is told, and answers how far it did. It is
-    /// also told whether it had to wait before.
+    /// Return once the log is durable up to `end`. One of the waiting threads calls `sync` for all:
+    /// it makes the log durable at least as far as requested, and answers how far. It is also told
+    /// whether it had to wait before.
     pub(crate) fn reach(&self, log: &Log, end: u64, sync: impl FnOnce(u64, bool) -> Result<u64>) -> Result<()> {
         let mut state = self.lock();
         let mut has_waited = false;
@@ -87,7 +87,7 @@ impl GroupSync {
             }
         }
         state.at_work = true;
-        // Not a later log's: then this one is history, and the loop above has returned.
+        // Not for a later log: then this one is retired, and the loop above has returned.
         let target = state.wanted;
         drop(state);
         let synced = sync(target, has_waited);

@@ -1,4 +1,4 @@
-//! What a process sees of a key space: a manifest, its segments and filters, and the log up to a
+//! A process's view of a key space: a manifest, its segments and filters, and the log up to a
 //! position.
 
 use std::path::{Path, PathBuf};
@@ -18,12 +18,13 @@ use crate::segment::global::GlobalFilter;
 use crate::wal::{Frames, Log, Next, Owner, START};
 use crate::{Error, Result};
 
-/// How often a load starts again when files go away under it, because a writer published meanwhile.
+/// Maximum number of restarts of a load when files are removed meanwhile because a writer
+/// published.
 const TRIES: usize = 100;
-/// So many milliseconds are given to whoever may be syncing the log.
+/// Maximum time to wait for a process that may be syncing the log, in milliseconds.
 const WAITS: u32 = 20;
 
-/// A rolled-up filter and the open segments it covers.
+/// A global filter and the open segments it covers.
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
     pub(crate) global_filter: Arc<GlobalFilter>,
@@ -38,26 +39,25 @@ pub(crate) struct View {
     /// The file name that the manifest was read from.
     pub(crate) source: String,
     pub(crate) manifest: Manifest,
-    /// Where the manifest is, and where the next one will be: they are looked for again and again.
+    /// Paths of the manifest and of the next one, which are checked repeatedly.
     own: PathBuf,
     next: PathBuf,
-    /// Which files the manifest and the writer lock were: others under their names are none of
-    /// ours.
+    /// Identities of the manifest and the writer lock: other files under their names are not ours.
     own_file: Option<FileId>,
     pub(crate) lock_file: Option<FileId>,
     /// Newest first.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) covered: Vec<Covered>,
     pub(crate) uncovered: Vec<Arc<Segment>>,
-    /// Files of values, in the order in which they are asked.
+    /// Files of values, in look-up order.
     pub(crate) values: Vec<Placed>,
     pub(crate) log: Log,
     pub(crate) memtable: Memtable,
-    /// The bytes before the memtable's position, by which a log that was overwritten shows.
+    /// The bytes before the memtable's position, which reveal a log that was overwritten.
     pub(crate) last: Option<[u8; 8]>,
-    /// Bytes behind the last whole frame: a writer is at work, or died at it.
+    /// Bytes behind the last whole frame: a writer is writing, or died while writing.
     pub(crate) torn: u64,
-    /// What the log was last read into.
+    /// The buffer for reading the log.
     buffer: Vec<u8>,
 }
 
@@ -71,7 +71,7 @@ impl View {
         Ok(view)
     }
 
-    /// All but the frames of the log.
+    /// Everything except the frames of the log.
     fn load_files(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
         env.check_own()?;
         let mut failure = None;
@@ -79,7 +79,7 @@ impl View {
             let Some(number) = newest(env, directory)? else { return Ok(None) };
             match Self::open(env, directory, number, known) {
                 Ok(view) => return Ok(Some(view)),
-                // A file that went away: fine if a newer manifest says so, damage if not.
+                // A missing file is fine if there is a newer manifest, and damage if not.
                 Err(error) if error.is_missing() => {
                     if newest(env, directory)? == Some(number) {
                         return Err(as_damage(error, directory, number));
@@ -111,11 +111,10 @@ impl View {
         Ok(view)
     }
 
-    /// Whether a manifest can have come after ours: an older history that was put in the place of
-    /// ours shows.
+    /// Check that a manifest can follow ours: this detects an older history in the place of ours.
     fn check_successor(&self, manifest: &Manifest, path: &Path) -> Result<()> {
         let ours = &self.manifest;
-        // A log that is over has left all its operations in the manifest.
+        // A log that has ended has left all its operations in the manifest.
         let is_same_log = manifest.log.id == ours.log.id;
         let next_sequence = if is_same_log { ours.next_sequence } else { self.memtable.next_sequence };
         let is_later = manifest.number >= ours.number
@@ -139,7 +138,7 @@ impl View {
         let manifest = read_manifest(env, &path).map_err(|error| match error {
             Error::Io { .. } => Error::Open {
                 path,
-                reason: "this snapshot was let go, or it was pinned in a directory that this process does not see"
+                reason: "this snapshot was removed, or it was pinned in a directory that this process does not see"
                     .into(),
             },
             other => other,
@@ -233,11 +232,11 @@ impl View {
         Ok(())
     }
 
-    /// Whether nobody published or appended since, and all of it still stands under its names. Four
-    /// cheap calls of the system.
+    /// Whether nobody published or appended since, and all files are still under their names. Costs
+    /// four cheap system calls.
     pub(crate) fn is_current(&self, env: &Environment) -> Result<bool> {
         let Some(last) = self.last.filter(|_| !self.log.is_closed) else { return Ok(false) };
-        // What is torn may be a frame that was in the making, and whole by now.
+        // A torn frame may have been one that was being written, and be whole by now.
         Ok(self.is_newest(env)?
             && self.torn == 0
             && self.log.is_in_place(&*env.system)?
@@ -246,8 +245,8 @@ impl View {
 
     fn is_newest(&self, env: &Environment) -> Result<bool> {
         let Self { own, next, .. } = self;
-        // Old manifests are taken away oldest first: if ours is still there, so is the next, if
-        // there is one.
+        // Old manifests are removed oldest first: if ours is still there, so is the next, if there
+        // is one.
         let superseded = env.system.has(next)?;
         if superseded {
             return Ok(false);
@@ -259,8 +258,8 @@ impl View {
         }
     }
 
-    /// Make sure that the log's file stands under its name, holds what was read of it, and is open.
-    /// Answers whether it is so, or a newer manifest has come, which may have ended this log.
+    /// Check that the log's file is under its name, holds what was read of it, and is open. Answers
+    /// whether that is so; if not, a newer manifest, which may have ended this log, has come.
     fn hold_log(&mut self, env: &Environment) -> Result<bool> {
         if !self.log.is_in_place(&*env.system)? {
             return if self.is_newest(env)? { Err(Error::replaced(&self.log.file.path)) } else { Ok(false) };
@@ -276,7 +275,7 @@ impl View {
         self.check_read(&self.log).map(|()| true)
     }
 
-    /// What was read of a log must still stand there.
+    /// The part of a log that was read must not have changed.
     fn check_read(&self, log: &Log) -> Result<()> {
         match self.last {
             Some(_) if log.last_before(self.memtable.position)? != self.last => Err(Error::replaced(&log.file.path)),
@@ -298,7 +297,7 @@ impl View {
                 return Err(Error::replaced(&self.log.file.path));
             }
             self.check_read(&newer.log)?;
-            // The same log: what was read of it stays true.
+            // The same log: the frames read of it stay valid.
             newer.last = self.last;
             newer.memtable = std::mem::take(&mut self.memtable);
             newer.memtable.learn(&newer.manifest);
@@ -328,13 +327,13 @@ impl View {
         self.buffer = frames.into_buffer();
         self.last = log.last_before(self.memtable.position)?;
         if self.torn == 0 {
-            // Room behind the frames that we found is nothing that we inherited.
+            // Room behind the frames that we found is not inherited.
             self.log.inherited = self.log.inherited.min(self.memtable.position);
         }
         self.check_end(env)
     }
 
-    /// The log may end here, or be torn here, only if nothing shows that it went on.
+    /// The log may end or be torn here only if nothing shows that it continued.
     fn check_end(&mut self, env: &Environment) -> Result<()> {
         let witness = writer_lock::watermark(&*env.system, &self.directory, self.log.id);
         let proven = self.memtable.durable.max(witness);
@@ -348,17 +347,17 @@ impl View {
             Ok(())
         };
         let Err(damage) = damage else { return Ok(()) };
-        // Where it ended, or looked torn, may have been a frame in the making, that is whole by
-        // now.
+        // The log's end, or a torn frame, may have been a frame that was being written, and be
+        // whole by now.
         match Frames::new(&self.log, self.memtable.position, self.log.len()?).next()? {
             Next::Frame(..) => self.read_log(env),
             Next::End | Next::Torn => Err(damage),
         }
     }
 
-    /// Whether frames stood in the log when this process opened it that nothing shows to be
-    /// durable. Whoever wrote them may be at it just now: who would have to write them anew waits a
-    /// little.
+    /// Whether the log had frames when this process opened it that nothing shows to be durable.
+    /// Their writer may be syncing them just now, so this waits a little, because otherwise they
+    /// have to be rewritten.
     pub(crate) fn is_doubtful(&self, env: &Environment) -> bool {
         let end = self.log.inherited.min(self.memtable.position);
         if end <= self.memtable.durable {
@@ -387,7 +386,7 @@ fn identify(env: &Environment, path: &Path) -> Result<Option<FileId>> {
     env.system.identity(path)
 }
 
-/// A file that the newest manifest names is not there.
+/// The error for a missing file that the newest manifest names.
 fn as_damage(error: Error, directory: &Path, number: u64) -> Error {
     match error {
         Error::Io { path, .. } => {

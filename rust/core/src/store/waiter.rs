@@ -1,6 +1,6 @@
-//! Waiting for a file's lock with a limit of time: a thread stands in the system's queue, so that
-//! the lock is handed over in order and at once, without polling. The system knows no limit;
-//! whoever gives up leaves the thread there, and what it gets is given back.
+//! Waiting for a file's lock with a time limit. A thread waits in the system's queue, so that the
+//! lock is handed over in order and at once, without polling. The system knows no limit: a caller
+//! that gives up leaves the thread waiting, and the thread releases the lock when it gets it.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use crate::io::File;
 enum State {
     /// Nobody wants the lock.
     Idle,
-    /// Somebody waits for the lock, and so does the thread.
+    /// A caller waits for the lock, and so does the thread.
     Wanted,
-    /// Whoever wanted it gave up; the thread still waits.
+    /// The caller gave up; the thread still waits.
     Unwanted,
-    /// The lock was taken for whoever wanted it.
+    /// The lock was taken for the caller.
     Held,
     Failed(io::Error),
     /// The thread is to end.
@@ -30,7 +30,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// The thread, while there is something to wait for; one user at a time.
+/// The thread, while there is a lock to wait for; one user at a time.
 #[derive(Debug)]
 pub(super) struct Waiter(Arc<Shared>);
 
@@ -56,7 +56,7 @@ impl Shared {
             match (&*state, locked) {
                 (State::Wanted, Ok(())) => *state = State::Held,
                 (State::Wanted, Err(error)) => *state = State::Failed(error),
-                // Nobody is left who could hear of an error.
+                // No caller is left to report an error to.
                 (_, locked) => {
                     drop(locked.and_then(|()| self.file.unlock()));
                     if matches!(*state, State::Unwanted) {
@@ -70,7 +70,7 @@ impl Shared {
 }
 
 impl Waiter {
-    /// None if there can be no thread.
+    /// None if no thread can be started.
     pub(super) fn start(file: Arc<dyn File>) -> Option<Self> {
         let shared = Arc::new(Shared { file, state: Mutex::new(State::Idle), changed: Condvar::new() });
         let thread = shared.clone();
@@ -78,13 +78,13 @@ impl Waiter {
         started.ok().map(|_| Self(shared))
     }
 
-    /// Whether the thread waits, for somebody or for nobody.
+    /// Whether the thread waits, with or without a caller.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(*self.0.lock(), State::Wanted | State::Unwanted)
     }
 
-    /// Wait for the lock, for so long; answers whether it was taken. If not, it is still waited
-    /// for, until it is given up.
+    /// Wait for the lock, for `limit` at most; answers whether it was taken. If not, the thread
+    /// keeps waiting until the caller gives up.
     pub(super) fn wait(&self, limit: Duration) -> io::Result<bool> {
         let mut state = self.0.lock();
         if !matches!(*state, State::Held | State::Failed(_)) {
@@ -102,7 +102,7 @@ impl Waiter {
         }
     }
 
-    /// Wait no more; answers whether the lock was taken at the last moment.
+    /// Stop waiting; answers whether the lock was taken at the last moment.
     pub(super) fn give_up(&self) -> bool {
         let mut state = self.0.lock();
         let last = std::mem::replace(&mut *state, State::Idle);
@@ -138,7 +138,8 @@ mod tests {
         while waiter.is_waiting() {
             std::thread::yield_now();
         }
-        // The thread got it and gave it back: it is free for others, and for this one again.
+        // The thread got the lock and released it: it is free for others, and for this process
+        // again.
         assert!(holder.try_lock().unwrap());
         holder.unlock().unwrap();
         assert!(waiter.wait(Duration::from_secs(60)).unwrap());

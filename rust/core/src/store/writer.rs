@@ -1,4 +1,4 @@
-//! Writing: the lock, what its holder does first, and frames appended to the log.
+//! Writing: the lock, the preparation by its holder, and frames appended to the log.
 
 use std::sync::Arc;
 
@@ -14,37 +14,38 @@ use crate::wal::Log;
 use crate::wal::frame::{Frame, FrameKind};
 use crate::{Error, Result};
 
-/// More entries than this in the log, and they are put into a segment. (Tests meet every path with
-/// small batches.)
+/// Maximum number of entries in the log; above it they are put into a segment. (Small in tests, so
+/// that small batches meet every path.)
 pub(super) const MOST_IN_LOG: usize = if cfg!(feature = "small") { 150 } else { 768 << 10 };
 
-/// A batch of so many new keys goes into segments at once: as a frame it would be written twice.
+/// Number of new keys from which a batch goes into segments at once: as a frame it would be written
+/// twice.
 pub(super) const LARGE_BATCH: usize = if cfg!(feature = "small") { 20 } else { 128 << 10 };
 
-/// What a `begin` decided to write.
+/// The decisions of a `begin`, to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
     pub(crate) keys: FrameKeys,
     pub(crate) transaction: Option<NumberedBatch>,
-    /// The open claim of the same transaction that this one takes the place of, and its start.
+    /// The open claim of the same transaction that this one replaces, and its start.
     pub(crate) replaces: Option<(u64, i64)>,
     pub(crate) started_at: i64,
     /// Threads to write a large batch with.
     pub(crate) threads: usize,
 }
 
-/// A key space whose writer lock is held. Only through it anything is appended, published, sealed
-/// or reserved, and only [`KeySpace::write`] hands it out.
+/// A key space whose writer lock is held. Appending, publishing, sealing and reserving are possible
+/// only through it, and only [`KeySpace::write`] makes one.
 #[derive(Debug)]
 pub(crate) struct Writer<'s> {
     pub(super) space: &'s KeySpace,
-    _held: Taken<'s>,
+    pub(super) held: Taken<'s>,
 }
 
 impl<'s> Writer<'s> {
-    /// Whoever holds the lock of `space` by `guard` writes to it.
+    /// A writer of `space`, whose lock `guard` holds.
     pub(super) fn holding(space: &'s KeySpace, guard: Taken<'s>) -> Self {
-        Self { space, _held: guard }
+        Self { space, held: guard }
     }
 
     /// The key space, for reading.
@@ -87,7 +88,7 @@ impl KeySpace {
         operation: impl FnOnce(&mut Writer<'_>) -> Result<T>,
     ) -> Result<T> {
         let lock = self.writer_lock()?;
-        // While others are at it, what they wrote so far can be read.
+        // While another process holds the lock, its writes so far can be read.
         let taken = lock.take(&*self.env.system, self.env.lock_timeout, || drop(self.refresh()));
         let guard = taken.map_err(|error| self.or_away(error))?;
         let mut writer = Writer::holding(self, guard);
@@ -110,19 +111,20 @@ impl KeySpace {
         Ok(result)
     }
 
-    /// A history that is away as a whole, such as a file system that is not mounted, is not
-    /// replaced: it cannot be asked now.
+    /// A history that is missing as a whole, such as a file system that is not mounted, is not
+    /// replaced: it is unavailable.
     fn or_away(&self, error: Error) -> Error {
         if matches!(error, Error::Fenced { .. }) { self.env.check_present().err().unwrap_or(error) } else { error }
     }
 
-    /// Before something is acknowledged: what was written is part of the history that stands under
-    /// its path.
+    /// Before an acknowledgement: check that the written data belongs to the history under its
+    /// path.
     fn check_in_place(&self, log: &Log) -> Result<()> {
         if log.is_in_place(&*self.env.system)? {
             return Ok(());
         }
-        // Whoever came after us may have ended the log: then the newest manifest comes after ours.
+        // A writer that came after us may have ended the log: then the newest manifest follows
+        // ours.
         self.refresh()?;
         let is_succeeded = self.present().as_ref().is_some_and(|view| view.log.id > log.id);
         if is_succeeded { Ok(()) } else { Err(Error::replaced(&log.file.path)) }
@@ -150,18 +152,21 @@ impl Writer<'_> {
         self.space.present().as_ref().is_some_and(|view| started_at <= view.manifest.purged_upto)
     }
 
-    /// See the present state, found the key space if it is not there, and end a log
-    /// that a dead writer left torn or that holds frames of others that nothing shows to be
-    /// durable: what can be read of it is written anew.
+    /// Read the present state, and create the key space if it does not exist. End a log that a dead
+    /// writer left torn, that holds frames of others that nothing shows to be durable, or that
+    /// another writer may be about to append to: its readable part is rewritten.
     fn prepare(&mut self, settings: SpaceSettings) -> Result<()> {
         self.space.refresh()?;
         settings.check(self.space.present().as_ref())?;
-        let is_over = self.space.present().as_ref().map(|view| view.torn > 0 || view.is_doubtful(&self.space.env));
+        let must_end = self.held.must_end_log();
+        let is_over =
+            self.space.present().as_ref().map(|view| must_end || view.torn > 0 || view.is_doubtful(&self.space.env));
         match is_over {
             None => self.found(settings)?,
             Some(true) => self.seal()?,
             Some(false) => {}
         }
+        self.held.ended_log();
         self.make_known()?;
         self.learn(settings)
     }
@@ -191,7 +196,7 @@ impl Writer<'_> {
         .map(|frame| (frame.claim, frame.keys))
     }
 
-    /// Append one frame, made for its sequence number.
+    /// Append one frame; `frame` makes it for its sequence number.
     pub(super) fn append(&mut self, frame: impl FnOnce(u64) -> Frame) -> Result<Frame> {
         let (sequence, knows_rows) = {
             let view = self.space.present();
@@ -215,6 +220,8 @@ impl Writer<'_> {
         };
         self.check_alone()?;
         log.append(&bytes, position)?;
+        // If somebody came meanwhile, it may not have seen this frame.
+        self.check_alone()?;
         self.space.change(|slot| {
             if let Some(view) = slot {
                 view.memtable.apply(&frame, position + bytes.len() as u64);
@@ -224,9 +231,19 @@ impl Writer<'_> {
         })
     }
 
-    /// Before something is changed: no other process holds the lock, too.
+    /// Before something is changed, and afterwards: no other process holds the lock, too.
     pub(super) fn check_alone(&self) -> Result<()> {
-        self.space.files.writer_lock().map_or(Ok(()), |lock| lock.check_alone())
+        self.held.check_alone()
+    }
+
+    /// How many file numbers are left out: a writer that may stand beside us makes its files under
+    /// the next ones, and removes what it finds there.
+    pub(super) fn skipped_files(&self) -> Result<u64> {
+        let mut drawn = [0; 4];
+        if self.held.must_end_log() {
+            self.space.env.system.randomness_for(&self.space.directory, &mut drawn)?;
+        }
+        Ok(u64::from(u32::from_le_bytes(drawn)))
     }
 
     fn seal_if_full(&mut self) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The writer lock: it that is held for one operation, and dies with its holder.
+//! The writer lock. It is held for one operation, and dies with its holder.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -10,19 +10,19 @@ use crate::format::names::WRITER_LOCK;
 use crate::io::{FileId, FileSystem};
 use crate::{Error, Result};
 
-/// Where the holder's name stands in the lock file; before it stands the watermark.
+/// Offset of the holder's name in the lock file; the watermark is before it.
 const HOLDER_AT: u64 = 64;
 const HOLDER_BYTES: usize = 192;
 const WATERMARK_BYTES: usize = 24;
 const MAGIC: [u8; 4] = *b"DHTN";
-/// Where the record of a failed sync stands.
+/// Offset of the record of a failed sync.
 const FAILED_AT: u64 = 32;
 
 /// The lock file of a key space: its lock, who holds it, and how far the log is durable.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
     lock: Lock,
-    /// Which file that is: another one under its name keeps nobody out.
+    /// The identity of that file: a lock on another file under its name excludes nobody.
     file: FileId,
     alone: Alone,
 }
@@ -34,15 +34,38 @@ pub(crate) struct Taken<'a> {
     _guard: Guard<'a>,
 }
 
+impl Taken<'_> {
+    /// Before something is changed, and afterwards: no other process holds the lock, too.
+    pub(crate) fn check_alone(&self) -> Result<()> {
+        self.lock.alone.check(self.lock.lock.file())
+    }
+
+    /// Whether the log must be ended before anything is appended: somebody who holds the lock, too,
+    /// may be about to write to it.
+    pub(crate) fn must_end_log(&self) -> bool {
+        !self.lock.alone.is_clean()
+    }
+
+    /// The log was ended, and the one that follows it is ours.
+    pub(crate) fn ended_log(&self) {
+        self.lock.alone.became_clean();
+    }
+
+    /// Another writer published what we were about to.
+    pub(crate) fn lost(&self) {
+        self.lock.alone.lost();
+    }
+}
+
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        // Before the lock is given back, which is dropped after this.
+        // Before the lock is released, which happens after this.
         let WriterLock { lock, alone, .. } = self.lock;
         alone.leave(lock.file());
     }
 }
 
-/// A lock that outlasts a call. Its file is open for it alone, so that it excludes the threads of
+/// A lock that outlasts a call. Its file is opened for it alone, so that it excludes the threads of
 /// its own process too.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -63,14 +86,14 @@ impl WriterLock {
         Ok(lock)
     }
 
-    /// A lock of another name, which keeps nobody from writing.
+    /// A lock of another name, which does not block writers.
     pub(crate) fn named(system: &dyn FileSystem, path: &Path) -> Result<Self> {
         let lock = Lock::open(system, path)?;
         let file = lock.file().identity()?;
         Ok(Self { file, alone: Alone::new(system, path, file)?, lock })
     }
 
-    /// Wait for the lock, for `limit` at most, and keep it as long as the answer lives.
+    /// Wait for the lock, for `limit` at most, and hold it as long as the answer lives.
     pub(crate) fn hold(self, limit: Duration) -> Result<Held> {
         if !self.lock.acquire(limit, || {})? {
             return Err(self.locked(limit));
@@ -80,14 +103,13 @@ impl WriterLock {
         Ok(held)
     }
 
-    /// Why a wait was in vain.
+    /// The error of a wait without success.
     fn locked(&self, limit: Duration) -> Error {
         let (path, waited_ms) = (self.lock.path().to_path_buf(), limit.as_millis() as u64);
         Error::Locked { path, waited_ms, holder: self.holder() }
     }
 
-    /// Wait for the lock, for `limit` at most; `meanwhile` is done now and then while there is
-    /// something to wait for.
+    /// Wait for the lock, for `limit` at most; calls `meanwhile` repeatedly while it waits.
     pub(crate) fn take(&self, system: &dyn FileSystem, limit: Duration, meanwhile: impl FnMut()) -> Result<Taken<'_>> {
         let Some(guard) = self.lock.take(limit, meanwhile)? else {
             return Err(self.locked(limit));
@@ -99,21 +121,16 @@ impl WriterLock {
         Ok(taken)
     }
 
-    /// The lock keeps out only those who find it under its name.
+    /// The lock excludes only processes that find it under its name.
     fn check_in_place(&self, system: &dyn FileSystem) -> Result<()> {
         let path = self.lock.path();
         let there = system.identity(path)?;
         if there == Some(self.file) { Ok(()) } else { Err(Error::replaced(path)) }
     }
 
-    /// Which file it is.
+    /// The identity of the lock file.
     pub(crate) fn file(&self) -> FileId {
         self.file
-    }
-
-    /// Before something is changed: no other process holds the lock, too.
-    pub(crate) fn check_alone(&self) -> Result<()> {
-        self.alone.check(self.lock.file())
     }
 
     /// Leave our name for those who wait, and `entry` behind it.
@@ -138,21 +155,21 @@ impl WriterLock {
         }
     }
 
-    /// Remember that log `log` is durable up to `durable`. Not synced, so after a power loss it may
-    /// say less than the truth, never more.
+    /// Record that log `log` is durable up to `durable`. Not synced: after a power loss it may be
+    /// lower than the truth, never higher.
     pub(crate) fn set_watermark(&self, log: u64, durable: u64) -> Result<()> {
         self.record(0, log, durable)
     }
 
-    /// How far log `log` is known to be durable; 0 when the file does not say.
+    /// How far log `log` is known to be durable; 0 when the file does not tell.
     pub(crate) fn watermark(&self, log: u64) -> u64 {
         let mut bytes = [0; WATERMARK_BYTES];
         let read = self.lock.file().read(&mut bytes, 0);
         read.ok().and_then(|()| decoded(bytes, log)).unwrap_or(0)
     }
 
-    /// Remember that a sync of log `log` failed: readers, who cannot mend it, must not rely on what
-    /// is beyond the watermark.
+    /// Record that a sync of log `log` failed. Readers, which cannot repair that, must not rely on
+    /// data beyond the watermark.
     pub(crate) fn set_failed(&self, log: u64) -> Result<()> {
         self.record(FAILED_AT, log, 0)
     }
@@ -168,8 +185,8 @@ impl WriterLock {
     }
 }
 
-/// How far log `log` is known to be durable, by the lock file in `directory`; 0 when it does not
-/// say.
+/// How far log `log` is known to be durable, according to the lock file in `directory`; 0 when it
+/// does not tell.
 pub(crate) fn watermark(system: &dyn FileSystem, directory: &Path, log: u64) -> u64 {
     recorded(system, directory, 0, log).unwrap_or(0)
 }
@@ -185,7 +202,7 @@ fn recorded(system: &dyn FileSystem, directory: &Path, at: u64, log: u64) -> Opt
     read.ok().and_then(|()| decoded(bytes, log))
 }
 
-/// What a record says of log `log`.
+/// The record for log `log`.
 fn decoded(bytes: [u8; WATERMARK_BYTES], log: u64) -> Option<u64> {
     let field = |at: usize| bytes[at..].first_chunk().map_or(0, |field| u64::from_le_bytes(*field));
     let sum = bytes[4..].first_chunk().map_or(0, |sum| u32::from_le_bytes(*sum));

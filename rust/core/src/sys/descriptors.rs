@@ -1,45 +1,46 @@
-//! Open files are few: whoever holds some between two calls says so here, and those that were idle
-//! longest give theirs back first.
+//! Open files are scarce. A holder of files between two calls registers here, and those that were
+//! idle longest are closed first.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// So many holders keep files open where the system does not tell its limit.
+/// Maximum number of holders with open files where the system does not tell its limit.
 const MOST: usize = 128;
-/// A holder has two files. Together they use a quarter of what the process may open, at most: the
-/// rest is the caller's.
+/// Fraction of the process's limit. A holder has two files, so all holders use at most a quarter of
+/// what the process may open: the rest is the caller's.
 const OF_LIMIT: usize = 8;
-/// Never fewer than that, and never more than the other.
+/// Lower and upper bound of the number of holders.
 const BOUNDS: (usize, usize) = (8, 1024);
 
-/// Somebody who keeps files open between two calls.
+/// An object that keeps files open between two calls.
 pub(crate) trait Holder: std::fmt::Debug + Send + Sync {
-    /// When it was last used, by a clock that all holders share.
+    /// When it was last used, by the clock of all holders.
     fn last_used(&self) -> u64;
-    /// Close the files, unless they are in use; answers whether none is held now. They are opened
-    /// again with the next use.
+    /// Close the files, unless they are in use; answers whether none is open now. The next use
+    /// opens them again.
     fn close_if_idle(&self) -> bool;
 }
 
-/// Everybody who holds files.
+/// All holders of files.
 static HOLDERS: Mutex<Vec<Weak<dyn Holder>>> = Mutex::new(Vec::new());
 
-/// `holder` has opened files: if there are too many now, those that were idle longest are closed.
+/// Registers `holder`, which has opened files. If too many are open now, those that were idle
+/// longest are closed.
 pub(crate) fn note(holder: Weak<dyn Holder>) {
     let mut holders = HOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
     holders.push(holder);
     let most = most();
     if holders.len() > most {
-        // Some more than one, so that this is not done again with the next.
+        // Close more than one, so that the next call need not do it again.
         close(&mut holders, most - most / 8);
     }
 }
 
-/// Close all files that are not in use: the system gives no more.
+/// Close all files that are not in use, because the system refuses to open more.
 pub(crate) fn release() {
     close(&mut HOLDERS.lock().unwrap_or_else(PoisonError::into_inner), 0);
 }
 
-/// Close until at most `left` hold files; those in use stay.
+/// Close files until at most `left` holders have open ones; those in use stay.
 fn close(holders: &mut Vec<Weak<dyn Holder>>, left: usize) {
     let mut there: Vec<Arc<dyn Holder>> = holders.iter().filter_map(Weak::upgrade).collect();
     there.sort_by_key(|holder| holder.last_used());
@@ -52,14 +53,14 @@ fn close(holders: &mut Vec<Weak<dyn Holder>>, left: usize) {
     *holders = there.iter().map(Arc::downgrade).collect();
 }
 
-/// Whether the system refused because too many files are open, in this process or in all.
+/// Whether the system refused because too many files are open, in this process or in total.
 pub(crate) fn is_exhausted(error: &std::io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
-/// So many holders may keep their files.
+/// Maximum number of holders with open files.
 fn most() -> usize {
     static MOST_HELD: OnceLock<usize> = OnceLock::new();
     *MOST_HELD.get_or_init(|| {
@@ -68,7 +69,7 @@ fn most() -> usize {
     })
 }
 
-/// How many files a process may open, by what the system says of its limits.
+/// The limit of open files of a process, from the system's description of its limits.
 fn open_files(limits: &str) -> Option<usize> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     match line.split_whitespace().next()? {

@@ -1,12 +1,12 @@
-//! Waits that hear the keyboard: whoever calls the engine may lend it an ear, which every wait asks
-//! now and then.
+//! Waits that an interrupt from the keyboard can end. The caller of the engine may lend it a check,
+//! which every wait runs now and then.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
-/// So often the ear is asked at most; waits are cut into slices of this length.
+/// Minimum time between two checks; waits are cut into slices of this length.
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
 /// Answers whether the call is to end.
@@ -25,13 +25,13 @@ impl Drop for Restored {
     }
 }
 
-/// Do `work`; what it waits for on this thread ends with [`Error::Interrupted`] once `ear` says so.
+/// Do `work`; its waits on this thread end with [`Error::Interrupted`] once `ear` says so.
 pub fn listening<T>(ear: Ear, work: impl FnOnce() -> T) -> T {
     let _restored = Restored(EAR.replace(Some(ear)));
     work()
 }
 
-/// An error if this call is to end. Cheap enough to be asked in a loop.
+/// An error if this call is to end. Cheap enough for a loop.
 pub(crate) fn check() -> Result<()> {
     let Some(ear) = EAR.get() else { return Ok(()) };
     let now = Instant::now();

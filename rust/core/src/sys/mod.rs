@@ -1,4 +1,5 @@
-//! What the machine gives: threads, the clock, memory that a thread keeps, lines fetched ahead.
+//! Services of the machine: threads, the clock, buffers that a thread keeps, prefetching, limits on
+//! open files, interrupts.
 
 pub(crate) mod descriptors;
 pub mod interrupt;

@@ -1,4 +1,4 @@
-//! Asking for a cache line before it is needed.
+//! Prefetching a cache line.
 
 /// Fetch the line that holds `bytes[at]`, if the machine can; out of bounds nothing happens.
 #[inline(always)]

@@ -1,17 +1,16 @@
-//! Memory that a thread keeps from one call to the next. A small batch takes less time to judge
-//! than the system's allocator takes to find and clear pieces of more than a kilobyte for it.
+//! Buffers that a thread keeps from one call to the next. Judging a small batch takes less time
+//! than the system's allocator needs to find and clear blocks of more than a kilobyte for it.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-/// More than this is not kept.
+/// Larger buffers are not kept.
 const MOST_BYTES: usize = 64 << 10;
 
-/// Where a thread keeps its piece, declared by `thread_local!`.
+/// Where a thread keeps its buffer, declared by `thread_local!`.
 pub(crate) type Kept<T> = LocalKey<Cell<Vec<T>>>;
 
-/// At least so many elements, with whatever the last user left in them. Who needs them again
-/// meanwhile gets others.
+/// At least `length` elements, with the content of the last use. A nested call gets another buffer.
 pub(crate) fn taken<T: Clone>(kept: &'static Kept<T>, length: usize, empty: T) -> Vec<T> {
     let mut piece = kept.try_with(Cell::take).unwrap_or_default();
     if piece.len() < length {
@@ -20,11 +19,11 @@ pub(crate) fn taken<T: Clone>(kept: &'static Kept<T>, length: usize, empty: T) -
     piece
 }
 
-/// So many elements, all of them empty.
+/// Exactly `length` elements, all of them `empty`.
 pub(crate) fn cleared<T: Clone>(kept: &'static Kept<T>, length: usize, empty: T) -> Vec<T> {
     let mut piece = kept.try_with(Cell::take).unwrap_or_default();
     if piece.capacity() < length {
-        // The system has zeros at hand.
+        // The system has zeroed memory at hand.
         return vec![empty; length];
     }
     piece.clear();
@@ -32,7 +31,7 @@ pub(crate) fn cleared<T: Clone>(kept: &'static Kept<T>, length: usize, empty: T)
     piece
 }
 
-/// For the next call.
+/// Keep the buffer for the next call.
 pub(crate) fn keep<T>(kept: &'static Kept<T>, piece: Vec<T>) {
     if piece.capacity() * size_of::<T>() <= MOST_BYTES {
         // A thread that ends keeps nothing.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
-/// Rows that one thread should at least have to do.
+/// Minimum rows for one thread.
 const ROWS_PER_THREAD: usize = 1 << 16;
 
 /// A row range for each thread.
@@ -14,7 +14,7 @@ pub(crate) fn parts_of(rows: usize, threads: usize) -> Vec<Range<usize>> {
     (0..parts).map(|part| (part * size).min(rows)..((part + 1) * size).min(rows)).collect()
 }
 
-/// Do all jobs at once, the first of them here; what they answer, in their order.
+/// Run all jobs at once, the first of them on this thread; answers their results in order.
 pub(crate) fn together<T: Send>(jobs: impl Iterator<Item = impl FnOnce() -> Result<T> + Send>) -> Result<Vec<T>> {
     let mut jobs = jobs;
     let Some(first) = jobs.next() else { return Ok(Vec::new()) };

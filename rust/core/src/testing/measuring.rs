@@ -1,4 +1,4 @@
-//! Parts of the store by themselves, for benchmarks: what they work on is made beforehand.
+//! Single parts of the store, for benchmarks. Their input is made beforehand.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Segments {
         Ok(found)
     }
 
-    /// Put all segments together, up to what would be written; answers how many entries that is.
+    /// Merge all segments, up to what would be written; answers the number of entries.
     ///
     /// # Errors
     /// `Corrupt` for a damaged file.
@@ -83,7 +83,7 @@ fn run(keys: &[Key]) -> EntryRun {
 pub struct BeginFrame(Frame);
 
 impl BeginFrame {
-    /// Of these keys.
+    /// A frame for these keys.
     pub fn of(uuids: Vec<Key>) -> Self {
         let keys = FrameKeys { uuids, ..FrameKeys::default() };
         let (kind, replaces, transaction) = (FrameKind::Begin, None, None);
@@ -105,7 +105,7 @@ impl BeginFrame {
         self.0.encode(PLACE)
     }
 
-    /// Read such bytes; answers how many keys they hold, 0 if they are no whole frame.
+    /// Decode such bytes; answers the number of keys, 0 if they are no whole frame.
     ///
     /// # Errors
     /// `Corrupt` where they contradict themselves.

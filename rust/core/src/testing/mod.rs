@@ -1,5 +1,5 @@
-//! Ways to make tests meet what chance never brings: a simulated disk that loses power, hostile
-//! bytes, counts of work.
+//! Tools for tests of rare events: a simulated disk that loses power, hostile bytes, counts of
+//! work.
 
 pub mod fuzzing;
 #[cfg(feature = "testing")]

@@ -8,10 +8,10 @@ const HOUR_US: i64 = 60 * MINUTE_US;
 const DAY_US: i64 = 24 * HOUR_US;
 const WEEK_US: i64 = 7 * DAY_US;
 
-/// More decimal places than any unit can have above a microsecond.
+/// Maximum decimal places: no unit has as many above a microsecond.
 const MAX_DECIMALS: usize = 15;
 
-/// Why a text is no duration, or the microseconds that it says.
+/// The microseconds of a text, or why it is no duration.
 type Parsed = std::result::Result<i64, String>;
 
 /// The microseconds of the duration that `text` says; `setting` is named in the error.
@@ -63,12 +63,12 @@ fn sum_words(text: &str) -> Parsed {
     }
 }
 
-/// What stands after the `P` of ISO 8601: weeks and days, then a `T` and hours, minutes, seconds.
+/// The part after the `P` of ISO 8601: weeks and days, then a `T` and hours, minutes, seconds.
 fn sum_iso(text: &str) -> Parsed {
     let upper = text.to_ascii_uppercase();
     let (date, time) = upper.split_once('T').map_or((upper.as_str(), None), |(date, time)| (date, Some(time)));
     if time.unwrap_or(date).is_empty() {
-        return Err("it ends before it says how long".to_owned());
+        return Err("a number with its unit is missing at the end".to_owned());
     }
     let days_us = sum_designators(date, &[('W', WEEK_US), ('D', DAY_US)])?;
     let time_us = sum_designators(time.unwrap_or(""), &[('H', HOUR_US), ('M', MINUTE_US), ('S', SECOND_US)])?;

@@ -1,4 +1,4 @@
-//! Plain data that many rooms share: keys of a batch, states of an entry, transactions.
+//! Plain data used by many modules: keys of a batch, states of an entry, transactions.
 
 pub(crate) mod duration;
 mod keys;

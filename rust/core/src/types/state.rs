@@ -1,6 +1,6 @@
-//! What is known of an entry, and how a claim ended.
+//! The state of an entry, and how a claim ended.
 
-/// What the history says of a key.
+/// The state of a key in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HistoryState {
@@ -10,7 +10,7 @@ pub enum HistoryState {
     Processing = 1,
     /// The service ended, whether in success or failure.
     Completed = 2,
-    /// The history cannot be asked.
+    /// The history cannot be read.
     Unavailable = 3,
 }
 

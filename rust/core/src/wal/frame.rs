@@ -63,17 +63,17 @@ pub(crate) struct Frame {
     pub(crate) claim: u64,
     /// When the claim's service began, in microseconds since 1970.
     pub(crate) started_at: i64,
-    /// An open claim of the same transaction that this one takes the place of, and its start.
+    /// The open claim of the same transaction that this one replaces, and its start.
     pub(crate) replaces: Option<(u64, i64)>,
     /// Up to where the log was durable when the frame was written.
     pub(crate) durable: u64,
     pub(crate) transaction: Option<NumberedBatch>,
     pub(crate) keys: FrameKeys,
-    /// What a frame of values carries.
+    /// The content of a frame of values.
     pub(crate) values: ValueRun,
 }
 
-/// Where a frame stands: its header repeats it.
+/// The place of a frame: its header repeats it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FramePlace {
     pub(crate) log: u64,
@@ -120,7 +120,7 @@ impl Frame {
         out.finish()
     }
 
-    /// The rows of the batch that it begins, where they are written down.
+    /// The rows of the batch that it begins, if recorded.
     pub(crate) fn rows(&self) -> Option<BatchRows> {
         self.transaction.as_ref().and_then(|batch| batch.rows)
     }
@@ -203,14 +203,14 @@ impl FrameHeader {
         crc32c::crc32c(payload) == self.payload_crc
     }
 
-    /// The frame, once its payload was found good; `path` is for errors.
+    /// The frame, after its payload was verified; `path` is for errors.
     pub(crate) fn frame(&self, payload: &[u8], path: &Path) -> Result<Frame> {
         let mut from = Decoder::new(payload, path);
         let Some(kind) = FrameKind::from_u8(self.kind) else {
             return Err(from.corrupt(format!("a frame of unknown kind {}", self.kind)));
         };
         if self.sequence >= MOST_NUMBER {
-            return Err(from.corrupt("a sequence number that no writer reaches"));
+            return Err(from.corrupt("invalid sequence number: out of range"));
         }
         let replaces = if self.replaces == 0 { None } else { Some((self.replaces, from.i64()?)) };
         let transaction = if self.flags & HAS_TRANSACTION != 0 {

@@ -17,18 +17,17 @@ use crate::io::{Closed, FileId, FileSystem, NamedFile, write_new};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DHISTLOG";
-/// Version 3 may hold frames that say which rows a batch had. Version 2 has a mark that its frames
-/// repeat; logs of version 1 have none, and are written on as they are.
+/// Version 3 may hold frames that record the rows of a batch. Version 2 has a mark that its frames
+/// repeat. Logs of version 1 have none, and are continued as they are.
 const VERSION: u32 = 3;
 const WITHOUT_ROWS: u32 = 2;
 const WITHOUT_MARK: u32 = 1;
 /// Bytes before the first frame.
 pub(crate) const START: u64 = 64;
-/// How much is read at a time.
+/// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
-/// So much room, as zeros, is made behind a frame that does not fit in what there is: the sync of a
-/// frame that leaves the file's length as it was writes one block less, and takes two thirds of the
-/// time.
+/// Bytes of zeros added behind a frame that does not fit in the present room. A sync of a frame
+/// that leaves the file's length unchanged writes one block less, and takes two thirds of the time.
 const ROOM: u64 = 16 << 10;
 const BLOCK: u64 = 4096;
 
@@ -37,25 +36,24 @@ const BLOCK: u64 = 4096;
 pub(crate) struct Log {
     pub(crate) id: u64,
     pub(crate) file: NamedFile,
-    /// What it held when this process opened it. Our syncs vouch for what is written later; of what
-    /// stood there before, an earlier sync may have failed, and the system tells only those who had
-    /// the file open then.
+    /// The end of the log when this process opened it. Our syncs prove what is written later. Of
+    /// the content before it an earlier sync may have failed, and the system reports that only to
+    /// processes that had the file open then.
     pub(crate) inherited: u64,
-    /// What every frame of this log repeats, drawn by chance when the log was made: ids within a
-    /// frame cannot pass for frames themselves, as nobody who sends ids can know it. 0 in logs of
-    /// version 1.
+    /// A random number of this log, which every frame repeats. So ids within a frame cannot pass
+    /// for frames, as nobody who sends ids can know it. 0 in logs of version 1.
     pub(crate) mark: u64,
-    /// Whether its frames may say which rows a batch had.
+    /// Whether its frames may record the rows of a batch.
     pub(crate) knows_rows: bool,
-    /// Which file this is: another one under its name is none of ours.
+    /// The identity of the file: another one under its name is a different log.
     pub(crate) identity: FileId,
     /// Whether the file is closed until it is needed.
     pub(crate) is_closed: bool,
-    /// How long the file is, as far as we know.
+    /// The length of the file, as far as we know.
     room: Arc<AtomicU64>,
 }
 
-/// Whose log it is: logs of other triggers, or of other histories, are told apart by this.
+/// The owner of a log, which tells it from logs of other triggers or histories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) history: [u8; 16],
@@ -68,14 +66,14 @@ impl Owner {
     }
 }
 
-/// What stands at a position of a log.
+/// The content at a position of a log.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// A whole frame, and where it ends.
     Frame(Box<Frame>, u64),
     /// Nothing more: the end of the file, or room made ahead.
     End,
-    /// Bytes that are no whole frame: a writer is at work, or died at it.
+    /// Bytes that are no whole frame: a writer is writing, or died while writing.
     Torn,
 }
 
@@ -140,13 +138,13 @@ impl Log {
         Ok(Self { id, file, inherited: length, mark, knows_rows, identity, is_closed, room })
     }
 
-    /// Give the file back until it is needed again; nobody may be at it, and what this process
-    /// wrote must be durable.
+    /// Close the file until it is needed again. Nobody may be using it, and what this process wrote
+    /// must be durable.
     pub(crate) fn close(&mut self) {
         (self.file.file, self.is_closed) = (Arc::new(Closed), true);
     }
 
-    /// Whether the name of this log still stands for it.
+    /// Whether the name of this log still refers to it.
     pub(crate) fn is_in_place(&self, system: &dyn FileSystem) -> Result<bool> {
         let there = system.identity(&self.file.path)?;
         Ok(there == Some(self.identity))
@@ -157,10 +155,9 @@ impl Log {
     }
 
     /// Whether nothing was appended at `position`, where the frames ended with bytes `last` when we
-    /// read them. One cheap call of the system, or two where the file has no room behind its
-    /// frames.
+    /// read them. Costs one cheap system call, or two where the file has no room behind its frames.
     pub(crate) fn ends_at(&self, position: u64, last: [u8; 8]) -> Result<bool> {
-        // The last bytes of what we read and the first ones of what may follow: the file may have
+        // Read the last bytes that we know and the first ones that may follow: the file may have
         // become shorter, too.
         let mut bytes = [0; 16];
         let there = self.file.read_up_to(&mut bytes, position - 8)?;
@@ -179,8 +176,8 @@ impl Log {
         let end = position + bytes.len() as u64;
         if end > self.room.load(Ordering::Relaxed) {
             let length = (end + ROOM).next_multiple_of(BLOCK);
-            // Without room the file grows with the frame; if nothing can be written at all, that is
-            // what tells.
+            // Without room the file grows with the frame. If nothing can be written at all, the
+            // write reports it.
             if self.file.file.extend(length).is_ok() {
                 self.room.store(length, Ordering::Relaxed);
             }
@@ -188,13 +185,13 @@ impl Log {
         self.file.file.write_at(bytes, position).map_err(Error::io("append to", &self.file.path))
     }
 
-    /// What a frame at `position` of this log says of itself.
+    /// The place that a frame at `position` of this log repeats.
     pub(crate) fn place(&self, position: u64) -> FramePlace {
         FramePlace { log: self.id, mark: self.mark, position }
     }
 
-    /// Tell a torn tail, which a crash leaves, from damage: a tail cannot be torn where the log is
-    /// known to have been durable, be it by `proven` or by a later frame that says so.
+    /// Tell a torn end, which a crash leaves, from damage. The log cannot be torn where it is known
+    /// to have been durable, by `proven` or by a later frame.
     pub(crate) fn check_torn(&self, position: u64, proven: u64) -> Result<()> {
         let damaged = |witness: &str| {
             let reason = format!("no whole frame here, although {witness} shows that this place was durable");
@@ -236,13 +233,13 @@ impl<'a> Frames<'a> {
         Self { log, position, length, buffer: Vec::new(), buffer_at: position }
     }
 
-    /// The same, into memory that was used before.
+    /// [`Frames::new`] with a used buffer.
     pub(crate) fn reusing(log: &'a Log, position: u64, length: u64, mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         Self { log, position, length, buffer, buffer_at: position }
     }
 
-    /// The memory, for the next time.
+    /// The buffer, for the next use.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }
@@ -270,8 +267,7 @@ impl<'a> Frames<'a> {
         Ok(Next::Frame(Box::new(frame), self.position))
     }
 
-    /// Whether nothing but zeros follows: what a crash left of several frames may have lost the
-    /// first one.
+    /// Whether only zeros follow: a crash that tore several frames may have lost the first one.
     fn is_rest_free(&mut self) -> Result<bool> {
         let (mut at, start) = (self.buffer_at + self.buffer.len() as u64, self.position - self.buffer_at);
         if !is_free(&self.buffer[start as usize..]) {
@@ -303,7 +299,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Whether these bytes are room in which no frame was written.
+/// Whether these bytes are room without a frame.
 fn is_free(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }

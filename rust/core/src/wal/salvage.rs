@@ -1,31 +1,31 @@
-//! Reading what is left of a damaged log.
+//! Reading the intact part of a damaged log.
 
 use super::frame::{Frame, FrameHeader, HEADER};
 use super::{CHUNK, Frames, Log, Next, START};
 use crate::{Error, Result};
 
-/// The least bytes that a key takes in a frame.
+/// Minimum bytes of a key in a frame.
 const LEAST_KEY: u64 = 16;
 
-/// How many keys stood in a stretch.
+/// The number of keys in a damaged stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// So many, each written by the `Begin` whose head can be read.
+    /// Exactly this number, each written by the `Begin` whose head can be read.
     Exactly(u64),
-    /// So many at most: the stretch ends at a whole frame, and this is what fits in it.
+    /// At most this number: the stretch ends at a whole frame, and this is what fits in it.
     AtMost(u64),
-    /// So many, and nothing tells what stood behind them: how long a log was is written nowhere but
-    /// in the log.
+    /// At least this number. How many followed is unknown: the length of a log is recorded only in
+    /// the log.
     AtLeast(u64),
 }
 
-/// A stretch of a log that no frame could be read from.
+/// A stretch of a log without a readable frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) keys: Keys,
-    /// Whether it told of nothing but new keys.
+    /// Whether it holds only new keys.
     pub(crate) is_begin: bool,
     /// When the service of that frame's claim began.
     pub(crate) started_at: Option<i64>,
@@ -37,22 +37,22 @@ impl Gap {
         Self { start, end, keys, is_begin: false, started_at: None }
     }
 
-    /// No whole frame follows: the log may have gone on behind it, however far it is known to have
-    /// been durable.
+    /// No whole frame follows: the log may have continued, however far it is known to have been
+    /// durable.
     fn open_ended(self) -> Self {
         let least = if let Keys::Exactly(keys) = self.keys { keys } else { 0 };
         Self { keys: Keys::AtLeast(least), is_begin: false, started_at: None, ..self }
     }
 
-    /// The most operations that can have stood there; none if nothing tells.
+    /// Maximum number of operations that the stretch can have held; none if unknown.
     pub(crate) fn operations(&self) -> Option<u64> {
         (!matches!(self.keys, Keys::AtLeast(_))).then_some((self.end - self.start) / HEADER as u64 + 1)
     }
 }
 
 impl Log {
-    /// Hand every whole frame to `take`, in order, and step over damage. `proven` is how far the
-    /// log is known to have been durable: only behind that may it end in a torn frame.
+    /// Hand every whole frame to `take`, in order, and skip damage. `proven` is how far the log is
+    /// known to have been durable: only behind that may it end in a torn frame.
     pub(crate) fn salvage(&self, proven: u64, take: &mut dyn FnMut(&Frame, u64)) -> Result<Vec<Gap>> {
         let length = self.len()?;
         let mut gaps = Vec::new();
@@ -92,8 +92,8 @@ impl Log {
         let mut head = vec![0; (length - position).min(HEADER as u64) as usize];
         self.file.read(&mut head, position)?;
         if let Some(header) = FrameHeader::decode(&head, self.place(position)) {
-            // Its head says where it ends: what stands in between is not searched, for it holds
-            // other people's ids.
+            // Its head tells where it ends. The bytes in between are not searched, because they
+            // hold ids from outside.
             let (keys, started_at) = header.keys_and_start();
             let end = (position + HEADER as u64).saturating_add(header.payload).min(length.max(proven));
             let is_begin = header.is_begin();
@@ -108,7 +108,7 @@ impl Log {
         Ok(Gap::unknown(position, end))
     }
 
-    /// The next place that a whole frame starts at, which comes after operation `sequence` and is
+    /// The next place where a whole frame starts that comes after operation `sequence` and is
     /// followed by the end of the log or by another frame.
     fn next_frame(&self, from: u64, length: u64, sequence: u64) -> Result<Option<u64>> {
         let mut at = from;
@@ -128,7 +128,7 @@ impl Log {
         Ok(None)
     }
 
-    /// Where the last bytes behind `from` end that are not room made ahead.
+    /// The end of the last bytes behind `from` that are not room made ahead.
     fn end_of_bytes(&self, from: u64, length: u64) -> Result<u64> {
         let mut end = length;
         let mut buffer = [0; 4096];

@@ -1,5 +1,4 @@
-//! Ids that were made to look like frames, which stand in other frames' payloads where a crash tore
-//! these; and room behind frames.
+//! Ids that look like frames, in payloads of frames that a crash tore; and room behind frames.
 
 use std::path::Path;
 
@@ -39,8 +38,8 @@ fn frame(sequence: u64, durable: u64, text: &[u8]) -> Frame {
     }
 }
 
-/// What somebody who knows everything but the mark sends as an id: a frame's header for the place
-/// where the id will stand.
+/// The id sent by somebody who knows everything but the mark: a frame's header for the place where
+/// the id will stand.
 fn forged(at: u64) -> Vec<u8> {
     let mut bytes = frame(99, at, b"").encode(FramePlace { log: LOG, mark: 0, position: at });
     bytes.truncate(HEADER);
@@ -65,7 +64,7 @@ fn id_that_looks_like_a_frame_keeps_a_torn_end_torn() {
     let mut taken = 0;
     assert!(log.salvage(START, &mut |_, _| taken += 1).unwrap().is_empty());
     assert_eq!(taken, 0);
-    // In a log of the first version it would have.
+    // In a log of the first version it would pass.
     let (_, old) = made(Some(0));
     old.file.write(&torn(&old, START), START).unwrap();
     assert!(old.check_torn(START, START).is_err());
@@ -117,12 +116,12 @@ fn a_log_of_the_first_version_is_read_and_written_on() {
     assert!(matches!(found, Next::Frame(frame, _) if frame.sequence == 2));
 }
 
-/// What stands at a position of a log as it is now.
+/// The content at a position of a log, as it is now.
 fn next(log: &Log, position: u64) -> Next {
     Frames::new(log, position, log.len().unwrap()).next().unwrap()
 }
 
-/// A log of so many frames, and where each ends.
+/// A log of `frames` frames, and where each ends.
 fn appended(frames: u64) -> (Simulated, Log, Vec<u64>) {
     let (system, log) = made(None);
     let mut ends = vec![START];
@@ -167,7 +166,7 @@ fn a_file_that_became_shorter_does_not_end_where_it_did() {
     let short = Log { file: short, ..log.clone() };
     assert!(!short.ends_at(ends[1], [0; 8]).unwrap() && short.ends_at(80, [1; 8]).unwrap());
     assert_eq!(short.last_before(ends[1]).unwrap(), None);
-    // Room of less than a word, as no writer makes it, is looked at more closely.
+    // Room of less than a word, which no writer makes, needs a closer look.
     short.file.file.extend(84).unwrap();
     assert!(!short.ends_at(80, [1; 8]).unwrap());
 }
@@ -179,7 +178,7 @@ fn bytes_behind_zeros_are_a_torn_frame() {
     assert!(matches!(next(&log, ends[1]), Next::Torn));
     log.check_torn(ends[1], ends[1]).unwrap();
     assert!(log.check_torn(ends[1], ends[2]).is_err());
-    // Be it ever so far behind.
+    // However far behind.
     let (_, log, ends) = appended(1);
     log.file.file.extend(ends[1] + 3 * CHUNK as u64).unwrap();
     assert!(matches!(next(&log, ends[1]), Next::End));

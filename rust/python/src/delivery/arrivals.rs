@@ -1,4 +1,4 @@
-//! Arrow in: the messages of one poll, as the engine takes them.
+//! Arrow in: the messages of one poll, as columns for the engine.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const ROLES: [&str; 6] = ["stream", "header", "resend_count", "prev", "cur", "se
 
 /// The messages of one poll.
 pub(super) struct Arrivals {
-    /// What came in; none if the poll brought nothing, not even columns.
+    /// The input; none if the poll brought nothing, not even columns.
     pub(super) input: Option<Input>,
     streams: Vec<u32>,
     names: Vec<String>,
@@ -38,7 +38,7 @@ impl Arrivals {
         Self { input: None, streams: Vec::new(), names: Vec::new(), header: HeaderArrays::None }
     }
 
-    /// Finds the columns. Of a delivery of one stream, the column `stream` may be absent.
+    /// Finds the columns. In a delivery of one stream, the column `stream` may be missing.
     pub(super) fn new(input: Input, renamed: Option<&HashMap<String, String>>, only: Option<&str>) -> Outcome<Self> {
         if let Some(unknown) = renamed.and_then(|names| names.keys().find(|role| !ROLES.contains(&role.as_str()))) {
             let known = ROLES.join(", ");

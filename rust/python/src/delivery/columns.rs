@@ -1,4 +1,4 @@
-//! Arrow out: what a poll decided, as columns.
+//! Arrow out: the decisions of a poll, as columns.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,7 +9,7 @@ use dochistory_core::protocols::delivery::{Decision, NOT_APPLIED, Poll, Reason, 
 
 use crate::errors::Outcome;
 
-/// A column of words: which word each reason has.
+/// A column of words: the word of each reason.
 struct Words {
     words: ArrayRef,
     places: [i8; Reason::ALL.len()],
@@ -109,7 +109,7 @@ pub(super) fn released(poll: &Poll) -> Outcome<RecordBatch> {
     Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
 }
 
-/// What to confirm: `stream`, `confirm`.
+/// The confirmations to send: `stream`, `confirm`.
 pub(super) fn confirmations(poll: &Poll) -> Outcome<RecordBatch> {
     let found: Vec<_> = poll.streams.iter().filter_map(|one| Some((&*one.stream, one.confirm?))).collect();
     let schema =
@@ -121,7 +121,7 @@ pub(super) fn confirmations(poll: &Poll) -> Outcome<RecordBatch> {
     Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
 }
 
-/// What to ask for: `stream`, `resend_epoch`, `resend_from`.
+/// The resend requests to send: `stream`, `resend_epoch`, `resend_from`.
 pub(super) fn resend_requests(poll: &Poll) -> Outcome<RecordBatch> {
     let found: Vec<_> = poll.streams.iter().filter_map(|one| Some((&*one.stream, one.resend?))).collect();
     let schema = Schema::new(vec![

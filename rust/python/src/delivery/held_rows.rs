@@ -27,15 +27,16 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The rows of what a poll releases; an absent one is a fault of this program, or of
-    /// `keep_rows`.
+    /// The rows of the messages that a poll releases; a missing one is a fault of this program, or
+    /// of `keep_rows`.
     pub(super) fn released(&self, poll: &Poll) -> Vec<Option<KeptRow>> {
         let find = |stream: &str, place| self.streams.get(stream).and_then(|rows| rows.get(&place)).cloned();
         let all = poll.released.iter();
         all.map(|one| find(&poll.streams[one.stream as usize].stream, (one.prev, one.seq))).collect()
     }
 
-    /// Whether these columns can be handed out with what is held: asked before a poll is recorded.
+    /// Whether these columns can be handed out with the held rows. Must be called before a poll is
+    /// recorded.
     pub(super) fn check(&self, input: &Input) -> Outcome<()> {
         let Some(held) = self.streams.values().find_map(|rows| rows.values().next()) else { return Ok(()) };
         let schema = held.batch.schema();
@@ -50,7 +51,7 @@ impl Kept {
         )))
     }
 
-    /// Goes on to what is kept after a poll.
+    /// Moves on to the messages that are kept after a poll.
     pub(super) fn follow(&mut self, poll: &Poll, arrivals: &Arrivals) -> Outcome<()> {
         let released = poll.released.iter().map(|one| (one.stream, one.prev, one.seq));
         let dropped = poll.dropped.iter().map(|one| (one.stream, one.prev, one.seq));
@@ -167,7 +168,7 @@ fn said(schema: &Schema) -> String {
     format!("[{}]", fields.collect::<Vec<_>>().join(", "))
 }
 
-/// Room for one more batch, whose rows are not counted.
+/// Appends the start of one more batch, whose rows are not counted.
 fn places_end(starts: &mut Vec<usize>) -> usize {
     starts.push(usize::MAX);
     starts.len() - 1

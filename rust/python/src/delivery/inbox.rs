@@ -39,7 +39,7 @@ pub(crate) struct GuaranteedDelivery {
     pub(super) shared: Arc<Shared>,
 }
 
-/// What a delivery shares with its polls.
+/// The state of a delivery that its polls use.
 pub(super) struct Shared {
     pub(super) handle: Arc<Handle>,
     pub(super) inbox: Inbox,
@@ -48,7 +48,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What is held; the lock is never taken while Python is held and wanted.
+    /// The held rows. The lock is never taken by a thread that holds Python while another one waits
+    /// for Python with the lock.
     pub(super) fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,7 +78,7 @@ impl GuaranteedDelivery {
     /// Unless the delivery was opened with `own_transaction`, a poll that applies something is
     /// recorded (`applying_upto`) before this returns; it ends with `commit`, or with `abort` if
     /// certainly nothing of it was applied. If neither happens, what it applies is in doubt when
-    /// the delivery is opened anew.
+    /// the delivery is opened again.
     ///
     /// Args:
     ///     messages: what arrived, in order of arrival; None if nothing did (which counts as a poll

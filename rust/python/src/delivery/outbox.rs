@@ -77,8 +77,9 @@ impl DeliveryOutbox {
     ///         (integer: messages that it takes; it must depend on the transaction only); or the
     ///         offsets alone, as an Arrow array or any iterable. Those up to `log_sent` are passed
     ///         over.
-    ///     per_message: at most so many transactions that take one message go into one together.
-    ///     max_messages: stop after so many messages; the rest is built by the next call.
+    ///     per_message: at most this number of transactions that take one message go into one
+    ///         together.
+    ///     max_messages: stop after this number of messages; the rest is built by the next call.
     ///     now: the time of `time_sent`, a datetime with a time zone; the clock's, if absent.
     ///
     /// Returns:

@@ -1,4 +1,4 @@
-//! One poll that was decided, and is to be committed.
+//! One decided poll, which is to be committed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -107,7 +107,7 @@ impl DeliveryPoll {
     }
 
     /// What to confirm to the publishers: `stream` (utf8), `confirm` (uint64: a log offset). A
-    /// confirmation that gets lost comes again when the delivery is opened anew, or with the next
+    /// confirmation that gets lost comes again when the delivery is opened again, or with the next
     /// one. A pyarrow RecordBatch.
     ///
     /// Raises:

@@ -1,4 +1,4 @@
-//! The streams' rows in a history, with upkeep in a thread of its own: no commit waits for it.
+//! The streams' rows in a history, with maintenance in a thread of its own: no commit waits for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,13 +58,13 @@ impl StateRows for KeptUp {
 
     fn exchange(&self, changes: &[Exchange]) -> dochistory_core::Result<Result<(), Overtaken>> {
         let done = self.rows.exchange(changes)?;
-        // What was asked for is done and durable. Upkeep that fails is said in the log, and due
-        // again the next time.
+        // The requested change is done and durable. Failed maintenance is logged, and due again the
+        // next time.
         if let Some((name, error)) = self.handle.upkeep.see_to_values(&self.values, &self.name) {
             crate::calls::inside(|py| {
                 let logged = PyModule::import(py, "logging").and_then(|logging| {
                     let log = logging.call_method1("getLogger", ("dochistory",))?;
-                    log.call_method1("warning", ("upkeep of delivery %r: %s", name, error))
+                    log.call_method1("warning", ("maintenance of delivery %r: %s", name, error))
                 });
                 drop(logged);
             });

@@ -1,4 +1,4 @@
-//! A poll that several processes decide together: each all messages of some streams.
+//! A poll that several processes decide, each all messages of some streams.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -118,7 +118,7 @@ impl Shards {
     ///     plan: from `plan_delivery`.
     ///     messages: the messages, in order of arrival, in the columns that
     ///         `GuaranteedDelivery.receive` takes.
-    ///     kept: so many of the first rows are messages of earlier polls, handed in again because
+    ///     kept: the first `kept` rows are messages of earlier polls, handed in again because
     ///         `keep` said so.
     ///     columns: name of a column -> its name in `messages`, where they differ.
     ///     stream: whose messages they are, if there is no column that says so.

@@ -12,7 +12,7 @@ fn timestamp() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// Columns in the making.
+/// Columns that are being built.
 #[derive(Default)]
 struct Table {
     fields: Vec<Field>,
@@ -59,7 +59,7 @@ pub(super) fn received(states: &[(String, ReceiverState)]) -> Outcome<RecordBatc
         .finish()
 }
 
-/// Those of them that are in doubt.
+/// The receiving sides that are in doubt.
 pub(super) fn in_doubt(states: &[(String, ReceiverState)]) -> Outcome<RecordBatch> {
     let doubtful: Vec<_> = states.iter().filter(|(_, state)| state.in_doubt().is_some()).collect();
     Table::default()

@@ -45,18 +45,18 @@ fn batch(columns: &[ArrayRef]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(named).unwrap()
 }
 
-/// What a taker sees in a structure of this type.
+/// The array that a consumer gets from a structure of this type.
 fn taken(structure: FFI_ArrowArray, kind: &DataType) -> ArrayRef {
     // SAFETY: the structure is of that type.
     let data = unsafe { from_ffi_and_data_type(structure, kind.clone()) }.unwrap();
-    // Of no rows Arrow takes no text, wherever their offset is.
+    // For no rows Arrow reads no text, wherever their offset is.
     if !data.is_empty() {
         data.validate_full().unwrap();
     }
     make_array(data)
 }
 
-/// A structure, moved elsewhere, as a taker may.
+/// A structure after a move, which a consumer may do.
 fn moved(from: *mut FFI_ArrowArray) -> FFI_ArrowArray {
     // SAFETY: the batch of the structure is in use.
     unsafe { FFI_ArrowArray::from_raw(from) }
@@ -64,7 +64,7 @@ fn moved(from: *mut FFI_ArrowArray) -> FFI_ArrowArray {
 
 fn child(of: &FFI_ArrowArray, at: usize) -> *mut FFI_ArrowArray {
     assert!(at < of.num_children());
-    // SAFETY: there are so many.
+    // SAFETY: there are more than `at` children.
     unsafe { *of.children.add(at) }
 }
 
@@ -99,7 +99,7 @@ fn a_column_outlives_its_batch_wherever_it_is_moved() {
         let held = Arc::strong_count(column);
         let mut structure = exported(batch(&[columns[0].clone(), column.clone(), columns[4].clone()]));
         let alone = moved(child(&structure, 1));
-        // SAFETY: the same, of a structure that was moved away.
+        // SAFETY: as above, for a structure that was moved away.
         let left = unsafe { &*child(&structure, 1) };
         assert!(left.is_released() && !structure.is_released());
         let mut elsewhere = moved(&raw mut structure);
@@ -131,7 +131,7 @@ fn exported_buffers_are_freed_with_their_last_user() {
     let columns = columns()[..COLUMNS].to_vec();
     let held: Vec<usize> = columns.iter().map(Arc::strong_count).collect();
     let counts = || columns.iter().map(Arc::strong_count).collect::<Vec<_>>();
-    // Which columns are moved away, and which of all goes first.
+    // The columns that are moved away, and the structure that is released first.
     for (away, first) in (0..1 << COLUMNS).flat_map(|away: usize| (0..=COLUMNS).map(move |first| (away, first))) {
         let structure = exported(batch(&columns));
         let mut in_use: Vec<FFI_ArrowArray> =

@@ -1,4 +1,4 @@
-//! Columns of ids in, and what the mapper knows out.
+//! Columns of ids in, columns of the mapper's answers out.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) fn ids(role: &'static str, ids: &Bound<'_, PyAny>) -> Outcome<ArrayRe
     }
 }
 
-/// A checked column as the engine takes it.
+/// A checked column as the engine's type.
 pub(super) fn column(array: &ArrayRef) -> Outcome<IdColumn<'_>> {
     lent(array).ok_or_else(|| Failure::schema(format!("a column is {}; allowed are ids", array.data_type())))
 }
@@ -53,7 +53,7 @@ fn built<O: OffsetSizeTrait>(texts: &Texts) -> Outcome<ArrayRef> {
     let there = BooleanBuffer::new(Buffer::from(is_there), 0, texts.len());
     let nulls = Some(NullBuffer::new(there)).filter(|nulls| nulls.null_count() > 0);
     let values = Buffer::from(bytes);
-    // The store keeps what came as text.
+    // The store keeps text unchanged.
     Ok(Arc::new(GenericStringArray::<O>::try_new(OffsetBuffer::new(offsets), values, nulls)?))
 }
 
@@ -61,7 +61,7 @@ pub(super) fn flags(flags: &[bool]) -> ArrayRef {
     Arc::new(BooleanArray::new(BooleanBuffer::from(flags), None))
 }
 
-/// Times, null where `is_there` says so.
+/// Times, null where `is_there` is false.
 pub(super) fn times(times_us: &[i64], is_there: impl Fn(usize) -> bool) -> ArrayRef {
     let there = BooleanBuffer::collect_bool(times_us.len(), is_there);
     let values = ScalarBuffer::from(times_us.to_vec());
@@ -92,7 +92,7 @@ pub(super) fn words(rows: impl Iterator<Item = Option<&'static str>>) -> Outcome
     Ok(Arc::new(DictionaryArray::<Int8Type>::try_new(places, Arc::new(StringArray::from(words)))?))
 }
 
-/// The columns of what is known: `found`, `mapped_id`, `pending`, `pending_since`, `resolved`,
+/// The columns of a mapper's answers: `found`, `mapped_id`, `pending`, `pending_since`, `resolved`,
 /// `persist_until`.
 pub(super) fn known_columns(known: &Known) -> Outcome<Vec<(Field, ArrayRef)>> {
     let is_kept = |row: usize| (known.mapped[row] || known.pending[row]) && known.persist_until[row] != FOREVER;
@@ -113,7 +113,7 @@ pub(super) fn batch(columns: Vec<(Field, ArrayRef)>) -> Outcome<RecordBatch> {
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
 }
 
-/// The errors of a call: `id` and `error`, null where the row is done.
+/// The errors of a call: `id` and `error`, null where the row was written.
 pub(super) fn error_columns(ids: ArrayRef, errors: &[Option<RowError>]) -> Outcome<RecordBatch> {
     let errors = words(errors.iter().map(|error| error.map(RowError::as_str)))?;
     let columns = [("id", ids), ("error", errors)];

@@ -1,11 +1,11 @@
-//! The mapper of a channel, as Python has it.
+//! The mapper of a channel, for Python.
 
 use std::sync::{Arc, Mutex};
 
 use dochistory_core::history::values::Ids;
 use dochistory_core::protocols::mapper::rules::Policy;
 use dochistory_core::protocols::mapper::{self as engine, Mapper, RowError, SendTransaction, Texts, Unit, Untils};
-use dochistory_core::{Purged, Transaction};
+use dochistory_core::{Purge, Purged, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 use pyo3_arrow::PyRecordBatchReader;
@@ -39,9 +39,9 @@ pub(crate) struct MessageIdMapper {
     units: Units,
 }
 
-/// How mappings are changed outside of a unit.
+/// A function that changes mappings outside a unit.
 type Change = fn(&Mapper, &Ids<'_>, &Texts, Untils<'_>, i64) -> dochistory_core::Result<Vec<Option<RowError>>>;
-/// The same within one.
+/// A function that changes mappings within a unit.
 type Join = fn(&mut Unit, &Ids<'_>, &Texts, Untils<'_>, i64) -> dochistory_core::Result<Vec<Option<RowError>>>;
 
 #[pymethods]
@@ -123,7 +123,7 @@ impl MessageIdMapper {
     ///     A pyarrow RecordBatch with a row for each id, in order: `found` (boolean: it is mapped),
     ///     `mapped_id` (utf8: to what; a mapping may be to nothing), `pending` (boolean),
     ///     `pending_since` (timestamp[us, UTC]), `resolved` (dictionary<int8, utf8>: process,
-    ///     duplicate or null), `persist_until` (timestamp[us, UTC]; null: for ever).
+    ///     duplicate or null), `persist_until` (timestamp[us, UTC]; null: forever).
     ///
     /// Raises:
     ///     SchemaError: [DH-SCHEMA] the ids are no text and no UUIDs.
@@ -209,7 +209,7 @@ impl MessageIdMapper {
         self.change(ids, external_ids, persist_until, now, Mapper::update, join)
     }
 
-    /// Take mappings away. Durable on return.
+    /// Remove mappings. Durable on return.
     ///
     /// Args:
     ///     ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.
@@ -399,19 +399,21 @@ impl MessageIdMapper {
         self.reader(py, found)
     }
 
-    /// Take away mappings whose time has come. They are gone at once; files go when all in them is
-    /// gone.
+    /// Remove expired mappings. They are gone at once; a file goes when all in it is gone.
     ///
     /// Args:
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.
     ///     include_pending: take pending entries too whose time has come: that silently turns "in
     ///         doubt" into "new".
     ///     dry_run: only say what would go.
+    ///     force: purge even if `now` is more than a day ahead of this machine's clock and every
+    ///         mapping that can expire goes.
     ///
     /// Returns:
     ///     `entries`, `bytes` and `files` that went.
     ///
     /// Raises:
+    ///     ConfigError: [DH-CONFIG] `now` is doubtful (see `force`).
     ///     LockedError: [DH-LOCKED] another writer held it for longer than `lock_timeout`.
     ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
     ///     FailedError: [DH-FAILED] an earlier write failed.
@@ -419,19 +421,21 @@ impl MessageIdMapper {
     ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
     ///     StateError: [DH-STATE] the history is closed.
     ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
-    #[pyo3(signature = (now = None, include_pending = false, dry_run = false))]
+    #[pyo3(signature = (now = None, include_pending = false, dry_run = false, *, force = false))]
     fn purge<'py>(
         &self,
         py: Python<'py>,
         now: Option<&Bound<'py, PyAny>>,
         include_pending: bool,
         dry_run: bool,
+        force: bool,
     ) -> Outcome<Bound<'py, PyDict>> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
-        let now_us = clock::now_us(now)?;
+        let clock_us = (!force).then(dochistory_core::time::now_us);
+        let purge = Purge { now_us: clock::now_us(now)?, dry_run, clock_us };
         let Purged { entries, bytes, segments } =
-            crate::calls::outside(py, || self.mapper.purge(now_us, include_pending, dry_run))?;
+            crate::calls::outside(py, || self.mapper.purge_by(purge, include_pending))?;
         let purged = PyDict::new(py);
         purged.set_item("entries", entries)?;
         purged.set_item("bytes", bytes)?;
@@ -533,8 +537,8 @@ impl MessageIdMapper {
         Ok(PyRecordBatchReader::new(Box::new(reader)).into_pyarrow(py)?)
     }
 
-    /// Upkeep that fails costs the caller nothing: it is said in the log, and due again the next
-    /// time.
+    /// Start maintenance if it is due. A failure has no effect on the caller: it is logged, and
+    /// maintenance is due again the next time.
     fn see_to_upkeep(&self, py: Python<'_>) {
         if !self.handle.auto_maintain {
             return;
@@ -544,7 +548,7 @@ impl MessageIdMapper {
         if let Some((name, error)) = seen {
             let logged = py.import("logging").and_then(|logging| {
                 let log = logging.call_method1("getLogger", ("dochistory",))?;
-                log.call_method1("warning", ("upkeep of mapper %r: %s", name, error))
+                log.call_method1("warning", ("maintenance of mapper %r: %s", name, error))
             });
             drop(logged);
         }

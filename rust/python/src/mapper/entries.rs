@@ -12,7 +12,7 @@ use super::arrays::{batch, known_columns};
 use crate::errors::Outcome;
 use crate::handle::Handle;
 
-/// Reads entries as they are asked for.
+/// Reads entries on demand.
 pub(super) struct EntryReader {
     handle: Arc<Handle>,
     entries: PendingEntries,

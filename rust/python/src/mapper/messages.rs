@@ -22,7 +22,7 @@ const ROLES: [&str; 4] = ["id", "qos", "queue", "message_id"];
 pub(super) struct Messages {
     pub(super) input: Input,
     pub(super) ids: ArrayRef,
-    /// What ids are mapped to when messages are taken in.
+    /// The ids that messages are mapped to when they are taken in.
     pub(super) message_ids: Option<ArrayRef>,
     qos: Vec<Qos>,
     queues: Vec<u32>,
@@ -39,8 +39,8 @@ pub(super) fn qos(word: &str) -> Outcome<Qos> {
 }
 
 impl Messages {
-    /// From any table; `renamed` says under which names columns stand, and `default` is the quality
-    /// where none is given.
+    /// From any table; `renamed` has the names of columns, and `default` is the quality where none
+    /// is given.
     pub(super) fn import(
         messages: &Bound<'_, PyAny>,
         renamed: Option<&HashMap<String, String>>,
@@ -80,7 +80,7 @@ fn qualities(name: &str, array: &ArrayRef, default: Qos) -> Outcome<Vec<Qos>> {
     words.as_string::<i32>().iter().map(|word| word.map_or(Ok(default), qos)).collect()
 }
 
-/// A number for each queue: its first row. Messages without a queue are in one together.
+/// A number for each queue: its first row. All messages without a queue have the same number.
 fn queue_numbers(queues: Option<&ArrayRef>, rows: usize, values: &ValueMap) -> Outcome<Vec<u32>> {
     let none = rows as u32;
     match queues {

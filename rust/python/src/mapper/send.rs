@@ -1,4 +1,4 @@
-//! Messages that go out, as Python has them.
+//! Messages that go out, for Python.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl MapperSend {
     /// while it waits), `action` (PROCESS, SKIP, RAISE, HOLD), `rule` ("M1" to "M8"), `reason` and
     /// `audit` (ERROR, WARNING, INFO or null), all dictionary<int8, utf8>; `found` and `retryable`
     /// (boolean), `mapped_id` (utf8), `pending_since` (timestamp[us, UTC]). The rules are those of
-    /// `docs/mapper.md`. Rows that fail change those behind them, so it is made anew for each call.
+    /// `docs/mapper.md`. Rows that fail change those behind them, so it is computed for each call.
     /// A pyarrow RecordBatch where one came in, else a Table.
     #[getter]
     fn verdicts<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
@@ -189,7 +189,7 @@ impl MapperSend {
         Err(Failure::Python(PyErr::from_value(raised)))
     }
 
-    /// Rows of the batch, their verdicts behind their own columns.
+    /// Rows of the batch, with their verdicts as further columns.
     fn with_verdicts(&self, rows: &[u32]) -> Outcome<RecordBatch> {
         let messages = self.messages.input.take(rows)?;
         let verdicts = verdict_columns(&self.send.rules(), self.send.known())?;

@@ -1,4 +1,4 @@
-//! Settings and times of a mapper, as Python gives them.
+//! Settings and times of a mapper, from Python.
 
 use crate::arrow::array::{Array, AsArray};
 use crate::arrow::compute::cast;
@@ -41,7 +41,7 @@ pub(super) fn settings(pending: &str, mirror: bool, expiry: &str) -> Outcome<Map
     Ok(MapperSettings { policy: policy("pending", pending)?, mirror, exact_expiry })
 }
 
-/// How long entries are kept unless a call says otherwise; none for ever.
+/// How long entries are kept unless a call says otherwise; none means forever.
 pub(super) fn persist(value: &Bound<'_, PyAny>) -> Outcome<Option<i64>> {
     if is_forever(value) { Ok(None) } else { Ok(Some(clock::duration_us("persist", value)?)) }
 }

@@ -1,4 +1,4 @@
-//! A unit of work, as Python has it.
+//! A unit of work, for Python.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,16 +20,16 @@ use crate::history::names;
 use crate::output;
 use crate::rows::row_numbers;
 
-/// The state that a unit and what it took share.
+/// The state of a unit that the messages it took in use too.
 type Shared = Arc<Mutex<Option<Unit>>>;
 
-/// The open units of a mapper, by the thread that is within them.
+/// The open units of a mapper, by the thread that is inside them.
 #[derive(Clone, Default)]
 pub(super) struct Units {
     by_thread: Arc<Mutex<HashMap<ThreadId, Vec<Current>>>>,
 }
 
-/// A unit, as those who join it need it.
+/// The part of a unit that changes made within it need.
 #[derive(Clone)]
 pub(super) struct Current {
     handle: Arc<Handle>,
@@ -39,7 +39,7 @@ pub(super) struct Current {
 }
 
 impl Units {
-    /// The innermost unit that this thread is within.
+    /// The innermost unit that this thread is inside.
     pub(super) fn current(&self) -> Outcome<Current> {
         let units = lock(&self.by_thread);
         let open = units.get(&std::thread::current().id()).and_then(|units| units.last().cloned());
@@ -63,9 +63,9 @@ impl Units {
 /// A unit of work: messages that are taken in, and their mappings, become durable together.
 /// `MessageIdMapper.unit_of_work` makes it.
 ///
-/// Leaving `with` commits; an exception rolls back, and so does the end of the process. Whoever
-/// takes an id of an open unit waits for its end, for `lock_timeout` at most: so of two that take
-/// one id exactly one gets it as NEW.
+/// Leaving `with` commits; an exception rolls back, and so does the end of the process. Concurrent
+/// takers of an id of an open unit block until it ends, up to `lock_timeout`: exactly one of them
+/// gets the id as NEW.
 #[pyclass(module = "dochistory", name = "UnitOfWork", frozen)]
 pub(crate) struct UnitOfWork {
     pub(super) handle: Arc<Handle>,
@@ -195,7 +195,7 @@ impl UnitOfWork {
         self.current().join(ids, external_ids, persist_until, now, Unit::update)
     }
 
-    /// Take mappings away when the unit commits.
+    /// Remove mappings when the unit commits.
     ///
     /// Args:
     ///     ids: the ids: an Arrow array, a table with a column `id`, or any iterable of text.

@@ -1,4 +1,4 @@
-//! What was decided about messages, as columns; and what is to be written to the audit log.
+//! The decisions about messages, as columns, and the records for the audit log.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn audit(rule: Rule) -> Option<&'static str> {
     }
 }
 
-/// The verdicts: a column for each thing that a caller has to know of a row.
+/// The verdicts: one column for each property of a row.
 pub(super) fn verdict_columns(rules: &[Rule], known: &Known) -> Outcome<RecordBatch> {
     let retryable: Vec<bool> = rules.iter().map(|rule| rule.is_retryable()).collect();
     let columns = vec![
@@ -58,7 +58,7 @@ pub(super) fn verdict_columns(rules: &[Rule], known: &Known) -> Outcome<RecordBa
     batch(columns.into_iter().map(|(name, array)| (Field::new(name, array.data_type().clone(), true), array)).collect())
 }
 
-/// The records for the audit log: one for each row that asks for one.
+/// The records for the audit log: one for each row that needs one.
 pub(super) fn audit_columns(
     channel: &str,
     ids: &ArrayRef,
@@ -71,7 +71,7 @@ pub(super) fn audit_columns(
     let of_rows = |row: &u32| rules[*row as usize];
     let given = Texts::of(Some(&column(ids)?), rules.len())?;
     let text = |row: &u32| detail(rules[*row as usize], *row as usize, &given, known);
-    // A duplicate is a success of the message that came first, and stands on its id.
+    // A duplicate is a success of the message that came first, and is recorded on its id.
     let on: Vec<Option<String>> = rows
         .iter()
         .map(|row| {
@@ -94,7 +94,7 @@ pub(super) fn audit_columns(
     batch(columns.into_iter().map(|(name, array)| (Field::new(name, array.data_type().clone(), true), array)).collect())
 }
 
-/// A sentence with all that helps to find out what happened.
+/// A sentence with all details that help to find out what happened.
 fn detail(rule: Rule, row: usize, ids: &Texts, known: &Known) -> String {
     let id = ids.get(row).map_or_else(|| "none".to_owned(), |id| String::from_utf8_lossy(id).into_owned());
     let since =

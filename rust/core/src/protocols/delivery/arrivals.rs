@@ -1,10 +1,10 @@
-//! Held messages of one stream while a poll runs: the runs of earlier polls and what this poll
-//! adds.
+//! Held messages of one stream during a poll: the runs of earlier polls and the messages that this
+//! poll adds.
 //!
 //! The poll's own messages are sorted once, when the first of them must be held. After that each
-//! place in the stream (prev, seq) is a slot number, so looking whether a place is taken is one
-//! array access, and what can be released next is found by a cursor that only moves forward: no
-//! tree, no hash, nothing quadratic however the messages are shuffled.
+//! place in the stream (prev, seq) is a slot number. Checking whether a place is taken is one array
+//! access, and a cursor that only moves forward finds the next message to release: no tree, no
+//! hash, nothing quadratic however the messages are shuffled.
 
 use super::group::Arrival;
 use super::held::{Message, Runs};
@@ -16,17 +16,17 @@ pub(super) type Source = u32;
 pub(super) const EARLIER: Source = u32::MAX;
 const NOBODY: u32 = u32::MAX;
 
-/// What stands at the front of the held messages.
+/// The message at the front of the held ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Front {
-    /// The very message that is expected next.
+    /// The message that is expected next.
     Expected(Message, Source),
-    /// A message before it, which will never be expected any more.
+    /// A message before it, which will never be expected again.
     Passed(Message, Source),
 }
 
 /// See the module. One shelf serves all streams of a poll, one after the other, and keeps its
-/// memory.
+/// buffers.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     pub(super) runs: Runs,
@@ -34,16 +34,16 @@ pub(super) struct Shelf {
     first_place: usize,
     /// `prev << 32 | seq` of each slot, ascending.
     keys: Vec<u128>,
-    /// Room for sorting.
+    /// Buffer for sorting.
     sorter: RowSort,
     /// Slot of each arrival from `first_place` on.
     slot_of: Vec<u32>,
-    /// Whether an arrival from `first_place` on is the only one of its slot, so that nothing of
-    /// this poll is held there when it comes. Nearly all are, and each is spared a look at a place
-    /// of memory that is far from the last one.
+    /// Whether an arrival from `first_place` on is the only one of its slot, so that this poll
+    /// holds nothing there when it comes. This is true for nearly all arrivals, and saves each of
+    /// them a random memory access.
     is_alone: Vec<bool>,
-    /// What is held in each slot: all that its release needs, so that it need not be looked for
-    /// among the arrivals.
+    /// The message held in each slot, with everything that its release needs, so that the arrivals
+    /// need not be searched.
     holder: Vec<Holder>,
     /// Slots that were filled since the shelf was last emptied.
     filled: Vec<u32>,
@@ -108,7 +108,7 @@ impl Shelf {
         if self.runs.is_empty() { None } else { self.runs.find(arrivals[place].prev, arrivals[place].seq) }
     }
 
-    /// Holds arrival `place`, which no other message stands in the place of.
+    /// Holds arrival `place`, whose slot is free.
     #[inline]
     pub(super) fn hold(&mut self, place: usize, arrivals: &[Arrival], log_received: u64) {
         if self.slot_of.is_empty() {
@@ -160,7 +160,7 @@ impl Shelf {
             self.keys.sort_unstable();
             return;
         }
-        // Nearly always all three fit half as much, which sorts in half the time.
+        // The three nearly always fit in half the width, which sorts in half the time.
         let sorter = |at: usize| {
             let place = ((arrivals[at].prev - log_received) << seq_bits) | u64::from(arrivals[at].seq);
             (place << row_bits) | at as u64
@@ -197,8 +197,8 @@ impl Shelf {
         Some(front(first, EARLIER, expected))
     }
 
-    /// Empties the shelf, and tells of every message that was on it. The next expected message may
-    /// lie before the ones seen so far, but not before `log_received`.
+    /// Empties the shelf, and calls `dropped` for every message that was on it. The next expected
+    /// message may lie before the ones seen so far, but not before `log_received`.
     pub(super) fn clear(&mut self, log_received: u64, mut dropped: impl FnMut(Message, Source)) {
         for slot in self.filled.drain(..) {
             let held = std::mem::replace(&mut self.holder[slot as usize], Holder::NOBODY);
@@ -212,8 +212,8 @@ impl Shelf {
         self.cursor = self.keys.partition_point(|&slot| slot < key(log_received, 0));
     }
 
-    /// Hands over what is held at the end of the poll, at most `limit` messages; the highest go
-    /// first and are told of.
+    /// Hands over the messages held at the end of the poll, at most `limit`. Drops the highest ones
+    /// above the limit, and calls `dropped` for each.
     pub(super) fn finish(&mut self, limit: usize, mut dropped: impl FnMut(Message, Source)) -> Runs {
         let mut runs = std::mem::take(&mut self.runs);
         let mut earlier = runs.len();

@@ -1,4 +1,4 @@
-//! What one poll brought, as columns.
+//! The messages of one poll, as columns.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -83,7 +83,8 @@ impl Headers<'_> {
 }
 
 impl HeaderColumns<'_> {
-    /// What tells this poll's messages from those of another: their streams and headers.
+    /// A fingerprint that tells this poll's messages from those of another: their streams and
+    /// headers.
     pub(super) fn batch_rows(&self) -> BatchRows {
         let mut rows = BatchRows::default();
         (0..self.streams.len()).for_each(|row| self.add_row(row, &mut rows));

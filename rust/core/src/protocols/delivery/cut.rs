@@ -1,4 +1,4 @@
-//! A caller that has applied only the first of the transactions that a poll hands to it.
+//! A caller that has applied only the first of the transactions that a poll handed out.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use super::state::Volatile;
 use crate::error::{Error, Result};
 
 impl Poll {
-    /// Says how far the caller has applied the streams that it names: a COMMIT within what the poll
-    /// hands to it, or where the stream stood before. A stream that was not applied whole goes
-    /// back: what it has kept is dropped, and a resend is requested from there.
+    /// Records how far the caller has applied the streams that it names: a COMMIT within the poll's
+    /// messages, or where the stream stood before. A stream that was not applied whole goes back:
+    /// its kept messages are dropped, and a resend is requested from there.
     pub fn cut(&mut self, columns: &HeaderColumns<'_>, applied_upto: &HashMap<String, u64>) -> Result<()> {
         if applied_upto.is_empty() {
             return Ok(());
@@ -31,7 +31,7 @@ impl Poll {
         let mut cuts = Vec::new();
         for (name, &upto) in applied_upto {
             let at = *known.get(name.as_str()).ok_or_else(|| {
-                Error::State(format!("log_received names stream {name:?}, which this poll does not concern"))
+                Error::State(format!("log_received names stream {name:?}, which is not in this poll"))
             })?;
             if upto == self.streams[at].log_received {
                 continue;

@@ -2,7 +2,7 @@
 
 use super::header::{BadHeader, PartHeader};
 
-/// What is done with a message when it arrives.
+/// The decision about a message when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Decision {
@@ -10,7 +10,7 @@ pub enum Decision {
     Corrupt,
     /// Sent before the last resend request: delete.
     Stale,
-    /// Of a later epoch that this side cannot join: something is missing.
+    /// Of a later epoch that this side cannot join, because something is missing.
     Future,
     /// Applied, held or buffered already: delete.
     Duplicate,
@@ -18,13 +18,13 @@ pub enum Decision {
     Overlap,
     /// The place is taken by a message with another end: the first is kept.
     Conflict,
-    /// Kept until what comes before it is there.
+    /// Kept until the messages before it arrive.
     Hold,
     /// Buffered: a part of a transaction whose last part is not there.
     Part,
     /// Applied, with the parts before it, in one commit.
     Apply,
-    /// Nobody said where this stream starts.
+    /// The stream is unknown, and its start was not given.
     Unknown,
 }
 
@@ -89,7 +89,7 @@ impl Status {
     }
 }
 
-/// How a message came to its outcome: the rules that matched, in order.
+/// Why a message got its outcome: the rules that matched, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
@@ -137,7 +137,7 @@ pub enum Reason {
     PartDropped,
     /// Rule 6, then too many were held.
     HeldOverLimit,
-    /// Rule 7 or 8 would apply, but a crash left it open whether that has happened.
+    /// Rule 7 or 8 would apply, but a crash left open whether it was applied already.
     InDoubtRange,
 }
 
@@ -264,7 +264,7 @@ pub(super) enum Match {
     Apply,
 }
 
-/// Rows 1 to 8; row 0 is how the header came to be. `held` finds the end (`cur`) of what is held in
+/// Rows 1 to 8; row 0 is decided by the header. `held` finds the end (`cur`) of the message held in
 /// the same place.
 #[inline]
 pub(super) fn decide(header: &PartHeader, at: &Position, held: impl FnOnce() -> Option<u64>) -> Match {

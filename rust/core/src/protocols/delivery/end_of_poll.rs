@@ -1,11 +1,10 @@
-//! The end of a poll for one stream, rules 9 to 12: whether to wait on, to go back, or to ask once
-//! more.
+//! The end of a poll for one stream, rules 9 to 12: keep waiting, go back, or repeat the request.
 
 use super::decision::Reason;
 use super::stream::{Pass, forget};
 
 impl Pass<'_> {
-    /// Rules 9 to 12; a request to send, if any.
+    /// Applies rules 9 to 12; answers the request to send, if any.
     pub(super) fn end(&mut self) -> Option<(u64, u64)> {
         let go_back = !self.blocked && self.is_out_of_patience();
         if go_back {
@@ -39,7 +38,7 @@ impl Pass<'_> {
         patience == 0 || options.batch_mode
     }
 
-    /// Rule 12: counts the polls that brought stale messages only.
+    /// Rule 12: counts the polls that brought only stale messages.
     fn request_went_unheard(&mut self, just_requested: bool) -> bool {
         if just_requested || self.seen.current || !self.volatile.outstanding {
             self.volatile.stale_polls = 0;

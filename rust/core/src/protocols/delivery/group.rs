@@ -1,4 +1,4 @@
-//! Brings the messages of each stream together: a counting sort that keeps the order of arrival.
+//! Groups the messages by stream: a counting sort that keeps the order of arrival.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub(super) struct Group {
     pub(super) known: Option<u32>,
     /// Where its arrivals begin.
     pub(super) start: usize,
-    /// Where they end. Between here and the next group is the room that unusable headers left.
+    /// Where they end. The gap before the next group is the room of unusable headers.
     pub(super) end: usize,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn group(columns: &HeaderColumns<'_>, table: &StreamTable) -> Grouped
                 arrivals[group.end] = Arrival { resend_count, prev, cur, seq, row: row as u32 };
                 group.end += 1;
                 transactions[row] = prev;
-                // Holds unless the stream is known; then its pass writes the reason.
+                // Correct unless the stream is known; for a known one its pass writes the reason.
                 reasons[row] = Reason::UnknownStream;
             }
             Err(bad) => reasons[row] = bad.into(),
@@ -68,7 +68,7 @@ pub(super) fn group(columns: &HeaderColumns<'_>, table: &StreamTable) -> Grouped
     Grouped { groups, arrivals, reasons, transactions }
 }
 
-/// Makes room for each stream that has messages, in the order of the names.
+/// Reserves room for each stream that has messages, in the order of the names.
 fn lay_out(columns: &HeaderColumns<'_>, table: &StreamTable) -> (Vec<Group>, Vec<u32>) {
     let mut counts = vec![0_usize; columns.names.len()];
     for &name in columns.streams {

@@ -39,7 +39,7 @@ pub enum BadHeader {
     Backwards,
 }
 
-/// The highest epoch of a header: each stands for a request to resend, so that a higher one is
+/// The highest epoch of a header. Each epoch stands for a resend request, so a higher number is
 /// damage. A stream that joined it could never go back again.
 pub const MAX_EPOCH: u64 = i32::MAX as u64;
 /// An unsigned 64-bit number has at most this many digits.
@@ -48,7 +48,7 @@ const MAX_DIGITS: usize = 20;
 const SAFE_DIGITS: usize = 19;
 
 impl PartHeader {
-    /// Puts a header together from its four numbers.
+    /// Makes a header from its four numbers.
     #[inline]
     pub fn new(resend_count: u64, prev: u64, cur: u64, seq: u32) -> Result<Self, BadHeader> {
         if cur < prev {
@@ -60,7 +60,7 @@ impl PartHeader {
         Ok(Self { resend_count, prev, cur, seq })
     }
 
-    /// Reads the text form. Zero padding means nothing: numbers are compared, never text.
+    /// Reads the text form. Zero padding has no meaning: numbers are compared, never text.
     #[inline]
     pub fn parse(text: &[u8]) -> Result<Self, BadHeader> {
         let mut rest = text.strip_prefix(b"(").ok_or(BadHeader::Malformed)?;

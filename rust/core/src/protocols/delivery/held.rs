@@ -1,10 +1,10 @@
 //! Held messages of one stream, in the order of (prev, seq).
 //!
-//! Sorted runs that never change, each with a window that only shrinks: the lowest message leaves
-//! when it can be applied, the highest when there are too many, and nothing leaves from the middle.
-//! So a poll can work on a copy that costs a few reference counts, and throwing the copy away
-//! changes nothing. Runs are merged like the digits of a binary counter: n messages that arrive one
-//! by one cost O(n log n) in all.
+//! The messages are in sorted runs that never change, each with a window that only shrinks. The
+//! lowest message leaves when it can be applied, the highest when there are too many; nothing
+//! leaves from the middle. So a poll works on a copy that costs a few reference counts, and
+//! discarding the copy changes nothing. Runs are merged like the digits of a binary counter: n
+//! messages that arrive one by one cost O(n log n) in all.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl Runs {
         Some(message)
     }
 
-    /// Adds messages that are sorted and of which none is held yet.
+    /// Adds sorted messages, none of which is held yet.
     pub(super) fn add(&mut self, mut messages: Vec<Message>) {
         if messages.is_empty() {
             return;

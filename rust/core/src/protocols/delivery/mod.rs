@@ -16,8 +16,8 @@
 //! 5. [`StreamTable::commit`], and only then send the confirmations and resend requests of
 //!    [`Poll::streams`].
 //!
-//! A header's digits carry no checksum. Whoever reads messages from a medium that can damage them
-//! checks the message first and hands in a null header for a damaged one.
+//! A header's digits carry no checksum. A caller that reads messages from a medium that can damage
+//! them checks each message first, and hands in a null header for a damaged one.
 
 mod arrivals;
 mod codec;

@@ -5,15 +5,15 @@
 pub struct Options {
     /// Polls to wait for a missing message before a resend is requested.
     pub patience: u32,
-    /// The receiver polls once and stops: request at once what is missing.
+    /// The receiver polls once and stops: a missing message is requested at once.
     pub batch_mode: bool,
     /// A new message of the stream starts the wait again, even if it is not the missing one.
     pub reset_patience: bool,
-    /// A stream that nobody gave a `log_received` for starts at the lowest `prev` that arrives with
+    /// A stream without a given `log_received` starts at the lowest `prev` that arrives with
     /// sequence number 0.
     pub first_contact: bool,
-    /// Most messages of one stream that are held after a poll, at least 1; the highest `prev` goes
-    /// first.
+    /// Maximum number of messages of one stream that are held after a poll, at least 1; the highest
+    /// `prev` is dropped first.
     pub held_limit: usize,
 }
 

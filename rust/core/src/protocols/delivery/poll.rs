@@ -1,4 +1,4 @@
-//! The outcome of a poll, which counts for nothing until it is committed.
+//! The outcome of a poll, which has no effect until it is committed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Rows {
         match self.status(row) {
             Status::Held => true,
             Status::New => self.apply_rank(row).is_none(),
-            // A message that waits for its range in doubt to be settled.
+            // A message that waits until its range in doubt is settled.
             Status::InDoubt => self.reasons[row] == Reason::InDoubtRange,
             Status::Duplicate => false,
         }
@@ -101,8 +101,7 @@ pub struct Released {
     pub apply_rank: u32,
 }
 
-/// A message of an earlier poll, held or buffered until now, that is kept no longer and not
-/// applied.
+/// A message of an earlier poll, held or buffered until now, that is dropped without being applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// Index into [`Poll::streams`].
@@ -118,10 +117,11 @@ pub struct Dropped {
 pub struct Change {
     /// Index into [`Poll::streams`].
     pub stream: u32,
-    /// To be made durable before any message is applied: the old state, with `applying_upto` ahead.
+    /// The state to make durable before any message is applied: the old one, with `applying_upto`
+    /// ahead.
     pub applying: ReceiverState,
-    /// To be made durable once the messages are applied. Its `confirm_received` is still the old
-    /// one: a crash between this write and the confirmation makes the next poll send the
+    /// The state to make durable once the messages are applied. Its `confirm_received` is still the
+    /// old one: a crash between this write and the confirmation makes the next poll send the
     /// confirmation.
     pub after: ReceiverState,
 }
@@ -144,9 +144,9 @@ pub struct Poll {
     pub streams: Vec<StreamOutcome>,
     /// Messages of earlier polls to be applied now.
     pub released: Vec<Released>,
-    /// Messages of earlier polls that need not be kept any more.
+    /// Messages of earlier polls that need not be kept any longer.
     pub dropped: Vec<Dropped>,
-    /// What to make durable.
+    /// The states to make durable.
     pub changes: Vec<Change>,
     /// One for each of `streams`.
     pub(super) pending: Vec<Pending>,

@@ -23,7 +23,7 @@ pub fn receive(table: &StreamTable, columns: &HeaderColumns<'_>, options: &Optio
     receive_on(1, table, columns, options, now)
 }
 
-/// [`receive`] on several threads, which share the streams; the outcome is the same.
+/// [`receive`] on several threads, which divide the streams; the outcome is the same.
 pub fn receive_on(
     threads: usize,
     table: &StreamTable,
@@ -58,7 +58,7 @@ pub fn receive_on(
     Ok(pass.into_poll(transactions))
 }
 
-/// The end of a poll that brought these streams of the table nothing.
+/// The end of a poll without messages for these streams of the table.
 pub(super) fn receive_nothing(table: &StreamTable, streams: &[u32], options: &Options, now: i64) -> Poll {
     let mut pass = Pass::new(table, options, now, Vec::new());
     for &id in streams {

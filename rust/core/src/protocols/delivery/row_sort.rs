@@ -1,13 +1,13 @@
-//! Numbers whose high bits are to be sorted, and whose low bits rise already: a radix sort, from
-//! the lowest digit that counts.
+//! A radix sort of numbers by their high bits, where the low bits are in order already. It starts
+//! from the lowest digit that counts.
 
 /// Digits of 11 bits: their counts fit the nearest cache.
 const DIGIT_BITS: u32 = 11;
 const DIGITS: usize = 1 << DIGIT_BITS;
-/// Fewer numbers are sorted faster by comparing.
+/// Fewer numbers than this are sorted by comparing, which is faster.
 const FEW: usize = 1 << 11;
 
-/// The numbers, and room for them. It is kept from one sort to the next.
+/// The numbers and a buffer, which is kept from one sort to the next.
 #[derive(Debug, Default)]
 pub(super) struct RowSort {
     numbers: Vec<u64>,
@@ -15,7 +15,7 @@ pub(super) struct RowSort {
 }
 
 impl RowSort {
-    /// Takes the numbers over, and sorts them. Each is below `1 << bits`, and they rise in their
+    /// Takes the numbers, and sorts them. Each is below `1 << bits`, and they are in order by their
     /// lowest `sorted_bits`.
     pub(super) fn sort(&mut self, numbers: impl Iterator<Item = u64>, sorted_bits: u32, bits: u32) {
         self.numbers.clear();

@@ -1,10 +1,10 @@
-//! The sending side of a stream: what it keeps, and what a message, a confirmation and a resend
-//! request do to it.
+//! The sending side of a stream: its state, and how messages, confirmations and resend requests
+//! change it.
 //!
-//! Every function returns the new state. It must be durable before the message leaves: a message
-//! that leaves first can be confirmed before its sender remembers it, and that is an alarm. The
-//! split of a transaction into parts must depend on the transaction only, because parts that were
-//! sent before a crash carry the same identity as the same parts after it.
+//! Every function returns the new state. The state must be durable before the message leaves: a
+//! message that leaves first can be confirmed before its sender remembers it, and that is an alarm.
+//! The split of a transaction into parts must depend on the transaction only, because parts that
+//! were sent before a crash carry the same identity as the same parts after it.
 
 use super::header::{MAX_EPOCH, PartHeader};
 use crate::Error;
@@ -14,7 +14,7 @@ use crate::Error;
 pub struct SenderState {
     /// Offset of the last COMMIT that was sent.
     pub log_sent: u64,
-    /// Offset of the last COMMIT that there is to send.
+    /// Offset of the last COMMIT that is ready to send.
     pub log_send: u64,
     /// Offset that the receiver has confirmed; never above `log_sent`.
     pub confirm_sent: u64,
@@ -50,14 +50,14 @@ pub enum SendError {
     /// There is no such commit to send.
     #[error("a message up to {cur} was asked for, but what is to be sent lies after {log_sent} and up to {log_send}")]
     NothingToSend {
-        /// The end that was asked for.
+        /// The requested end.
         cur: u64,
-        /// What is sent.
+        /// The last sent offset.
         log_sent: u64,
-        /// What there is.
+        /// The last offset to send.
         log_send: u64,
     },
-    /// The receiver has what this side never sent.
+    /// The receiver confirms an offset that this side never sent.
     #[error(
         "the receiver has everything up to {offset}, but only {log_sent} was sent: this side was restored to an older state; extract the subscription again"
     )]
@@ -75,7 +75,7 @@ pub enum SendError {
         /// The epoch that was asked for.
         epoch: u64,
     },
-    /// What is asked for is no longer in the log.
+    /// The requested offset is no longer in the log.
     #[error("a resend from {from} was asked for, but the log begins at {log_start}: extract the subscription again")]
     Truncated {
         /// Where the resend has to start.

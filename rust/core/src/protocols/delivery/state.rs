@@ -1,4 +1,4 @@
-//! What a receiver keeps of one stream: the durable row, and what a crash may take.
+//! The state of one stream's receiving side: the durable row, and the part that a crash may lose.
 
 use super::held::Runs;
 
@@ -25,25 +25,26 @@ impl ReceiverState {
         Self { log_received, confirm_received: log_received, applying_upto: log_received, ..Self::default() }
     }
 
-    /// The offsets (after the first, up to the second) that may or may not have been applied before
-    /// a crash.
+    /// The range of offsets (after the first, up to the second) that may or may not have been
+    /// applied before a crash.
     pub fn in_doubt(&self) -> Option<(u64, u64)> {
         (self.applying_upto > self.log_received).then_some((self.log_received, self.applying_upto))
     }
 }
 
-/// What is not durable: after a crash a stream starts again with [`Volatile::after_start`].
+/// The state that is not durable: after a crash a stream starts again with
+/// [`Volatile::after_start`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Volatile {
-    /// The next expected part of the transaction after L; so many parts are buffered.
+    /// The next expected part of the transaction after L; equal to the number of buffered parts.
     pub(super) next: u64,
     /// Messages that cannot be applied yet.
     pub(super) held: Runs,
-    /// How many messages are held by others, who decide the stream's polls for whoever has this.
+    /// Number of messages held by other processes, which decide the stream's polls for this one.
     pub(super) held_elsewhere: u64,
     /// Polls left before a resend is requested; none when nothing is missing.
     pub(super) patience: Option<u32>,
-    /// A message of a later epoch came that this side cannot join.
+    /// A message came of a later epoch, which this side cannot join.
     pub(super) future: bool,
     /// A resend was requested and no message of its epoch came yet.
     pub(super) outstanding: bool,
@@ -52,8 +53,8 @@ pub(super) struct Volatile {
 }
 
 impl Volatile {
-    /// After a start nobody knows whether the request for the present epoch was heard; assuming
-    /// that it was not costs at most one repeated request, and the sender ignores those. Epoch 0 is
+    /// After a start it is unknown whether the request for the present epoch was heard. Assuming
+    /// that it was not costs at most one repeated request, which the sender ignores. Epoch 0 is
     /// never requested.
     pub(super) fn after_start(durable: &ReceiverState) -> Self {
         Self { outstanding: durable.rereceive_count > 0, ..Self::default() }

@@ -9,7 +9,7 @@ use super::options::Options;
 use super::poll::{Dropped, Released};
 use super::state::{ReceiverState, Volatile};
 
-/// What the streams of a poll write to.
+/// The output of the streams of a poll.
 #[derive(Debug)]
 pub(super) struct Outputs {
     pub(super) reasons: Vec<Reason>,
@@ -18,7 +18,7 @@ pub(super) struct Outputs {
     pub(super) dropped: Vec<Dropped>,
 }
 
-/// What a stream's pass reads.
+/// The input of a stream's pass.
 pub(super) struct Given<'p> {
     /// Index into the poll's streams.
     pub(super) stream: u32,
@@ -34,7 +34,7 @@ pub(super) struct Done {
     pub(super) resend: Option<(u64, u64)>,
 }
 
-/// Memory that is used for one stream after the other.
+/// Buffers that are used for one stream after the other.
 #[derive(Debug, Default)]
 pub(super) struct Workspace {
     shelf: Shelf,
@@ -64,7 +64,7 @@ impl Workspace {
             rank: 0,
             seen: Seen::default(),
         };
-        // What is held can be due without an arrival: after the range in doubt was settled.
+        // A held message can be due without an arrival: after the range in doubt was settled.
         pass.release();
         for place in 0..given.arrivals.len() {
             pass.take_in(place);
@@ -89,10 +89,10 @@ pub(super) struct Pass<'p> {
     pub(super) seen: Seen,
 }
 
-/// What the end of the poll needs to know of the arrivals.
+/// What the end of the poll needs to know about the arrivals.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// A message came that is neither stale nor there already.
+    /// A message came that is neither stale nor applied or kept already.
     pub(super) news: bool,
     /// A stale message came.
     pub(super) stale: bool,
@@ -117,8 +117,8 @@ impl Pass<'_> {
             self.seen.stale = true;
         } else {
             self.seen.current = true;
-            // A joined epoch still wants a second witness: if it was a damaged number, repeating
-            // the request heals it.
+            // A joined epoch still needs a second witness: if it was a damaged number, repeating
+            // the request repairs it.
             self.volatile.outstanding &= found == Match::Future || adopted;
             self.seen.news |= matches!(found, Match::Future | Match::Hold | Match::Part | Match::Apply);
         }
@@ -196,7 +196,7 @@ impl Pass<'_> {
         self.durable.receive_count += 1;
     }
 
-    /// Looks at what is held: the expected message is buffered or applied, and so on.
+    /// Releases held messages: the expected one is buffered or applied, then the next.
     #[inline]
     fn release(&mut self) {
         if self.blocked {
@@ -254,7 +254,7 @@ impl Pass<'_> {
     }
 }
 
-/// A kept message is kept no longer, and not applied.
+/// Drops a kept message without applying it.
 pub(super) fn forget(outputs: &mut Outputs, stream: u32, message: Message, source: Source, reason: Reason) {
     if source == EARLIER {
         outputs.dropped.push(Dropped { stream, prev: message.prev, seq: message.seq });

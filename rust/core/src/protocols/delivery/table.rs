@@ -14,14 +14,15 @@ struct Stream {
     volatile: Volatile,
 }
 
-/// The receiving state of many streams: the durable rows, and in memory what a crash may take.
+/// The receiving state of many streams: the durable rows, and in memory the part that a crash may
+/// lose.
 #[derive(Debug, Default)]
 pub struct StreamTable {
     streams: Vec<Stream>,
     ids: HashMap<Arc<str>, u32>,
     /// Streams that the end of a poll concerns even when nothing arrives for them.
     attention: BTreeSet<u32>,
-    /// Counts the changes, so that a poll that was decided before another one's commit is refused.
+    /// Counts the changes, so that a poll decided before another one's commit is refused.
     version: u64,
 }
 
@@ -41,7 +42,7 @@ impl StreamTable {
         self.streams.is_empty()
     }
 
-    /// Adds a stream with the durable state that was kept of it, or [`ReceiverState::starting_at`].
+    /// Adds a stream with its durable state, or [`ReceiverState::starting_at`].
     pub fn insert(&mut self, name: &str, durable: ReceiverState) -> Result<()> {
         if self.ids.contains_key(name) {
             return Err(Error::State(format!("stream {name:?} is in the table already")));
@@ -63,9 +64,9 @@ impl StreamTable {
         self.streams.iter().map(|stream| (&*stream.name, &stream.durable))
     }
 
-    /// Says what was applied before a crash: everything up to `log_received`, which lies in the
-    /// range in doubt. Returns the state to make durable. A caller that keeps L in one transaction
-    /// with its own data passes it here on open.
+    /// Settles a range in doubt: everything up to `log_received`, which lies in that range, was
+    /// applied before the crash. Returns the state to make durable. A caller that keeps L in one
+    /// transaction with its own data passes it here on open.
     pub fn settle(&mut self, name: &str, log_received: u64) -> Result<ReceiverState> {
         let settled = self.settled(name, log_received)?;
         if let Some(id) = self.find(name) {
@@ -74,7 +75,7 @@ impl StreamTable {
         Ok(settled)
     }
 
-    /// What [`settle`](Self::settle) would make of the stream.
+    /// The result of [`settle`](Self::settle) for the stream.
     pub(super) fn settled(&self, name: &str, log_received: u64) -> Result<ReceiverState> {
         let durable = *self.state(name).ok_or_else(|| Error::State(format!("stream {name:?} is not in the table")))?;
         if log_received < durable.log_received || log_received > durable.applying_upto {
@@ -87,14 +88,14 @@ impl StreamTable {
         Ok(ReceiverState { log_received, applying_upto: log_received, ..durable })
     }
 
-    /// Sets a stream's state; what is held stays.
+    /// Sets a stream's state; held messages stay.
     pub(super) fn replace(&mut self, id: u32, durable: ReceiverState) {
         self.streams[id as usize].durable = durable;
         self.version += 1;
         self.watch(id);
     }
 
-    /// Takes streams for not begun that are in doubt.
+    /// Takes streams in doubt as not begun.
     pub(super) fn reopen(&mut self, streams: &[(u32, u64)]) {
         for &(id, _) in streams {
             let durable = self.streams[id as usize].durable;
@@ -102,7 +103,7 @@ impl StreamTable {
         }
     }
 
-    /// Takes streams for in doubt up to an offset.
+    /// Marks streams as in doubt up to an offset.
     pub(super) fn mark_in_doubt(&mut self, streams: &[(u32, u64)]) {
         for &(id, applying_upto) in streams {
             let durable = self.streams[id as usize].durable;
@@ -118,14 +119,14 @@ impl StreamTable {
         Err(Error::State("the streams have changed since this poll was decided; decide it again".into()))
     }
 
-    /// Makes the outcome of a poll the state of the table, once it is durable. Confirmations count
-    /// as given from here.
+    /// Makes the outcome of a poll the state of the table, once it is durable. From here on its
+    /// confirmations count as given.
     #[expect(clippy::needless_pass_by_value, reason = "a poll is used up by its commit")]
     pub fn commit(&mut self, poll: Poll) -> Result<()> {
         self.accept(&poll)
     }
 
-    /// [`commit`](Self::commit), for a poll that is still looked at.
+    /// [`commit`](Self::commit) for a poll that the caller still uses.
     pub(super) fn accept(&mut self, poll: &Poll) -> Result<()> {
         self.check(poll)?;
         for (outcome, pending) in poll.streams.iter().zip(&poll.pending) {
@@ -144,7 +145,7 @@ impl StreamTable {
         Ok(())
     }
 
-    /// All streams, and what a crash may take of them.
+    /// All streams with their volatile state.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, &ReceiverState, &Volatile)> {
         self.streams.iter().map(|stream| (&*stream.name, &stream.durable, &stream.volatile))
     }

@@ -1,4 +1,4 @@
-//! What administrators do: see what is pending, decide single ids, purge.
+//! Administration: list pending ids, decide single ids, purge.
 
 use super::known::Known;
 use super::mappings::RowError;
@@ -8,7 +8,7 @@ use super::{Mapper, MapperSettings};
 use crate::Result;
 use crate::history::values::Entries;
 use crate::segment::values::columns::Ids;
-use crate::store::Purged;
+use crate::store::{Purge, Purged};
 
 /// The entries of a mapper, batch by batch.
 #[derive(Debug)]
@@ -25,14 +25,14 @@ pub struct PendingEntries {
 pub struct PendingBatch {
     /// The ids as they came.
     pub ids: Vec<String>,
-    /// What is known of them.
+    /// The mapper's knowledge of them.
     pub known: Known,
 }
 
 impl Mapper {
-    /// Decide single ids that are pending: at its next arrival such an id is treated by this
-    /// policy, once, whatever the channel's is. [`Policy::Error`] takes a decision back. Rows whose
-    /// id is not pending are left out. Durable on return.
+    /// Decide single pending ids: at its next arrival such an id is treated by this policy, once,
+    /// whatever the channel's policy is. [`Policy::Error`] takes a decision back. Rows whose id is
+    /// not pending are left out. Durable on return.
     pub fn resolve(&self, ids: &Ids, policy: Policy) -> Result<Vec<Option<RowError>>> {
         self.values.change(ids, |edit| {
             let known = Known::read(edit.found(), MapperSettings::default(), 0)?;
@@ -64,10 +64,18 @@ impl Mapper {
         Ok(PendingEntries { entries: self.values.entries()?, settings: self.settings, now_us, only_pending })
     }
 
-    /// Take away mappings whose time has come, and pending entries too if asked: that turns "in
-    /// doubt" into "new".
+    /// Purge mappings whose time has come, and with `include_pending` pending entries too: that
+    /// changes "in doubt" to "new".
     pub fn purge(&self, now_us: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
         self.values.purge(now_us, include_pending, dry_run)
+    }
+
+    /// [`Mapper::purge`] by a now that may be checked against the machine's clock.
+    ///
+    /// # Errors
+    /// `Config` when the clock is doubtful.
+    pub fn purge_by(&self, purge: Purge, include_pending: bool) -> Result<Purged> {
+        self.values.purge_by(purge, include_pending)
     }
 }
 

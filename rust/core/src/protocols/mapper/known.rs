@@ -1,4 +1,4 @@
-//! What a mapper knows of the ids of a batch, as columns.
+//! A mapper's knowledge of the ids of a batch, as columns.
 
 use super::record::{Pending, Record};
 use super::rules::Policy;
@@ -7,24 +7,24 @@ use super::{Mapper, MapperSettings};
 use crate::Result;
 use crate::segment::values::columns::{FoundValues, Ids};
 
-/// What a mapper knows of the ids of a batch.
+/// A mapper's knowledge of the ids of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// C: whether the id is mapped.
     pub mapped: Vec<bool>,
-    /// What it is mapped to; a mapping may be there without.
+    /// The id that it is mapped to; a mapping may have none.
     pub values: Texts,
-    /// P: whether sending was begun and its end is not known. With a mapping this is a remnant.
+    /// P: whether sending began and its end is not known. Beside a mapping this is a remnant.
     pub pending: Vec<bool>,
     /// When sending began, in microseconds since 1970; 0 where it is not pending.
     pub since: Vec<i64>,
-    /// What was decided about a pending id alone.
+    /// The decision about a single pending id.
     pub resolved: Vec<Option<Policy>>,
-    /// Until when the entry is kept at least; 0 where there is none.
+    /// The earliest time at which the entry may be purged; 0 where there is none.
     pub persist_until: Vec<i64>,
     /// The claim of the transaction that began to send it; 0 without one.
     pub(super) claims: Vec<u64>,
-    /// The attempt that began to send it; 0 where an older build wrote it.
+    /// The attempt that began to send it; 0 if an older build wrote it.
     attempts: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Known {
         Ok(known)
     }
 
-    /// All that is known of the pending entry of a row.
+    /// The pending entry of a row.
     pub(super) fn pending_of(&self, row: usize) -> Option<Pending> {
         let (since, claim, attempt) = (self.since[row], self.claims[row], self.attempts[row]);
         self.pending[row].then(|| Pending { since, claim, attempt, resolved: self.resolved[row] })
@@ -80,7 +80,7 @@ impl Known {
 }
 
 impl Mapper {
-    /// What the mapper knows of some ids.
+    /// Look up some ids.
     pub fn lookup(&self, ids: &Ids, now_us: i64) -> Result<Known> {
         Known::read(&self.values.look(ids)?, self.settings, now_us)
     }

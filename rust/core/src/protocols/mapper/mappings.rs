@@ -9,7 +9,7 @@ use crate::history::values::{NewValue, ValueEdit};
 use crate::key::Form;
 use crate::segment::values::columns::{Id, Ids};
 
-/// Why a row of a call was left out; the other rows are done.
+/// Why a row of a call was left out; the other rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RowError {
@@ -58,14 +58,14 @@ impl RowError {
 type Errors = Vec<Option<RowError>>;
 
 impl Mapper {
-    /// Map ids to other ids. A row whose id is mapped is left out, as are later rows of the same
-    /// id. Durable on return.
+    /// Map ids to other ids. Rows whose id is mapped already are left out, as are later rows of the
+    /// same id. Durable on return.
     pub fn create(&self, ids: &Ids, values: &Texts, untils: Untils, now_us: i64) -> Result<Errors> {
         self.write(ids, values, untils, now_us, |is_mapped| is_mapped.then_some(RowError::Exists))
     }
 
-    /// Map ids that are mapped to other ids than before; later rows of the same id are left out.
-    /// Durable on return.
+    /// Change the mappings of mapped ids; later rows of the same id are left out. Durable on
+    /// return.
     pub fn update(&self, ids: &Ids, values: &Texts, untils: Untils, now_us: i64) -> Result<Errors> {
         self.write(ids, values, untils, now_us, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
     }
@@ -142,7 +142,7 @@ impl Mapper {
         edit.remove(self.values.id(value))
     }
 
-    /// What stands in the way of mirror entries.
+    /// The mappings that prevent mirror entries.
     fn mirrors(&self, edit: &ValueEdit, values: &Texts, now_us: i64) -> Result<Mirrors> {
         if !self.settings.mirror {
             return Ok(Mirrors::default());
@@ -153,7 +153,7 @@ impl Mapper {
         Ok(Mirrors { first_copies: others.first_copies(u32::MAX), known, taken: vec![false; values.len()] })
     }
 
-    /// Take mappings away; pending entries of the same ids stay. Durable on return.
+    /// Remove mappings; pending entries of the same ids stay. Durable on return.
     pub fn remove(&self, ids: &Ids, now_us: i64) -> Result<Errors> {
         let first_copies = ids.first_copies(u32::MAX);
         self.values.change(ids, |edit| {
@@ -189,8 +189,8 @@ struct Mirrors {
 }
 
 impl Mirrors {
-    /// An other id that is mapped, here or by an earlier row, may not be mapped back; but the
-    /// mirror of this very mapping may.
+    /// An other id that is mapped, here or by an earlier row, may not be mapped back, except by the
+    /// mirror of this same mapping.
     fn refuse(&mut self, row: usize, id: Option<&[u8]>) -> Option<RowError> {
         let at = self.first_copies.get(row).copied().filter(|at| *at != u32::MAX)? as usize;
         if self.taken[at] || self.known.mapped[at] && self.known.values.get(at) != id {

@@ -1,5 +1,4 @@
-//! The message id mapper on the store: the rules of [`super::mapper::rules`] joined to a value
-//! space.
+//! The message id mapper: the rules of [`super::mapper::rules`] over a value space.
 
 mod admin;
 mod known;
@@ -25,11 +24,11 @@ pub use unit::{Taken, Unit};
 /// How a channel's mapper works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapperSettings {
-    /// What is done with an id that is pending.
+    /// The treatment of a pending id.
     pub policy: Policy,
     /// Write the second direction of each mapping as well.
     pub mirror: bool,
-    /// Mappings count until their time and no longer; else until they are purged.
+    /// Mappings count until their time, and no longer; else until they are purged.
     pub exact_expiry: bool,
 }
 
@@ -42,7 +41,7 @@ pub struct Mapper {
 }
 
 impl Mapper {
-    /// The mapper of a channel; nothing is made of it before it first writes.
+    /// The mapper of a channel; nothing is created before the first write.
     pub fn new(history: &History, channel: &str, settings: MapperSettings) -> Result<Self> {
         Ok(Self { name: channel.to_owned(), values: history.values(Room::Mapper, channel)?, settings })
     }
@@ -52,7 +51,7 @@ impl Mapper {
         &self.name
     }
 
-    /// How it works.
+    /// The channel's settings.
     pub fn settings(&self) -> MapperSettings {
         self.settings
     }
@@ -63,7 +62,7 @@ impl Mapper {
     }
 }
 
-/// A column of another length than the batch.
+/// An error unless a column is as long as the batch.
 fn same_length(what: &str, length: usize, rows: usize) -> Result<()> {
     if length == rows {
         return Ok(());

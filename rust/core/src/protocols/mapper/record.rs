@@ -1,4 +1,4 @@
-//! What a mapper keeps of an id: the bytes of its value in the store (docs/format.md, "Records of a
+//! A mapper's record of an id: the bytes of its value in the store (docs/format.md, "Records of a
 //! mapper").
 
 use super::rules::Policy;
@@ -12,21 +12,21 @@ const DUPLICATE: u8 = 16;
 const ATTEMPT: u8 = 32;
 const KNOWN: u8 = MAPPED | HAS_VALUE | PENDING | PROCESS | DUPLICATE | ATTEMPT;
 
-/// Somebody began to send the message.
+/// Sending the message began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pending {
     /// Microseconds since 1970.
     pub(super) since: i64,
     /// The claim of the transaction that began it; 0 without one.
     pub(super) claim: u64,
-    /// The number of the very attempt that began it; 0 where an older build wrote it, and then it
-    /// is nobody's.
+    /// The number of the attempt that began it. 0 if an older build wrote it; then it belongs to no
+    /// attempt.
     pub(super) attempt: u64,
-    /// What was decided about this id alone.
+    /// The decision about this id alone.
     pub(super) resolved: Option<Policy>,
 }
 
-/// The two bits of an id, and what belongs to them.
+/// The two bits of an id, and their details.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     /// C: it was sent, or taken in.
@@ -47,7 +47,7 @@ impl<'a> Record<'a> {
         Self { pending: Some(pending), ..Self::default() }
     }
 
-    /// Into `out`, in the place of what it held.
+    /// Writes the record to `out`, replacing its content.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         let mut flags = (u8::from(self.is_mapped) * MAPPED) | (u8::from(self.value.is_some()) * HAS_VALUE);

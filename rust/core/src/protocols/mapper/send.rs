@@ -25,20 +25,20 @@ pub struct SendTransaction {
     pub replays: Replays,
 }
 
-/// What became of a row that was to be sent.
+/// The result of a row that was to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentRow {
-    /// Not said yet.
+    /// Not reported yet.
     Open,
     /// Sent and mapped.
     Done,
     /// Certainly not delivered.
     Failed,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
-/// The facts of a batch, as of when it was begun.
+/// The facts of a batch at its begin.
 #[derive(Debug)]
 struct Facts {
     qos: Vec<Qos>,
@@ -57,7 +57,7 @@ pub struct Send {
     known: Known,
     /// The claim of its transaction.
     claim: Option<u64>,
-    /// Stands in every pending entry that this very attempt writes: its ends touch no other.
+    /// A number in every pending entry that this attempt writes: its ends change no other entry.
     attempt: u64,
     replay: Option<Replay>,
     started_at: i64,
@@ -71,7 +71,7 @@ struct State {
     is_ended: bool,
 }
 
-/// What a batch of messages brings beside its ids.
+/// The columns of a batch of messages beside its ids.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages<'a> {
     /// Quality of service of each.
@@ -96,8 +96,8 @@ impl Facts {
 
 impl Mapper {
     /// Judge messages that go out, and write the pending entries of those to send, in one step: of
-    /// two that begin the same id at once one finds it pending. Durable on return, before anything
-    /// is sent. With `refuse` nothing is written if any row is to be raised.
+    /// two callers that begin the same id at the same time one finds it pending. Durable on return,
+    /// before anything is sent. With `refuse` nothing is written if any row is to be raised.
     pub fn begin_send(
         &self,
         ids: &Ids,
@@ -158,8 +158,8 @@ impl Mapper {
         })
     }
 
-    /// What a rule changes before anything is sent; `begun` is the pending entry of what is, and
-    /// until when it is kept.
+    /// The change by a rule before anything is sent; `begun` is the pending entry of a row to send,
+    /// and until when it is kept.
     fn first_change(
         edit: &mut ValueEdit,
         id: Id,
@@ -179,8 +179,8 @@ impl Mapper {
     }
 }
 
-/// A batch that comes again sees its own entries: ended, nothing of it goes out again; begun only,
-/// the policy says.
+/// A repeated batch sees its own entries. If it ended, nothing of it is sent again; if it was only
+/// begun, the policy decides.
 fn see_replay(
     facts: &mut Facts,
     known: &Known,
@@ -190,7 +190,7 @@ fn see_replay(
 ) {
     let (Some(previous), Some(meaning)) = (previous, meaning) else { return };
     if meaning.is_done() {
-        // Also what a purge took away since: the batch is the same.
+        // Also the ids that a purge removed since: the batch is the same.
         for row in 0..facts.mapped.len() {
             facts.mapped[row] |= !facts.pending[row];
         }
@@ -202,8 +202,8 @@ fn see_replay(
     }
 }
 
-/// Whether a batch that ended before, with rows that nobody wrote down, has some that never went
-/// out: they need a claim of their own.
+/// Whether a batch that ended before, whose rows were not recorded, has rows that never went out:
+/// they need a claim of their own.
 fn writes_more(rules: &[Rule], meaning: Option<Meaning>) -> bool {
     let is_sent = |rule: &Rule| rule.outcome().action == Action::Process;
     meaning == Some(Meaning::Unknown { is_finished: true }) && rules.iter().any(is_sent)
@@ -214,12 +214,12 @@ impl Send {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rule of each row, as of now: rows that failed change those behind them.
+    /// The present rule of each row: failed rows change the later ones.
     pub fn rules(&self) -> Vec<Rule> {
         self.state().rules.clone()
     }
 
-    /// What the mapper knew when the batch was begun.
+    /// The mapper's knowledge when the batch was begun.
     pub fn known(&self) -> &Known {
         &self.known
     }
@@ -239,7 +239,7 @@ impl Send {
         self.started_at
     }
 
-    /// The rows that are to be sent and of which nothing was said yet.
+    /// The rows to send that have no result yet.
     pub fn open_rows(&self) -> Vec<u32> {
         let state = self.state();
         (0..state.rules.len() as u32).filter(|row| state.is_open(*row as usize)).collect()
@@ -251,7 +251,7 @@ impl State {
         self.rows[row] == SentRow::Open && self.rules[row].outcome().action == Action::Process
     }
 
-    /// Whether nothing of the batch is left to send, to decide or to wait for.
+    /// Whether no row of the batch is left to send, to decide or to wait for.
     fn is_done(&self) -> bool {
         self.rows.iter().zip(&self.rules).all(|(row, rule)| match rule.outcome().action {
             Action::Process => *row == SentRow::Done,
@@ -269,7 +269,7 @@ impl State {
         self.rows.iter().map(attempt).collect()
     }
 
-    /// Only what was to be sent can end, and what was sent stays so.
+    /// Only a row that was to be sent can end, and a sent row stays sent.
     fn check(&self, rows: &[u32], became: SentRow) -> Result<()> {
         for row in rows {
             let at = *row as usize;
@@ -281,7 +281,7 @@ impl State {
             };
             if !is_allowed {
                 let why = self.rules.get(at).map_or("beyond the batch", |rule| rule.text());
-                return Err(Error::State(format!("row {row} is none that can end like this: {why}")));
+                return Err(Error::State(format!("row {row} cannot end like this: {why}")));
             }
         }
         Ok(())

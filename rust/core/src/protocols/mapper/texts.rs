@@ -1,14 +1,14 @@
-//! Texts and times of a batch that come beside its ids.
+//! Texts and times of a batch, beside its ids.
 
 use super::same_length;
 use crate::Result;
 use crate::columns::{IdCell, IdColumn, Validity};
 use crate::key::format_uuid;
 
-/// Until when entries are kept.
+/// The times until which entries are kept.
 #[derive(Clone, Copy, Debug)]
 pub enum Untils<'a> {
-    /// All alike.
+    /// The same for all rows.
     All(i64),
     /// One a row.
     Rows(&'a [i64]),
@@ -46,7 +46,7 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// The cells of a column; UUIDs become their text. No column is all null.
+    /// The cells of a column; UUIDs become their text. A missing column is all null.
     pub fn of(column: Option<&IdColumn>, rows: usize) -> Result<Self> {
         let mut texts = Self::default();
         let Some(column) = column else {
@@ -97,8 +97,7 @@ impl Texts {
         is_there.then(|| &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize])
     }
 
-    /// The parts of an Arrow column: where each text starts and the last ends, the texts, and a bit
-    /// for each that is there.
+    /// The parts of an Arrow column: the offsets of the texts, the texts, and the validity bitmap.
     pub fn parts(&self) -> (&[i64], &[u8], &[u8]) {
         (&self.offsets, &self.bytes, &self.is_there)
     }

@@ -31,16 +31,16 @@ enum Change {
     Remove,
 }
 
-/// A change, and which call of [`Unit::take`] made it; none made it that is said by hand.
+/// A change, and the call of [`Unit::take`] that made it; none for a change by hand.
 #[derive(Clone, Debug)]
 struct Made {
     change: Change,
     by: Option<u32>,
 }
 
-/// A unit of work: what it takes in is mapped when it commits, all of it or nothing. As long as it
-/// is open, whoever takes one of its ids waits for its end. It is rolled back when it is dropped,
-/// or its process dies.
+/// A unit of work: the messages that it takes in are mapped when it commits, all or none. While it
+/// is open, other callers that take one of its ids wait for its end. It is rolled back when it is
+/// dropped, or its process dies.
 #[derive(Debug)]
 pub struct Unit {
     mapper: Mapper,
@@ -56,9 +56,9 @@ pub struct Unit {
 pub struct Taken {
     /// The rule of each row.
     pub rules: Vec<Rule>,
-    /// What the mapper knew, changes of the unit included.
+    /// The mapper's knowledge, with the changes of the unit.
     pub known: Known,
-    /// Which call of [`Unit::take`] it was.
+    /// The number of the call of [`Unit::take`].
     number: u32,
     qos: Vec<Qos>,
     first_copies: Vec<u32>,
@@ -75,7 +75,7 @@ impl Mapper {
 
 impl Unit {
     /// Judge messages that come in. Those to process are mapped from their ids to `message_ids`
-    /// when the unit commits. Waits for other units that have taken the same ids and are open.
+    /// when the unit commits. Waits for other open units that have taken the same ids.
     pub fn take(
         &mut self,
         ids: &Ids,
@@ -111,7 +111,7 @@ impl Unit {
     }
 
     /// These rows failed: they are not mapped when the unit commits, and later rows of their queues
-    /// and of their ids are held, until they are taken again. What was mapped by hand since stays.
+    /// and of their ids are held until they are taken again. A mapping made by hand since stays.
     pub fn fail(&mut self, taken: &mut Taken, ids: &Ids, rows: &[u32]) -> Result<()> {
         same_length("ids", ids.len(), taken.rules.len())?;
         let is_processed = |row: &u32| {
@@ -119,7 +119,7 @@ impl Unit {
             rule.is_some_and(|rule| matches!(rule, Rule::N1 | Rule::N2 | Rule::N4 | Rule::N1Failed))
         };
         if let Some(row) = rows.iter().find(|row| !is_processed(row)) {
-            return Err(Error::State(format!("row {row} is none of those to process")));
+            return Err(Error::State(format!("row {row} is not among the rows to process")));
         }
         for row in rows {
             taken.attempts[*row as usize] = Attempt::Failed;
@@ -132,7 +132,7 @@ impl Unit {
             if was != Rule::N2 || *is == Rule::N2 || !is_own {
                 continue;
             }
-            // What took the place of a removal gives it back.
+            // A change that replaced a removal restores the removal.
             if let Some(Made { change: Change::Update { .. }, .. }) = self.changes.remove(&key) {
                 self.changes.insert(key, Made { change: Change::Remove, by: None });
             }
@@ -149,7 +149,7 @@ impl Unit {
         self.join(ids, now_us, change, RowError::Exists, |is_mapped| is_mapped.then_some(RowError::Exists))
     }
 
-    /// Map ids to others than before when the unit commits.
+    /// Change the mappings of ids when the unit commits.
     pub fn update(&mut self, ids: &Ids, values: &Texts, untils: Untils, now_us: i64) -> Result<Vec<Option<RowError>>> {
         same_length("external_ids", values.len(), ids.len())?;
         untils.check(ids.len())?;
@@ -157,7 +157,7 @@ impl Unit {
         self.join(ids, now_us, change, RowError::Exists, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
     }
 
-    /// Take mappings away when the unit commits.
+    /// Remove mappings when the unit commits.
     pub fn remove(&mut self, ids: &Ids, now_us: i64) -> Result<Vec<Option<RowError>>> {
         let refuse = |is_mapped: bool| (!is_mapped).then_some(RowError::NotFound);
         self.join(ids, now_us, |_| Change::Remove, RowError::NotFound, refuse)
@@ -186,12 +186,13 @@ impl Unit {
         Ok(errors)
     }
 
-    /// A later change of an id in one unit: what counts is what the store held before, and what it
-    /// is to hold in the end.
+    /// Records a later change of an id in one unit: only the state in the store before and the
+    /// final state count.
     fn record(&mut self, ids: &Ids, row: usize, change: Change, by: Option<u32>) {
         let key = key(ids, row);
         let before = self.changes.get(&key);
-        // Another value for a message that was taken in: if that fails there is nothing to map.
+        // Another value for a message that was taken in: if that message fails, there is nothing to
+        // map.
         let by = if matches!(change, Change::Update { .. }) { before.and_then(|made| made.by) } else { by };
         let change = match (before.map(|made| &made.change), change) {
             (Some(Change::Create { .. }), Change::Remove) => {
@@ -205,7 +206,7 @@ impl Unit {
         self.changes.insert(key, Made { change, by });
     }
 
-    /// What the mapper knows, as the unit sees it.
+    /// The mapper's knowledge, as the unit sees it.
     fn known(&self, ids: &Ids, now_us: i64) -> Result<Known> {
         let mut known = self.mapper.lookup(ids, now_us)?;
         if self.changes.is_empty() {
@@ -229,7 +230,7 @@ impl Unit {
         Ok(known)
     }
 
-    /// Take the locks of these stripes, in rising order as far as they are asked for together.
+    /// Take the locks of these stripes, in rising order within one call.
     fn hold(&mut self, stripes: BTreeSet<u64>) -> Result<()> {
         for stripe in stripes {
             if !self.held.contains_key(&stripe) {
@@ -250,8 +251,9 @@ impl Unit {
         self.changes.is_empty()
     }
 
-    /// Make all changes of the unit durable, in one step, and let its ids go. If any of them cannot
-    /// be made, because somebody changed the same id without a unit meanwhile, none is.
+    /// Make all changes of the unit durable, in one step, and release its ids. If any change is
+    /// impossible, because another caller changed the same id without a unit meanwhile, none is
+    /// made.
     pub fn commit(self, now_us: i64) -> Result<u64> {
         let mut keys = Texts::default();
         let changes: Vec<(Vec<u8>, Change)> = self.changes.into_iter().map(|(key, made)| (key, made.change)).collect();
@@ -270,7 +272,7 @@ impl Unit {
                 if known.mapped[row] != was_mapped {
                     let (id, done) = (String::from_utf8_lossy(key), if was_mapped { "removed" } else { "mapped" });
                     return Err(Error::State(format!(
-                        "id {id:?} was {done} by somebody else while the unit of work was open; nothing of the unit is done"
+                        "id {id:?} was {done} by another caller while the unit of work was open; nothing of the unit was written"
                     )));
                 }
                 match change {
@@ -285,8 +287,8 @@ impl Unit {
     }
 }
 
-/// Say what is held, and until when: the locks are those of stripes, and the ids of a stripe wait
-/// together.
+/// Say what is locked, and until when. The locks are those of stripes, so the ids of a stripe wait
+/// for the same unit.
 fn kept_by_a_unit(error: Error) -> Error {
     let Error::Locked { path, waited_ms, holder } = error else { return error };
     let holder = format!(
@@ -314,7 +316,7 @@ impl Taken {
         Ok(())
     }
 
-    /// A copy of an earlier row is known by that row's message id.
+    /// A copy of an earlier row gets that row's message id.
     fn know_copies(&mut self, message_ids: &Texts) {
         if !self.rules.contains(&Rule::N3Batch) {
             return;
@@ -327,7 +329,7 @@ impl Taken {
         self.known.values = values;
     }
 
-    /// A copy of what failed or waits is not known by it.
+    /// A copy of a row that failed or waits has no message id.
     fn forget_copies(&mut self) {
         let mut values = Texts::default();
         for (row, rule) in self.rules.iter().enumerate() {

@@ -22,8 +22,8 @@ use crate::types::TransactionEntry;
 use crate::types::transaction::{BatchRows, Meaning, NumberedBatch, Replay, Replays, Transaction};
 use crate::{Error, Result};
 
-/// So often the resolver is asked again about rows that others changed meanwhile; then they stay in
-/// doubt.
+/// Maximum number of resolver calls for rows that other writers change meanwhile; after that they
+/// stay in doubt.
 pub(super) const ROUNDS: usize = 4;
 
 /// A batch that was begun.
@@ -37,16 +37,17 @@ pub struct Begun {
     pub replay: Option<Replay>,
 }
 
-/// One attempt to begin: done, or rows that the resolver has to be asked about first.
+/// One attempt to begin: done, or rows that need the resolver first.
 enum Attempt {
     Done(Box<Begun>),
     Ask(Vec<Asked>),
 }
 
-/// All rows decided, and which the resolver was asked about; or rows to ask it about first.
+/// All rows decided, with the rows that the resolver was asked about; or rows to ask it about
+/// first.
 pub(super) type Judged = std::result::Result<(Decided, Vec<Asked>), Vec<Asked>>;
 
-/// What the resolver said of a row, and of which facts.
+/// The resolver's answer for a row, and the facts that it was asked with.
 pub(super) type Answers = HashMap<u32, (Asked, Answer, Option<String>)>;
 
 impl History {
@@ -98,11 +99,11 @@ impl History {
     }
 }
 
-/// What the store knows of a batch's number.
+/// The store's knowledge of a batch's number.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) meaning: Meaning,
-    /// The application's last transaction, which need not be this one.
+    /// The application's last transaction, which may be another one.
     pub(super) last: Option<TransactionEntry>,
 }
 
@@ -123,12 +124,12 @@ impl Known {
         self.last.as_ref().filter(|_| self.meaning.reruns(how))
     }
 
-    /// The claim that this run takes the place of, and its start.
+    /// The claim that this run replaces, and its start.
     pub(super) fn replaced(&self, how: Replays) -> Option<(u64, i64)> {
         self.rerun(how).filter(|_| self.meaning.replaces(how)).map(|last| (last.claim, last.started_at))
     }
 
-    /// Whether this run is written down even if it has nothing to process.
+    /// Whether this run is recorded even if it has nothing to process.
     pub(super) fn is_written(&self, how: Replays) -> bool {
         self.meaning.begins() || self.meaning.reruns(how)
     }
@@ -144,7 +145,7 @@ pub(super) struct BeginWork<'a, 'd> {
     pub(super) threads: usize,
     pub(super) transaction: Option<&'a Transaction>,
     pub(super) replays: Replays,
-    /// The rows of the batch, once they are known; only of a transaction.
+    /// The rows of the batch, once they are known; only for a transaction.
     pub(super) rows: Option<BatchRows>,
     pub(super) answers: Answers,
 }
@@ -172,7 +173,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
             Ok(self.done(decided, &asked, claim, replay, None))
         });
         match attempt {
-            // Before anything was written, storage that does not answer is a fact for the rules.
+            // Before the first write, storage that does not answer is a fact for the rules.
             Err(error @ Error::Io { .. }) if !has_written => {
                 self.look(now_us, None)?;
                 let looked = available(Err(error), self.documents.rows)?;
@@ -196,7 +197,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         Look { codec: self.codec, documents: self.documents, expired, threads: self.threads }
     }
 
-    /// Decide all rows with the answers there are; or the rows to ask about.
+    /// Decide all rows with the present answers; or return the rows to ask about.
     pub(super) fn decide(&self, looked: &Looked, is_last: bool) -> Result<Judged> {
         let (mut decided, copies): (Decided, Vec<Copy>) =
             judge(&self.settings, &self.identities, &self.how(0), &looked.found)?;
@@ -212,7 +213,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         Ok(Ok((decided, asked)))
     }
 
-    /// Keep what the resolver said.
+    /// Keep the resolver's answers.
     pub(super) fn remember(&mut self, asked: Vec<Asked>, reply: Reply) {
         let mut messages: HashMap<usize, String> = reply.messages.into_iter().collect();
         for (place, (asked, answer)) in asked.into_iter().zip(reply.answers).enumerate() {
@@ -220,18 +221,18 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         }
     }
 
-    /// What the store knows of this batch's number; none without a transaction.
+    /// The store's knowledge of this batch's number; none without a transaction.
     pub(super) fn known_of(&self, space: &KeySpace) -> Result<Option<Known>> {
         self.transaction.map(|transaction| Known::of(space, transaction, self.rows, self.replays)).transpose()
     }
 
-    /// A replayed batch sees its own entries: ended, it must not run again; begun only, the policy
-    /// says.
+    /// A replayed batch sees its own entries. If it ended, it must not run again; if it was only
+    /// begun, the policy decides.
     pub(super) fn see_replay(&self, looked: &mut Looked, known: Option<&Known>) {
         let Some(known) = known else { return };
         let states = &mut looked.found.states;
         if known.meaning.is_done() {
-            // Also what a purge took away since: the batch is the same.
+            // Also the keys that a purge removed since: the batch is the same.
             let absent = states.iter_mut().filter(|state| **state == HistoryState::Absent);
             absent.for_each(|state| *state = HistoryState::Completed);
         }
@@ -246,7 +247,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         }
     }
 
-    /// Append what has to be remembered.
+    /// Append the frames that record the beginning.
     fn write(
         &self,
         writer: &mut Writer<'_>,
@@ -259,8 +260,8 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         if keys.len() == 0 && !known.is_some_and(|known| known.is_written(self.replays)) {
             return Ok(None);
         }
-        // The new claim takes the place of the old one, in one frame: a crash leaves either the one
-        // or the other.
+        // The new claim replaces the old one, in one frame: a crash leaves either the one or the
+        // other.
         let replaces = known.and_then(|known| known.replaced(self.replays));
         let numbered = |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: self.rows };
         let transaction = self.transaction.map(numbered);

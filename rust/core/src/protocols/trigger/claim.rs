@@ -1,4 +1,4 @@
-//! A claim: documents of one batch that were begun together, and how they end.
+//! A claim: documents of one batch that were begun in one step, and how they end.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,14 +15,14 @@ use super::classify::expired;
 use super::ends::Ends;
 use crate::store::batch::IdBatch;
 
-/// Documents that were begun together and are now to be processed.
+/// Documents that were begun in one step and are now to be processed.
 #[derive(Debug)]
 pub struct Claim {
     pub(super) space: Arc<KeySpace>,
     /// Number of the claim in its key space.
     pub(super) number: u64,
     pub(super) started_at: i64,
-    /// When it was begun by a clock that nobody sets, to see how long services run.
+    /// When it was begun by a clock that nobody sets, to measure how long services run.
     pub(super) begun: Instant,
     /// Row of each UUID key, then of each text key.
     pub(super) uuid_rows: Vec<u32>,
@@ -53,21 +53,21 @@ impl Claim {
     }
 
     /// The service ended, in success or failure: write `completed` for all rows, or for `rows` of
-    /// the batch. Durable on return; doing it again changes nothing. Of all rows, those stay
-    /// released that were released by themselves.
+    /// the batch. Durable on return; repeating it changes nothing. For all rows, those that were
+    /// released by themselves stay released.
     ///
     /// # Errors
-    /// `State` when a row is none of the claim's, or was released: another claim may have begun it
-    /// since.
+    /// `State` when a row does not belong to the claim, or was released: another claim may have
+    /// begun it since.
     pub fn complete(&self, rows: Option<&[u32]>) -> Result<()> {
         self.finish(End::Completed, rows)
     }
 
-    /// The service was certainly rolled back: take `processing` away, so that a redelivery is NEW.
-    /// Of all rows, those stay completed that were completed by themselves.
+    /// The service was certainly rolled back: remove `processing`, so that a redelivery is NEW. For
+    /// all rows, those that were completed by themselves stay completed.
     ///
     /// # Errors
-    /// `State` when a row is none of the claim's, or was completed.
+    /// `State` when a row does not belong to the claim, or was completed.
     pub fn release(&self, rows: Option<&[u32]>) -> Result<()> {
         self.finish(End::Released, rows)
     }
@@ -81,8 +81,8 @@ impl Claim {
             self.ends.check(end, rows, |row| format!("row {row}"))?;
             match keys {
                 Some(keys) => writer.finish_rows(self.number, self.started_at, end, keys)?,
-                // After a purge of its partition nothing is left that a claim's outcome could speak
-                // of: name the keys.
+                // After a purge of its partition no entry is left that a claim's outcome could
+                // apply to: name the keys.
                 None if writer.is_purged(self.started_at) => {
                     writer.finish_claim(self.number, self.started_at, end, self.keys_of(&self.kept_rows())?)?;
                 }
@@ -144,12 +144,12 @@ impl Claim {
 }
 
 impl History {
-    /// End keys by themselves, whatever claim began them. Durable on return.
+    /// Complete keys by themselves, whichever claim began them. Durable on return.
     pub fn complete_keys(&self, trigger: &Trigger, keys: &Documents, now_us: i64) -> Result<Finished> {
         self.finish_keys(trigger, keys, End::Completed, now_us)
     }
 
-    /// Take `processing` away from keys, whatever claim began them. Durable on return.
+    /// Remove `processing` from keys, whichever claim began them. Durable on return.
     pub fn release_keys(&self, trigger: &Trigger, keys: &Documents, now_us: i64) -> Result<Finished> {
         self.finish_keys(trigger, keys, End::Released, now_us)
     }

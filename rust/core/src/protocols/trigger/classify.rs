@@ -22,18 +22,18 @@ pub struct Verdicts {
     pub sources: Vec<u8>,
     /// Messages of the resolver, sorted by row.
     pub messages: Vec<(u32, String)>,
-    /// Why the history could not be asked, where it could not.
+    /// Why the history could not be read, if so.
     pub unavailable: Option<String>,
 }
 
-/// What the history says of a batch, or why it says nothing.
+/// The history's states for a batch, or why they are unavailable.
 pub(super) struct Looked {
     pub(super) found: LookedUp,
     pub(super) unavailable: Option<String>,
 }
 
 impl History {
-    /// Classify a batch by what the history holds now. Writes nothing.
+    /// Classify a batch by the present history. Writes nothing.
     ///
     /// Source of the rules: exactly-once processing of publish-subscribe and JMS triggers.
     ///
@@ -81,14 +81,14 @@ impl Looked {
         Self { found: LookedUp::default(), unavailable: None }
     }
 
-    /// Nobody can say.
+    /// The states of a batch whose history is unavailable.
     pub(super) fn unavailable(rows: usize, reason: String) -> Self {
         let found = LookedUp { states: vec![HistoryState::Unavailable; rows], ..LookedUp::default() };
         Self { found, unavailable: Some(reason) }
     }
 }
 
-/// The time at or before which an entry's start makes it count no more.
+/// Entries whose start is at or before this time no longer count.
 pub(super) fn expired(trigger: &Trigger, now_us: i64) -> i64 {
     match trigger.expiry {
         super::rules::Expiry::UntilPurged => i64::MIN,
@@ -105,7 +105,7 @@ pub(super) fn available(result: Result<LookedUp>, rows: usize) -> Result<Looked>
     }
 }
 
-/// Decide all rows; the later copies of a key are found only where they matter.
+/// Decide all rows; later copies of a key are searched only where they matter.
 pub(super) fn judge(
     settings: &Settings,
     identities: &Identities,
@@ -139,7 +139,7 @@ pub(super) fn judge(
     Ok((settle(settings, outcomes, &copies), copies))
 }
 
-/// What to ask of the undecided rows; of several open claims the newest is told.
+/// The questions about the undecided rows; of several open claims the newest is told.
 pub(super) fn questions(decided: &Decided, processing: &[InProgress]) -> Vec<Asked> {
     let ask = |undecided: &super::rules::Undecided| {
         let end = processing.partition_point(|entry| entry.row <= undecided.row);
@@ -149,7 +149,7 @@ pub(super) fn questions(decided: &Decided, processing: &[InProgress]) -> Vec<Ask
     decided.undecided.iter().map(ask).collect()
 }
 
-/// A resolver that answers for another number of rows has failed for all of them.
+/// A resolver that answers for another number of rows has failed for all rows.
 pub(super) fn checked_reply(mut reply: Reply, asked: usize) -> Reply {
     if reply.answers.len() != asked {
         let text = format!("the resolver gave {} answers for {asked} rows", reply.answers.len());

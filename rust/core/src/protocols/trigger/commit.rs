@@ -1,5 +1,5 @@
-//! Committing what tasks staged: all of it is begun, or nothing; or all but what others were first
-//! with (docs/format.md, "Staged segments").
+//! Committing the staged work of tasks: all of it is begun, or nothing; or all except the documents
+//! that others were first with (docs/format.md, "Staged segments").
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ impl History {
     /// begun, or nothing. Durable on return.
     ///
     /// # Errors
-    /// `Conflict` when others were first with any of these documents, or when its rows are not
-    /// those that the tasks took them for: decide again, from a new job that knows these receipts'
-    /// rows. `State` when the job is over. `Transaction` when batch numbers went backwards
-    /// meanwhile, or a known number came with other rows.
+    /// `Conflict` when others were first with any of these documents, or when the tasks assumed
+    /// other rows of the batch: decide again, from a new job that knows these receipts' rows.
+    /// `State` when the job is over. `Transaction` when batch numbers went backwards meanwhile, or
+    /// a known number came with other rows.
     pub fn commit(&self, trigger: &Trigger, job: &Job, receipts: &[Receipt]) -> Result<StagedClaim> {
         self.commit_rest(trigger, job, receipts, 0)
     }
 
-    /// [`History::commit`], which leaves out the documents that others were first with, `most_lost`
-    /// of them at most: those are begun by nobody here, whatever their verdicts said.
-    /// [`StagedClaim::lost`] names them, and [`StagedClaim::decide_lost`] decides them again.
+    /// [`History::commit`] without the documents that others were first with, at most `most_lost`.
+    /// This commit does not begin them, whatever their verdicts are. [`StagedClaim::lost`] names
+    /// them, and [`StagedClaim::decide_lost`] decides them again.
     ///
     /// # Errors
     /// As [`History::commit`]; `Conflict` only when others were first with more than `most_lost`,
@@ -80,7 +80,7 @@ impl History {
             is_begun = true;
             Ok(())
         })?;
-        // It is committed whether this succeeds or not; if not, maintenance collects the files.
+        // It is committed even if this fails; then maintenance collects the files.
         drop(space.give_up(job));
         Ok(StagedClaim::new(self.codec().clone(), space, (job, replay), is_begun, segments, &lost))
     }
@@ -94,7 +94,7 @@ fn lost_keys(writer: &Writer<'_>, trigger: &Trigger, job: &Job, files: &[StagedF
     writer.lost(job, expired(trigger, job.plan().started_at), &of(false), &of(true))
 }
 
-/// The files that lost nothing, and what is left of the others.
+/// The files without lost keys, and the rest of the others.
 fn left<'a>(files: &'a [StagedFile], job: &Job, lost: &Keys) -> Result<(Vec<&'a StagedFile>, Vec<EntryRun>)> {
     let stamp = Stamp { claim: job.claim(), started_at: job.plan().started_at, mark: Mark::Open };
     let (mut whole, mut rests) = (Vec::new(), Vec::new());
@@ -142,14 +142,14 @@ fn conflict(what: &str) -> Error {
     Error::Conflict(format!("{what}; nothing was begun: decide again, from a new job"))
 }
 
-/// What the store knows of the number of a job's batch, if it is a transaction.
+/// The store's knowledge of the number of a job's batch, if it is a transaction.
 pub(super) fn known_of(space: &KeySpace, plan: &JobPlan, rows: Option<BatchRows>) -> Result<Option<Known>> {
     let of = |transaction| Known::of(space, transaction, rows, plan.replays);
     plan.transaction.as_ref().map(of).transpose()
 }
 
-/// What a commit publishes; nothing where there is nothing to remember. (The same rule as for a
-/// batch of one process.)
+/// The content of a commit; none where there is nothing to record. (The same rule as for a batch of
+/// one process.)
 fn publication(
     job: &Job,
     known: Option<&Known>,
@@ -173,7 +173,7 @@ fn publication(
     })
 }
 
-/// Receipts must be the job's, and no part may be there twice.
+/// Receipts must belong to the job, and no part may occur twice.
 fn check_receipts(job: &Job, receipts: &[Receipt]) -> Result<()> {
     if receipts.iter().any(|receipt| receipt.job() != job) {
         return Err(Error::Config("a receipt is another job's".into()));

@@ -1,5 +1,5 @@
-//! How the documents of a claim ended. What was released may be another claim's by now, and what
-//! was completed is over: a claim that has ended refuses the other end.
+//! How the documents of a claim ended. A released document may belong to another claim by now, and
+//! a completed one is over: a claim that has ended one way refuses the other.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -15,11 +15,11 @@ pub(super) struct Ends<D>(Mutex<State<D>>);
 
 #[derive(Debug)]
 struct State<D> {
-    /// What was written, or may have been: a write that failed may stand all the same.
+    /// The end that was written, or may have been: a failed write may be on disk all the same.
     whole: Option<End>,
     released: HashSet<D>,
     completed: HashSet<D>,
-    /// How the whole of it ended, durably.
+    /// The durable end of the whole claim.
     is_durable: Option<End>,
 }
 
@@ -35,18 +35,18 @@ impl<D: Hash + Eq + Clone> Ends<D> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nothing is left to do: all of it ended so before, durably.
+    /// Whether nothing is left to do: the whole claim ended this way before, durably.
     pub(super) fn is_over(&self, end: End) -> bool {
         self.lock().is_durable == Some(end)
     }
 
-    /// Whether the whole of it ended, or may have.
+    /// Whether the whole claim ended, or may have.
     pub(super) fn is_whole(&self) -> bool {
         self.lock().whole.is_some()
     }
 
-    /// An error if these documents, or all, ended the other way before. To be asked under the lock,
-    /// so that of two ends at the same time one is refused.
+    /// An error if these documents, or all, ended the other way before. Must be called under the
+    /// lock, so that of two ends at the same time one is refused.
     pub(super) fn check(&self, end: End, documents: Option<&[D]>, name: impl Fn(&D) -> String) -> Result<()> {
         let state = self.lock();
         if state.whole.is_some_and(|before| before != end) {
@@ -59,7 +59,7 @@ impl<D: Hash + Eq + Clone> Ends<D> {
         }
     }
 
-    /// This was written.
+    /// Records that this end was written.
     pub(super) fn note(&self, end: End, documents: Option<&[D]>) {
         let mut state = self.lock();
         match documents {
@@ -69,12 +69,12 @@ impl<D: Hash + Eq + Clone> Ends<D> {
         }
     }
 
-    /// All of it ended, durably.
+    /// Records that the whole claim ended, durably.
     pub(super) fn acknowledge(&self, end: End) {
         self.lock().is_durable = Some(end);
     }
 
-    /// Run `work` with what tells whether a document was released by itself.
+    /// Run `work` with a function that tells whether a document was released by itself.
     pub(super) fn kept<T>(&self, work: impl FnOnce(&dyn Fn(&D) -> bool) -> T) -> T {
         let state = self.lock();
         work(&|document| !state.released.contains(document))
@@ -91,6 +91,6 @@ fn refused(what: impl Display, end: End) -> Error {
         End::Completed => format!(
             "{what} was released, so it cannot be completed: another claim may have begun the documents since; begin them again"
         ),
-        End::Released => format!("{what} was completed, so it cannot be released: what has ended stays so"),
+        End::Released => format!("{what} was completed, so it cannot be released: a completion is final"),
     })
 }

@@ -1,5 +1,5 @@
-//! What is kept of a batch's ids: a few bytes a row. Keys are derived again for the few rows that
-//! need them later.
+//! The ids of a batch in a few bytes a row. Keys are derived again for the few rows that need them
+//! later.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::types::transaction::BatchRows;
 /// Rows between two wanted ones that are identified along with them rather than skipped.
 const GAP: u32 = 4;
 
-/// Rows that are derived together.
+/// Rows whose keys are derived in one pass.
 const TOGETHER: usize = 256;
 
 thread_local! {
@@ -30,11 +30,11 @@ pub(super) struct Identities {
     pub(super) classes: Vec<KeyClass>,
     /// Which id column each row's key comes from.
     pub(super) sources: Vec<u8>,
-    /// What it takes to find copies.
+    /// The tags that are needed to find copies.
     pub(super) tags: Vec<Tag>,
-    /// The keys themselves, where nearly all will be needed again; else none.
+    /// The keys, where nearly all will be needed again; else empty.
     pub(super) keys: Vec<Key>,
-    /// What they are; as many as keys.
+    /// The forms; as many as keys.
     pub(super) forms: Vec<Form>,
 }
 
@@ -50,8 +50,8 @@ pub(super) struct Part<'a> {
 }
 
 impl Identities {
-    /// Room for the ids of a batch whose columns must be of one length, and whose rows can all be
-    /// read.
+    /// Buffers for the ids of a batch. Checks that its columns have one length, and that all rows
+    /// can be read.
     pub(super) fn new(documents: &Documents) -> Result<Self> {
         check_lengths(documents)?;
         documents.check()?;
@@ -61,7 +61,7 @@ impl Identities {
         Ok(Self { classes, sources, tags, keys: Vec::new(), forms: Vec::new() })
     }
 
-    /// The same, with room for the keys, for who is going to write them down.
+    /// [`Identities::new`] with room for the keys, for callers that will write them.
     pub(super) fn with_keys(documents: &Documents) -> Result<Self> {
         let mut identities = Self::new(documents)?;
         identities.keys = vec![Key::default(); documents.rows];
@@ -102,7 +102,7 @@ impl Identities {
         text_of(documents, self.sources[row as usize], row as usize)
     }
 
-    /// The ids of all rows, whatever they are; only where there are keys.
+    /// A fingerprint of the ids of all rows; only where there are keys.
     pub(super) fn batch_rows(&self, codec: &Codec, documents: &Documents) -> BatchRows {
         let mut rows = BatchRows::default();
         for ((row, form), key) in (0..).zip(&self.forms).zip(&self.keys) {
@@ -119,7 +119,7 @@ impl Identities {
         let seen =
             together(parts.iter().map(|rows| move || Ok(Seen::new(&self.tags[rows.clone()], rows.start as u32))))?;
         let mut suspects: Vec<_> = seen.iter().flat_map(|part| &part.suspects).copied().collect();
-        // What a part repeats of those before it: all threads look through each part.
+        // The keys of a part that occur in earlier parts: all threads search each part.
         for (part, rows) in parts.iter().enumerate().skip(1) {
             let earlier = &seen[..part];
             let look = |rows: Range<usize>| {
@@ -167,7 +167,7 @@ impl Drop for Identities {
     }
 }
 
-/// What the rules want to know of an id.
+/// The class of an id, as the rules need it.
 #[inline]
 pub(super) fn class_of(form: Form) -> KeyClass {
     match form {

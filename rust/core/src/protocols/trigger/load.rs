@@ -1,10 +1,10 @@
 //! Bulk loading: entries that happened elsewhere, straight into segments.
 //!
 //! A load goes in parts of a fixed number of entries. The manifest that publishes a part also keeps
-//! its fingerprint, until the load comes to its end: whoever runs an interrupted load again with
-//! the same entries in the same order finds the parts that are there by their fingerprints, and
-//! does not write them again. Reading and writing overlap: while one part is sorted and written,
-//! the next is gathered.
+//! its fingerprint, until the load ends. An interrupted load that is run again with the same
+//! entries in the same order finds the published parts by their fingerprints, and does not write
+//! them again. Reading and writing overlap: while one part is sorted and written, the next is
+//! collected.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -24,10 +24,10 @@ use crate::{Error, Result};
 /// Entries of a part. (Tests meet every path with few entries.)
 pub(super) const PART: usize = if cfg!(feature = "small") { 8 } else { 4 << 20 };
 
-/// So often the end of a part is looked for.
+/// Time between two checks for the end of a part.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// What became of a load.
+/// The result of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Entries read.
@@ -37,17 +37,17 @@ pub struct Loaded {
     pub resumed: u64,
 }
 
-/// A load in progress. What was published stays, whatever becomes of the rest: an entry may be
-/// loaded twice without harm.
+/// A load in progress. Published parts stay, whatever happens to the rest: loading an entry twice
+/// does no harm.
 pub struct Load<'a> {
     history: &'a History,
     space: Arc<KeySpace>,
     partition_us: i64,
-    /// The part that is being gathered.
+    /// The part that is being collected.
     runs: Runs,
     gathered: usize,
     fingerprint: Fingerprint,
-    /// The part before, that is being written.
+    /// The previous part, which is being written.
     writing: Option<JoinHandle<Result<()>>>,
     done: Loaded,
 }
@@ -73,8 +73,8 @@ impl History {
 
 impl Load<'_> {
     /// Add entries: a key, when its service began (microseconds since 1970), and whether it ended
-    /// (absent and null mean yes). `now_us` is the time that stands for "not known when"; it may
-    /// differ when the load is run again.
+    /// (absent and null mean yes). `now_us` stands in for an unknown time; it may differ when the
+    /// load is run again.
     ///
     /// # Errors
     /// `Schema` for a row without a key, or with one of more than 96 characters: it could never be
@@ -95,7 +95,7 @@ impl Load<'_> {
                 let mark = if completed.get(row).unwrap_or(true) { Mark::Completed } else { Mark::Open };
                 let known_at = if started_at == now_us { i64::MIN } else { started_at };
                 self.fingerprint.add(batch.keys[row], known_at, mark);
-                // The claim of those that have not ended is numbered when they are published.
+                // The claim of unfinished entries gets its number when they are published.
                 let (run, stamp) = (self.runs.of(started_at), Stamp { claim: 0, started_at, mark });
                 if batch.forms[row] == Form::Uuid {
                     run.push_uuid(batch.keys[row], stamp);
@@ -112,7 +112,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Publish what was gathered; everything is durable on return.
+    /// Publish the last part; everything is durable on return.
     pub fn finish(mut self) -> Result<Loaded> {
         self.publish()?;
         self.wait()?;
@@ -120,8 +120,8 @@ impl Load<'_> {
         Ok(self.done)
     }
 
-    /// Break it off without waiting for the part that is being written: it is published all the
-    /// same, if the process lasts.
+    /// Stop the load without waiting for the part that is being written: it is still published, if
+    /// the process lasts.
     pub fn leave(mut self) {
         drop(self.writing.take());
     }
@@ -131,7 +131,7 @@ impl Load<'_> {
         Loaded { entries: self.done.entries + self.gathered as u64, ..self.done }
     }
 
-    /// Let the part that was gathered be written, once the one before it is, unless it is there.
+    /// Write the collected part after the previous one, unless it is published already.
     fn publish(&mut self) -> Result<()> {
         let runs = std::mem::replace(&mut self.runs, Runs::new(self.partition_us)).into_list();
         let fingerprint = std::mem::take(&mut self.fingerprint).of(self.gathered as u64);
@@ -154,7 +154,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Wait until the part before is published.
+    /// Wait until the previous part is published.
     fn wait(&mut self) -> Result<()> {
         while self.writing.as_ref().is_some_and(|thread| !thread.is_finished()) {
             interrupt::check()?;
@@ -167,8 +167,8 @@ impl Load<'_> {
 
 impl Drop for Load<'_> {
     fn drop(&mut self) {
-        // A load that is broken off still publishes the part that is being written, so that nobody
-        // has to write it again.
+        // A stopped load still publishes the part that is being written, so that it need not be
+        // written again.
         drop(self.wait());
     }
 }

@@ -23,7 +23,7 @@ thread_local! {
     static FORMS: Cell<Vec<Form>> = const { Cell::new(Vec::new()) };
 }
 
-/// What a look-up needs besides the batch.
+/// The parameters of a look-up, beside the batch.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a, 'd> {
     pub(super) codec: &'a Codec,

@@ -26,13 +26,13 @@ pub use stage::{Attempt, Staged};
 pub use stage_entries::StageEntries;
 pub use staged_claim::StagedClaim;
 
-/// What one call brings along.
+/// The parameters of one call.
 pub struct Call<'a> {
     /// The time that counts as now, in microseconds since 1970.
     pub now_us: i64,
     /// Threads to use; at least one.
     pub threads: usize,
-    /// Whom to ask about undecided rows.
+    /// The resolver for undecided rows.
     pub resolver: Option<&'a mut dyn Resolver>,
 }
 

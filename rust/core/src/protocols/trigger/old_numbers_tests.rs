@@ -1,5 +1,5 @@
-//! Stores of earlier versions, which did not write down which rows a batch had: each row is what
-//! the history holds of it.
+//! Stores of earlier versions, which did not record the rows of a batch: each row is decided by its
+//! entry in the history.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,7 +50,8 @@ fn number() -> Transaction {
     Transaction { application: "app".into(), batch: 5 }
 }
 
-/// A history whose batch 5 began these ids, and ended so, as an earlier version wrote it down.
+/// A history whose batch 5 began these ids and ended with `outcome`, as an earlier version wrote
+/// it.
 fn old(ids: &[&str], outcome: Option<Ending>) -> (Simulated, History) {
     let system = Simulated::new(0);
     let options = OpenOptions { create: true, ..OpenOptions::default() };
@@ -105,7 +106,7 @@ fn of_a_finished_number_only_what_is_recorded_is_a_duplicate() {
     let begun = begin(&history, &["a", "c"], Replays::default()).unwrap();
     assert_eq!((rules(&begun), begun.replay), (vec!["R9", "R8"], Some(Replay::Finished)));
     begun.claim.unwrap().complete(None).unwrap();
-    // Since then its rows are known.
+    // From now on its rows are known.
     let begun = begin(&history, &["c", "a"], Replays::default()).unwrap();
     assert_eq!((rules(&begun), begun.replay), (vec!["R9", "R9"], Some(Replay::Finished)));
     assert!(matches!(begin(&history, &["a", "b"], Replays::default()), Err(Error::Transaction(_))));
@@ -164,7 +165,8 @@ fn only_a_store_that_knows_rows_has_files_of_the_new_versions() {
     assert_eq!(versions(&system), (2, 1));
     let next = Transaction { application: "app".into(), batch: 6 };
     history.begin(&trigger(), &Column::new(&["c"]).documents(), &mut Call::at(2), Some(&next), RERUN).unwrap();
-    // Its log changed before a frame says so, and from the next manifest on that says so, too.
+    // Its log changed before a frame records rows, and from the next manifest on that records them
+    // too.
     assert_eq!(versions(&system), (3, 1));
     history.pin("orders").unwrap();
     assert_eq!(versions(&system), (3, 3));

@@ -22,7 +22,7 @@ pub struct Ask<'a> {
     pub rows: &'a [Asked],
 }
 
-/// What a resolver says: one answer a row asked about, and optionally messages.
+/// A resolver's reply: one answer for each row asked about, and optionally messages.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     /// In the order asked.
@@ -31,13 +31,13 @@ pub struct Reply {
     pub messages: Vec<(usize, String)>,
 }
 
-/// Someone who knows more of a document than the history does.
+/// A source that knows more about a document than the history does.
 pub trait Resolver {
     /// Answer for each of the rows asked about. A failure is an answer too: [`Answer::Transient`]
     /// or [`Answer::Failed`].
     ///
     /// # Errors
-    /// Not for failures, but to give the whole call up (a person interrupted it): nothing is then
+    /// Not for failures, but to stop the whole call (a person interrupted it): then nothing is
     /// written.
     fn resolve(&mut self, ask: Ask<'_>) -> Result<Reply>;
 }

@@ -1,4 +1,4 @@
-//! What a trigger's settings mean for its key space.
+//! The settings of a trigger that its key space stores.
 
 use super::rules::{Expiry, Trigger};
 use crate::Result;
@@ -10,8 +10,8 @@ impl SpaceSettings {
         Self { time_to_live_us: trigger.history_time_to_live_us, kind: Some(trigger.kind) }
     }
 
-    /// Those on which the answer to a reader rests. Who does not ask what has expired needs no time
-    /// to live.
+    /// The settings that a read depends on. A caller that does not ask for expired entries needs no
+    /// time to live.
     pub(crate) fn to_read(trigger: &Trigger) -> Self {
         match trigger.expiry {
             Expiry::Exact => Self::of(trigger),
@@ -21,7 +21,7 @@ impl SpaceSettings {
 }
 
 impl History {
-    /// Drop what began a time to live before now, in whole files.
+    /// Drop everything that began at least a time to live before now, in whole files.
     ///
     /// # Errors
     /// `Config` when the trigger's settings are not those that are stored, or the clock is
@@ -30,12 +30,12 @@ impl History {
         self.space(&trigger.name)?.purge(SpaceSettings::of(trigger), purge)
     }
 
-    /// Store another time to live for a trigger that is there; answers the one before, in
-    /// microseconds. Its next purge goes by the new one, and whoever opens it with the old one is
-    /// told.
+    /// Store another time to live for an existing trigger; answers the previous one, in
+    /// microseconds. The next purge uses the new one, and a caller that opens the trigger with the
+    /// old one gets an error.
     ///
     /// # Errors
-    /// `Config` when the trigger is not there, or of another kind.
+    /// `Config` when the trigger does not exist, or is of another kind.
     pub fn change(&self, trigger: &Trigger) -> Result<i64> {
         trigger.validate()?;
         self.space(&trigger.name)?.change_settings(SpaceSettings::of(trigger))

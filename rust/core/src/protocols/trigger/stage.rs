@@ -28,7 +28,7 @@ const SPARK_SEED: u64 = 42;
 pub struct Staged {
     /// The verdicts of all rows.
     pub verdicts: Verdicts,
-    /// What to hand to whoever commits.
+    /// The receipt to pass to the process that commits.
     pub receipt: Receipt,
 }
 
@@ -42,8 +42,8 @@ pub struct Attempt<'a> {
 }
 
 impl History {
-    /// Reserve numbers for a job and pin what its tasks read. Nothing of it shows in the history
-    /// until it is committed.
+    /// Reserve numbers for a job and pin the state that its tasks read. Nothing of it shows in the
+    /// history until it is committed.
     ///
     /// # Errors
     /// `Transaction` when batch numbers go backwards, or a known number comes with other rows;
@@ -68,23 +68,22 @@ impl History {
         Ok((job, replay))
     }
 
-    /// Let a job go: its files are taken away, except those that were published.
+    /// Abandon a job: its files are removed, except the published ones.
     pub fn give_up(&self, job: &Job) -> Result<()> {
         self.space(job.trigger())?.give_up(job)
     }
 
-    /// The name of the snapshot that a job's tasks have to read.
+    /// The name of the snapshot that a job's tasks read.
     pub fn snapshot_of_job(job: &Job) -> Option<String> {
         job.plan().reads.then(|| snapshot_of(job.trigger(), &job.pin))
     }
 
-    /// Decide all rows of one part of a job by its snapshot, and stage `processing` for what is to
-    /// be processed. The same rows in the same order get the same verdicts, however often they are
-    /// staged. Durable on return.
+    /// Decide all rows of one part of a job by its snapshot, and stage `processing` for those to
+    /// process. The same rows in the same order always get the same verdicts. Durable on return.
     ///
     /// # Errors
     /// As [`History::classify`]; storage that does not answer is an error here, so that the task
-    /// can be tried elsewhere. `Schema` for a row that belongs to another part.
+    /// can be retried elsewhere. `Schema` for a row that belongs to another part.
     pub fn stage(
         &self,
         trigger: &Trigger,
@@ -180,7 +179,7 @@ fn open_run(keys: &FrameKeys, job: &Job) -> Vec<EntryRun> {
     vec![EntryRun::of_keys(keys, stamp)]
 }
 
-/// Copies of a key must meet in one part: a row whose key's place is another one is an error.
+/// Copies of a key must meet in one part: a row whose key belongs to another part is an error.
 fn check_parts(identities: &Identities, documents: &Documents, job: &Job, part: u32) -> Result<()> {
     if !job.plan().routed {
         return Ok(());

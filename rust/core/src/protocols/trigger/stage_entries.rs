@@ -29,8 +29,7 @@ pub struct StageEntries<'a> {
 }
 
 impl History {
-    /// Start staging entries of one part of a job. Any handle will do, also one that was opened for
-    /// reading.
+    /// Start staging entries of one part of a job. Any handle will do, even one opened for reading.
     pub fn stage_entries<'a>(&'a self, job: &Job, attempt: Attempt<'a>) -> Result<StageEntries<'a>> {
         job.check(attempt.part, attempt.name)?;
         if job.plan().reads {
@@ -40,9 +39,9 @@ impl History {
         Ok(StageEntries { history: self, job, attempt, runs, gathered: 0, rows: BatchRows::default(), files })
     }
 
-    /// Publish entries that were staged, of one job or of several, in one manifest. A transaction
-    /// that was committed before with the same rows publishes nothing again. Answers how many
-    /// entries were published; they are durable on return.
+    /// Publish staged entries, of one job or several, in one manifest. A transaction that was
+    /// committed before with the same rows is not published again. Answers the number of published
+    /// entries; they are durable on return.
     ///
     /// # Errors
     /// `State` when a job is over; `Transaction` when batch numbers go backwards, or a known number
@@ -61,8 +60,8 @@ impl History {
         space.write(SpaceSettings::of(trigger), |writer| {
             let how = Replays { on_other_rows, ..Replays::default() };
             let known = transaction.map(|one| Known::of(writer.space(), one, Some(rows), how)).transpose()?;
-            // Of a batch whose rows an earlier version did not write down they are published again,
-            // which harms nobody.
+            // Of a batch whose rows an earlier version did not record, the entries are published
+            // again, which does no harm.
             if matches!(known, Some(Known { meaning: Meaning::Same { .. }, .. })) {
                 return Ok(());
             }
@@ -82,8 +81,8 @@ impl History {
         Ok(published)
     }
 
-    /// Let the jobs of these receipts go: their files are taken away, except those that were
-    /// published. What cannot be taken away now, maintenance collects later.
+    /// Abandon the jobs of these receipts: their files are removed, except the published ones. If
+    /// removing a file fails now, maintenance collects it later.
     pub fn abort_entries(&self, receipts: &[Receipt]) {
         let mut jobs: Vec<&Job> = receipts.iter().map(Receipt::job).collect();
         jobs.dedup_by(|a, b| a.id() == b.id());
@@ -117,7 +116,8 @@ impl StageEntries<'_> {
         if self.gathered >= PART { self.write() } else { Ok(()) }
     }
 
-    /// Write what was gathered; its files are durable on return, and named by no manifest yet.
+    /// Write the collected entries. The files are durable on return, and no manifest names them
+    /// yet.
     pub fn finish(mut self) -> Result<Receipt> {
         self.write()?;
         let Self { job, attempt, rows, files, .. } = self;
@@ -135,7 +135,7 @@ impl StageEntries<'_> {
     }
 }
 
-/// Receipts must be the trigger's, and no part of a job may be there twice.
+/// Receipts must belong to the trigger, and no part of a job may occur twice.
 fn check_receipts(trigger: &Trigger, receipts: &[Receipt]) -> Result<()> {
     let is_own = |receipt: &&Receipt| receipt.job().trigger() == trigger.name && !receipt.job().plan().reads;
     if let Some(stranger) = receipts.iter().find(|receipt| !is_own(receipt)) {

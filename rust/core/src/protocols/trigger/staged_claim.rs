@@ -21,7 +21,7 @@ use crate::types::FrameKeys;
 use crate::types::transaction::{Replay, Replays};
 use crate::{Error, Result};
 
-/// Documents that the tasks of a job began together.
+/// Documents that the tasks of a job began.
 #[derive(Debug)]
 pub struct StagedClaim {
     codec: Codec,
@@ -29,7 +29,7 @@ pub struct StagedClaim {
     number: u64,
     started_at: i64,
     replay: Option<Replay>,
-    /// What others were first with, by their keys as they came.
+    /// The documents that others were first with, by their keys as they came.
     lost: Vec<String>,
     begun: Mutex<Begun>,
     ends: Ends<Document>,
@@ -39,7 +39,7 @@ pub struct StagedClaim {
 struct Begun {
     /// Whether there is anything to end.
     is_begun: bool,
-    /// The documents. Their files stay readable here, whatever becomes of their names.
+    /// The documents. Their files stay readable here even when their names are removed.
     segments: Vec<Arc<Segment>>,
 }
 
@@ -92,7 +92,7 @@ impl StagedClaim {
     }
 
     /// The services ended, in success or failure: of all documents, or of these. Durable on return;
-    /// doing it again changes nothing.
+    /// repeating it changes nothing.
     ///
     /// # Errors
     /// `State` when some of these are not documents of the claim, or were released: another claim
@@ -101,8 +101,7 @@ impl StagedClaim {
         self.finish(End::Completed, documents)
     }
 
-    /// The services were certainly rolled back: take `processing` away, so that a redelivery is
-    /// NEW.
+    /// The services were certainly rolled back: remove `processing`, so that a redelivery is NEW.
     ///
     /// # Errors
     /// `State` when some of these are not documents of the claim, or were completed.
@@ -110,9 +109,9 @@ impl StagedClaim {
         self.finish(End::Released, documents)
     }
 
-    /// Decide documents that the claim leaves out by what the history holds now, and begin under
-    /// this claim what is NEW after all: somebody released it meanwhile, or the resolver says so.
-    /// Durable on return. All rows of such a key belong together.
+    /// Decide documents that the claim leaves out by the present history, and begin those that are
+    /// NEW after all under this claim: another writer released them meanwhile, or the resolver says
+    /// so. Durable on return. All rows of such a key must be in one call.
     ///
     /// # Errors
     /// `State` when the claim has ended as a whole, or a purge has passed its start. Storage that
@@ -181,8 +180,8 @@ impl StagedClaim {
             self.ends.check(end, ended.as_deref(), |document| format!("document {}", self.shown(document)))?;
             match keys {
                 Some(keys) => writer.finish_rows(number, started_at, end, keys)?,
-                // After a purge of its partition nothing is left that a claim's outcome could speak
-                // of: name the keys.
+                // After a purge of its partition no entry is left that a claim's outcome could
+                // apply to: name the keys.
                 None if writer.is_purged(started_at) => {
                     writer.finish_claim(number, started_at, end, self.kept_keys(&begun)?)?;
                 }

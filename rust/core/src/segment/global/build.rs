@@ -1,5 +1,5 @@
-//! Building a rolled-up filter by sequential passes over sorted keys, a window at a time: the
-//! memory needed does not depend on its size.
+//! Building a global filter by sequential passes over sorted keys, a window at a time: the memory
+//! needed does not depend on its size.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::segment::merge::KeyCursor;
 
 /// Blocks of the filter that are built at a time.
 const WINDOW_BLOCKS: u64 = (8 << 20) / filter::BLOCK_BYTES as u64;
-/// Entries of the index that are gathered at a time, about.
+/// Entries of the index that are collected at a time, about.
 const WINDOW_ENTRIES: u64 = 1 << 20;
 
 /// Write the filter over `segments` as file `id`. Its bytes are durable on return, its name is not.
@@ -48,20 +48,20 @@ pub(crate) fn build(
     finished.map(|(sum, _)| sum)
 }
 
-/// Gathers whole pages.
+/// Buffers output until a page is full.
 struct Output {
     sink: Sink,
     buffer: Vec<u8>,
 }
 
 impl Output {
-    /// Append; whole pages are written, the rest waits.
+    /// Append bytes: full pages are written, the rest stays in the buffer.
     fn push(&mut self, bytes: &[u8]) -> Result<()> {
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() >= 1 << 20 { self.write(self.buffer.len() / PAGE * PAGE) } else { Ok(()) }
     }
 
-    /// Fill up the page and write what waits.
+    /// Pad the last page with zeros and write it.
     fn end_section(&mut self) -> Result<()> {
         let length = self.buffer.len().next_multiple_of(PAGE);
         self.buffer.resize(length, 0);

@@ -1,6 +1,6 @@
-//! A rolled-up filter: one split-block Bloom filter over many segments, so that a miss costs one
-//! cache line however many time partitions there are; and behind it an index that tells a survivor
-//! which segment to ask. Both are derivable from the segments and never trusted for a positive.
+//! A global filter: one split-block Bloom filter over many segments, so that a miss costs one cache
+//! line however many time partitions there are. An index behind it tells which segment to ask about
+//! a key that passes. Both are derivable from the segments and never trusted for a positive.
 
 mod build;
 
@@ -24,15 +24,15 @@ const KIND: Kind = Kind { magic: *b"DHROLLUP", version: 1, belongs: "this filter
 const BITS: u32 = 12;
 /// Entries of the index are 16 bits: the number of the segment, and above it a tag of the key.
 const ENTRY_BYTES: u64 = 2;
-/// More segments than this leave too few bits for a tag: then there is no index, and each segment
-/// is asked.
+/// With more segments than this too few bits are left for a tag: then there is no index, and every
+/// segment is asked.
 const MOST_SLOTS: usize = 1 << 12;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Survivors whose lines are fetched together.
+/// Keys that passed the filter, whose lines are fetched in one group.
 const GROUP: usize = 64;
 
-/// The header: what is where in the file.
+/// The header: the layout of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FilterHeader {
     id: u64,
@@ -51,11 +51,11 @@ struct FilterHeader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) slot: u32,
-    /// Its place among the survivors.
+    /// Its place among the keys that passed.
     pub(crate) row: u32,
 }
 
-/// An open rolled-up filter.
+/// An open global filter.
 #[derive(Debug)]
 pub(crate) struct GlobalFilter {
     sum: u32,
@@ -155,7 +155,7 @@ impl GlobalFilter {
         probe(&self.pages, &self.filter, wanted, first_row, survivors)
     }
 
-    /// Which segments to ask about the survivors of the filter, sorted by segment.
+    /// The segments to ask about the keys that passed the filter, sorted by segment.
     pub(crate) fn candidates(&self, survivors: &Wanted) -> Result<Vec<Candidate>> {
         let mut found = Vec::with_capacity(survivors.keys.len() + 16);
         if !self.header.has_index() {
@@ -226,7 +226,7 @@ impl GlobalFilter {
         let from = found.len();
         let has_tag = |entry: &[u8; 2]| u16::from_le_bytes(*entry) >> slot_bits == tag;
         for entries in bytes.as_chunks::<2>().0.chunks(32) {
-            // One comparison for many entries first: hardly any has the tag.
+            // One comparison for many entries first: hardly any entry has the tag.
             if !entries.iter().fold(false, |any, entry| any | has_tag(entry)) {
                 continue;
             }
@@ -234,7 +234,7 @@ impl GlobalFilter {
                 let entry = u16::from_le_bytes(*entry);
                 let slot = u32::from(entry) & ((1 << slot_bits) - 1);
                 let candidate = Candidate { slot, row };
-                // One look at a segment finds all of a key's entries there.
+                // One look-up in a segment finds all of a key's entries there.
                 if slot < self.header.slots && !found[from..].contains(&candidate) {
                     found.push(candidate);
                 }
@@ -244,7 +244,7 @@ impl GlobalFilter {
     }
 }
 
-/// Sorted by segment, so that each is asked once about all its rows.
+/// Sorted by segment, so that each segment is asked once about all its rows.
 fn by_slot(found: &[Candidate], slots: usize) -> Vec<Candidate> {
     let mut starts = vec![0u32; slots + 1];
     for candidate in found {

@@ -1,4 +1,4 @@
-//! Ids of a batch, and what a space holds of them, as columns.
+//! The ids of a batch and their entries in a space, as columns.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub struct Id<'a> {
 }
 
 impl<'a> Id<'a> {
-    /// The id that these bytes are; empty bytes are none.
+    /// The id that these bytes stand for; empty bytes are none.
     pub(crate) fn new(codec: &Codec, bytes: &'a [u8]) -> Self {
         if let Some(uuid) = parse_uuid(bytes) {
             return Self { key: codec.mix(uuid), text: &[], form: Form::Uuid };
@@ -29,7 +29,7 @@ impl<'a> Id<'a> {
         }
     }
 
-    /// Which of `stripes` equal parts of all ids it belongs to.
+    /// The part of all ids to which it belongs, of `stripes` equal ones.
     pub(crate) fn stripe(&self, stripes: u64) -> u64 {
         ((u128::from(self.key.hi) * u128::from(stripes)) >> 64) as u64
     }
@@ -67,7 +67,7 @@ impl<'a> Ids<'a> {
         Self { column, keys, forms }
     }
 
-    /// The ids of no row.
+    /// The ids of an empty batch.
     pub(crate) fn none() -> Self {
         static NONE: IdColumn = IdColumn::Uuid { values: &[], validity: Validity::all() };
         Self { column: &NONE, keys: Vec::new(), forms: Vec::new() }
@@ -119,7 +119,7 @@ impl<'a> Ids<'a> {
         }
     }
 
-    /// The ids of all rows.
+    /// A fingerprint of the ids of all rows.
     pub(crate) fn batch_rows(&self, codec: &Codec) -> BatchRows {
         let mut rows = BatchRows::default();
         for (row, (form, key)) in self.forms.iter().zip(&self.keys).enumerate() {
@@ -149,13 +149,13 @@ impl<'a> Ids<'a> {
         (0..self.len()).map(first_of).collect()
     }
 
-    /// Run `work` with the keys as they are looked for.
+    /// Run `work` with the keys to look up.
     pub(crate) fn wanted<T>(&self, work: impl FnOnce(&Wanted) -> T) -> T {
         let text = |row: u32| self.text(row as usize);
         work(&Wanted { keys: &self.keys, forms: &self.forms, text: &text })
     }
 
-    /// The same with some rows only, in this order.
+    /// [`Ids::wanted`] for some rows only, in this order.
     pub(crate) fn wanted_at<T>(&self, rows: &[u32], work: impl FnOnce(&Wanted) -> T) -> T {
         let text = |place: u32| self.text(rows[place as usize] as usize);
         let keys: Vec<Key> = rows.iter().map(|row| self.keys[*row as usize]).collect();
@@ -173,7 +173,7 @@ pub(crate) fn text_of<'a>(wanted: &Wanted<'a>, row: u32) -> &'a [u8] {
 /// Set where there is an entry.
 pub(crate) const THERE: u8 = 1 << 7;
 
-/// What a space holds of some ids, as columns.
+/// The entries of some ids in a space, as columns.
 #[derive(Clone, Debug, Default)]
 pub struct FoundValues {
     pub(crate) flags: Vec<u8>,
@@ -184,7 +184,7 @@ pub struct FoundValues {
 }
 
 impl FoundValues {
-    /// Nothing at all.
+    /// No entry for any row.
     pub(crate) fn none(rows: usize) -> Self {
         Self { flags: vec![0; rows], untils: vec![0; rows], ends: vec![0; rows], values: Vec::new() }
     }

@@ -1,5 +1,5 @@
-//! Entries of a value space in memory, in any order: what a frame carries, what the log holds, what
-//! a segment is made of.
+//! Entries of a value space in memory, in any order: the content of a frame, of the log, or of a
+//! future segment.
 
 use crate::Result;
 use crate::io::bytes::{Decoder, Encoder};
@@ -14,7 +14,7 @@ pub(crate) const NULL: u8 = 2;
 pub(crate) const PENDING: u8 = 4;
 const KNOWN: u8 = GONE | NULL | PENDING;
 
-/// The `persist_until` of an entry that no purge takes.
+/// The `persist_until` of an entry that is never purged.
 pub const FOREVER: i64 = i64::MAX;
 /// Most bytes of an id: its length is a `u16` on disk.
 pub const MOST_ID_BYTES: usize = u16::MAX as usize;
@@ -60,7 +60,7 @@ impl ValueRun {
         self.rows.push(row);
     }
 
-    /// A row whose text and value are in the heap by now.
+    /// Puts the text and the value of a row into the heap; answers the row.
     pub(crate) fn hold(&mut self, key: Key, text: &[u8], until: i64, flags: u8, value: &[u8]) -> Row {
         let start = self.heap.len() as u64;
         self.heap.extend_from_slice(text);
@@ -68,7 +68,7 @@ impl ValueRun {
         Row { key, start, until, value: value.len() as u32, text: text.len() as u16, flags }
     }
 
-    /// Put another value of the same length in a row's place; answers whether that was possible.
+    /// Replace a row's value by another of the same length; answers whether that was possible.
     pub(crate) fn overwrite(&mut self, at: usize, until: i64, flags: u8, value: &[u8]) -> bool {
         let row = &mut self.rows[at];
         if row.value as usize != value.len() {
@@ -80,7 +80,7 @@ impl ValueRun {
         true
     }
 
-    /// A copy of a row of another run.
+    /// Append a copy of another run's row.
     pub(crate) fn push_from(&mut self, other: &Self, row: &Row) {
         self.push(row.key, other.text(row), row.until, row.flags, other.value(row));
     }
@@ -97,8 +97,8 @@ impl ValueRun {
         &self.heap[start..start + row.value as usize]
     }
 
-    /// Into the order of keys; of equal keys a UUID, which has no text, comes first, then the texts
-    /// in their order.
+    /// Sort by key; of equal keys a UUID, which has no text, comes first, then the texts in their
+    /// order.
     pub(crate) fn sort(&mut self) {
         let Self { rows, heap } = self;
         let text = |row: &Row| &heap[row.start as usize..row.start as usize + usize::from(row.text)];
@@ -147,7 +147,7 @@ impl ValueRun {
         for (((key, until), (value, text)), flags) in columns.zip(lengths).zip(flags) {
             let (value, text) = (u32::from_le_bytes(*value), u16::from_le_bytes(*text));
             if value as usize > MOST_VALUE_BYTES || flags & !KNOWN != 0 {
-                return Err(from.corrupt("an entry that no writer writes"));
+                return Err(from.corrupt("invalid entry: length or flags out of range"));
             }
             let until = i64::from_le_bytes(*until);
             run.rows.push(Row { key: Key::from_bytes(*key), start, until, value, text, flags: *flags });

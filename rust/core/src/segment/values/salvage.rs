@@ -1,4 +1,4 @@
-//! Reading what is left of a damaged file of values.
+//! Reading the intact part of a damaged file of values.
 
 use std::path::Path;
 
@@ -10,32 +10,32 @@ use crate::format::manifest::ValueFileEntry;
 use crate::io::FileSystem;
 use crate::key::Key;
 
-/// An id of which the key, and the text, can be read.
+/// An id whose key and text can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LostId {
     pub(crate) key: Key,
     pub(crate) text: Vec<u8>,
 }
 
-/// What a damaged file still tells.
+/// The readable part of a damaged file.
 #[derive(Debug)]
 pub(crate) struct Salvaged {
     pub(crate) header: ValueHeader,
     /// The header page's checksum.
     pub(crate) sum: u32,
-    /// Entries of which everything stands on pages that match their checksums.
+    /// Entries that lie completely on pages that match their checksums.
     pub(crate) run: ValueRun,
-    /// Entries of which only the id does.
+    /// Entries of which only the id is readable.
     pub(crate) lost: Vec<LostId>,
-    /// Entries of which not even that can be read.
+    /// Entries of which not even the id is readable.
     pub(crate) unknown: u64,
     /// Bytes of pages that cannot be read.
     pub(crate) bytes: u64,
 }
 
 impl ValueSegment {
-    /// What is left of a damaged file; its header has to be whole, without which nothing can be
-    /// found.
+    /// Reads the intact part of a damaged file. Its header has to be intact, without which nothing
+    /// can be found.
     pub(crate) fn salvage(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Salvaged> {
         let file = Self::open_damaged(system, path, history)?;
         let (mut run, mut lost, mut unknown) = (ValueRun::default(), Vec::new(), 0);
@@ -65,7 +65,7 @@ impl ValueSegment {
         Ok(())
     }
 
-    /// What a manifest says of this file, as far as the file itself tells; nothing of it counts as
+    /// The manifest's entry for this file, as far as the file itself tells; no entry counts as
     /// purged.
     pub(crate) fn describe(&self, is_later: bool) -> Result<ValueFileEntry> {
         let mut entry = ValueFileEntry {

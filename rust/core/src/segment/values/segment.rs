@@ -12,20 +12,20 @@ use crate::segment::{Region, Wanted, probe};
 use crate::sys::prefetch;
 use crate::{Error, Result};
 
-/// Rows whose lines are fetched together.
+/// Rows whose lines are fetched in one group.
 const GROUP: usize = 64;
 
 /// An open file of values.
 #[derive(Debug)]
 pub(crate) struct ValueSegment {
     header: ValueHeader,
-    /// The header page's checksum, by which the manifest knows this very file.
+    /// The header page's checksum, by which the manifest identifies this file.
     sum: u32,
     pages: Pages,
     filter: Region,
 }
 
-/// What stands beside a key.
+/// The fields of an entry beside its key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record {
     pub(crate) until: i64,
@@ -74,7 +74,7 @@ impl ValueSegment {
         Ok((file, header, sum))
     }
 
-    /// A file whose pages need not be what was written: each is checked when it is read.
+    /// A file whose pages may be damaged: each is checked when it is read.
     pub(crate) fn open_damaged(system: &dyn FileSystem, path: &Path, history: [u8; 16]) -> Result<Self> {
         let (file, header, sum) = Self::head(system, path, history)?;
         let pages = Pages::open_damaged(file, header.pages)?;
@@ -115,7 +115,7 @@ impl ValueSegment {
         probe(&self.pages, &self.filter, wanted, first_row, survivors)
     }
 
-    /// Look `rows` up exactly; `hit` hears the place of each that is here. The lines of a group are
+    /// Look `rows` up exactly; `hit` gets the place of each entry found. The lines of a group are
     /// fetched before the first is read.
     pub(crate) fn find(&self, wanted: &Wanted, rows: &[u32], hit: &mut dyn FnMut(u32, u32)) -> Result<()> {
         let mut scratch = Vec::new();
@@ -131,7 +131,7 @@ impl ValueSegment {
         Ok(())
     }
 
-    /// Fetch the lines of the directory, then those of the keys.
+    /// Prefetch the lines of the directory, then those of the keys.
     fn fetch(&self, keys: impl Iterator<Item = Key> + Clone) {
         let Some(content) = self.pages.mapped() else { return };
         let place = |part: Part, at: usize| self.header.section(part).offset as usize + at;
@@ -140,7 +140,7 @@ impl ValueSegment {
             prefetch::line(content, entry(key));
         }
         for key in keys {
-            // Only a hint: what is read here is checked when it is used.
+            // Only a hint: these bytes are checked when they are used.
             let Some(start) = content.get(entry(key)..).and_then(<[u8]>::first_chunk::<4>) else { continue };
             let at = place(Part::Keys, (u32::from_le_bytes(*start) as usize).saturating_mul(16));
             prefetch::line(content, at);
@@ -201,7 +201,7 @@ impl ValueSegment {
         }
         let (start, end) = self.pair(Part::TextOffsets, u64::from(place), scratch)?;
         if start > end || end - start > u32::from(u16::MAX) {
-            return Err(self.corrupt(Part::TextOffsets, "a text that no writer writes"));
+            return Err(self.corrupt(Part::TextOffsets, "invalid text: its length is out of range"));
         }
         self.slice(Part::Texts, u64::from(start), (end - start) as usize, scratch)
     }
@@ -219,12 +219,12 @@ impl ValueSegment {
         self.slice(Part::Values, u64::from(record.start), record.length as usize, scratch)
     }
 
-    /// Ask for the line of a record.
+    /// Prefetch the line of a record.
     pub(crate) fn fetch_record(&self, place: u32) {
         self.fetch_at(Part::Records, place as usize * RECORD);
     }
 
-    /// Ask for the first line of a value.
+    /// Prefetch the first line of a value.
     pub(crate) fn fetch_value(&self, record: Record) {
         self.fetch_at(Part::Values, record.start as usize);
     }
@@ -235,7 +235,7 @@ impl ValueSegment {
         }
     }
 
-    /// Where the keys from `bucket` of `buckets` equal parts of the key range on begin.
+    /// Where the keys from `bucket` of `buckets` equal parts of the key range begin.
     pub(crate) fn start_of(&self, bucket: u64, buckets: u64) -> Result<u32> {
         if bucket >= buckets {
             return Ok(self.header.rows as u32);

@@ -11,7 +11,7 @@ use crate::io::pages::{PAGE, header_sum, page_sums};
 use crate::io::{FileSystem, write_new};
 use crate::segment::file::write_directory;
 
-/// Whose file it is, and of which kind.
+/// The owner and the kind of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileIdentity {
     pub(crate) id: u64,
@@ -19,8 +19,8 @@ pub(crate) struct FileIdentity {
     pub(crate) is_later: bool,
 }
 
-/// Write a sorted run as a file; its bytes are durable on return, its name is not.
-/// Answers the header's checksum and the file's size.
+/// Write a sorted run as a file; its bytes are durable on return, its name is not. Answers the
+/// header's checksum and the file's size.
 pub(crate) fn write(system: &dyn FileSystem, path: &Path, named: FileIdentity, run: &ValueRun) -> Result<(u32, u64)> {
     let mut header = header_of(named, run);
     let mut image = vec![0; header.pages as usize * PAGE];
@@ -98,7 +98,7 @@ fn values(image: &mut [u8], header: &ValueHeader, run: &ValueRun) {
     }
 }
 
-/// Write `bytes` at the front of `out`; what is left of it.
+/// Write `bytes` at the front of `out`; answers the rest of `out`.
 fn append<'a>(out: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
     let (front, rest) = out.split_at_mut(bytes.len());
     front.copy_from_slice(bytes);

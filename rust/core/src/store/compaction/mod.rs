@@ -1,8 +1,8 @@
 //! Maintenance: compaction of small segments, building the global filter, garbage collection.
 //!
-//! Compaction and building filters happen outside the lock, under names that no manifest knows
-//! (`new-…`); only publishing needs the lock. Interrupted at any moment, maintenance leaves such
-//! files behind and nothing else; the next maintenance collects them.
+//! Compaction and building filters happen outside the lock, under names that no manifest names
+//! (`new-…`); only publishing needs the lock. Maintenance that is interrupted leaves only such
+//! files behind, and the next maintenance collects them.
 
 mod segments;
 mod values;
@@ -18,22 +18,21 @@ use crate::store::{KeySpace, SpaceSettings};
 
 /// Number of segments outside the global filter from which maintenance is due.
 const MOST_UNCOVERED: usize = 6;
-/// Number from which writers wait for it.
+/// Number of segments outside the global filter from which writers wait for maintenance.
 const TOO_MANY_UNCOVERED: usize = 32;
 
-/// What maintenance did.
+/// The result of maintenance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maintained {
-    /// Segments that were put together, and how many they became.
+    /// Segments that were compacted, and the number of segments that they became.
     pub merged: (u64, u64),
-    /// Entries rewritten by that.
+    /// Entries rewritten by compaction.
     pub rewritten: u64,
     /// Entries in newly built global filters.
     pub rolled_up: u64,
 }
 
-/// Hears of progress: entries done, entries in all. An error from it stops the work, which does no
-/// harm.
+/// Progress callback: `(done, total)` entries. An error from it stops the work, which does no harm.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 impl KeySpace {
@@ -43,13 +42,13 @@ impl KeySpace {
         self.present().as_ref().is_some_and(is_due)
     }
 
-    /// Whether so much has piled up that every look-up feels it.
+    /// Whether maintenance is so far behind that it slows every look-up.
     pub(crate) fn is_maintenance_overdue(&self) -> bool {
         self.present().as_ref().is_some_and(|view| view.uncovered.len() > TOO_MANY_UNCOVERED)
     }
 
-    /// Compact small segments and build the global filter, as far as it pays; with `all`, as far
-    /// as it goes.
+    /// Compact small segments and build the global filter where it pays; with `all`, as far as
+    /// possible.
     pub(crate) fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
         let mut done = Maintained::default();
         if self.env.read_only {
@@ -58,7 +57,7 @@ impl KeySpace {
         if !self.exists()? {
             return Ok(done);
         }
-        // One at a time; whoever comes second has nothing to do.
+        // One maintenance at a time; a second one has nothing to do.
         let lock = Lock::open(&*self.env.system, &self.directory.join(MAINTENANCE_LOCK))?;
         let Some(_guard) = lock.take(std::time::Duration::ZERO, || {})? else { return Ok(done) };
         self.run_maintenance(all, progress, &mut done).inspect_err(|error| self.note(error))?;
@@ -102,9 +101,9 @@ impl KeySpace {
         })
     }
 
-    /// Publish `files`, which were made outside the lock, by the `change` of the manifest; answers
-    /// false and publishes nothing where `is_due` does not hold any more, because a purge came in
-    /// between. The work was for nothing then; its files go with the next maintenance.
+    /// Publish `files`, which were made outside the lock, by the `change` of the manifest. Answers
+    /// false and publishes nothing where `is_due` no longer holds, because a purge came in between:
+    /// the files then go with the next maintenance.
     fn publish_compacted(
         &self,
         settings: SpaceSettings,

@@ -15,7 +15,7 @@ use crate::store::view::{Covered, View};
 use crate::store::{KeySpace, SpaceSettings};
 use crate::types::Ending;
 
-/// So many small segments in the partition that is being written, and they are put together.
+/// Number of small segments in the present partition from which they are compacted.
 const MOST_SMALL: usize = 4;
 
 impl KeySpace {
@@ -76,7 +76,7 @@ impl KeySpace {
     }
 }
 
-/// A stamp with the outcome of its claim folded in; none when nothing is left of the entry.
+/// A stamp after the outcome of its claim is applied; none when nothing is left of the entry.
 fn folded(outcomes: &HashMap<u64, Ending>, mut stamp: Stamp) -> Option<Stamp> {
     if stamp.mark == Mark::Open {
         match outcomes.get(&stamp.claim) {
@@ -89,9 +89,9 @@ fn folded(outcomes: &HashMap<u64, Ending>, mut stamp: Stamp) -> Option<Stamp> {
 }
 
 impl View {
-    /// The outcomes that may be folded into entries: only those of the manifest, as those of the
-    /// log may not be durable yet; and none of a claim of which single keys were released, as what
-    /// says so may stand elsewhere.
+    /// The outcomes that may be folded into entries. Outcomes in the log are left out, because they
+    /// may not be durable yet. So are claims of which single keys were released, because the record
+    /// of that may be in another file.
     fn foldable(&self) -> Result<HashMap<u64, Ending>> {
         let mut outcomes: HashMap<u64, Ending> =
             self.manifest.outcomes.iter().map(|entry| (entry.claim, entry.outcome)).collect();
@@ -109,7 +109,7 @@ impl View {
         Ok(outcomes)
     }
 
-    /// Groups of segments that are worth putting together: each of one time partition.
+    /// Groups of segments that are worth compacting, each of one time partition.
     pub(super) fn merge_groups(&self, all: bool) -> Vec<Vec<Arc<Segment>>> {
         let width = self.manifest.partition_us;
         let mut partitions: BTreeMap<i64, Vec<Arc<Segment>>> = BTreeMap::new();
@@ -128,9 +128,9 @@ impl View {
         partitions.into_iter().filter(is_worth).map(|(_, group)| group).collect()
     }
 
-    /// The segments that the next rolled-up filter should cover, and their entries: those that have
-    /// none, and with them filters that are smaller than what comes together, so that there are
-    /// never more than a few.
+    /// The segments that the next global filter should cover, and the number of their entries: the
+    /// segments without a filter, and those of smaller filters, so that there are never more than a
+    /// few filters.
     pub(in crate::store) fn global_filter_group(&self, all: bool) -> (Vec<Arc<Segment>>, u64) {
         let entries_of =
             |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.header().entries()).sum::<u64>();

@@ -1,4 +1,4 @@
-//! Compaction of value files: putting small ones together, and folding later entries into the rest.
+//! Compaction of value files: merging small ones, and folding later entries into the others.
 
 use crate::format::names::FileKind;
 
@@ -10,21 +10,21 @@ use crate::store::values::{Class, MOST_BYTES, MOST_ROWS, Placed, Runs};
 use crate::store::view::View;
 use crate::store::{KeySpace, Maintained, Progress};
 
-/// So many files of later entries, or of one partition, and they are put together.
+/// Number of files of later entries, or of one partition, from which they are compacted.
 const MOST_ALIKE: usize = 4;
 /// File numbers that one merge may use for each part of the key range.
 const FILES_A_PART: u64 = 20;
 
-/// What is put together.
+/// Files to merge.
 struct Group {
     files: Vec<Placed>,
-    /// Whether these are only some of the later files: then what is removed has to stay known as
-    /// removed.
+    /// Whether these are only some of the later files: then removed entries have to stay as removed
+    /// ones.
     is_of_later: bool,
 }
 
 impl KeySpace {
-    /// Put value files together as far as it pays; with `all`, as far as it goes.
+    /// Compact value files where it pays; with `all`, as far as possible.
     pub(in crate::store) fn maintain_value_files(
         &self,
         all: bool,
@@ -33,15 +33,15 @@ impl KeySpace {
     ) -> Result<()> {
         let mut before = None;
         while self.read(|view| Ok(view.is_some_and(|view| view.value_group(all).is_some())))? {
-            // What becomes no less by being put together is left as it is: it would be put together
-            // for ever.
+            // A group that compaction does not reduce is left alone: else it would be compacted
+            // forever.
             let left = self.read(|view| Ok(view.map(View::values_to_do)))?;
             if before.is_some() && left >= before {
                 break;
             }
             before = left;
-            // The numbers first: whatever is sealed after the group is chosen comes under a later
-            // one.
+            // Reserve the numbers first: files that are sealed after the group is chosen get later
+            // ones.
             let parts =
                 self.read(|view| Ok(view.and_then(|view| view.value_group(all)).map_or(0, |group| group.parts())))?;
             let first = self.reserve((parts + 1) * FILES_A_PART)?;
@@ -87,17 +87,17 @@ impl KeySpace {
 }
 
 impl Group {
-    /// In so many parts of the key range the group is merged, each in bounded memory.
+    /// Number of parts of the key range in which the group is merged, each in bounded memory.
     fn parts(&self) -> u64 {
         let rows = total(self.files.iter().map(|placed| placed.segment.header().rows));
         let bytes = total(self.files.iter().map(|placed| placed.segment.file_bytes()));
         rows.div_ceil(MOST_ROWS as u64).max(bytes.div_ceil(MOST_BYTES as u64)).max(1)
     }
 
-    /// The newest entry of each id of one part; what is gone is there as removed.
+    /// The newest entry of each id of one part; entries that are gone are included as removed ones.
     fn read(&self, part: u64, parts: u64) -> Result<ValueRun> {
         let mut newest = ValueMemtable::default();
-        // In the order in which files are asked, so that what comes first counts.
+        // In look-up order, so that the first entry counts.
         for placed in &self.files {
             let places = placed.segment.start_of(part, parts)?..placed.segment.start_of(part + 1, parts)?;
             let mut older = ValueRun::default();
@@ -113,7 +113,7 @@ impl Group {
 }
 
 impl Placed {
-    /// Append an entry that is gone as one that was removed.
+    /// Append an entry that is gone as a removed one.
     pub(in crate::store) fn read_gone(&self, place: u32, run: &mut ValueRun) -> Result<()> {
         let mut scratch = Vec::new();
         let key = self.segment.key(place, &mut scratch)?;
@@ -128,7 +128,7 @@ impl View {
         self.value_group(false).is_some()
     }
 
-    /// The files to put together next.
+    /// The files to compact next.
     fn value_group(&self, all: bool) -> Option<Group> {
         let rows = |is_later: bool| {
             let entries = self.manifest.values.iter().filter(|entry| entry.is_later == is_later);
@@ -145,15 +145,15 @@ impl View {
         }
         let of_later: Vec<Placed> = self.values.iter().filter(|placed| placed.entry.is_later).cloned().collect();
         if of_later.len() >= MOST_ALIKE {
-            // Neighbours in age only, the newest first: what they become stands between those
-            // before and those behind.
+            // Only neighbours in age, the newest first: the merged file takes their place between
+            // older and newer ones.
             return Some(Group { files: tier(of_later, 2), is_of_later: true });
         }
         self.alike(if all { 2 } else { MOST_ALIKE })
     }
 
-    /// What maintenance of values makes less: later entries, then files that a purge marked, then
-    /// files.
+    /// The amounts that maintenance of values reduces: later entries, then files that a purge
+    /// marked, then files.
     fn values_to_do(&self) -> (u64, usize, usize) {
         let files = &self.manifest.values;
         let later = total(files.iter().filter(|entry| entry.is_later).map(|entry| entry.rows));
@@ -176,13 +176,13 @@ impl View {
     }
 }
 
-/// A sum of what a manifest says, which may be anything.
+/// A sum of numbers from a manifest, which may have any value.
 pub(in crate::store) fn total(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// The first files, as long as the next is not much larger than those before it together; `least`
-/// of them at least.
+/// The first files, at least `least`, while the next is not much larger than the sum of those
+/// before it.
 fn tier(files: Vec<Placed>, least: usize) -> Vec<Placed> {
     let mut sum = 0u64;
     let mut taken = Vec::new();

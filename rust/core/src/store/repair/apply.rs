@@ -1,4 +1,4 @@
-//! Doing what a diagnosis says.
+//! Applying a diagnosis.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::store::{KeySpace, Writer};
 use crate::wal::START;
 
 /// Repair a key space under the writer lock, and check all of it again. Files that go out of use
-/// get a second name in `aside` first.
+/// first get a second name in `aside`.
 pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<Diagnosis>> {
     let Case { env, directory, .. } = case;
-    // Of a space that is gone the directory may be gone too.
+    // The directory of a lost space may be gone too.
     for made in [directory.parent().unwrap_or(directory), directory] {
         env.system.make_directory(made)?;
     }
@@ -47,8 +47,8 @@ pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<D
     Ok(Some(diagnosis))
 }
 
-/// Give what goes out of use a second name. The names in the directory itself go once the new
-/// manifest stands.
+/// Give files that go out of use a second name. Their names in the directory itself are removed
+/// once the new manifest is published.
 fn set_aside(case: Case, diagnosis: &Diagnosis, aside: &Path) -> Result<()> {
     let (system, directory) = (&*case.env.system, case.directory);
     for made in [aside.parent().unwrap_or(aside), aside] {
@@ -57,7 +57,7 @@ fn set_aside(case: Case, diagnosis: &Diagnosis, aside: &Path) -> Result<()> {
     for name in &diagnosis.retired {
         let (from, to) = (directory.join(name), aside.join(name));
         match system.link_at(&from, &to) {
-            // One that is missing cannot be kept.
+            // A missing file cannot be kept.
             Err(error) if error.is_missing() => {}
             linked => linked?,
         }
@@ -78,7 +78,7 @@ fn set_aside(case: Case, diagnosis: &Diagnosis, aside: &Path) -> Result<()> {
         let names = name.parent().unwrap_or(&name);
         system.sync_names(names)?;
     }
-    // A snapshot that cannot be read would keep writers from tidying up.
+    // A snapshot that cannot be read would prevent garbage collection.
     for name in diagnosis.retired.iter().filter(|name| FileKind::Pin.has(name)) {
         let path = directory.join(name);
         system.remove_at(&path)?;
@@ -86,7 +86,7 @@ fn set_aside(case: Case, diagnosis: &Diagnosis, aside: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Write what was saved as segments of its own, and the manifest that makes it the state.
+/// Write the saved entries as segments of their own, and the manifest that makes them the state.
 fn publish(case: Case, diagnosis: &Diagnosis, writer: &mut Writer<'_>) -> Result<()> {
     let Case { env, directory, .. } = case;
     let space = writer.space();
@@ -115,7 +115,7 @@ fn publish(case: Case, diagnosis: &Diagnosis, writer: &mut Writer<'_>) -> Result
     writer.publish(&manifest)
 }
 
-/// Write the entries of a map that are made anew.
+/// Write the rewritten entries of a map.
 fn write_values(space: &KeySpace, manifest: &mut Manifest, diagnosis: &Diagnosis) -> Result<()> {
     let (plain, later) = (&diagnosis.values.plain, &diagnosis.values.later.run);
     let mut runs = Runs::of(&plain.rows);
@@ -128,7 +128,7 @@ fn write_values(space: &KeySpace, manifest: &mut Manifest, diagnosis: &Diagnosis
 }
 
 impl KeySpace {
-    /// Roll the filters of all segments that have none up into one.
+    /// Build one global filter over all segments that have none.
     fn build_all_global_filters(&self) -> Result<()> {
         let (group, _) =
             self.read(|view| Ok(view.map_or((Vec::<Arc<Segment>>::new(), 0), |view| view.global_filter_group(true))))?;

@@ -1,4 +1,4 @@
-//! Looking at every byte of a key space, and saying what is wrong.
+//! Checking every byte of a key space, and reporting what is wrong.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::store::files::{newest, read_manifest};
 use crate::store::registry;
 use crate::{Error, Result};
 
-/// The rest of the numbers that a lost log may have used.
+/// Numbers to skip for those that a lost log may have used.
 pub(super) const MANY: u64 = 1 << 32;
 
-/// Look at a key space; none if nothing was ever written to it.
+/// Check a key space; none if nothing was ever written to it.
 pub(crate) fn diagnose(case: Case, looked: Looked) -> Result<Option<Diagnosis>> {
     let Case { env, directory, .. } = case;
     let names = env.system.names_if_any(directory)?;
@@ -45,12 +45,12 @@ pub(crate) fn diagnose(case: Case, looked: Looked) -> Result<Option<Diagnosis>> 
     lost(case, &names, damage, basis, looked).map(Some)
 }
 
-/// Whether entries may stand in a file of this name.
+/// Whether a file of this name may hold entries.
 fn holds_entries(name: &str) -> bool {
     [FileKind::Segment, FileKind::Values, FileKind::Log, FileKind::Pin].iter().any(|kind| kind.has(name))
 }
 
-/// A key space that was used, of which no file is left.
+/// A key space in the registry, of which no file is left.
 fn gone(case: Case, damage: Error) -> Diagnosis {
     let manifest = Manifest { name: case.name().unwrap_or_default(), ..Manifest::default() };
     let mut diagnosing = Diagnosing::new(case, manifest);
@@ -62,8 +62,8 @@ fn gone(case: Case, damage: Error) -> Diagnosis {
     Diagnosis { is_gone: true, ..diagnosing.finish(&[]) }
 }
 
-/// Whether a manifest is whole, but of another history: then rather the identity file is not the
-/// right one.
+/// Whether a manifest is intact, but of another history: then the identity file is probably the
+/// wrong one.
 fn is_foreign(env: &Environment, path: &Path) -> Result<bool> {
     let bytes = env.system.content(path, 1 << 30)?;
     Ok(Manifest::decode(&bytes, path).is_ok_and(|manifest| manifest.history != env.history))
@@ -79,7 +79,7 @@ fn foreign(case: Case, damage: Error) -> Diagnosis {
     diagnosing.finish(&[])
 }
 
-/// The newest manifest, if it is what was written, and this space's.
+/// The newest manifest, if it is intact and belongs to this space.
 fn whole_manifest(case: Case, number: u64) -> Result<Manifest> {
     let path = FileKind::Manifest.path(case.directory, number);
     let manifest = read_manifest(case.env, &path)?;
@@ -92,8 +92,8 @@ fn whole_manifest(case: Case, number: u64) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// The error, if it is damage. A file of a newer version is not: its checksum, over its first
-/// `head` bytes or all, is right.
+/// The error, if it is damage. A file of a newer version is not damaged: the checksum over its
+/// first `head` bytes, or all, is right.
 pub(crate) fn damage(system: &dyn FileSystem, error: Error, path: &Path, head: Option<usize>) -> Result<Error> {
     match error {
         Error::Corrupt { .. } => Ok(error),
@@ -143,7 +143,7 @@ fn lost(case: Case, names: &[String], damage: Error, basis: Basis, looked: Looke
     diagnosing.look(names, looked)
 }
 
-/// Whether a space that is named as used has nothing left, and where its name stands.
+/// Where the name of a registered space is.
 pub(super) fn noted(case: Case) -> std::path::PathBuf {
     registry::path_of(case.env, case.directory)
 }

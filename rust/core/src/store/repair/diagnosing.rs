@@ -1,5 +1,5 @@
-//! What a diagnosis is made of: segments and filters that are looked at one after the other, and
-//! what is found of them.
+//! The parts of a diagnosis: segments and filters are checked one after the other, and their
+//! findings collected.
 
 use std::path::Path;
 
@@ -27,19 +27,18 @@ pub(super) struct Diagnosing<'a> {
     pub(super) is_manifest_lost: bool,
     pub(super) findings: Vec<Finding>,
     salvaged_segments: Vec<u64>,
-    /// Entries that stay and have no end of their own; whatever lost its end is one of them.
+    /// Entries that stay and have no end of their own; an entry that lost its end is one of them.
     pub(super) open_entries: u64,
-    /// The findings that may have cost entries their end, and how many at most.
+    /// The findings that may have cost entries their end, and the maximum number of these entries.
     ends_lost: Vec<(usize, u64)>,
     pub(super) retired: Vec<String>,
     pub(super) memtable: Option<Memtable>,
     pub(super) skipped: u64,
     pub(super) lacks_filters: bool,
-    /// Of a map: what the log holds, as far as nothing is lost before it; and what of it is older
-    /// than a loss.
+    /// For a map: the log's entries that were written before any loss, and those older than a loss.
     pub(super) in_log: ValueMemtable,
     pub(super) log_damage: Option<LogDamage>,
-    /// Of a map whose manifest is lost: whether files count that should not.
+    /// For a map whose manifest is lost: whether files are counted that should not be.
     pub(super) unsure: Option<Unsure>,
     pub(super) values: Mended,
 }
@@ -93,8 +92,8 @@ impl<'a> Diagnosing<'a> {
         self.findings.push(finding);
     }
 
-    /// What the next finding tells of may have ended entries that stay: so many at most, or nothing
-    /// tells.
+    /// Records that the loss of the next finding may have ended entries that stay: `most` at most,
+    /// or any number if unknown.
     pub(super) fn ends_lost(&mut self, most: Option<u64>) {
         self.ends_lost.push((self.findings.len(), most.unwrap_or(u64::MAX)));
     }
@@ -126,7 +125,7 @@ impl<'a> Diagnosing<'a> {
             findings[finding].reopened = Count::AtMost(most.min(self.open_entries));
         }
         if !findings.is_empty() {
-            // They tell what the damaged files were.
+            // They show what the damaged files were.
             retired.extend(names.iter().filter(|name| FileKind::Manifest.has(name)).cloned());
         }
         retired.sort();
@@ -135,12 +134,13 @@ impl<'a> Diagnosing<'a> {
         Diagnosis { findings, manifest, salvaged_segments, retired, memtable, skipped, lacks_filters, values, is_gone }
     }
 
-    /// The file leaves its place.
+    /// Take the file out of use.
     pub(super) fn retire(&mut self, path: &Path) {
         self.retired.push(name_of(path));
     }
 
-    /// A staged file got the name of a segment, and nothing shows that its commit came to its end.
+    /// Reports a staged file with the name of a segment, of which nothing shows that its commit was
+    /// completed.
     pub(super) fn is_not_committed(&mut self, entry: &SegmentEntry) {
         let path = FileKind::Segment.path(self.case.directory, entry.id);
         let reason = "a staged file of which nothing shows that its job was committed";
@@ -148,7 +148,7 @@ impl<'a> Diagnosing<'a> {
             finding.dropped = Count::AtMost(entry.entries);
             finding.started_at = Some((entry.min_started_at, entry.max_started_at));
             finding.bytes = entry.bytes;
-            finding.meaning = "its documents are new when they come again, unless its job is committed anew";
+            finding.meaning = "its documents are new when they come again, unless its job is committed again";
         });
         self.retire(&path);
     }

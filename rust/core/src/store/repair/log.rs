@@ -1,4 +1,4 @@
-//! What a damaged log still tells, and which snapshots are of no use any more.
+//! The readable part of a damaged log, and the snapshots that have become useless.
 
 use super::diagnose::{MANY, damage};
 use super::diagnosing::{DROPPED, Diagnosing};
@@ -15,14 +15,14 @@ use crate::{Error, Result};
 const DROPPED_OF_MAP: &str = "an id that only this place told of is not there any more, or counts as it was before; the last batch that it told of is not \
      known for one that was";
 
-/// What of a map's log is lost.
+/// The lost part of a map's log.
 #[derive(Debug)]
 pub(super) struct LogDamage {
-    /// Where it is told.
+    /// Its finding.
     pub(super) finding: usize,
-    /// Entries that stood there, at most; none if nothing tells.
+    /// Maximum number of entries there; none if unknown.
     pub(super) most: Option<u64>,
-    /// What was written before the loss.
+    /// The entries written before the loss.
     pub(super) before: ValueMemtable,
 }
 
@@ -46,7 +46,7 @@ impl Diagnosing<'_> {
         Ok(())
     }
 
-    /// Take in what can be read of a log; answers whether it is damaged.
+    /// Add the readable frames of a log; answers whether it is damaged.
     fn read_log(&mut self, id: u64, owner: Owner, memtable: &mut Memtable) -> Result<bool> {
         let (env, path) = (self.case.env, FileKind::Log.path(self.case.directory, id));
         let proven = self.manifest.log.proven.max(writer_lock::watermark(&*env.system, self.case.directory, id));
@@ -86,7 +86,7 @@ impl Diagnosing<'_> {
         for gap in gaps {
             self.skipped = self.skipped.saturating_add(gap.operations().unwrap_or(MANY));
             let (dropped, most) = match gap.keys {
-                // A map's entry may be hidden by a later one.
+                // A later entry may hide a map's entry.
                 Keys::Exactly(keys) if !is_of_map => (Count::Exactly(keys), Some(keys)),
                 Keys::Exactly(keys) | Keys::AtMost(keys) => (Count::AtMost(keys), Some(keys)),
                 Keys::AtLeast(0) => (Count::Unknown, None),
@@ -107,7 +107,7 @@ impl Diagnosing<'_> {
         }
     }
 
-    /// The next finding tells of so many lost entries of a map's log.
+    /// Records that the next finding reports at most `most` lost entries of a map's log.
     fn lose_in_log(&mut self, most: Option<u64>) {
         if self.case.room.is_none() {
             return;
@@ -121,7 +121,7 @@ impl Diagnosing<'_> {
         }
     }
 
-    /// What a map's log holds: apart what was written before the first loss and what came after it.
+    /// The content of a map's log, divided into entries before the first loss and entries after it.
     fn take_in(&mut self, log: &Log, proven: u64, first: Option<&Gap>) -> Result<()> {
         let is_new = self.log_damage.as_ref().is_some_and(|_| first.is_some());
         let (in_log, damage) = (&mut self.in_log, &mut self.log_damage);
@@ -132,7 +132,7 @@ impl Diagnosing<'_> {
         Ok(())
     }
 
-    /// Snapshots that cannot be read, or name files that are no more.
+    /// Snapshots that cannot be read, or name missing files.
     pub(super) fn look_at_pins(&mut self, names: &[String]) -> Result<()> {
         for name in names.iter().filter(|name| FileKind::Pin.has(name)) {
             let path = self.case.directory.join(name);
@@ -142,14 +142,14 @@ impl Diagnosing<'_> {
                 Err(error) => damage(&*self.case.env.system, error, &path, None)?,
             };
             self.find(found, Remedy::Dropped, |finding| {
-                finding.meaning = "whoever reads this snapshot has to take another";
+                finding.meaning = "readers of this snapshot have to take another";
             });
             self.retired.push(name.clone());
         }
         Ok(())
     }
 
-    /// Of a snapshot's log only the head is read: it was sealed before.
+    /// Only the head of a snapshot's log is read: the log was sealed before.
     fn has_log(&self, pinned: &Manifest) -> bool {
         let (path, owner) =
             (FileKind::Log.path(self.case.directory, pinned.log.id), Owner::new(self.case.env.history, &pinned.name));

@@ -1,5 +1,4 @@
-//! What takes the place of a manifest that is gone: an older one or a snapshot, and what the
-//! directory holds.
+//! The replacement of a lost manifest: an older one or a snapshot, and the files of the directory.
 
 use std::path::Path;
 
@@ -17,22 +16,22 @@ use crate::store::staged::is_staged_name;
 use crate::wal::{Frames, Log, Next, Owner, START};
 
 const DAY: i64 = 86_400_000_000;
-/// No claim that the lost manifest knew of has a number that is given away after it.
+/// Numbers to skip, so that no claim of the lost manifest has the number of a later one.
 const MANY: u64 = 1 << 32;
 
-/// What a repair starts from.
+/// The starting point of a repair.
 pub(super) struct Basis {
-    /// Its segments, and its files of values, are what the directory holds.
+    /// A manifest whose segments and files of values are those of the directory.
     pub(super) manifest: Manifest,
     /// Whether the space's name is known.
     pub(super) is_named: bool,
-    /// Staged files that have the name of a segment, and nothing shows that they were committed.
+    /// Staged files with the name of a segment, of which nothing shows that they were committed.
     pub(super) uncommitted: Vec<SegmentEntry>,
-    /// Of a map: whether files are taken in of which nothing shows that they counted.
+    /// For a map: whether files are counted without proof that they did before.
     pub(super) is_unsure: bool,
 }
 
-/// The best basis there is.
+/// The best starting point available.
 pub(super) fn basis(case: Case, names: &[String]) -> Basis {
     let Case { env, directory, .. } = case;
     let remnants = Remnants::of_newest(case);
@@ -52,8 +51,8 @@ pub(super) fn basis(case: Case, names: &[String]) -> Basis {
     manifest.next_file = files.iter().copied().max().unwrap_or(1).max(manifest.next_file) + 1;
     manifest.global_filters = Vec::new();
     let staged = staged(env, directory, names);
-    // The commit gives a staged file its second name before it publishes, and takes the first one
-    // away only afterwards.
+    // The commit gives a staged file its second name before it publishes, and removes the first one
+    // only afterwards.
     let is_shown = |entry: &SegmentEntry| {
         !staged.contains(&(entry.id, entry.sum))
             || remnants.names(entry.id, entry.sum)
@@ -70,7 +69,7 @@ pub(super) fn basis(case: Case, names: &[String]) -> Basis {
     Basis { is_named: case.is_own(&manifest.name), manifest, uncommitted, is_unsure }
 }
 
-/// The newest manifest or snapshot that is whole.
+/// The newest manifest or snapshot that is intact.
 fn older(env: &Environment, directory: &Path, names: &[String]) -> Option<Manifest> {
     let is_state = |name: &&String| FileKind::Manifest.number_in(name).is_some() || FileKind::Pin.has(name);
     let states = names.iter().filter(is_state).filter_map(|name| read_manifest(env, &directory.join(name)).ok());
@@ -84,7 +83,7 @@ fn staged(env: &Environment, directory: &Path, names: &[String]) -> Vec<(u64, u3
     heads.map(|(header, sum)| (header.id, sum)).collect()
 }
 
-/// A segment as its header describes it; of one that cannot be opened, only its number.
+/// A segment as its header describes it; if it cannot be opened, only its number.
 fn entry(env: &Environment, directory: &Path, id: u64) -> SegmentEntry {
     match Segment::head(&*env.system, &FileKind::Segment.path(directory, id)) {
         Ok((header, sum)) if header.id == id => entry_of(&header, sum, header.pages),
@@ -92,18 +91,18 @@ fn entry(env: &Environment, directory: &Path, id: u64) -> SegmentEntry {
     }
 }
 
-/// How a file of values is known.
+/// The evidence for a file of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Witness {
-    /// What is left of the lost manifest names it.
+    /// The remnants of the lost manifest name it.
     Newest,
-    /// An older manifest or a snapshot does.
+    /// An older manifest or a snapshot names it.
     Older,
     Nobody,
 }
 
-/// A file of values as the manifests describe it, else as its header does; of one that cannot be
-/// opened, only its number.
+/// A file of values as the manifests describe it, else as its header does; if it cannot be opened,
+/// only its number.
 fn value_entry(case: Case, remnants: &Remnants, known: &Manifest, id: u64) -> (ValueFileEntry, Witness) {
     let marks =
         ValueFileEntry { id, purged_upto: i64::MIN, pending_purged_upto: i64::MIN, ..ValueFileEntry::default() };
@@ -116,8 +115,8 @@ fn value_entry(case: Case, remnants: &Remnants, known: &Manifest, id: u64) -> (V
             if let Some(entry) = older.filter(|entry| entry.sum == sum) {
                 return (*entry, Witness::Older);
             }
-            // Without a word of the file itself: what is asked first hides what is asked later, as
-            // newer files do.
+            // Without a statement of the file itself it is taken as a later one: files that are
+            // searched first hide others, as newer files do.
             let is_later = header.is_later.unwrap_or(true);
             (ValueFileEntry { sum, is_later, rows: header.rows, ..marks }, Witness::Nobody)
         }
@@ -126,9 +125,9 @@ fn value_entry(case: Case, remnants: &Remnants, known: &Manifest, id: u64) -> (V
     }
 }
 
-/// The files that count; and whether that is a guess. What the lost manifest names counts. Beside
-/// such files those do not that only an older one names: a snapshot keeps them alive, and their
-/// entries stand in newer ones.
+/// The files that count, and whether that is a guess. Files that the lost manifest names count. If
+/// there are any, files that only an older manifest names do not count: a snapshot keeps them
+/// alive, and their entries are in newer files.
 fn that_count(found: Vec<(ValueFileEntry, Witness)>) -> (Vec<ValueFileEntry>, bool) {
     let tells = found.iter().any(|(_, witness)| *witness == Witness::Newest);
     let counts = |(_, witness): &(ValueFileEntry, Witness)| !(tells && *witness == Witness::Older);
@@ -145,14 +144,14 @@ fn highest_claim(env: &Environment, directory: &Path, manifest: &Manifest) -> u6
     manifest.segments.iter().map(|entry| claims(entry).unwrap_or(0)).max().unwrap_or(0)
 }
 
-/// The logs that may hold what no segment does: the newest, and while that is empty the one before
-/// it, as a new log is made before the manifest that names it.
+/// The logs that may hold entries that no segment holds: the newest, and if that is empty the one
+/// before it, because a new log is created before the manifest that names it.
 pub(super) fn live_logs(case: Case, names: &[String], owner: Owner) -> Vec<u64> {
     let id = |name: &String| FileKind::Log.number_in(name);
     let mut ids: Vec<u64> = names.iter().filter_map(id).collect();
     ids.sort_unstable();
-    // No longer than a header it holds no frame, whatever became of the header: a log that was just
-    // being made may have none.
+    // A log no longer than its header holds no frame, whatever the state of the header: a log that
+    // was being created may have none.
     let is_short = |id: u64| -> std::io::Result<bool> {
         Ok(case.env.system.open(&FileKind::Log.path(case.directory, id), false)?.len()? <= START)
     };

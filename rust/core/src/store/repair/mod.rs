@@ -1,9 +1,9 @@
-//! Making a damaged key space usable again: what can be read stays, what cannot is dropped by name,
-//! and no file is lost.
+//! Repairing a damaged key space: readable entries stay, unreadable ones are dropped and reported,
+//! and no file is deleted.
 //!
-//! [`diagnose`] only looks; [`apply`] works under the writer lock. One manifest makes all of it
-//! true, as with every change: a repair that breaks off has changed nothing but second names of the
-//! damaged files.
+//! [`diagnose`] only reads; [`apply`] works under the writer lock. One manifest makes the whole
+//! repair effective, as with every change: a repair that is interrupted has only added second names
+//! of the damaged files.
 
 mod apply;
 mod diagnose;
@@ -27,111 +27,112 @@ use crate::key::Codec;
 use crate::memtable::Memtable;
 use values::Mended;
 
-/// What becomes of a damaged file.
+/// The treatment of a damaged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Made anew from other files; nothing is lost.
+    /// Rebuilt from other files; nothing is lost.
     Rebuilt,
-    /// What can be read of it is kept, the rest is dropped.
+    /// Its readable part is kept, the rest is dropped.
     Salvaged,
     /// Dropped whole.
     Dropped,
-    /// Nothing can be done about it.
+    /// No repair is possible.
     Impossible,
 }
 
-/// How many entries something concerns.
+/// A number of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// So many.
+    /// Exactly this number.
     Exactly(u64),
-    /// So many at most.
+    /// At most this number.
     AtMost(u64),
-    /// So many, and nothing tells how many more.
+    /// At least this number; the maximum is unknown.
     AtLeast(u64),
-    /// Nothing tells.
+    /// The number is unknown.
     Unknown,
 }
 
 /// One damaged file.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The trigger; of one whose name is lost, its directory; none if the damage concerns no
-    /// trigger, or all.
+    /// The trigger; if its name is lost, its directory. None if the damage concerns no trigger, or
+    /// all.
     pub trigger: Option<String>,
-    /// The map of values, if the damage is one of those: a mapper, or the streams of one side.
+    /// The map of values, if the damage is in one: a mapper, or the streams of one side.
     pub map: Option<(Room, String)>,
     /// The file.
     pub path: PathBuf,
-    /// Where in the file the damage shows first.
+    /// The first damaged offset in the file.
     pub offset: u64,
-    /// What is wrong there.
+    /// The damage.
     pub reason: String,
-    /// What a repair does about it.
+    /// The treatment by a repair.
     pub remedy: Remedy,
-    /// Entries that are dropped: their ids are new when they come again, unless other files know
+    /// Entries that are dropped: their ids are new when they come again, unless other files hold
     /// them.
     pub dropped: Count,
     /// Entries that are kept but may have lost how they ended: in doubt until they are completed or
     /// released.
     pub reopened: Count,
-    /// Between when and when the services of the dropped entries began, in microseconds since 1970;
-    /// none if nothing tells.
+    /// The earliest and the latest start of the dropped entries' services, in microseconds since
+    /// 1970; none if unknown.
     pub started_at: Option<(i64, i64)>,
-    /// Of a map: ids of which an earlier entry counts again, or may, as a later one is lost.
+    /// For a map: ids of which an earlier entry counts again, or may, because a later one is lost.
     pub returned: Count,
-    /// Of a map: between when and when the dropped entries were kept until; `i64::MAX` is for ever.
+    /// For a map: the earliest and the latest time until which the dropped entries were kept;
+    /// `i64::MAX` is forever.
     pub kept_until: Option<(i64, i64)>,
-    /// Of a map: the ids that are dropped or count as earlier, as far as they can be read; the
+    /// For a map: the ids that are dropped or count as earlier, as far as they can be read; the
     /// first [`MOST_NAMED`] of them.
     pub ids: Vec<String>,
     /// Bytes that cannot be read.
     pub bytes: u64,
-    /// What that means.
+    /// The consequences.
     pub meaning: &'static str,
 }
 
-/// What is wrong with a key space, and what it will consist of.
+/// The damage of a key space, and the content of its new state.
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
     pub(crate) findings: Vec<Finding>,
-    /// The state to publish: its segments are those that are whole; log and rolled-up filters
-    /// follow from the rest.
+    /// The state to publish: its segments are the intact ones; log and global filters follow from
+    /// the rest.
     manifest: Manifest,
-    /// Numbers of segments whose readable entries are written anew.
+    /// Numbers of segments whose readable entries are rewritten.
     salvaged_segments: Vec<u64>,
     /// File names that are taken out of use, and kept aside.
     retired: Vec<String>,
-    /// What is left of a log that cannot go on.
+    /// The readable part of a log that cannot be continued.
     memtable: Option<Memtable>,
     /// Sequence numbers that the lost part of the log may have used.
     skipped: u64,
-    /// Whether rolled-up filters have to be built anew.
+    /// Whether global filters have to be rebuilt.
     lacks_filters: bool,
-    /// Of a map: the entries that are written anew.
+    /// For a map: the rewritten entries.
     values: Mended,
     /// Whether nothing is left at all: then the space becomes one that was never used.
     is_gone: bool,
 }
 
-/// A finding names so many ids at most.
+/// Maximum number of ids that a finding names.
 pub const MOST_NAMED: usize = 1_000;
 
 impl Diagnosis {
-    /// Whether there is anything that a repair would do.
+    /// Whether there is anything to repair.
     pub(crate) fn is_repairable(&self) -> bool {
         !self.findings.is_empty() && self.findings.iter().all(|finding| finding.remedy != Remedy::Impossible)
     }
 }
 
-/// Hears of files looked at: done, in all.
+/// Progress callback: `(done, total)` files.
 pub(crate) type Looked<'a> = &'a mut dyn FnMut(u64, u64) -> crate::Result<()>;
 
-/// The row to put for a key of a map whose last row is lost, given an earlier one if any is left.
-/// None where nothing has to be put.
+/// Makes the row to put for a key of a map whose last row is lost, from an earlier one if any is
+/// left. None where no row is needed.
 pub(crate) type StandIn = fn(Room, &[u8], Option<&[u8]>) -> Option<Vec<u8>>;
 
-/// A key space to look at.
+/// A key space to check.
 #[derive(Clone, Copy)]
 pub(crate) struct Case<'a> {
     pub(crate) env: &'a Environment,
@@ -139,21 +140,21 @@ pub(crate) struct Case<'a> {
     pub(crate) directory: &'a Path,
     /// None for a trigger's.
     pub(crate) room: Option<Room>,
-    /// Which row stands for a map's lost one, by the protocol that the map is for.
+    /// Makes the row that replaces a map's lost one, by the protocol of the map.
     pub(crate) stand_in: StandIn,
     /// The trigger's name, as the caller knows it.
     pub(crate) named: Option<&'a str>,
 }
 
 impl Case<'_> {
-    /// Whether a full name is this space's: its directory bears a hash of it.
+    /// Whether a full name belongs to this space: its directory's name has a hash of it.
     fn is_own(&self, full: &str) -> bool {
         let name = full.strip_prefix(self.room.map_or("", Room::prefix));
         name.is_some_and(|name| directory_name(name) == name_of(self.directory))
     }
 
-    /// The full name of the space, from outside of its manifests: as the caller knows it, as it was
-    /// noted when the space was made, or as what its directory's name shows of it.
+    /// The full name of the space, from outside its manifests: the caller's, the one in the
+    /// registry, or the part that is in its directory's name.
     fn name(&self) -> Option<String> {
         let own = name_of(self.directory);
         let shown = own.rsplit_once('-').map(|(shown, _)| format!("{}{shown}", self.room.map_or("", Room::prefix)));

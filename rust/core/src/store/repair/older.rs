@@ -1,4 +1,4 @@
-//! Of which ids an earlier entry counts again when later ones are lost.
+//! Finds the ids of which an earlier entry counts again when later ones are lost.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::segment::values::run::{GONE, ValueRun};
 use crate::segment::values::salvage::LostId;
 use crate::store::values::Placed;
 
-/// Entries of a map, older than those of the layers before.
+/// Entries of a map, older than those of the previous layers.
 pub(super) enum Layer {
     Log(ValueMemtable),
-    /// A file that is whole.
+    /// An intact file.
     File(Placed),
-    /// What is left of one that is not, and what the manifest says of it.
+    /// The readable part of a damaged file, and the manifest's entry for it.
     Saved(ValueRun, ValueFileEntry),
 }
 
@@ -31,25 +31,25 @@ pub(super) struct LayerRow<'a> {
     pub(super) value: &'a [u8],
 }
 
-/// What is lost of one damaged place.
+/// The loss at one damaged place.
 pub(super) struct Loss {
-    /// Where it is told.
+    /// Its finding.
     pub(super) finding: usize,
-    /// Ids that can be read, and whose entries cannot.
+    /// Ids that can be read, but whose entries cannot.
     pub(super) lost: Vec<LostId>,
-    /// Entries of which nothing can be read, at most.
+    /// Maximum number of entries of which nothing can be read.
     pub(super) unknown: Option<u64>,
-    /// Whether how many are dropped follows from this.
+    /// Whether the number of dropped entries follows from this.
     pub(super) told: bool,
 }
 
-/// A loss, and how many layers are not older than what is lost.
+/// A loss, and the number of layers that are not older than it.
 pub(super) struct Damage {
     pub(super) level: usize,
     pub(super) loss: Loss,
 }
 
-/// What a loss comes to.
+/// The effect of a loss.
 pub(super) struct LossReport {
     pub(super) finding: usize,
     pub(super) dropped: Option<Count>,
@@ -57,7 +57,7 @@ pub(super) struct LossReport {
     pub(super) ids: Vec<String>,
 }
 
-/// What all of them come to, and the entries to put in the place of lost ones.
+/// The effect of all losses, and the entries that replace lost ones.
 pub(super) struct Settled {
     pub(super) losses: Vec<LossReport>,
     pub(super) mended: ValueRun,
@@ -92,9 +92,9 @@ impl Layer {
 
 struct Search<'a> {
     case: Case<'a>,
-    /// What newer layers speak of.
+    /// The ids of newer layers.
     hidden: ValueMemtable,
-    /// The lost ids that no newer layer speaks of, and whose loss each is.
+    /// The lost ids that no newer layer holds, and the loss of each.
     lost: BTreeMap<(Key, Vec<u8>), usize>,
     /// Losses that may have held any id.
     unknown: Vec<usize>,
@@ -142,7 +142,7 @@ impl Search<'_> {
             Some(more) => Count::AtMost(concerned.saturating_add(more)),
         };
         let is_plain = layers.get(damage.level - 1).is_some_and(Layer::is_plain);
-        // No two plain files share an id, so nothing older comes back for one of theirs.
+        // No two plain files hold the same id, so no older entry returns for one of theirs.
         if unknown.is_some() && !is_plain {
             self.unknown.push(number);
         }

@@ -1,4 +1,4 @@
-//! What the bytes of a damaged manifest still tell, as far as it proves itself.
+//! The readable part of a damaged manifest, as far as it can be verified.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::store::files::newest;
 use crate::store::publish::is_partition_width;
 use crate::{Error, Result};
 
-/// Where the name's length stands.
+/// Offset of the name's length.
 const NAME_AT: usize = 40;
 
 #[derive(Default)]
@@ -35,8 +35,8 @@ impl Remnants {
         Self { name, partition_us: partition.filter(|width| is_partition_width(*width)), bytes }
     }
 
-    /// Whether it names a file: its number stands before the checksum of its header. That happens
-    /// by chance in one of 2^96 places.
+    /// Whether it names a file: the file's number stands before the checksum of its header. By
+    /// chance that happens in one of 2^96 places.
     pub(super) fn names(&self, id: u64, sum: u32) -> bool {
         self.place_of(id, sum).is_some()
     }
@@ -46,7 +46,7 @@ impl Remnants {
         self.bytes.windows(wanted.len()).position(|window| window == wanted)
     }
 
-    /// What it says of a file of values, if that agrees with what the file says of itself.
+    /// Its entry for a file of values, if that agrees with the file's header.
     pub(super) fn values(&self, header: &ValueHeader, sum: u32) -> Option<ValueFileEntry> {
         let place = self.place_of(header.id, sum)?;
         let entry = read_values(&mut Decoder::new(&self.bytes[place..], Path::new("manifest"))).ok()?;

@@ -1,9 +1,9 @@
-//! The files of a map of values: what is left of damaged ones, and of which ids an earlier entry
-//! counts again.
+//! The files of a map of values: the readable part of damaged ones, and the ids of which an earlier
+//! entry counts again.
 //!
-//! Newer entries hide older ones, so a lost entry may bring an older one back. What is told of a
-//! loss says so, by id as far as ids can be read; and a stream that is received waits, in doubt,
-//! until somebody says how far it is applied.
+//! Newer entries hide older ones, so an older entry may return when one is lost. The report of a
+//! loss says so, by id where ids can be read. A stream that is received waits in doubt until
+//! somebody says how far it is applied.
 
 use super::diagnose::damage;
 use super::diagnosing::{Diagnosing, NOTHING};
@@ -23,23 +23,23 @@ const DROPPED: &str = "an id that only this file told of is not there any more";
 const RETURNED: &str =
     "ids of which this file held the last state are not there any more, or count as they were before";
 
-/// The entries of a map that are written anew.
+/// The rewritten entries of a map.
 #[derive(Debug, Default)]
 pub(super) struct Mended {
-    /// Those of plain files, as plain ones again.
+    /// Entries of plain files, as plain ones again.
     pub(super) plain: ValueRun,
     /// Newer than all files that stay.
     pub(super) later: ValueMemtable,
 }
 
-/// Files may count that should not: what that means is told here.
+/// Files may be counted that should not be: this finding reports the consequences.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unsure {
     pub(super) finding: usize,
 }
 
 impl Diagnosing<'_> {
-    /// `looked` hears how many files are still to come.
+    /// Checks the files; `looked` gets the number of remaining files.
     pub(super) fn look_at_values(&mut self, looked: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let mut entries = std::mem::take(&mut self.manifest.values);
         entries.sort_by_key(|entry| std::cmp::Reverse((entry.is_later, entry.id)));
@@ -64,8 +64,8 @@ impl Diagnosing<'_> {
         let told = super::older::tell(self.case, &layers, damages)?;
         for told in told.losses {
             let finding = &mut self.findings[told.finding];
-            // What the manifest says of a file that is lost whole, or what a log's frame does, is
-            // not known better here.
+            // Where there is no better number, the one from the manifest or from the log's frame
+            // stays.
             if let Some(dropped) = told.dropped {
                 finding.dropped = dropped;
             }
@@ -96,7 +96,7 @@ impl Diagnosing<'_> {
             layers.push(Layer::Log(damage.before));
         }
         if let Some(Unsure { finding }) = self.unsure {
-            // Whatever is not of the log may be an earlier entry.
+            // Any entry that is not in the log may be an earlier one.
             let loss = Loss { finding, lost: Vec::new(), unknown: Some(u64::MAX), told: false };
             damages.push(Damage { level: layers.len(), loss });
         }
@@ -116,7 +116,7 @@ impl Diagnosing<'_> {
         Ok(Placed { segment, entry })
     }
 
-    /// What is left of a damaged file, and what is lost of it.
+    /// The readable part of a damaged file, and its loss.
     fn salvage_values(&mut self, entry: ValueFileEntry, error: Error) -> Result<(Layer, Loss)> {
         let env = self.case.env;
         let path = FileKind::Values.path(self.case.directory, entry.id);
@@ -143,9 +143,9 @@ impl Diagnosing<'_> {
         Ok((Layer::Saved(saved.run, entry), Loss { finding, lost: saved.lost, unknown, told: true }))
     }
 
-    /// Gather what has to be written: what is left of plain files as plain entries; and in one file
-    /// that is newer than all others the log's entries, if the log goes, the later files', if one
-    /// of them is damaged, and what is put in doubt.
+    /// Collect the entries to write. The readable part of plain files is written as plain entries.
+    /// One file that is newer than all others gets the log's entries, if the log goes; the later
+    /// files', if one of them is damaged; and the entries that are put in doubt.
     fn write_anew(&mut self, layers: &[Layer], folds: bool, mended: &ValueRun) -> Result<()> {
         let takes_log = self.memtable.is_some();
         let mut later = ValueMemtable::default();

@@ -1,5 +1,5 @@
-//! Whether somebody else was first: what was staged against a pinned state is compared with what
-//! was added since.
+//! Detects documents that others were first with: compares what was staged against a pinned state
+//! with what was added since.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::store::view::View;
 use crate::store::{KeySpace, LookedUp};
 use crate::types::HistoryState;
 
-/// Keys compared together.
+/// Keys compared in one chunk.
 const CHUNK: usize = 4096;
 
 /// Keys with their texts.
@@ -104,9 +104,9 @@ pub(super) fn held_by(segment: &Segment, keys: &Keys) -> Result<Vec<u32>> {
 }
 
 impl KeySpace {
-    /// Those of these keys that are not ours to begin any more: somebody completed them, or claims
-    /// them that did not at the pin. What was processing then and still is was decided knowing it;
-    /// what is not there now is new.
+    /// The keys that this job may no longer begin: others completed them, or others claim them that
+    /// did not at the pin. A key that was in progress then and still is was decided with that
+    /// knowledge; a key without an entry now is new.
     fn lost_of(&self, job: &Job, expired: i64, view: &View, met: &Keys) -> Result<Keys> {
         let mut lost = Keys::default();
         if met.len() == 0 {
@@ -136,10 +136,10 @@ impl KeySpace {
 }
 
 impl Writer<'_> {
-    /// The staged keys that others were first with, each once. `contested` segments
-    /// hold keys that were known at the pin, whose state is looked up again; of the others, those
-    /// keys only that something was added about. What began at or before `expired` counts no more,
-    /// as it did not when the keys were staged.
+    /// The staged keys that others were first with, each once. `contested` segments hold keys that
+    /// were known at the pin, whose state is looked up again. Of other segments only keys with an
+    /// entry added since are looked up. Entries that began at or before `expired` no longer count,
+    /// as when the keys were staged.
     pub(crate) fn lost(
         &self,
         job: &Job,
@@ -164,13 +164,13 @@ impl Writer<'_> {
     }
 }
 
-/// The open claims of a row, which stand together.
+/// The open claims of a row, which are adjacent.
 fn claims(found: &LookedUp, row: usize) -> impl Iterator<Item = u64> {
     let first = found.processing.partition_point(|entry| (entry.row as usize) < row);
     found.processing[first..].iter().take_while(move |entry| entry.row as usize == row).map(|entry| entry.claim)
 }
 
-/// The keys that stand both in what was staged and in what was added.
+/// The keys that are both staged and added.
 struct Met<'a> {
     view: &'a View,
     staged: &'a [Arc<Segment>],

@@ -1,4 +1,4 @@
-//! A job: what its tasks have to know, as text that travels.
+//! A job: the parameters of its tasks, as text that can be sent.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 const VERSION: u32 = 2;
 
-/// What a job is to do.
+/// The parameters of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlan {
     /// Parts that its work is divided into, each of which stages files of its own.
@@ -19,12 +19,12 @@ pub struct JobPlan {
     pub reads: bool,
     /// Whether part `p` holds exactly the keys whose Spark `xxhash64`, modulo `parts`, is `p`.
     pub routed: bool,
-    /// What to do with a number that comes again.
+    /// The treatment of a repeated number.
     pub replays: Replays,
     /// The transaction that it commits.
     pub transaction: Option<Transaction>,
-    /// The rows of its batch, if an attempt before has found them. Tasks that do not know them take
-    /// a number that comes again for the same batch, and the commit compares.
+    /// The rows of its batch, if an earlier attempt has found them. Tasks that do not know them
+    /// take a repeated number as the same batch, and the commit compares.
     pub rows: Option<BatchRows>,
     /// When the services begin, in microseconds since 1970.
     pub started_at: i64,
@@ -57,7 +57,7 @@ impl Job {
         self.claim
     }
 
-    /// What it is to do.
+    /// Its parameters.
     pub fn plan(&self) -> &JobPlan {
         &self.plan
     }
@@ -75,7 +75,7 @@ impl Job {
         format!("{}{}-{attempt}-n{part}-f{place}", FileKind::New.prefix(), self.id())
     }
 
-    /// Whether an attempt's name may stand in a file's.
+    /// Whether an attempt's name is allowed in a file's name.
     pub(crate) fn check_attempt(attempt: &str) -> Result<()> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if !attempt.is_empty() && attempt.len() <= 100 && attempt.bytes().all(is_plain) {
@@ -85,7 +85,7 @@ impl Job {
         Err(Error::Config(format!("attempt is {attempt:?}; allowed are {allowed}")))
     }
 
-    /// Whether there is such a part, and a file may bear the attempt's name.
+    /// Whether such a part exists, and the attempt's name is allowed in a file's name.
     pub(crate) fn check(&self, part: u32, attempt: &str) -> Result<()> {
         Self::check_attempt(attempt)?;
         if part < self.plan.parts {
@@ -157,7 +157,7 @@ pub(crate) fn job_of(name: &str) -> Option<&str> {
     rest.get(..end)
 }
 
-/// Whether a file in the making is a job's rather than maintenance's.
+/// Whether a file that is being written belongs to a job, not to maintenance.
 pub(crate) fn is_staged_name(name: &str) -> bool {
     job_of(name).is_some()
 }

@@ -1,5 +1,5 @@
-//! What a commit leaves out: keys that others were first with. The rest of a file that holds some
-//! of them is written anew, so that a claim's segments hold the keys of the claim and no others.
+//! Keys that a commit leaves out because others were first with them. The rest of a file that holds
+//! some of them is rewritten, so that a claim's segments hold the keys of the claim and no others.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,15 +35,15 @@ pub(crate) fn rest_of(segment: &Arc<Segment>, stamp: Stamp, lost: &Keys) -> Resu
 }
 
 impl Writer<'_> {
-    /// Write `processing` for keys under a claim that stands already, as segments of
-    /// their own, in one manifest.
+    /// Write `processing` for more keys under an existing claim, as segments of their own, in one
+    /// manifest.
     pub(crate) fn begin_more(&mut self, keys: &FrameKeys, stamp: Stamp) -> Result<Vec<Arc<Segment>>> {
         let Some(mut manifest) = self.space.present().as_ref().map(View::next_of_same_log) else {
             return Err(Error::State("the key space is not there".into()));
         };
         let first = manifest.segments.len();
         let written = self.space.write_run(&mut manifest, &mut EntryRun::of_keys(keys, stamp));
-        // Whether the manifest stands is not known if this fails.
+        // If this fails, it is unknown whether the manifest is on disk.
         written.and_then(|()| self.publish(&manifest)).inspect_err(|error| self.space.sync.fail(error))?;
         Ok(self.segments_of(&manifest.segments[first..]))
     }

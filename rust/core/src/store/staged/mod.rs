@@ -1,9 +1,9 @@
-//! Staged segments: what tasks on other machines write under names that no manifest knows, until
-//! one process publishes it.
+//! Staged segments: tasks on other machines write them under names that no manifest names, until
+//! one process publishes them.
 //!
-//! A job reserves a claim number and file numbers first. Its tasks then write ordinary segments,
-//! and whoever commits the job gives those that count the names that were reserved for them. What
-//! lost, died or came too late is never named, and goes.
+//! A job reserves a claim number and file numbers first. Its tasks then write ordinary segments.
+//! The process that commits the job gives the successful ones the names that were reserved for
+//! them. Files of failed, retried and late tasks are never published, and are collected.
 
 mod conflict;
 mod job;
@@ -35,15 +35,15 @@ pub use receipt::{OutcomeCount, Receipt};
 /// File numbers that each part of a job has for itself.
 pub(crate) const FILES_PER_PART: u64 = 1 << 16;
 
-/// What one commit makes part of the history.
+/// The content of one commit.
 #[derive(Debug, Default)]
 pub(crate) struct Publication {
     pub(crate) files: Vec<(SegmentEntry, PathBuf)>,
-    /// What is left of files that held more than may be published; each is written anew, in our
-    /// turn.
+    /// The rest of files that held more than may be published; each is rewritten under the writer
+    /// lock.
     pub(crate) rests: Vec<EntryRun>,
     pub(crate) transaction: Option<TransactionEntry>,
-    /// The open claim of the same transaction that this one takes the place of, and its start.
+    /// The open claim of the same transaction that this one replaces, and its start.
     pub(crate) replaces: Option<(u64, i64)>,
 }
 
@@ -121,8 +121,8 @@ impl KeySpace {
         Ok(())
     }
 
-    /// A job that was given up, or whose pin was taken away as forgotten, may publish
-    /// nothing.
+    /// A job that was abandoned, or whose pin was collected as forgotten, must not publish
+    /// anything.
     pub(crate) fn check_alive(&self, job: &Job) -> Result<()> {
         let pin = self.directory.join(&job.pin);
         if self.env.system.has(&pin)? {
@@ -136,7 +136,7 @@ impl KeySpace {
         )))
     }
 
-    /// Where a staged file of a job is.
+    /// The path of a staged file of a job.
     pub(crate) fn staged_path(&self, job: &Job, part: u32, attempt: &str, place: u64) -> PathBuf {
         self.directory.join(job.staged_name(part, attempt, place))
     }
@@ -167,8 +167,8 @@ impl KeySpace {
         Ok(pinned.transactions.into_iter().find(is_ours))
     }
 
-    /// Let a job go: take its pin away, and all its files that were not published. What was
-    /// published stays.
+    /// Abandon a job: remove its pin, and all its files that were not published. Published files
+    /// stay.
     pub(crate) fn give_up(&self, job: &Job) -> Result<()> {
         self.unpin(&job.pin)?;
         let names = self.env.system.names(&self.directory)?;
@@ -187,8 +187,8 @@ impl Writer<'_> {
         TransactionEntry { outcome: Some(Ending::Completed), ..begun }
     }
 
-    /// Give the files the names that were reserved for them, and publish them, with
-    /// the transaction, in one manifest. Answers the segments that were written for the rests.
+    /// Give the files the names that were reserved for them, and publish them, with the
+    /// transaction, in one manifest. Answers the segments that were written for the rests.
     pub(crate) fn publish_staged(&mut self, publication: Publication) -> Result<Vec<Arc<Segment>>> {
         let Some(mut manifest) = self.space.present().as_ref().map(View::next_of_same_log) else {
             return Err(Error::State("the key space is not there".into()));
@@ -211,7 +211,7 @@ impl Writer<'_> {
             manifest.next_sequence = manifest.next_sequence.max(entry.claim + 1);
             manifest.set_transaction(entry);
         }
-        // If this fails, whether the manifest stands is not known.
+        // If this fails, it is unknown whether the manifest is on disk.
         self.publish(&manifest).inspect_err(|error| self.space.sync.fail(error))?;
         Ok(self.segments_of(&manifest.segments[first..]))
     }

@@ -1,4 +1,4 @@
-//! A receipt: what a task staged, as bytes that travel to whoever commits.
+//! A receipt: a record of what a task staged, as bytes for the process that commits.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use crate::{Error, Result};
 
 const VERSION: u32 = 2;
 
-/// How many rows of a part had one outcome. By its words: codes of outcomes differ from version to
-/// version.
+/// The number of rows of a part with one outcome. The outcome is given by its words, because codes
+/// differ from version to version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutcomeCount {
     /// The rule, as in the verdicts.
@@ -64,7 +64,7 @@ impl Receipt {
         self.rows.count()
     }
 
-    /// The rows of all these parts.
+    /// A fingerprint of the rows of all these parts.
     pub fn rows_of(receipts: &[Self]) -> BatchRows {
         let mut rows = BatchRows::default();
         for receipt in receipts {

@@ -1,4 +1,4 @@
-//! Listing the entries of a space, and reading one state of it for as long as one likes.
+//! Listing the entries of a space, and snapshots of it.
 
 use crate::Result;
 use crate::key::Key;
@@ -7,7 +7,7 @@ use crate::segment::values::run::GONE;
 use crate::store::KeySpace;
 use crate::store::view::View;
 
-/// Entries looked at together.
+/// Entries that are processed in one chunk.
 const CHUNK: u32 = 8192;
 
 /// Where a listing stands, in a view of its own.
@@ -19,7 +19,7 @@ pub struct ValueCursor {
     place: u32,
 }
 
-/// One state of a space: what is written later does not show.
+/// A snapshot of a space: later changes do not show.
 #[derive(Debug)]
 pub struct Snapshot {
     view: Option<View>,
@@ -43,7 +43,7 @@ impl KeySpace {
 }
 
 impl Snapshot {
-    /// What the space held of some ids when the snapshot was taken.
+    /// The entries of some ids when the snapshot was taken.
     pub fn look(&self, ids: &Ids) -> Result<FoundValues> {
         ids.wanted(|wanted| match &self.view {
             Some(view) => Ok(view.look_values(wanted)?.0),
@@ -53,8 +53,7 @@ impl Snapshot {
 }
 
 impl ValueCursor {
-    /// The next entries, whose keys and texts `id` hears; none after the last. There may be none in
-    /// between.
+    /// The next entries; `id` gets their keys and texts. None after the last; a batch may be empty.
     pub(crate) fn next(&mut self, id: &mut dyn FnMut(Key, &[u8])) -> Result<Option<FoundValues>> {
         let Some(view) = &self.view else { return Ok(None) };
         let mut found = FoundValues::default();

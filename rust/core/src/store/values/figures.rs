@@ -8,13 +8,13 @@ use crate::store::view::View;
 /// The figures of a space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueStatistics {
-    /// Entries in files; of an id that was changed since, each.
+    /// Entries in files; an id that was changed since has several.
     pub file_entries: u64,
-    /// Of these, how many are later ones, that stand beside older entries of the same ids.
+    /// Later entries among them, which hide older entries of the same ids.
     pub later_entries: u64,
-    /// Of these, how many are pending.
+    /// Pending entries among them.
     pub pending_entries: u64,
-    /// Ids that the log speaks of.
+    /// Ids in the log.
     pub log_entries: u64,
     /// Number of files.
     pub files: u64,

@@ -1,4 +1,4 @@
-//! Looking values up: where the newest entry of each id stands, then what it says.
+//! Looking values up: find the newest entry of each id, then read it.
 
 use crate::Result;
 use crate::key::Form;
@@ -10,15 +10,15 @@ use crate::store::KeySpace;
 use crate::store::Writer;
 use crate::store::view::View;
 
-/// Rows that are looked up together, so that their keys stay in the cache.
+/// Rows that are looked up in one chunk, so that their keys stay in the cache.
 const CHUNK: usize = 4096;
-/// Rows whose records and values are fetched together.
+/// Rows whose records and values are fetched in one group.
 const GROUP: usize = 64;
 
-/// Where an entry stands.
+/// The place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hit {
-    /// 0 is the log, then the files in the order in which they are asked.
+    /// 0 is the log, then the files in look-up order.
     pub(super) source: u32,
     pub(super) place: u32,
 }
@@ -28,7 +28,8 @@ impl Hit {
 }
 
 impl View {
-    /// The newest entry of each row, removed ones included. Without `recent` the log is not asked.
+    /// The newest entry of each row, including removed ones. Without `with_log` the log is not
+    /// searched.
     pub(super) fn find_values(&self, wanted: &Wanted, with_log: bool) -> Result<Vec<Hit>> {
         let mut hits = vec![Hit::NOWHERE; wanted.keys.len()];
         let mut survivors = Vec::new();
@@ -69,7 +70,7 @@ impl View {
         }
     }
 
-    /// What the entries at `hits` say; and whether any answer rests on the log.
+    /// The content of the entries at `hits`, and whether any answer rests on the log.
     fn gather(&self, hits: &[Hit]) -> Result<(FoundValues, bool)> {
         let mut found = FoundValues::with_capacity(hits.len());
         let mut rests_on_log = false;
@@ -104,8 +105,8 @@ impl View {
         Ok((found, rests_on_log))
     }
 
-    /// The records of a group, whose lines are fetched before the first is read; and those of the
-    /// values after that.
+    /// The records of a group. Their lines are fetched before the first is read, and then the lines
+    /// of their values.
     fn records(&self, group: &[Hit], records: &mut [Record; GROUP], scratch: &mut Vec<u8>) -> Result<()> {
         let in_file = |hit: &Hit| self.values.get((hit.source as usize).wrapping_sub(1));
         for hit in group {
@@ -122,15 +123,14 @@ impl View {
         Ok(())
     }
 
-    /// What this state holds of a batch; and whether any answer rests on the log.
+    /// The entries of a batch in this state, and whether any answer rests on the log.
     pub(crate) fn look_values(&self, wanted: &Wanted) -> Result<(FoundValues, bool)> {
         self.gather(&self.find_values(wanted, true)?)
     }
 }
 
 impl KeySpace {
-    /// What the space holds of a batch; answers that rest on the log are given once they are
-    /// durable.
+    /// The entries of a batch. Answers that rest on the log are returned once they are durable.
     pub(crate) fn look_values(&self, wanted: &Wanted) -> Result<FoundValues> {
         self.look_durably(|view| match view {
             Some(view) => view.look_values(wanted),
@@ -140,7 +140,8 @@ impl KeySpace {
 }
 
 impl Writer<'_> {
-    /// The same. What the answers rest on is durable when the lock is released.
+    /// [`KeySpace::look_values`] under the writer lock. The answers are durable when the lock is
+    /// released.
     pub(crate) fn values_of(&self, wanted: &Wanted) -> Result<FoundValues> {
         match self.space.present().as_ref() {
             Some(view) => Ok(view.look_values(wanted)?.0),

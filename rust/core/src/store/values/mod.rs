@@ -1,5 +1,4 @@
-//! Entries with values: how a key space looks them up, writes them, and keeps its files of them in
-//! order.
+//! Entries with values: how a key space looks them up, writes them, and maintains their files.
 
 mod entries;
 mod figures;
@@ -28,10 +27,10 @@ use crate::{Error, Result};
 /// The width of the time partitions of `persist_until`.
 pub(super) const PARTITION_US: i64 = 7 * 24 * 3600 * 1_000_000;
 
-/// Rows that are read together.
+/// Rows that are read at once.
 const ROWS: u32 = 4096;
 
-/// An open file of values, and what the manifest says of it.
+/// An open file of values, with its entry in the manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) segment: Arc<ValueSegment>,
@@ -39,8 +38,8 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Open the files that a manifest names, except those that are open already; in the order in
-    /// which they are asked: first the later ones, newest first.
+    /// Open the files that a manifest names, except those that are open already, in look-up order:
+    /// first the later ones, newest first.
     pub(crate) fn open_all(
         env: &Environment,
         directory: &std::path::Path,
@@ -63,7 +62,7 @@ impl Placed {
         Ok(placed)
     }
 
-    /// Whether an entry of this file is no longer there: removed, or purged.
+    /// Whether an entry of this file is gone: removed, or purged.
     #[inline]
     pub(super) fn is_gone(&self, flags: u8, until: i64) -> bool {
         self.entry.is_gone(flags, until)
@@ -71,7 +70,7 @@ impl Placed {
 }
 
 impl ValueFileEntry {
-    /// Whether an entry of this file is no longer there: removed, or purged.
+    /// Whether an entry of this file is gone: removed, or purged.
     #[inline]
     pub(super) fn is_gone(&self, flags: u8, until: i64) -> bool {
         let upto = if flags & PENDING == 0 { self.purged_upto } else { self.pending_purged_upto };
@@ -80,7 +79,7 @@ impl ValueFileEntry {
 }
 
 impl Placed {
-    /// All entries, some at a time; those that are gone as removed ones.
+    /// All entries, a chunk at a time; those that are gone are passed as removed ones.
     pub(super) fn each_row(&self, take: &mut dyn FnMut(&ValueRun) -> Result<()>) -> Result<()> {
         let rows = self.segment.header().rows as u32;
         for start in (0..rows).step_by(ROWS as usize) {
@@ -97,15 +96,15 @@ impl Placed {
 }
 
 impl KeySpace {
-    /// A space of values has no time to live of its own; its partitions are as wide as its manifest
-    /// says.
+    /// A space of values has no time to live of its own; the width of its partitions is in its
+    /// manifest.
     pub(crate) fn value_settings() -> SpaceSettings {
         SpaceSettings { time_to_live_us: i64::MAX / 2, kind: None }
     }
 
-    /// Wait for the lock of this name, which is not the writer lock: whoever holds it keeps nobody
-    /// from writing, only those who want this lock. It is given back when the answer is dropped, or
-    /// its process dies.
+    /// Wait for the lock of this name, which is not the writer lock: its holder does not block
+    /// writers, only others that want this lock. It is released when the answer is dropped, or its
+    /// process dies.
     pub(crate) fn hold(&self, name: &str) -> Result<Held> {
         if self.env.read_only || self.is_pinned {
             return Err(Error::ReadOnly(self.directory.clone()));

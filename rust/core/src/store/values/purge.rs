@@ -1,36 +1,46 @@
-//! Purging values: what is expired is gone at once, by a mark in the manifest; whole files go where
-//! all in them is gone.
+//! Purging values: a mark in the manifest makes expired entries disappear at once; a file is
+//! removed when all its entries are gone.
 
 use super::Placed;
 use super::lookup::Hit;
 use super::write::Expiry;
 use crate::Result;
 use crate::format::manifest::{Manifest, ValueFileEntry};
-use crate::segment::values::run::{GONE, ValueRun};
+use crate::segment::values::run::{FOREVER, GONE, ValueRun};
 use crate::store::Writer;
 use crate::store::view::View;
-use crate::store::{KeySpace, Purged};
+use crate::store::{KeySpace, Purge, Purged};
 
-/// Entries of a file that are looked at together.
+/// Entries of a file that are processed in one chunk.
 const CHUNK: u32 = 8192;
 
 impl KeySpace {
-    /// Take away what is kept until `upto` or less; pending entries only with `include_pending`.
-    pub(crate) fn purge_values(&self, upto: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
-        let expiry = Expiry { upto, pending_upto: if include_pending { upto } else { i64::MIN } };
-        if dry_run || !self.exists()? {
+    /// Purge entries kept until now or less; pending entries only with `include_pending`.
+    ///
+    /// # Errors
+    /// `Config` when the clock is doubtful.
+    pub(crate) fn purge_values(&self, purge: Purge, include_pending: bool) -> Result<Purged> {
+        let expiry_at = |upto| Expiry { upto, pending_upto: if include_pending { upto } else { i64::MIN } };
+        let expiry = expiry_at(purge.now_us);
+        if purge.dry_run || !self.exists()? {
             return self.read(|view| view.map_or(Ok(Purged::default()), |view| view.expired_values(expiry)));
         }
         self.write(Self::value_settings(), |writer| {
             let purged = match writer.space.present().as_ref() {
-                Some(view) => view.expired_values(expiry)?,
+                Some(view) => {
+                    let purged = view.expired_values(expiry)?;
+                    // One microsecond less than forever: what has no end is never purged.
+                    let all = || view.expired_values(expiry_at(FOREVER - 1)).map(|all| all.entries);
+                    purge.check_clock(&view.manifest.name, &purged, all)?;
+                    purged
+                }
                 None => Purged::default(),
             };
             if purged == Purged::default() {
                 return Ok(purged);
             }
-            // Whatever the log holds goes into files first: marks are for files, so that what is
-            // written later is not meant.
+            // The log's entries go into files first: marks apply to files, so that entries written
+            // later are not affected.
             writer.seal_all(i64::MIN, Some((&writer.recent(), expiry)), |manifest| mark(manifest, expiry))?;
             Ok(purged)
         })
@@ -44,7 +54,7 @@ impl Writer<'_> {
     }
 }
 
-/// Mark what is gone in every file, and forget files of which nothing is left.
+/// Mark the purged entries of every file, and drop files without entries.
 fn mark(manifest: &mut Manifest, expiry: Expiry) {
     for entry in &mut manifest.values {
         if entry.min_until <= expiry.upto {
@@ -57,8 +67,8 @@ fn mark(manifest: &mut Manifest, expiry: Expiry) {
     }
 }
 
-/// The files that hold nothing any more. Those with later entries hide what older files hold, so
-/// they go last, oldest first.
+/// The files without entries. Files with later entries hide those of older files, so they go last,
+/// oldest first.
 fn dropped(entries: &[ValueFileEntry]) -> Vec<u64> {
     let is_empty = |entry: &ValueFileEntry| {
         let marks = entry.purged_upto.min(if entry.pending > 0 { entry.pending_purged_upto } else { i64::MAX });
@@ -102,7 +112,7 @@ impl View {
         Ok(purged)
     }
 
-    /// How many entries of a file count, and are expired.
+    /// The number of entries of a file that count and are expired.
     fn expired_in(&self, source: u32, placed: &Placed, expiry: Expiry) -> Result<u64> {
         let mut count = 0;
         for start in (0..placed.segment.header().rows as u32).step_by(CHUNK as usize) {
@@ -113,7 +123,7 @@ impl View {
         Ok(count)
     }
 
-    /// The entries of some places of a file that are there, and that no newer entry of the same id
+    /// The entries at some places of a file that exist, and that no newer entry of the same id
     /// hides.
     pub(super) fn counting(
         &self,

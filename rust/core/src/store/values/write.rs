@@ -23,18 +23,19 @@ use crate::{Error, Result};
 
 use super::lookup::Hit;
 
-/// Most entries, and most bytes of ids and values, of one file: what writing one needs is bounded
-/// by them.
+/// Maximum entries, and maximum bytes of ids and values, of one file. They bound the memory for
+/// writing one.
 pub(in crate::store) const MOST_ROWS: usize = if cfg!(feature = "small") { 1 << 10 } else { 4 << 20 };
 pub(in crate::store) const MOST_BYTES: usize = if cfg!(feature = "small") { 1 << 14 } else { 512 << 20 };
-/// Most bytes of one change: the frame's payload, and what of it is in memory.
+/// Maximum bytes of one change: of the frame's payload, and of its part in memory.
 const MOST_CHANGE_BYTES: usize = 1 << 30;
-/// A change of so many bytes goes into files at once: as a frame it would be written twice.
+/// Size from which a change goes into files at once, in bytes: as a frame it would be written
+/// twice.
 const LARGE_BYTES: usize = if cfg!(feature = "small") { 1 << 12 } else { 64 << 20 };
-/// So many bytes in the log, and it is put into files: entries that change often do not grow in
-/// number.
+/// Size of the log from which it is put into files, in bytes: so entries that change often do not
+/// accumulate.
 const MOST_LOG_BYTES: u64 = if cfg!(feature = "small") { 1 << 14 } else { 64 << 20 };
-/// A run is divided into so many partitions at most.
+/// Maximum number of partitions of one run.
 const MOST_PARTITIONS: usize = 16;
 
 /// One atomic change.
@@ -43,19 +44,19 @@ pub(crate) struct ValueChange {
     pub(crate) run: ValueRun,
     /// Begins a claim under this transaction.
     pub(crate) transaction: Option<NumberedBatch>,
-    /// The open claim of the same transaction that it takes the place of.
+    /// The open claim of the same transaction that it replaces.
     pub(crate) replaces: Option<u64>,
     /// Ends a claim.
     pub(crate) ending: Option<(u64, Ending)>,
 }
 
-/// What decides in which file an entry goes. Those of one file may go together.
+/// The class of an entry, which decides its file. A file has entries of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) enum Class {
-    /// Of an id that stood in a file before.
+    /// Of an id that was in a file before.
     Later,
     Pending,
-    /// Of one time partition, of the least width of those that hold it.
+    /// Of one time partition, of the smallest width that can hold it.
     Until(u8, i64),
     Forever,
 }
@@ -69,7 +70,7 @@ impl Class {
         }
     }
 
-    /// Of a whole file.
+    /// The class of a whole file.
     pub(in crate::store) fn of_file(entry: &ValueFileEntry) -> Self {
         let (first, last) = (entry.min_until, entry.max_until);
         let is_one = |width: &u8| partition(first, *width) == partition(last, *width);
@@ -93,7 +94,7 @@ fn partition(until: i64, width: u8) -> i64 {
     if width >= WIDEST { 0 } else { until.div_euclid(PARTITION_US << (2 * width)) }
 }
 
-/// Which entries of the log a purge takes while they are put into files.
+/// The log entries that a purge drops while they are put into files.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct Expiry {
     pub(super) upto: i64,
@@ -109,14 +110,14 @@ impl Expiry {
 }
 
 impl KeySpace {
-    /// Whether the log holds more values than it should.
+    /// Whether the values in the log exceed its limit.
     pub(in crate::store) fn is_log_full_of_values(view: &View) -> bool {
         !view.memtable.values.run.is_empty()
             && (view.memtable.values.run.len() > MOST_IN_LOG || view.memtable.position > MOST_LOG_BYTES)
     }
 
-    /// Write runs as files of the numbers from `next_file` on; their bytes are durable, their names
-    /// not yet.
+    /// Write runs as files with the numbers from `next_file` on; their bytes are durable, their
+    /// names are not.
     pub(in crate::store) fn write_runs(
         &self,
         runs: Runs,
@@ -171,8 +172,7 @@ impl Writer<'_> {
         self.append(frame).map(drop)
     }
 
-    /// Put the log's entries and a large change into files together; one manifest
-    /// makes them part of the space.
+    /// Put the log's entries and a large change into files; one manifest adds both to the space.
     fn write_values_at_once(&mut self, change: ValueChange) -> Result<()> {
         let (mut recent, claim) = {
             let view = self.space.present();
@@ -195,12 +195,11 @@ impl Writer<'_> {
                 manifest.set_transaction(TransactionEntry::begun(batch, claim, 0));
             }
         });
-        // Whether the manifest stands is not known.
+        // It is unknown whether the manifest is on disk.
         result.inspect_err(|error| self.space.sync.fail(error))
     }
 
-    /// Put entries, newer than all in the files of `view`, into files that `manifest`
-    /// will name.
+    /// Put entries, newer than all in the files of `view`, into files that `manifest` will name.
     pub(in crate::store) fn seal_values(
         &mut self,
         view: &View,
@@ -246,14 +245,14 @@ fn entry_of(class: Class, id: u64, sum: u32, bytes: u64, run: &ValueRun) -> Valu
     }
 }
 
-/// Entries on their way into files, by class.
+/// Entries to be written to files, by class.
 pub(in crate::store) struct Runs {
     width: u8,
     pub(super) by_class: BTreeMap<Class, ValueRun>,
 }
 
 impl Runs {
-    /// For these rows, whose partitions are made wider until they are few.
+    /// Runs for these rows; partitions are widened until they are few.
     pub(in crate::store) fn of(rows: &[Row]) -> Self {
         let plain = || rows.iter().filter(|row| row.flags & (GONE | PENDING) == 0 && row.until != FOREVER);
         let is_few = |width: &u8| {
@@ -275,7 +274,7 @@ impl Runs {
     }
 }
 
-/// A sorted run in parts that are not too large.
+/// The parts of a sorted run, each within the limits of a file.
 fn split(run: ValueRun) -> Vec<ValueRun> {
     if run.len() <= MOST_ROWS && run.heap_bytes() <= MOST_BYTES {
         return vec![run];
@@ -293,14 +292,14 @@ fn split(run: ValueRun) -> Vec<ValueRun> {
     parts
 }
 
-/// What a look-up needs of a run: its keys and forms.
+/// The keys and forms of a run, for a look-up.
 pub(super) fn keys_and_forms(run: &ValueRun) -> (Vec<Key>, Vec<Form>) {
     let form = |row: &Row| if run.text(row).is_empty() { Form::Uuid } else { Form::Text };
     (run.rows.iter().map(|row| row.key).collect(), run.rows.iter().map(form).collect())
 }
 
 impl View {
-    /// Whether each id of a run stands in a file, be it as removed or purged.
+    /// Whether each id of a run is in a file, even if removed or purged.
     fn known_in_files(&self, run: &ValueRun) -> Result<Vec<bool>> {
         if self.values.is_empty() {
             return Ok(vec![false; run.len()]);
@@ -309,7 +308,7 @@ impl View {
         Ok(hits.into_iter().map(|hit| hit != Hit::NOWHERE).collect())
     }
 
-    /// Where the newest entry of each id of a run stands.
+    /// The place of the newest entry of each id of a run.
     pub(super) fn places_of(&self, run: &ValueRun, with_log: bool) -> Result<Vec<Hit>> {
         let (keys, forms) = keys_and_forms(run);
         let text = |row: u32| run.text(&run.rows[row as usize]);

@@ -1,4 +1,4 @@
-//! The columnar entrance: buffers of any content, taken for columns of ids, counts and flags.
+//! The columnar input: buffers of any content, taken as columns of ids, counts and flags.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::protocols::trigger::rules::{Kind, Trigger};
 use crate::protocols::trigger::{Call, OnReplay};
 use crate::testing::simulated::Simulated;
 
-/// Takes the fuzzer's bytes piece by piece; after the last there are zeros.
+/// Takes the fuzzer's bytes piece by piece; zeros follow the last.
 struct Pieces<'a>(&'a [u8]);
 
 impl<'a> Pieces<'a> {
@@ -25,7 +25,7 @@ impl<'a> Pieces<'a> {
         taken
     }
 
-    /// A small number, now and then below 0 or far out.
+    /// A small number, sometimes negative or very large.
     fn number(&mut self) -> i64 {
         match self.byte() {
             255 => i64::from_le_bytes(std::array::from_fn(|_| self.byte())),
@@ -39,7 +39,7 @@ impl<'a> Pieces<'a> {
         if how < 128 { Validity::all() } else { Validity::new(self.bytes(length), usize::from(how % 11)) }
     }
 
-    /// As many as there are rows; sometimes one more or less.
+    /// The number of rows; sometimes one more or less.
     fn around(&mut self, rows: usize) -> usize {
         match self.byte() {
             254 => rows + 1,
@@ -60,7 +60,7 @@ struct Buffers {
 impl Buffers {
     fn new(pieces: &mut Pieces, rows: usize) -> Self {
         let count = pieces.around(rows);
-        // Most offsets rise, so that what lies behind them is reached.
+        // Most offsets rise, so that the code behind the checks is reached.
         let mut at = 0i64;
         let rises = !pieces.byte().is_multiple_of(4);
         let large: Vec<i64> = (0..=count)
@@ -100,7 +100,7 @@ impl Buffers {
     }
 }
 
-/// Classify and begin documents whose columns are what the bytes say.
+/// Classify and begin documents with columns made from the bytes.
 pub fn columns(bytes: &[u8]) {
     let mut pieces = Pieces(bytes);
     let (how, rows) = (pieces.byte(), usize::from(pieces.byte() % 24));
@@ -115,7 +115,7 @@ pub fn columns(bytes: &[u8]) {
     };
     let documents = Documents { rows, ids, count, eligible };
     if documents.check().is_ok() {
-        // Every row of what was found good can be read.
+        // Every row of valid columns can be read.
         let read = |column: &IdColumn| (0..rows).filter(|row| column.get(*row) != IdCell::Null).count();
         assert!(documents.ids.iter().map(read).sum::<usize>() <= rows * documents.ids.len());
     }

@@ -21,7 +21,7 @@ use crate::wal::{Log, Owner, START};
 pub(super) const HISTORY: [u8; 16] = [42; 16];
 const FILE: &str = "/file";
 
-/// A machine with one file, or none if it did not take it.
+/// A machine with one file, or none if it did not accept it.
 fn machine(content: &[u8]) -> Option<Simulated> {
     let system = Simulated::new(0);
     let file = system.create(Path::new(FILE)).ok()?;
@@ -42,7 +42,7 @@ pub fn identity(bytes: &[u8]) {
     }
 }
 
-/// A manifest; one that is read is written as it was.
+/// A manifest; one that can be read is written unchanged.
 pub fn manifest(bytes: &[u8]) {
     if let Ok(manifest) = Manifest::decode(&with_sum(bytes), Path::new(FILE)) {
         let again = Manifest::decode(&manifest.encode(), Path::new(FILE));
@@ -51,7 +51,7 @@ pub fn manifest(bytes: &[u8]) {
     }
 }
 
-/// A log; its frames' places, lengths and checksums are made right if the first byte is even.
+/// A log; its frames' places, lengths and checksums are corrected if the first byte is even.
 pub fn log(bytes: &[u8]) {
     let Some((how, frames)) = bytes.split_first() else { return };
     let frames = if how & 1 == 0 { with_heads(frames) } else { frames.to_vec() };
@@ -73,7 +73,7 @@ pub fn log(bytes: &[u8]) {
     memtable.transactions();
 }
 
-/// Frames whose fixed fields are as they have to be.
+/// Frames with valid fixed fields.
 fn with_heads(frames: &[u8]) -> Vec<u8> {
     let mut frames = frames.to_vec();
     let mut at = 0;
@@ -95,8 +95,8 @@ fn with_heads(frames: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// A file of pages whose table and header checksums are right; `pages_at` and `sum_at` say where
-/// its header holds both.
+/// A file of pages with valid table and header checksums; `pages_at` and `sum_at` tell where its
+/// header holds both.
 fn paged(bytes: &[u8], pages_at: usize, sum_at: usize) -> Vec<u8> {
     let mut content = bytes.to_vec();
     content.truncate(16 * PAGE);
@@ -112,7 +112,7 @@ fn paged(bytes: &[u8], pages_at: usize, sum_at: usize) -> Vec<u8> {
     content
 }
 
-/// Keys to look for: some of everywhere.
+/// Keys to look up, spread over the key range.
 fn wanted(look: impl FnOnce(&Wanted)) {
     let keys: Vec<Key> = (0..32u64)
         .map(|number| number.wrapping_mul(0x0842_1084_2108_4211))
@@ -145,11 +145,11 @@ pub fn segment(bytes: &[u8]) {
     drop(Segment::salvage(&system, Path::new(FILE), HISTORY));
 }
 
-/// A rolled-up filter.
+/// A global filter.
 pub fn filter(bytes: &[u8]) {
     let Some(system) = machine(&paged(bytes, 64, 72)) else { return };
-    // A view asks a filter only if it covers as many segments as the manifest lists, which has a
-    // line for each.
+    // A view asks a filter only if it covers as many segments as the manifest lists, which has an
+    // entry for each.
     let opened = GlobalFilter::open(&system, Path::new(FILE), HISTORY);
     if let Some(global_filter) = opened.ok().filter(|global_filter| global_filter.slots() < 1 << 12) {
         wanted(|wanted| {
@@ -179,7 +179,7 @@ pub fn values(bytes: &[u8]) {
     drop(segment.verify(&mut |_| {}));
 }
 
-/// The file of the writer lock, which is only ever advice.
+/// The file of the writer lock, whose content is only advice.
 pub fn writer_lock(bytes: &[u8]) {
     let system = Simulated::new(0);
     let (directory, other) = (Path::new("/"), system.process());
@@ -189,7 +189,7 @@ pub fn writer_lock(bytes: &[u8]) {
     if file.write_at(bytes, 0).is_ok() {
         writer_lock::watermark(&system, directory, 7);
         writer_lock::has_failed(&system, directory, 7);
-        // Whoever waits is told what stands there of the holder.
+        // A caller that waits gets the holder's description in the error.
         let waited =
             WriterLock::open(&other, directory).and_then(|lock| lock.take(&other, Duration::ZERO, || ()).map(drop));
         assert!(matches!(waited, Err(crate::Error::Locked { .. })));

@@ -1,6 +1,6 @@
-//! What fuzzers drive: every decoder of what stands on disk, with checksums made right so that the
-//! bytes behind them are reached, and the columns that come from outside. Bytes of any kind may
-//! give an error; never a panic, and no wrong read.
+//! Fuzz targets: every decoder of data on disk, and the columns that come from outside. Checksums
+//! are corrected, so that the bytes behind them are reached. Any bytes may give an error, but never
+//! a panic or a wrong read.
 
 #![expect(clippy::missing_panics_doc, reason = "a panic is how a fuzzer hears of a failure")]
 
@@ -12,7 +12,7 @@ pub use columns::columns;
 pub use files::{filter, identity, log, manifest, segment, values, writer_lock};
 pub use seeds::seeds;
 
-/// A fuzz target: its name, and what it does with any bytes.
+/// A fuzz target: its name, and the function that takes any bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.

@@ -1,5 +1,4 @@
-//! What fuzzers start from: whole files, so that mutations of them reach what random bytes never
-//! do.
+//! Seeds for fuzzers: intact files, so that mutations reach states that random bytes never do.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::types::{Ending, TransactionEntry};
 use crate::wal::START;
 use crate::wal::frame::{Frame, FrameKind, FramePlace};
 
-/// Inputs of a target that are whole.
+/// Valid inputs of a target.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "identity" => vec![[&b"DHISTORY\x01\0\0\0\x40\0\0\0"[..], &[7; 48], &[0; 8]].concat()],
@@ -130,7 +129,7 @@ fn read(system: &Simulated, path: &Path) -> Option<Vec<u8>> {
     let file = system.open(path, false).ok()?;
     let mut bytes = vec![0; file.len().ok()? as usize];
     file.read_at(&mut bytes, 0).ok()?;
-    // The table of checksums is made by the target.
+    // The target adds the table of checksums.
     bytes.truncate(bytes.len() / (crate::io::pages::PAGE + 4) * crate::io::pages::PAGE);
     Some(bytes)
 }

@@ -1,16 +1,16 @@
-//! The bytes of one file: what reading shows, what is durable, and what may become durable on its
-//! own.
+//! The bytes of one file: the content that reading shows, the durable content, and the sectors that
+//! may become durable on their own.
 
 use std::collections::BTreeMap;
 
 use super::random::Random;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// What reading shows.
+    /// The content that reading shows.
     now: Vec<u8>,
     durable: Vec<u8>,
     /// Each sector that was written since the last sync, in all its versions.
@@ -54,7 +54,7 @@ impl Content {
         self.durable.resize(self.now.len(), 0);
     }
 
-    /// The system tried, failed, and takes all pages for clean.
+    /// The system tried to sync, failed, and takes all pages as clean.
     pub(super) fn fail_sync(&mut self, random: &mut Random) {
         let chance = random.below(3);
         self.settle(random, chance);
@@ -65,7 +65,7 @@ impl Content {
         self.now = self.durable.clone();
     }
 
-    /// Of what is not durable keep nothing (0), all (1), or some by chance.
+    /// Of the content that is not durable keep nothing (0), all (1), or some by chance.
     fn settle(&mut self, random: &mut Random, chance: usize) {
         let mut pick = |count: usize| [0, count, random.below(count + 1)][chance];
         let lengths = std::mem::take(&mut self.lengths);

@@ -11,13 +11,13 @@ use crate::io::FileId;
 /// How an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// An input/output error. Of a write nothing happens; a sync takes its pages for clean.
+    /// An input/output error. A failed write has no effect; a failed sync takes its pages as clean.
     Broken,
     /// No space left on the device.
     Full,
-    /// Half of a write happens, then it fails; other operations fail as by [`Fault::Broken`].
+    /// A write fails half done; other operations fail as with [`Fault::Broken`].
     Short,
-    /// One bit of what is read is wrong; operations other than reads succeed.
+    /// One bit of a read is wrong; operations other than reads succeed.
     Flip(u64),
 }
 
@@ -30,7 +30,7 @@ impl Fault {
     }
 }
 
-/// What became of a process.
+/// The state of a process.
 #[derive(Debug, Default)]
 pub(super) struct Process {
     pub(super) operations: u64,
@@ -40,14 +40,14 @@ pub(super) struct Process {
     pub(super) is_dead: bool,
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {
     File(u64),
     Directory,
 }
 
-/// One name of a directory: what is durable of it, and what was done to it since, in order.
+/// One name of a directory: its durable state, and the changes since, in order.
 #[derive(Debug, Default)]
 struct Name {
     durable: Option<Node>,
@@ -65,7 +65,7 @@ struct Inode {
     content: Content,
     /// Failed syncs so far.
     errors: u64,
-    /// Open handles, and how many failed syncs each has heard of.
+    /// Open handles, and the number of failed syncs that each was told of.
     open: BTreeMap<u64, u64>,
     /// Process and handle that hold the lock.
     lock: Option<(u64, u64)>,
@@ -80,19 +80,19 @@ pub(super) struct World {
     inodes: Vec<Inode>,
     next_handle: u64,
     random: Random,
-    /// Whether locks are given to whoever asks.
+    /// Whether every request for a lock is granted.
     pub(super) locks_lie: bool,
 }
 
-/// Numbers of files are never used again here.
+/// Numbers of files are never reused here.
 pub(super) fn id_of(inode: u64) -> FileId {
     FileId { device: 0, number: inode, born_ns: 0 }
 }
 
-/// What chance and the plan make of a change.
+/// The effect of chance and the plan on a change.
 enum Fate {
     Happens,
-    /// The process dies with it; whether it happens is said.
+    /// The process dies with it; the flag tells whether the change happens.
     Dies(bool),
     Fails(Fault),
 }
@@ -153,13 +153,13 @@ impl World {
         })
     }
 
-    /// A read that fails as planned.
+    /// A read, which fails if that is planned.
     pub(super) fn look<T>(&mut self, process: u64, look: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         self.look_or_flip(process)?;
         look(self)
     }
 
-    /// Count a read; which of its bits is wrong, if one is.
+    /// Count a read; answers which of its bits is wrong, if one is.
     pub(super) fn look_or_flip(&mut self, process: u64) -> io::Result<Option<u64>> {
         match self.count(process)? {
             Some(Fault::Flip(bit)) => Ok(Some(bit)),
@@ -168,14 +168,14 @@ impl World {
         }
     }
 
-    /// A change of names that happens whole or not at all.
+    /// A change of names that happens completely or not at all.
     pub(super) fn change<T>(&mut self, process: u64, change: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         match self.fate(process)? {
             Fate::Happens => change(self),
             Fate::Fails(fault) => Err(fault.error()),
             Fate::Dies(happens) => {
                 if happens {
-                    // The caller is dead and hears nothing of it.
+                    // The caller is dead and gets no answer.
                     drop(change(self));
                 }
                 Err(io::Error::other("the process died (simulated)"))
@@ -338,7 +338,7 @@ impl World {
                 return Err(fault.error());
             }
         }
-        // What another handle's sync lost, this one hears of now, and never again.
+        // This handle is told now of data that another handle's sync lost, and never again.
         let heard = file.open.insert(handle, file.errors).unwrap_or(file.errors);
         if heard < file.errors { Err(Fault::Broken.error()) } else { Ok(()) }
     }
@@ -367,7 +367,8 @@ impl World {
         for process in 0..self.processes.len() {
             self.kill(process as u64);
         }
-        // A third of the seeds lose all there is to lose, a third nothing, and the rest by chance.
+        // A third of the seeds lose everything that is not durable, a third nothing, and the rest
+        // by chance.
         let chance = random.below(3);
         for name in self.names.values_mut() {
             let kept = [0, name.since.len(), random.below(name.since.len() + 1)][chance];

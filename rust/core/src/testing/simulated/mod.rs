@@ -1,7 +1,7 @@
-//! A machine in memory that loses power on command: what was not synced is kept, dropped or torn,
-//! as a seed says.
+//! A machine in memory that loses power on command: data that was not synced is kept, dropped or
+//! torn, as a seed decides.
 //!
-//! What it assumes of real systems, and no more than that:
+//! It assumes this of real systems, and no more:
 //! - a write is durable only after a sync of its file, sector by sector in any order and in any of
 //!   the versions written since;
 //! - a file's length is durable only after a sync of the file; a sector that was lost below it
@@ -9,8 +9,8 @@
 //! - a name (made, linked or removed) is durable only after a sync of its directory, each name for
 //!   itself;
 //! - a failed sync of a file takes the pages for clean: some of them may be lost though reading
-//!   still shows them, each file that is open at that time hears of it once, and files opened later
-//!   never do;
+//!   still shows them, each handle that is open at that time reports it once, and later ones never
+//!   do;
 //! - a failed sync of a directory changes nothing (file systems stop altogether when their journal
 //!   fails);
 //! - a lock goes with its process.
@@ -62,18 +62,18 @@ impl Simulated {
         self.world().process(self.process).changes
     }
 
-    /// All operations of this process, reads too, so far.
+    /// All operations of this process so far, with reads.
     pub fn operations(&self) -> u64 {
         self.world().process(self.process).operations
     }
 
-    /// Kill this process at its change number `change` (counted from 1): whether that one still
+    /// Kill this process at its change number `change` (counted from 1): whether that change still
     /// happens is left to chance.
     pub fn crash_at(&self, change: u64) {
         self.world().process(self.process).crash_at = Some(change);
     }
 
-    /// Let operation number `operation` (counted from 1, reads too) of this process fail.
+    /// Let operation number `operation` (counted from 1, with reads) of this process fail.
     pub fn fail_at(&self, operation: u64, fault: Fault) {
         self.world().process(self.process).fault = Some((operation, fault));
     }
@@ -83,8 +83,8 @@ impl Simulated {
         self.world().process(self.process).fault.is_none()
     }
 
-    /// From now on every lock of this machine is given to whoever asks for it, as some network file
-    /// systems do.
+    /// From now on every request for a lock on this machine is granted, as on some network file
+    /// systems.
     pub fn let_locks_lie(&self) {
         self.world().locks_lie = true;
     }
@@ -99,8 +99,8 @@ impl Simulated {
         self.world().process(self.process).is_dead
     }
 
-    /// Take the power away: all processes die, and of what was not synced a part is lost that
-    /// follows from `seed`.
+    /// Cut the power: all processes die, and a part of the data that was not synced is lost, as
+    /// `seed` decides.
     pub fn lose_power(&self, seed: u64) {
         self.world().lose_power(seed);
     }
@@ -166,7 +166,7 @@ impl FileSystem for Simulated {
         Ok(())
     }
 
-    /// Nobody else gets anywhere while a simulated process waits.
+    /// No other process makes progress while a simulated process waits.
     fn pause(&self, _duration: Duration) {}
 }
 

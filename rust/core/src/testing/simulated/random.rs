@@ -1,4 +1,4 @@
-//! Chance that follows from a seed.
+//! Random numbers that follow from a seed.
 
 /// A sequence of numbers that looks random and is the same for the same seed (splitmix64).
 #[derive(Clone, Debug)]

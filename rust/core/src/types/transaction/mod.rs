@@ -1,8 +1,8 @@
-//! Batches that have a number, and what it means when a number comes again.
+//! Numbered batches, and the meaning of a number that is repeated.
 //!
-//! A number alone never decides. The store keeps of the last batch of each application its number,
-//! a fingerprint of its rows and how it ended; only the same number with the same rows is the same
-//! batch. Triggers, mappers, deliveries and loads all ask here.
+//! A number alone never decides. For the last batch of each application the store keeps its number,
+//! a fingerprint of its rows and how it ended. Only the same number with the same rows is the same
+//! batch. Triggers, mappers, deliveries and loads all use this check.
 
 mod rows;
 
@@ -11,7 +11,7 @@ pub use rows::BatchRows;
 use super::Ending;
 use crate::{Error, Result};
 
-/// Who commits a batch, so that the same batch is known when it comes again.
+/// The identity of a batch, so that the same batch is recognised when it comes again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
     /// The application: a stream, a job.
@@ -24,31 +24,31 @@ pub struct Transaction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NumberedBatch {
     pub(crate) transaction: Transaction,
-    /// None where an earlier version wrote it.
+    /// None if an earlier version wrote it.
     pub(crate) rows: Option<BatchRows>,
 }
 
-/// What to do with rows of a batch that was begun before and never ended.
+/// The treatment of rows of a batch that was begun before and never ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnReplay {
-    /// By the rules: somebody may have run the service.
+    /// By the rules: the service may have run.
     #[default]
     ByRules,
     /// Run them again: the work is idempotent for each batch.
     Rerun,
 }
 
-/// What to do with a batch whose number is known, and whose rows are others.
+/// The treatment of a batch whose number is known and whose rows differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnOtherRows {
-    /// Refuse it, before anything is recorded: something is wrong with the numbers.
+    /// Refuse it before anything is recorded: the numbers are wrong.
     #[default]
     Refuse,
-    /// Take it for a batch of its own: what the store knows of each row decides.
+    /// Take it as a batch of its own: the store's entry for each row decides.
     LookUp,
 }
 
-/// What to do with a number that comes again.
+/// The treatment of a repeated number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replays {
     /// With the same rows, before the batch ended.
@@ -74,7 +74,7 @@ pub enum Replay {
     Finished,
 }
 
-/// What a store keeps of the last batch of an application.
+/// The store's record of the last batch of an application.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
     pub(crate) batch: i64,
@@ -82,30 +82,30 @@ pub(crate) struct Last {
     pub(crate) outcome: Option<Ending>,
 }
 
-/// What the number of a batch means.
+/// The meaning of a batch's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Nothing: the number is new, or what was begun under it was undone.
+    /// Nothing: the number is new, or the batch begun under it was undone.
     First,
     /// It is the same batch, number and rows.
     Same {
         /// Whether it ended.
         is_finished: bool,
     },
-    /// The number is known; which rows the batch had, an earlier version did not write down. Each
-    /// row is what the store knows of it.
+    /// The number is known, but an earlier version did not record the rows. Each row is decided by
+    /// its entry in the store.
     Unknown {
         /// Whether it ended.
         is_finished: bool,
     },
-    /// The number is known, the rows are others, and the caller wants each to be what the store
-    /// knows of it.
+    /// The number is known, the rows differ, and the caller wants each row to be decided by its
+    /// entry in the store.
     OtherRows,
 }
 
 impl Transaction {
-    /// What this number means after `last`. `rows` are those of the batch; whoever does not know
-    /// them yet gets what it means if they are the same.
+    /// The meaning of this number after `last`. `rows` are those of the batch; a caller that does
+    /// not know them yet gets the meaning for the same rows.
     ///
     /// # Errors
     /// `Transaction` when numbers go backwards, and for other rows under a known number unless they
@@ -153,7 +153,7 @@ impl Transaction {
 }
 
 impl Meaning {
-    /// What is told of it.
+    /// The replay reported to the caller.
     pub(crate) fn replay(self) -> Replay {
         match self {
             Self::First | Self::OtherRows => Replay::First,
@@ -167,31 +167,31 @@ impl Meaning {
         }
     }
 
-    /// Whether all of the batch is done, also what a purge took away since.
+    /// Whether all of the batch is done, with the entries that a purge removed since.
     pub(crate) fn is_done(self) -> bool {
         self == Self::Same { is_finished: true }
     }
 
-    /// Whether what its earlier run began and did not end runs again.
+    /// Whether rows that the earlier run began and did not end run again.
     pub(crate) fn reruns(self, how: Replays) -> bool {
         let is_open = matches!(self, Self::Same { is_finished: false } | Self::Unknown { is_finished: false });
         is_open && how.on_replay == OnReplay::Rerun
     }
 
-    /// Whether a rerun may end all that its earlier run began: rows that do not come again would be
-    /// forgotten.
+    /// Whether a rerun may end everything that its earlier run began: rows that do not come again
+    /// would be forgotten.
     pub(crate) fn replaces(self, how: Replays) -> bool {
         self.reruns(how) && self == Self::Same { is_finished: false }
     }
 
-    /// Whether the batch is written down even if none of its rows is to be processed.
+    /// Whether the batch is recorded even if none of its rows is to be processed.
     pub(crate) fn begins(self) -> bool {
         matches!(self, Self::First | Self::OtherRows)
     }
 }
 
-/// Applications of this kind are no applications: each is a part of an unfinished load. No name
-/// from outside begins so.
+/// The prefix of names that are no applications: each stands for a part of an unfinished load. No
+/// name from outside begins so.
 pub(crate) const LOAD_PREFIX: &str = "\0load ";
 
 /// A committed transaction.

@@ -1,14 +1,14 @@
-//! The rows of a batch as a fingerprint that no order, partitioning or place of deciding changes.
+//! A fingerprint of the rows of a batch, independent of order, partitioning and place.
 
 use crate::Result;
 use crate::io::bytes::{Decoder, Encoder};
 use crate::key::{Codec, Form, Key};
 
-/// What the sums begin with for each form of an id, so that a row without an id counts, too.
+/// Start values of the sums for each form of an id, so that a row without an id counts too.
 const FORMS: [u64; 4] = [0x9fb2_1c65_1e98_df25, 0xc2b2_ae3d_27d4_eb4f, 0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
 
-/// The ids of all rows of a batch, as a multiset: how many rows there are, and two sums over their
-/// keys. What tasks find of their parts adds up to what one process finds of the whole.
+/// The ids of all rows of a batch, as a multiset: the number of rows, and two sums over their keys.
+/// The fingerprints that tasks compute for their parts add up to that of the whole batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchRows {
     count: u64,
@@ -21,7 +21,7 @@ impl BatchRows {
         self.count
     }
 
-    /// Take in the rows of another part of the batch.
+    /// Add the rows of another part of the batch.
     pub fn add(&mut self, part: Self) {
         self.count = self.count.wrapping_add(part.count);
         for (sum, other) in self.sums.iter_mut().zip(part.sums) {
@@ -29,8 +29,7 @@ impl BatchRows {
         }
     }
 
-    /// Take in one row. Keys are spread by a secret, so that nobody aims at these sums from
-    /// outside.
+    /// Add one row. A secret spreads the keys, so that nobody can aim at these sums from outside.
     #[inline]
     pub(crate) fn push(&mut self, form: Form, key: Key) {
         let fold = |a: u64, b: u64| {
@@ -42,7 +41,7 @@ impl BatchRows {
         self.add(Self { count: 1, sums: [sums[0].wrapping_add(key.lo), sums[1].wrapping_add(key.hi)] });
     }
 
-    /// Take in a row of text, as it stands in the column.
+    /// Add a row of text, as stored in the column.
     pub(crate) fn push_text(&mut self, codec: &Codec, form: Form, key: Key, text: &[u8]) {
         self.push(form, codec.digest(form, key, text));
     }

@@ -39,7 +39,7 @@ fn the_same_number_and_rows_are_the_same_batch() {
             assert_eq!(found, Meaning::Same { is_finished });
             assert_eq!((found.is_done(), found.reruns(how)), (is_finished, !is_finished && how == LOOK_UP));
             assert_eq!(found.replaces(how), found.reruns(how));
-            // Before the rows are known they are taken for the same.
+            // Before the rows are known they are assumed to be the same.
             assert_eq!(after(last(5, rows(&[1, 2]), outcome), None, how).unwrap(), found);
         }
     }

@@ -116,7 +116,8 @@ fn schedules(changes: [u64; 2]) -> impl Iterator<Item = Schedule> {
     })
 }
 
-/// Play some schedules that failed once, then `wanted` others; `what` names them in the report.
+/// Play some schedules that failed once, then this number of others; `what` names them in the
+/// report.
 pub fn crash_everywhere<S: Subject>(what: &str, wanted: usize, regressions: impl IntoIterator<Item = Schedule>) {
     let changes = crash::<S>(Schedule { seed: 1, victim: 0, at: u64::MAX, power: true, again: None });
     for schedule in regressions {

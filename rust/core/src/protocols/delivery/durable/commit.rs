@@ -10,7 +10,7 @@ use crate::types::Ending;
 use crate::{Error, Result};
 
 impl Inbox {
-    /// All that the poll applies is applied: writes `log_received`, durable on return. From here
+    /// All that the poll applies is applied: writes `log_received`, durable on return. From here on
     /// the confirmations and requests of the poll may be sent. An error leaves the poll as it was.
     pub fn commit(&self, taken: &mut Taken) -> Result<()> {
         let mut inner = self.lock();
@@ -62,8 +62,8 @@ impl Inbox {
         done
     }
 
-    /// Nothing of the poll was applied, certainly: it is as if it had never been handed out. What
-    /// arrived in it has to be received again.
+    /// Nothing of the poll was applied, certainly: the inbox is as if the poll had never been
+    /// handed out. Its messages have to be received again.
     pub fn abort(&self, taken: &mut Taken) -> Result<()> {
         let mut inner = self.lock();
         Self::check_open(&inner, taken)?;

@@ -1,4 +1,5 @@
-//! A poll that several processes have decided together, from the side of who has the inbox.
+//! Merging the receipts of a poll that several processes decided, in the process that has the
+//! inbox.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use crate::types::transaction::{BatchRows, Meaning, Replays};
 use crate::{Error, Result, Transaction};
 
 impl Inbox {
-    /// What other processes have to know to decide a poll together, each all messages of some
-    /// streams: [`decide_portion`](super::decide_portion). Changes nothing.
+    /// The plan for a poll that other processes decide, each all messages of some streams:
+    /// [`decide_portion`](super::decide_portion). Changes nothing.
     pub fn plan(&self, now: i64, transaction: Option<&Transaction>, replays: Replays) -> Result<Vec<u8>> {
         let inner = self.lock();
         inner.check_ready()?;
@@ -43,9 +44,9 @@ impl Inbox {
         Ok(plan.encode())
     }
 
-    /// Makes one poll of what other processes have decided by this plan, and records what is about
-    /// to be applied, as [`receive`](Self::receive) does: durable on return. Each stream of the
-    /// poll is in one receipt.
+    /// Merges the receipts that other processes made by this plan into one poll, and records what
+    /// is about to be applied, as [`receive`](Self::receive) does: durable on return. Each stream
+    /// of the poll is in one receipt.
     pub fn gather(
         &self,
         plan: &[u8],
@@ -90,8 +91,8 @@ fn reopened_by(batch: Option<&DeliveryBatch>, replays: Replays) -> Result<u64> {
 }
 
 impl Inner {
-    /// Each stream once, from the row that is known here, and none forgotten that waits for
-    /// messages.
+    /// Each stream must appear once, decided from the row known here, and every stream that waits
+    /// for messages must be among them.
     fn check_decided(&self, decided: &[Decided]) -> Result<()> {
         if let Some(pair) = decided.windows(2).find(|pair| pair[0].stream == pair[1].stream) {
             return Err(Error::State(format!("stream {:?} was decided twice: it lay in two parts", pair[0].stream)));
@@ -104,7 +105,7 @@ impl Inner {
                 };
                 return Err(Error::Overtaken(format!(
                     "another receiver has moved stream {:?}: it was {} when this one read it, and is {}; nothing of this \
-                     poll was recorded; stop one of them, and open the delivery anew",
+                     poll was recorded; stop one of them, and open the delivery again",
                     one.stream,
                     shown(known),
                     shown(one.found)
@@ -120,8 +121,7 @@ impl Inner {
         }
     }
 
-    /// The streams that the batch with this mark left in doubt, and that came to the same end
-    /// again.
+    /// The streams that the batch with this mark left in doubt, and whose end is the same again.
     fn reopened_whole(&self, mark: u64, decided: &[Decided]) -> Vec<(u32, u64)> {
         let ended = decided.iter().filter_map(|one| {
             let id = self.table.find(&one.stream)?;
@@ -145,7 +145,7 @@ impl Inner {
         for one in decided {
             let known = self.table.find(&one.stream);
             let before = known.map(|id| *self.table.stream(id).1);
-            // Only here it is known what was confirmed since the row was written.
+            // Only this process knows which confirmations came since the row was written.
             let confirm_received = before.map_or(one.after.confirm_received, |before| before.confirm_received);
             let after = ReceiverState { confirm_received, ..one.after };
             poll.add(one, known, before, after);
@@ -161,7 +161,7 @@ impl Poll {
     fn add(&mut self, one: &Decided, known: Option<u32>, before: Option<ReceiverState>, after: ReceiverState) {
         let stream = self.streams.len() as u32;
         if before != Some(after) {
-            // What is confirmed of a stream that begins is where it begins.
+            // A new stream starts at its confirmed offset.
             let start = ReceiverState::starting_at(after.confirm_received);
             let applying = before.unwrap_or(ReceiverState { rereceive_count: one.began_in, ..start });
             let applying = ReceiverState { applying_upto: after.applying_upto, ..applying };

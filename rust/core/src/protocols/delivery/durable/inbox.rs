@@ -1,11 +1,11 @@
 //! The receiving side of streams, kept in a store.
 //!
-//! A poll that applies something is recorded before it is handed out (`applying_upto`), unless the
-//! caller keeps `log_received` in one transaction with its data. After a crash the range that it
-//! recorded is in doubt. Each row carries a generation, and a row that is not as this side wrote it
-//! ends the operation: so of several receivers of one stream exactly one goes on.
+//! A poll that applies messages is recorded before it is handed out (`applying_upto`), unless the
+//! caller keeps `log_received` in one transaction with its data. After a crash the recorded range
+//! is in doubt. Each row carries a generation. A row that this side did not write ends the
+//! operation, so of several receivers of one stream exactly one continues.
 //!
-//! What is held or buffered, and the wait for what is missing, is in memory only.
+//! Held and buffered messages, and the wait for missing ones, are in memory only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,22 +28,22 @@ use crate::{Error, Result, Transaction};
 pub struct Settings {
     /// How to wait for what is missing.
     pub options: Options,
-    /// The caller keeps `log_received` in one transaction with its data, and says it on open.
+    /// The caller keeps `log_received` in one transaction with its data, and passes it on open.
     pub own_transaction: bool,
-    /// This stream alone; all that there are, if none.
+    /// This stream alone; all streams, if none.
     pub only: Option<String>,
 }
 
 /// What the caller knows of streams when it opens them: names and offsets.
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
-    /// Where streams start that are not known yet.
+    /// The start of streams that are not known yet.
     pub starts: Vec<(String, u64)>,
-    /// What was applied, by the caller's own data.
+    /// The applied offset of each stream, according to the caller's own data.
     pub applied: Vec<(String, u64)>,
 }
 
-/// One poll, as it is asked for.
+/// The parameters of one poll.
 #[derive(Clone, Debug)]
 pub struct Receiving<'a> {
     /// The messages.
@@ -63,7 +63,7 @@ pub struct Receiving<'a> {
 pub struct Taken {
     /// The decisions.
     pub poll: Poll,
-    /// What was known of its batch; none without one.
+    /// Whether its batch was known; none without one.
     pub replay: Option<Replay>,
     pub(super) ticket: u64,
     /// Whether what it applies was recorded.
@@ -73,7 +73,7 @@ pub struct Taken {
     pub(super) batch: Option<DeliveryBatch>,
 }
 
-/// The receiving side of one stream, or of many.
+/// The receiving side of one stream or of many.
 #[derive(Debug)]
 pub struct Inbox {
     pub(super) store: Arc<dyn Rows>,
@@ -92,7 +92,8 @@ pub(super) struct Inner {
 }
 
 impl Inbox {
-    /// Reads the streams' rows, starts those that are new, and settles what the caller knows.
+    /// Reads the streams' rows, starts new streams, and settles streams by the offsets that the
+    /// caller gives.
     pub fn open(store: Arc<dyn Rows>, settings: Settings, opening: &Opening) -> Result<Self> {
         let mut inner = Inner { table: StreamTable::new(), rows: Vec::new(), open_poll: None, polls: 0 };
         for (stream, row) in load(&*store, settings.only.as_deref())? {
@@ -119,7 +120,7 @@ impl Inbox {
     }
 
     /// Decides a poll, and records what is about to be applied: durable on return. Confirmations
-    /// and requests may be sent after [`Inbox::commit`] only.
+    /// and requests may only be sent after [`Inbox::commit`].
     pub fn receive(&self, how: &Receiving<'_>) -> Result<Taken> {
         let mut inner = self.lock();
         inner.check_ready()?;
@@ -139,8 +140,8 @@ impl Inbox {
         Ok(inner.hand_out(taken?, replay))
     }
 
-    /// Decides, and again without the streams that a rerun would not bring to where they were; and
-    /// records it.
+    /// Decides, decides again without the streams that a rerun would not bring to where they were,
+    /// and records the result.
     fn decide(
         &self,
         inner: &mut Inner,
@@ -154,7 +155,7 @@ impl Inbox {
         self.record(inner, poll, batch)
     }
 
-    /// Writes what a poll is about to apply: durable on return.
+    /// Records what a poll is about to apply: durable on return.
     pub(super) fn record(&self, inner: &Inner, poll: Poll, batch: Option<DeliveryBatch>) -> Result<Recorded> {
         let mut rows: Vec<_> = poll.changes.iter().map(|change| inner.row_of(&poll, change)).collect();
         let applies = |change: &Change| change.after.log_received > change.applying.log_received;
@@ -207,7 +208,7 @@ impl Inbox {
     }
 }
 
-/// Decides; and again without those of the reopened streams that would not end where they ended
+/// Decides, and decides again without the reopened streams that would not end where they ended
 /// before.
 pub(super) fn decide_again(
     table: &mut StreamTable,
@@ -240,7 +241,7 @@ impl Inner {
         }
         Err(Error::State(
             "an earlier poll was handed out and may have been applied: commit it, abort it if nothing of it was applied, \
-             or open the delivery anew, which makes it in doubt"
+             or open the delivery again, which makes it in doubt"
                 .into(),
         ))
     }
@@ -258,8 +259,8 @@ impl Inner {
         poll.pending[change.stream as usize].known.map(|id| self.rows[id as usize])
     }
 
-    /// Takes the streams that the batch with this mark left in doubt for not begun; answers which,
-    /// and how far they may have been applied.
+    /// Takes the streams that the batch with this mark left in doubt as not begun. Answers which
+    /// these are, and how far they may have been applied.
     fn reopen(&mut self, mark: u64) -> Vec<(u32, u64)> {
         let doubtful = |row: &Row<ReceiverState>| row.transaction == mark && row.state.in_doubt().is_some();
         let found = self.rows.iter().enumerate().filter(|(_, row)| doubtful(row));
@@ -282,7 +283,7 @@ impl Inner {
                 continue;
             }
             let state = if own_transaction && *upto > before.applying_upto {
-                // The caller's transaction ended, and the commit here did not come to it.
+                // The caller's transaction ended, but the process died before the commit here.
                 ReceiverState { log_received: *upto, applying_upto: *upto, ..before }
             } else {
                 self.table.settled(stream, *upto)?
@@ -296,7 +297,7 @@ impl Inner {
         Ok(changes)
     }
 
-    /// Streams that are known already stay as they are.
+    /// Known streams stay as they are.
     fn start_all(&mut self, starts: &[(String, u64)]) -> Result<Vec<Exchange>> {
         let mut changes = Vec::new();
         for (stream, offset) in starts {

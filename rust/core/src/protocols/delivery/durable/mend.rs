@@ -1,15 +1,15 @@
-//! Streams of which a damaged file took the last state: a repair leaves them in doubt, so that
-//! nothing is applied to them before somebody said how far they were.
+//! Streams whose last state is lost in a damaged file. A repair leaves them in doubt, so that
+//! nothing is applied to them before somebody says how far they were.
 
 use super::row::{RECEIVING, Row};
 use crate::protocols::delivery::state::ReceiverState;
 
-/// No generation that a lost row had reaches as far beyond the row that is left.
+/// Distance that no generation of a lost row has to the remaining row.
 const MANY: u64 = 1 << 32;
 
-/// The row to put for a key whose last row is lost, where `old` is an earlier one, if any is left.
-/// None where nothing has to be done: a sending side that goes back sends again what the receiving
-/// sides know, and they take it once.
+/// The row to put for a key whose last row is lost; `old` is an earlier one, if any remains. None
+/// where nothing has to be done: a sending side that goes back resends messages that the receiving
+/// sides know, and they apply them once.
 pub(crate) fn in_doubt(key: &[u8], old: Option<&[u8]>) -> Option<Vec<u8>> {
     if !key.starts_with(RECEIVING.as_bytes()) {
         return None;

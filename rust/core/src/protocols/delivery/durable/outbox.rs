@@ -16,9 +16,9 @@ pub struct Transactions<'a> {
     /// Messages that each takes; one each, if absent. The number must depend on the transaction
     /// only.
     pub parts: Option<&'a [u32]>,
-    /// At most so many whole transactions go into one message.
+    /// Maximum number of whole transactions in one message.
     pub per_message: usize,
-    /// Stop after so many messages; a transaction's parts are never split over two calls.
+    /// Maximum number of messages of a call; a transaction's parts are never split over two calls.
     pub max_messages: usize,
 }
 
@@ -75,8 +75,8 @@ impl Outbox {
         self.lock().state
     }
 
-    /// The messages for transactions after `log_sent`; earlier ones are passed over. Durable on
-    /// return, so that no message leaves before its sender remembers it.
+    /// The messages for transactions after `log_sent`; earlier ones are skipped. Durable on return,
+    /// so that no message leaves before its sender remembers it.
     pub fn build(&self, transactions: &Transactions<'_>, now: i64) -> Result<Built> {
         check(transactions)?;
         let mut row = self.lock();
@@ -112,8 +112,8 @@ impl Outbox {
         Ok(built)
     }
 
-    /// The subscriber says that it has everything up to `offset`; answers whether that is news.
-    /// Durable on return.
+    /// The subscriber confirms everything up to `offset`; answers whether that is new. Durable on
+    /// return.
     pub fn on_confirmation(&self, offset: u64) -> Result<bool> {
         let mut row = self.lock();
         match row.state.confirm(offset)? {
@@ -123,9 +123,9 @@ impl Outbox {
     }
 
     /// The subscriber asks for everything after `offset` under `epoch`; answers whether that is
-    /// news: then what was built and not sent is void, and everything after `log_sent` is to be
-    /// built again. `log_start` is the oldest offset that the log still has; if absent, the log is
-    /// truncated as far as it may be.
+    /// new. If it is, the messages built and not sent are void, and everything after `log_sent` has
+    /// to be built again. `log_start` is the oldest offset in the log; if absent, the log is
+    /// assumed to be truncated as far as allowed.
     pub fn on_resend_request(&self, epoch: u64, offset: u64, log_start: Option<u64>) -> Result<bool> {
         let log_start = match log_start {
             Some(offset) => offset,
@@ -138,7 +138,7 @@ impl Outbox {
         }
     }
 
-    /// Up to here the publisher's log may be truncated: every subscriber has confirmed it.
+    /// The publisher's log may be truncated up to here: every subscriber has confirmed it.
     pub fn truncation_point(&self) -> Result<u64> {
         let mut states = Vec::new();
         for (key, value) in self.store.scan(&publisher_prefix(&self.publisher))? {
@@ -150,7 +150,7 @@ impl Outbox {
             .ok_or_else(|| Error::State(format!("{:?} is no subscriber any more", self.subscriber)))
     }
 
-    /// The subscriber leaves: the log is kept for it no longer.
+    /// Removes the subscriber: the log is no longer kept for it.
     pub fn remove(&self) -> Result<()> {
         let row = self.lock();
         let change = exchange(sending_key(&self.publisher, &self.subscriber), Some(&*row), None);
@@ -168,7 +168,7 @@ impl Outbox {
     fn overtaken(&self) -> Error {
         Error::Overtaken(format!(
             "another sender has moved the stream to {:?} since this one read it; only one may send to a subscriber at a \
-             time, and nothing of this call was recorded; stop one of them, and open the outbox anew",
+             time, and nothing of this call was recorded; stop one of them, and open the outbox again",
             self.subscriber
         ))
     }
@@ -183,7 +183,7 @@ impl Transactions<'_> {
         self.parts.map_or(1, |parts| parts[at])
     }
 
-    /// How many transactions of one message each may go together from `at`.
+    /// How many consecutive transactions of one message each, from `at`, may share a message.
     fn whole_from(&self, at: usize) -> usize {
         (at..self.offsets.len()).take(self.per_message).take_while(|&at| self.parts_of(at) == 1).count()
     }

@@ -1,4 +1,4 @@
-//! The part of a poll that one of several processes decides.
+//! The shard of a poll that one of several processes decides.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,8 +17,8 @@ use crate::protocols::delivery::table::StreamTable;
 use crate::types::transaction::BatchRows;
 use crate::{Error, Result};
 
-/// What was decided about the messages of some streams. Nothing of it counts before its receipt is
-/// gathered.
+/// The decisions about the messages of some streams. They have no effect before their receipt is
+/// merged.
 #[derive(Debug)]
 pub struct Portion {
     /// One a message, those of earlier polls included.
@@ -27,17 +27,16 @@ pub struct Portion {
     pub transactions: Vec<u64>,
     /// The place in the order of application within the stream, or [`NOT_APPLIED`].
     pub apply_ranks: Vec<u32>,
-    /// Where each message that is applied leaves its stream once its transaction is there whole.
+    /// Where each applied message leaves its stream once its transaction is complete.
     pub commits: Vec<u64>,
-    /// Whether the message is to be handed in again with the next poll, as one of an earlier poll.
+    /// Whether the message has to be handed in again with the next poll, as one of an earlier poll.
     pub keep: Vec<bool>,
     /// For [`Inbox::gather`](super::Inbox::gather).
     pub receipt: Vec<u8>,
 }
 
-/// Decides all messages that a poll brought of some streams, and those that were kept of them:
-/// `kept` says which of the rows these are. Reads the streams' rows in `store`, and changes nothing
-/// there.
+/// Decides all messages of some streams: those of the poll, and those kept from earlier polls,
+/// which `kept` marks. Reads the streams' rows in `store`, and changes nothing there.
 pub fn decide_portion(store: &dyn Rows, plan: &[u8], columns: &HeaderColumns<'_>, kept: &[bool]) -> Result<Portion> {
     let plan = ShardPlan::decode(plan)?;
     columns.check()?;
@@ -103,7 +102,7 @@ impl<'a> Returned<'a> {
         self.of_stream.get(stream)?.get(&(prev, seq)).map(|(_, row)| *row as usize)
     }
 
-    /// What the stream waits with: its held messages, without those that are buffered.
+    /// The volatile state that the stream waits with: its held messages, without the buffered ones.
     fn volatile(&self, stream: &str, durable: &ReceiverState, waiting: Option<&Waiting>) -> Result<Volatile> {
         let mut volatile = waiting.map_or_else(|| Volatile::after_start(durable), Waiting::volatile);
         let is_buffered = |one: &Message| one.prev == durable.log_received && u64::from(one.seq) < volatile.next;
@@ -136,7 +135,7 @@ fn named<'a>(columns: &HeaderColumns<'a>) -> Vec<&'a str> {
     used.filter(|name| seen.insert(*name)).collect()
 }
 
-/// The rows of the streams, and what is known beside them.
+/// The rows of the streams, and what the plan knows beyond them.
 fn load(
     store: &dyn Rows,
     plan: &ShardPlan,

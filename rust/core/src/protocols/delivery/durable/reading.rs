@@ -1,5 +1,5 @@
-//! The rows of the receiving sides as they stand in the store, and what to say where one is not as
-//! it was.
+//! The rows of the receiving sides in the store, and the error for a row that another process
+//! changed.
 
 use super::row::{RECEIVING, Row, receiving_key, stream_of};
 use super::store::{Exchange, Overtaken, Rows};
@@ -23,7 +23,7 @@ pub(super) fn load(store: &dyn Rows, only: Option<&str>) -> Result<Vec<(String, 
     decoded.collect()
 }
 
-/// What a row says that is not as it was.
+/// The error for a row that is not as expected.
 pub(super) fn overtaken_error(changes: &[Exchange], overtaken: &Overtaken) -> Error {
     let change = &changes[overtaken.at];
     let Ok(stream) = stream_of(&change.key) else {
@@ -40,7 +40,7 @@ pub(super) fn overtaken_error(changes: &[Exchange], overtaken: &Overtaken) -> Er
     };
     Error::Overtaken(format!(
         "another receiver has moved stream {stream:?}: it was {} when this one read it, and is {}; only one may receive a \
-         stream at a time, and nothing of this call was recorded; stop one of them, and open the delivery anew",
+         stream at a time, and nothing of this call was recorded; stop one of them, and open the delivery again",
         read(&change.expected),
         read(&overtaken.found)
     ))

@@ -1,4 +1,4 @@
-//! The rows that a store keeps of streams.
+//! The rows of streams in the store.
 //!
 //! Keys are text: `i:` and the stream's name for a receiving side; `t:` and an application's name
 //! for its last batch; `o:`, the length of the publisher's name in bytes, `:`, the publisher and
@@ -20,7 +20,7 @@ pub(super) const RECEIVING: &str = "i:";
 pub(super) const SENDING: &str = "o:";
 const APPLICATION: &str = "t:";
 
-/// A state as it stands in the store.
+/// A state, as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row<S> {
     pub(super) state: S,
@@ -29,7 +29,7 @@ pub(super) struct Row<S> {
 }
 
 impl<S: Encoded + Copy> Row<S> {
-    /// What comes after `row`, or first.
+    /// The row that follows `row`, or the first one.
     pub(super) fn after(row: Option<&Self>, state: S, transaction: u64) -> Self {
         Self { state, generation: row.map_or(0, |row| row.generation) + 1, transaction }
     }
@@ -71,7 +71,7 @@ pub(super) fn application_key(application: &str) -> String {
     format!("{APPLICATION}{application}")
 }
 
-/// All subscribers of a publisher begin so.
+/// The prefix of all keys of a publisher's subscribers.
 pub(super) fn publisher_prefix(publisher: &str) -> String {
     format!("{SENDING}{}:{publisher}", publisher.len())
 }

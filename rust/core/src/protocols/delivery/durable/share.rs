@@ -1,10 +1,11 @@
-//! A poll that several processes decide together: what travels to them, and what comes back.
+//! The messages between processes that decide one poll: the plan and the receipts.
 //!
-//! One process has the inbox. It makes a [`Plan`]; others decide the messages of some streams each,
-//! by the streams' rows in the shared store, and change nothing: they answer a [`Receipt`]. Who has
-//! the inbox gathers the receipts of the answers that count, and from there on it is a poll like
-//! any other. Each receipt says which row it was decided from, generation and all, so what was
-//! decided from an older state is found out. An answer that nobody gathers has never been.
+//! One process has the inbox. It makes a [`ShardPlan`]. Other processes decide the messages of some
+//! streams each, by the streams' rows in the shared store. They change nothing; each answers with a
+//! [`ShardReceipt`]. The process with the inbox merges the receipts of the successful attempts, and
+//! from then on the poll is like any other. Each receipt holds the row that it was decided from,
+//! with its generation, so a decision from an older state is detected. A receipt that is never
+//! merged has no effect.
 
 use std::path::Path;
 
@@ -21,20 +22,20 @@ const PLAN: u64 = 0x0001_4e41_4c50_4844;
 const RECEIPT: u64 = 0x0002_5443_4552_4844;
 const NONE: u64 = u64::MAX;
 
-/// What a process has to know to decide some streams of a poll.
+/// The plan by which a process decides some streams of a poll.
 #[derive(Debug)]
 pub(super) struct ShardPlan {
     pub(super) options: Options,
     pub(super) now: i64,
-    /// The state of the table of who gathers.
+    /// The version of the stream table in the process that merges.
     pub(super) version: u64,
     /// The batch whose range in doubt is handed out again; 0 for none.
     pub(super) reopen: u64,
-    /// Streams of which more is known than their rows say.
+    /// Streams whose state is not only in their rows.
     pub(super) waiting: Vec<(String, Waiting)>,
 }
 
-/// What a crash may take of a stream, beside the messages themselves.
+/// The volatile state of a stream, which a crash may lose, without the messages themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiting {
     pub(super) confirm_received: u64,
@@ -59,7 +60,7 @@ impl Waiting {
         }
     }
 
-    /// Without the messages that are held.
+    /// Without the held messages.
     pub(super) fn volatile(&self) -> Volatile {
         Volatile {
             next: self.next,
@@ -135,15 +136,15 @@ impl ShardPlan {
     }
 }
 
-/// What was decided about one stream.
+/// The decision about one stream.
 #[derive(Debug)]
 pub(super) struct Decided {
     pub(super) stream: String,
-    /// The epoch in which a stream begins that is not known yet.
+    /// The epoch in which a new stream begins.
     pub(super) began_in: u64,
     /// The row that it was decided from.
     pub(super) found: Option<Row<ReceiverState>>,
-    /// Once the poll is committed; `confirm_received` is not to be relied on.
+    /// The state once the poll is committed; its `confirm_received` may be out of date.
     pub(super) after: ReceiverState,
     pub(super) waiting: Waiting,
     pub(super) resend: Option<(u64, u64)>,
@@ -153,7 +154,7 @@ pub(super) struct Decided {
 #[derive(Debug)]
 pub(super) struct ShardReceipt {
     pub(super) version: u64,
-    /// The messages that arrived, without those of earlier polls.
+    /// The messages of this poll, without those of earlier polls.
     pub(super) rows: BatchRows,
     pub(super) streams: Vec<Decided>,
 }
@@ -229,7 +230,7 @@ impl ShardReceipt {
     }
 }
 
-/// What travels between processes begins with a mark that names its kind and version.
+/// Data that travels between processes begins with a mark that names its kind and version.
 fn marked(from: &mut Decoder<'_>, mark: u64) -> Result<()> {
     if from.u64()? == mark { Ok(()) } else { Err(from.corrupt("another mark")) }
 }

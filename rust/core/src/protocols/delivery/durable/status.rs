@@ -1,4 +1,4 @@
-//! All streams of a history, as a table shows them: what is received and what is sent, under one
+//! All streams of a history, as a table shows them: the receiving and the sending side under one
 //! name.
 
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ pub struct Status {
     pub sent: Option<SenderState>,
 }
 
-/// All streams, by publisher and name. A receiving side and a sending side of the same name share a
-/// row.
+/// All streams, by publisher and name. A receiving side and a sending side of the same name are in
+/// one row.
 pub fn status(received: &dyn Rows, sent: &dyn Rows) -> Result<Vec<Status>> {
     let mut streams: BTreeMap<(String, String), Status> = BTreeMap::new();
     let mut entry = |publisher: String, stream: String, fill: &dyn Fn(&mut Status)| {

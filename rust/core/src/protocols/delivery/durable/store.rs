@@ -1,5 +1,4 @@
-//! What the durable rows need of a store: a few rows looked at, and many changed at once or not at
-//! all.
+//! The store that the durable rows need: read a few rows, and change many atomically.
 
 use crate::Result;
 
@@ -8,9 +7,9 @@ use crate::Result;
 pub struct Exchange {
     /// Which row.
     pub key: String,
-    /// What it has to be still; none if it must not be there.
+    /// The value it must still have; none if it must not exist.
     pub expected: Option<Vec<u8>>,
-    /// What it becomes; none if it goes.
+    /// The new value; none to remove it.
     pub new: Option<Vec<u8>>,
 }
 
@@ -39,7 +38,7 @@ pub trait Rows: Send + Sync + std::fmt::Debug {
         keys.iter().map(|key| self.get(key)).collect()
     }
 
-    /// Change all rows or, if one is not as expected, none. Of many processes only one does this at
-    /// a time. Durable on return.
+    /// Change all rows or, if one is not as expected, none. Only one process does this at a time.
+    /// Durable on return.
     fn exchange(&self, changes: &[Exchange]) -> Result<std::result::Result<(), Overtaken>>;
 }

@@ -1,4 +1,4 @@
-//! A poll as one batch of an application, so that a batch that comes again is known.
+//! A poll as one batch of an application, so that a repeated batch is recognised.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -33,7 +33,7 @@ impl DeliveryBatch {
         Ok(Self { key, transaction: transaction.clone(), found, rows: None, mark })
     }
 
-    /// The batch with its messages, and what its number means.
+    /// The batch with its messages, and the meaning of its number.
     pub(super) fn of(mut self, rows: BatchRows, how: Replays) -> Result<(Self, Meaning)> {
         self.rows = Some(rows);
         let meaning = self.meaning(how)?;
@@ -48,14 +48,14 @@ impl DeliveryBatch {
         self.transaction.after(last, self.rows, how)
     }
 
-    /// The mark of streams in doubt that are handed out again, 0 for none: those that this very
-    /// batch left so. Each of them tells by its own row whether the same messages came again.
+    /// The mark of the streams in doubt that are handed out again, 0 for none: those that this
+    /// batch left in doubt. The row of each of them tells whether the same messages came again.
     pub(super) fn reopens(&self, how: Replays) -> Result<u64> {
         let by_number = Self { rows: None, ..self.clone() };
         Ok(if by_number.meaning(how)?.reruns(how) { self.mark } else { 0 })
     }
 
-    /// Writes that the batch begins, or how it ended.
+    /// Records that the batch begins, or how it ended.
     pub(super) fn note(&self, outcome: Option<Ending>) -> (Exchange, Self) {
         let state = LastBatch { batch: self.transaction.batch, rows: self.rows, outcome };
         let row = Row::after(self.found.as_ref(), state, self.mark);

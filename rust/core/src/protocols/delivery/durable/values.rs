@@ -14,7 +14,7 @@ const SENT: &str = "sent";
 #[derive(Debug)]
 struct Space {
     values: ValueMap,
-    /// Whether files are put together when that pays.
+    /// Whether files are compacted when that pays.
     auto_maintain: bool,
 }
 
@@ -84,8 +84,8 @@ impl Rows for Space {
             Ok(Ok(()))
         })?;
         if self.auto_maintain && self.values.is_maintenance_due() {
-            // What was asked for is done and durable. Maintenance that fails is due again, and a
-            // failed write is told by the next.
+            // The requested change is done and durable. Failed maintenance becomes due again, and
+            // the next write reports a failed write.
             drop(self.values.maintain(false, &mut |_, _| Ok(())));
         }
         Ok(done)

@@ -1,5 +1,5 @@
-//! The streams of a poll, shared by several threads: each takes streams that lie side by side, with
-//! rows of its own, and what they find is put together in the order of the streams.
+//! The streams of a poll, divided among several threads. Each thread takes adjacent streams, with
+//! rows of its own; the results are merged in the order of the streams.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::protocols::delivery::group::{Arrival, Group, Grouped};
 use crate::protocols::delivery::options::Options;
 use crate::protocols::delivery::table::StreamTable;
 
-/// What one thread does: its streams, and their messages with the rows numbered anew.
+/// The work of one thread: its streams and their messages, with the rows renumbered.
 struct Share<'a> {
     groups: &'a [Group],
     start: usize,
@@ -52,8 +52,8 @@ pub(super) fn run<'p>(
     };
     let found: Vec<Pass<'_>> = std::thread::scope(|scope| {
         let running: Vec<_> = parts.iter().map(|part| (scope.spawn(|| work(share(part))), part)).collect();
-        // A thread that could not be joined has panicked; its share is done here, which says what
-        // is wrong.
+        // A thread that could not be joined has panicked. Its work is done here, which shows the
+        // reason.
         running.into_iter().map(|(thread, part)| thread.join().unwrap_or_else(|_| work(share(part)))).collect()
     });
     for (pass, (groups, start)) in found.into_iter().zip(&parts) {
@@ -63,7 +63,8 @@ pub(super) fn run<'p>(
     whole
 }
 
-/// Streams that lie side by side, about equally many messages each, and where their messages begin.
+/// Divides adjacent streams into ranges of about equally many messages, and tells where the
+/// messages of each begin.
 fn split(threads: usize, groups: &[Group]) -> Vec<(Range<usize>, usize)> {
     let total: usize = groups.iter().map(|group| group.end - group.start).sum();
     let enough = total.div_ceil(threads).max(1);
@@ -80,7 +81,7 @@ fn split(threads: usize, groups: &[Group]) -> Vec<(Range<usize>, usize)> {
 }
 
 impl Pass<'_> {
-    /// Takes over what another pass found for streams behind those of this one.
+    /// Adds the results of another pass, for streams behind those of this one.
     fn add(&mut self, other: Pass<'_>, start: usize, places: impl Iterator<Item = usize>, rows: &[u32]) {
         let streams = self.streams.len() as u32;
         for place in places {

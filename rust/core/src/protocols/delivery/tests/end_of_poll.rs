@@ -1,7 +1,7 @@
 //! Rows 9 to 13.
 use super::*;
 
-/// Decides and commits; patience, and the request.
+/// Decides and commits; answers the patience left, and the request.
 fn turn(table: &mut StreamTable, headers: &[PartHeader], options: &Options) -> (Option<u32>, Option<(u64, u64)>) {
     let poll = poll_one(table, headers, options);
     let outcome = poll.streams.first().map_or((None, None), |one| (one.patience, one.resend));

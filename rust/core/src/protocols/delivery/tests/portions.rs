@@ -1,4 +1,5 @@
-//! A poll that several processes decide, each some of its streams, is the poll that one decides.
+//! A poll that several processes decide, each some of its streams, equals a poll that one process
+//! decides.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -108,8 +109,8 @@ fn opening() -> Opening {
     Opening { starts: STREAMS[..3].iter().map(|name| ((*name).to_owned(), 0)).collect(), applied: Vec::new() }
 }
 
-/// What others decided: the receipts, the messages to apply (stream, rank, header), and what to
-/// keep.
+/// The decisions of other processes: the receipts, the messages to apply (stream, rank, header),
+/// and what to keep.
 struct Parts {
     receipts: Vec<Vec<u8>>,
     applied: Vec<(usize, u32, PartHeader)>,
@@ -273,7 +274,7 @@ fn receipts_that_do_not_fit_together_are_refused() {
     state(gather(std::slice::from_ref(&plan), &plan));
     state(gather(&parts.receipts, &plan[..plan.len() - 1]));
     inbox.commit(&mut gather(&parts.receipts, &plan).unwrap()).unwrap();
-    // The plan is of the time before.
+    // The plan is outdated.
     state(gather(&parts.receipts, &plan));
 
     let plan = plan_of(&inbox);

@@ -18,8 +18,7 @@ pub enum Qos {
     InOrder,
 }
 
-/// What a channel does with an id that is pending: somebody began to send it, and nobody knows
-/// whether it arrived.
+/// The treatment of a pending id: sending began, and it is unknown whether the message arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Policy {
@@ -32,7 +31,7 @@ pub enum Policy {
     Duplicate,
 }
 
-/// The policy of the channel, or one a row where single ids were decided.
+/// The policy of the channel, or one for each row where single ids were decided.
 #[derive(Clone, Copy, Debug)]
 pub enum Policies<'a> {
     /// The channel's.
@@ -51,7 +50,7 @@ impl Policies<'_> {
     }
 }
 
-/// What came of a row of this batch that was to be processed.
+/// The result so far of a row that was to be processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Attempt {
@@ -60,28 +59,28 @@ pub enum Attempt {
     Open,
     /// It certainly was not delivered (receiver), or its unit of work was rolled back (sender).
     Failed,
-    /// Nobody knows whether it was delivered.
+    /// It is unknown whether it was delivered.
     Unknown,
 }
 
-/// What is known of each row whatever its direction.
+/// The facts of each row that both directions need.
 #[derive(Clone, Copy, Debug)]
 pub struct MapperBatch<'a> {
     /// Quality of service.
     pub qos: &'a [Qos],
-    /// The first row of the batch with the same id, which is the row itself where it is the first;
-    /// [`NO_ID`] without one.
+    /// The first row of the batch with the same id, which may be the row itself; [`NO_ID`] without
+    /// an id.
     pub first_copies: &'a [u32],
-    /// The queue of each [`Qos::InOrder`] row, as a number below `queue_count`; other rows' values
-    /// are not looked at.
+    /// The queue of each [`Qos::InOrder`] row, as a number below `queue_count`; values of other
+    /// rows are ignored.
     pub queues: &'a [u32],
     /// Number of queues.
     pub queue_count: usize,
-    /// What came of the rows so far; none before the first is tried.
+    /// The results of the rows so far; none before the first attempt.
     pub attempts: Option<&'a [Attempt]>,
 }
 
-/// How a row stands because of the rows before it.
+/// How earlier rows affect a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     /// An earlier row of its queue failed, is in doubt or waits.
@@ -91,7 +90,7 @@ pub(super) struct Standing {
 }
 
 impl MapperBatch<'_> {
-    /// Equal lengths, queues that exist, and first copies that do not come later.
+    /// Checks for equal lengths, valid queues, and first copies that do not come later.
     pub(super) fn check(&self, lengths: &[usize]) -> Result<()> {
         let rows = self.qos.len();
         let attempts = self.attempts.map_or(rows, <[Attempt]>::len);
@@ -110,9 +109,9 @@ impl MapperBatch<'_> {
         Ok(())
     }
 
-    /// Decides row by row; `after` says what an attempt makes of a rule. A row that was not to be
-    /// processed before the first attempt does not take the place of one that failed or waits: its
-    /// caller was told otherwise. It is `held`.
+    /// Decides row by row; `after` tells how an attempt changes a rule. A row that was not to be
+    /// processed before the first attempt does not replace one that failed or waits, because its
+    /// caller was told otherwise: it is `held`.
     pub(super) fn decide(
         &self,
         held: Rule,
@@ -127,7 +126,7 @@ impl MapperBatch<'_> {
         })
     }
 
-    /// One pass, which remembers the ids that are taken and the queues that have stopped.
+    /// One pass, which tracks the ids that are taken and the queues that have stopped.
     fn pass(&self, decide: impl Fn(usize, Standing) -> Rule) -> Vec<Rule> {
         let rows = self.qos.len();
         let mut taken = vec![false; rows];

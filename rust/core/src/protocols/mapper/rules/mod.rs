@@ -1,10 +1,10 @@
-//! The message id mapper's rules: what is done with a message of an asynchronous adapter, from what
-//! the map knows of it.
+//! The rules of the message id mapper: the treatment of a message of an asynchronous adapter, by
+//! the map's entry for it.
 //!
-//! Pure functions over columns of facts. [`decide_receiver`] is the sending-out direction (rules M1
-//! to M8), [`decide_sender`] the taking-in direction (N1 to N5). The facts hold what has already
-//! happened to the rows of the batch, so after a failure the same function, asked again, says which
-//! rows must now wait or may now go.
+//! Pure functions over columns of facts. [`decide_receiver`] is the direction that sends messages
+//! out (rules M1 to M8), [`decide_sender`] the direction that takes messages in (N1 to N5). The
+//! facts include what has already happened to the rows of the batch. So after a failure the same
+//! function, called again, tells which rows must now wait or may now go.
 
 mod facts;
 mod outcome;

@@ -1,6 +1,6 @@
-//! What follows from each rule.
+//! The outcome of each rule.
 
-/// How a row was decided.
+/// The rule that decided a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Rule {
@@ -58,7 +58,7 @@ pub enum Rule {
 pub enum Status {
     /// Not there before.
     New,
-    /// Best effort: nobody looked.
+    /// Best effort: not looked up.
     NewUnchecked,
     /// Sent or taken in before.
     Duplicate,
@@ -92,8 +92,8 @@ pub enum Change {
     None,
     /// Write the pending entry, durable before anything is sent.
     WritePending,
-    /// Write the pending entry anew, durable before anything is sent: what is pending is this
-    /// attempt's from now on.
+    /// Write the pending entry again, durable before anything is sent: it belongs to this attempt
+    /// from now on.
     TakePending,
     /// Remove the pending entry, in a unit of work of its own.
     RemovePending,
@@ -122,7 +122,7 @@ pub enum Audit {
     SuccessOnOriginal,
 }
 
-/// All that follows from a rule.
+/// The whole outcome of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapperOutcome {
     /// The common word.
@@ -228,7 +228,7 @@ impl Rule {
         }
     }
 
-    /// Whether trying again can help without anybody deciding first.
+    /// Whether a retry can help without a decision by an administrator.
     pub const fn is_retryable(self) -> bool {
         self.is_held() || matches!(self, Self::M1Failed | Self::M6Failed | Self::N4 | Self::N1Failed)
     }

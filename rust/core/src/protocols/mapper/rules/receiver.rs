@@ -8,13 +8,13 @@ use crate::error::Result;
 /// Facts of messages that go out, as of the beginning of the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverFacts<'a> {
-    /// What both directions have.
+    /// The facts of both directions.
     pub batch: MapperBatch<'a>,
-    /// P: sending was begun. Not looked at without an id.
+    /// P: sending began. Ignored without an id.
     pub pending: &'a [bool],
-    /// C: sending was completed. Not looked at without an id.
+    /// C: sending was completed. Ignored without an id.
     pub mapped: &'a [bool],
-    /// What to do with pending ids.
+    /// The policies for pending ids.
     pub policies: Policies<'a>,
 }
 
@@ -72,7 +72,7 @@ fn decide(row: &Row, standing: Standing) -> Rule {
     }
 }
 
-/// What becomes of a row that was to be sent.
+/// The rule of a row after the attempt to send it.
 fn after_attempt(rule: Rule, attempt: Attempt) -> Rule {
     match (rule, attempt) {
         (Rule::M1 | Rule::M4, Attempt::Failed) => Rule::M1Failed,

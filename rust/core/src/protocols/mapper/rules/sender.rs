@@ -8,10 +8,10 @@ use crate::error::Result;
 /// Facts of messages that come in, as of the beginning of the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderFacts<'a> {
-    /// What both directions have. An unknown attempt counts as failed: what was committed shows at
-    /// the next arrival.
+    /// The facts of both directions. An unknown attempt counts as failed: a commit shows at the
+    /// next arrival.
     pub batch: MapperBatch<'a>,
-    /// The external id is mapped. Not looked at without an id.
+    /// The external id is mapped. Ignored without an id.
     pub mapped: &'a [bool],
 }
 

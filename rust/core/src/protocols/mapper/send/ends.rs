@@ -1,38 +1,38 @@
-//! How a batch that goes out ends. An end speaks of its own attempt only: the pending entries that
-//! this very send wrote, and that nobody decided about since. What others sent, have under way,
-//! decided or mapped by hand stays.
+//! The ends of a batch that goes out. An end affects its own attempt only: the pending entries that
+//! this send wrote, and that nobody decided about since. It never changes entries that others sent,
+//! are sending, decided or mapped by hand.
 
 use super::{Ending, Ids, Qos, Record, Result, Rule, Send, SentRow, State, ValueEdit};
 use crate::protocols::mapper::texts::{Texts, Untils};
 use crate::protocols::mapper::{Known, Mapper, MapperSettings, same_length};
 
-/// What an end does to the map, for one row.
+/// The change of the map by an end, for one row.
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
     /// It was sent: map it.
     Map { value: Option<&'a [u8]>, until: i64 },
-    /// It certainly was not delivered: pending no more.
+    /// It certainly was not delivered: no longer pending.
     GiveUp,
-    /// It was not tried: as it was before this batch.
+    /// It was not tried: restore the state before this batch.
     GiveBack,
 }
 
 impl Send {
-    /// These rows were sent: write their mappings and remove what this send left pending, in one
-    /// step. Durable on return; saying it again changes nothing. A mapping to another id stands:
-    /// whoever said it first was sent, too. What another sender has pending stays beside the
-    /// mapping. `ids` are those that the batch was begun with; `values` and `untils` have a row for
-    /// each of `rows`.
+    /// These rows were sent: write their mappings and remove this send's pending entries, in one
+    /// step. Durable on return; repeating it changes nothing. A mapping to another id stays: the
+    /// sender that wrote it first sent the message too. A pending entry of another sender stays
+    /// beside the mapping. `ids` are those that the batch was begun with; `values` and `untils`
+    /// have a row for each of `rows`.
     pub fn complete(&self, ids: &Ids, rows: &[u32], values: &Texts, untils: Untils) -> Result<()> {
         same_length("external_ids", values.len(), rows.len())?;
         untils.check(rows.len())?;
         self.settle(ids, rows, SentRow::Done, Some((values, untils)))
     }
 
-    /// These rows failed: with `definite` they were certainly not delivered by this send, and are
-    /// pending no more, unless another sender or a decision has taken over; else nobody knows, and
-    /// they stay pending. Later rows of their queues are held, as are later rows of the same id.
-    /// Durable on return.
+    /// These rows failed. With `definite` this send certainly did not deliver them: they are no
+    /// longer pending, unless another sender or a decision took over. Without it the outcome is
+    /// unknown, and they stay pending. Later rows of their queues and later rows of the same id are
+    /// held. Durable on return.
     pub fn abort(&self, ids: &Ids, rows: &[u32], definite: bool) -> Result<()> {
         self.settle(ids, rows, if definite { SentRow::Failed } else { SentRow::Unknown }, None)
     }
@@ -60,7 +60,7 @@ impl Send {
         let ending = self.claim.filter(|_| !after.is_ended && after.is_done());
         self.mapper.values.write(|edit| {
             let touched: Vec<u32> = steps.iter().map(|(row, _)| *row).collect();
-            // A mapping whose time is over is still none of ours to remove.
+            // A mapping whose time is over still belongs to its writer.
             let now = Known::read(&edit.look_at(ids, &touched)?, MapperSettings::default(), 0)?;
             for (at, (row, step)) in steps.iter().enumerate() {
                 self.take(*step, edit, ids, *row as usize, (&now, at))?;
@@ -79,8 +79,8 @@ impl Send {
         self.facts.qos[row] != Qos::BestEffort
     }
 
-    /// How the batch stands once these rows became that. What waits does so until it comes again:
-    /// it is pending no more, and somebody else may have begun it.
+    /// The state of the batch once these rows have this result. A waiting row waits until it comes
+    /// again: it is no longer pending, and another sender may have begun it.
     fn after(&self, before: &State, rows: &[u32], became: SentRow) -> Result<State> {
         let mut after = before.clone();
         for row in rows {
@@ -95,7 +95,7 @@ impl Send {
         Ok(after)
     }
 
-    /// One step, by what the map holds of its row now.
+    /// Applies one step, by the present entry of its row.
     fn take(&self, step: Step, edit: &mut ValueEdit, ids: &Ids, row: usize, (now, at): (&Known, usize)) -> Result<()> {
         let (pending, kept_until) = (now.pending_of(at), now.persist_until[at]);
         let is_own = pending.is_some_and(|pending| pending.attempt == self.attempt);

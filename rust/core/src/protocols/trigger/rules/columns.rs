@@ -10,10 +10,10 @@ use crate::columns::{CountColumn, FlagColumn, Validity};
 pub use crate::key::Copy;
 use crate::types::HistoryState;
 
-/// What is known of a batch of documents, as columns.
+/// The facts of a batch of documents, as columns.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
-    /// Number of rows; the columns are as long, unless said otherwise.
+    /// Number of rows; all columns have this length, unless noted.
     pub rows: usize,
     /// `guaranteed` or `persistent`; absent and null mean true.
     pub eligible: FlagColumn<'a>,
@@ -36,21 +36,21 @@ pub struct Undecided {
     pub reason: Reason,
 }
 
-/// What the rules say of a batch.
+/// The decisions for a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// One outcome a row. An undecided row holds its step S7 (in doubt) until the resolver's answer
-    /// is applied.
+    /// One outcome a row. An undecided row has its outcome for step S7 (in doubt) until the
+    /// resolver's answer is applied.
     pub outcomes: Vec<Outcome>,
     /// The rows to ask the resolver about, in rising order.
     pub undecided: Vec<Undecided>,
 }
 
-/// Rows that are taken through all passes together, so that their facts stay in the nearest cache.
+/// Rows that go through all passes in one chunk, so that their facts stay in the nearest cache.
 const CHUNK_ROWS: usize = 1024;
 
-/// Rows that are looked through together for undecided or suspended ones: few, because one in a
-/// thousand is usual.
+/// Rows that are searched at once for undecided or suspended ones: few, because one in a thousand
+/// is usual.
 pub(super) const SEARCH_ROWS: usize = 128;
 
 /// Judges a batch: every row by itself, then the copies of a key, then the suspension of the
@@ -61,8 +61,8 @@ pub fn decide(settings: &Settings, facts: &Facts<'_>) -> Decided {
     settle(settings, outcomes, facts.copies)
 }
 
-/// The part of [`decide`] that needs to see all rows: for callers that had [`DecisionTable::write`]
-/// fill `outcomes` in parts.
+/// The part of [`decide`] that needs all rows: for callers that let [`DecisionTable::write`] fill
+/// `outcomes` in parts.
 pub fn settle(settings: &Settings, mut outcomes: Vec<Outcome>, copies: &[Copy]) -> Decided {
     settle_copies(settings, &mut outcomes, copies);
     suspend_later_rows(&mut outcomes);
@@ -84,9 +84,9 @@ fn undecided(outcomes: &[Outcome]) -> Vec<Undecided> {
 }
 
 impl DecisionTable {
-    /// Judges the rows from `first_row` on, each as if it were alone, as many as `outcomes` has
-    /// places. Undecided rows get the outcome of step S7. Parts of one batch may be written in any
-    /// order and by several threads; [`settle`] then does the rest.
+    /// Judges the rows from `first_row` on, each as if it were alone, up to the length of
+    /// `outcomes`. Undecided rows get the outcome of step S7. Parts of one batch may be written in
+    /// any order and by several threads; [`settle`] then does the rest.
     pub fn write(&self, facts: &Facts<'_>, first_row: usize, outcomes: &mut [Outcome]) {
         if !self.settings.detect_duplicates {
             outcomes.fill(Outcome::R0);
@@ -99,8 +99,8 @@ impl DecisionTable {
         }
     }
 
-    /// Gathers the facts of a few rows as bits, one pass a column that matters, and looks their
-    /// outcomes up.
+    /// Collects the facts of a few rows as bits, one pass for each column that matters, and looks
+    /// their outcomes up.
     fn write_chunk(&self, facts: &Facts<'_>, start: usize, outcomes: &mut [Outcome]) {
         let mut buffer = [0; CHUNK_ROWS];
         let bits = &mut buffer[..outcomes.len()];

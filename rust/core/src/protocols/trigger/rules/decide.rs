@@ -6,16 +6,16 @@ use super::reason::Reason;
 use super::trigger::{Kind, Settings};
 use crate::types::HistoryState;
 
-/// What is known of one document.
+/// The facts of one document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowFacts {
     /// Whether it is guaranteed (messaging) or persistent (JMS).
     pub eligible: bool,
-    /// What its count says.
+    /// The class of its count.
     pub count: CountClass,
     /// Whether it has a key.
     pub key: KeyClass,
-    /// What the history says of the key.
+    /// The state of the key in the history.
     pub history: HistoryState,
 }
 
@@ -55,7 +55,7 @@ pub(super) const fn eligible_bits(eligible: bool) -> u8 {
     (eligible as u8) << 6
 }
 
-/// What the rules say of one row.
+/// The decision of the rules for one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// A verdict.
@@ -92,7 +92,7 @@ fn by_history(settings: &Settings, facts: RowFacts) -> Decision {
     }
 }
 
-/// Rules R12 to R16: no history, so the count is all there is.
+/// Rules R12 to R16: without a history only the count decides.
 fn by_count(settings: &Settings, facts: RowFacts) -> Decision {
     match facts.count {
         CountClass::First => Decision::Decided(Outcome::R12),
@@ -116,11 +116,11 @@ pub struct DecisionTable {
 impl DecisionTable {
     /// Asks [`decide_row`] about every combination.
     pub fn new(settings: &Settings) -> Self {
-        // Some bit patterns are no combination; should one ever be looked up, it may neither run
+        // Some bit patterns are no combination. If one is looked up after all, it must neither run
         // nor drop a document.
         let mut by_bits = [Outcome::R11; COMBINATIONS];
-        // `for_each` rather than `for`, which asks nested iterators for each next one: every small
-        // batch pays for this.
+        // `for_each` is faster than `for`, which asks nested iterators for each next value: every
+        // small batch pays for this.
         RowFacts::all().for_each(|facts| {
             by_bits[usize::from(facts.bits())] = match decide_row(settings, facts) {
                 Decision::Decided(outcome) => outcome,

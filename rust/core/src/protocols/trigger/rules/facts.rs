@@ -1,8 +1,8 @@
-//! What the rules want to know of a document, each reduced to the few cases that they tell apart.
+//! The facts of a document that the rules use, each reduced to the few cases that they distinguish.
 
 use super::trigger::Kind;
 
-/// What a redelivery count (messaging) or a delivery count (JMS) says.
+/// The meaning of a redelivery count (messaging) or a delivery count (JMS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CountClass {
@@ -12,7 +12,7 @@ pub enum CountClass {
     First = 1,
     /// The document came before.
     Again = 2,
-    /// A JMS message came as often as it may, or oftener.
+    /// A JMS message reached its maximum number of deliveries.
     OverMax = 3,
 }
 

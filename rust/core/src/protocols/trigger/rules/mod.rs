@@ -1,8 +1,8 @@
 //! The rules of exactly-once processing, as pure functions over facts: no file, no clock, no store.
 //!
-//! The way of a batch: [`decide`] judges every row by the table of rules R0 to R16 and says which
-//! rows it leaves undecided; the caller asks the trigger's resolver about those, once;
-//! [`Decided::resolve`] applies the answers by the table of steps S1 to S7.
+//! [`decide`] judges every row of a batch by the table of rules R0 to R16, and tells which rows it
+//! leaves undecided. The caller asks the trigger's resolver about those, once. [`Decided::resolve`]
+//! applies the answers by the table of steps S1 to S7.
 
 mod columns;
 mod decide;

@@ -1,4 +1,4 @@
-//! What is decided about a document: one byte that stands for its status, action, acknowledgement,
+//! The decision about a document: one byte that stands for its status, action, acknowledgement,
 //! rule and message.
 
 use super::reason::{Reason, Step};
@@ -13,7 +13,7 @@ pub enum Status {
     New = 0,
     /// It was processed before.
     Duplicate = 1,
-    /// Nobody can tell.
+    /// It is unknown.
     InDoubt = 2,
 }
 
@@ -152,9 +152,9 @@ impl Outcome {
         }
     }
 
-    /// A later copy of a key for which the resolver said NEW, as it had done for an earlier row;
-    /// none where `reason` has no key to share, or where the resolver was asked about the copy as
-    /// such.
+    /// A later copy of a key for which the resolver said NEW, as it had for an earlier row. None
+    /// where `reason` is that of a row without a key, or where the resolver was asked about the
+    /// copy itself.
     pub const fn copy_of_resolved(reason: Reason, policy: InBatch) -> Option<Self> {
         match (reason, policy) {
             (Reason::R6, InBatch::Duplicate) => Some(Self::R6_S1_BATCH_DUPLICATE),
@@ -229,8 +229,8 @@ impl Outcome {
         self.0 >= START_OF_SUSPEND && self.0 < START_OF_UNANSWERED
     }
 
-    /// What an undecided row holds until the resolver answers, and keeps if it never does: in
-    /// doubt, so a lost answer can neither run a service nor drop a document.
+    /// The outcome that an undecided row has until the resolver answers, and keeps if it never
+    /// does: in doubt, so a lost answer can neither run a service nor drop a document.
     pub(super) const fn unanswered(reason: Reason) -> Self {
         Self::resolved(reason, Step::S7)
     }

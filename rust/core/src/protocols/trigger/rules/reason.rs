@@ -16,7 +16,7 @@ pub enum Reason {
     R10 = 4,
     /// Without history: the document came before.
     R13 = 5,
-    /// Without history: nobody knows whether the document came before.
+    /// Without history: it is unknown whether the document came before.
     R15 = 6,
 }
 
@@ -24,7 +24,7 @@ impl Reason {
     /// Every reason, in the order of its code.
     pub const ALL: [Self; 7] = [Self::R3, Self::R4, Self::R6, Self::R8Batch, Self::R10, Self::R13, Self::R15];
 
-    /// The rule's text, as the resolver is told and as it begins the rule of the outcome.
+    /// The rule's text, as the resolver gets it and as the outcome's rule begins with it.
     pub const fn rule(self) -> &'static str {
         match self {
             Self::R3 => "R3",

@@ -1,5 +1,4 @@
-//! What one row of a batch means for another, and what the resolver's answers mean for the
-//! undecided ones.
+//! How rows of a batch affect each other, and how the resolver's answers decide the undecided ones.
 
 use super::columns::{Copy, Decided, SEARCH_ROWS};
 use super::outcome::Outcome;
@@ -8,8 +7,8 @@ use super::trigger::{InBatch, ProcessingMode, Settings};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
 
-/// What the resolver says of one undecided row. When it fails for the whole batch, every row has
-/// that failure.
+/// The resolver's answer for one undecided row. If it fails for the whole batch, every row has that
+/// failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Process it.
@@ -37,7 +36,7 @@ impl Answer {
         }
     }
 
-    /// The step that the answer leads to under a trigger that does or does not suspend.
+    /// The step that the answer leads to under a trigger that suspends or does not.
     pub fn step(self, suspend: bool) -> Step {
         match self {
             Self::New => Step::S1,
@@ -85,8 +84,8 @@ fn first_of_key(copies: &[Copy], row: u32) -> u32 {
     copies.binary_search_by_key(&row, |copy| copy.row).map_or(row, |at| copies[at].first)
 }
 
-/// What becomes of the later of several rows of one key for which the resolver said NEW. It is not
-/// asked twice.
+/// The treatment of later rows of a key for which the resolver said NEW. The resolver is not asked
+/// twice.
 fn asked_copies(settings: &Settings) -> InBatch {
     settings.in_batch.unwrap_or(match settings.processing_mode {
         ProcessingMode::Serial => InBatch::Duplicate,
@@ -94,7 +93,7 @@ fn asked_copies(settings: &Settings) -> InBatch {
     })
 }
 
-/// What becomes of the later rows of a key that is new to the history.
+/// The outcome of later rows of a key that is new to the history.
 fn unasked_copies(settings: &Settings) -> Outcome {
     let to_resolver =
         settings.in_batch.is_none() && settings.processing_mode == ProcessingMode::Concurrent && settings.resolver;
@@ -115,7 +114,7 @@ pub(super) fn settle_copies(settings: &Settings, outcomes: &mut [Outcome], copie
     }
 }
 
-/// Nothing after a suspension is processed or acknowledged: all later rows share the outcome of the
+/// Nothing after a suspension is processed or acknowledged: all later rows get the outcome of the
 /// first that suspends.
 pub(super) fn suspend_later_rows(outcomes: &mut [Outcome]) {
     let first = outcomes.chunks(SEARCH_ROWS).enumerate().filter(|(_, rows)| Outcome::any_needs_look(rows)).find_map(

@@ -1,4 +1,4 @@
-//! A trigger's settings: what they are called, what they may be, and what the rules need of them.
+//! A trigger's settings: their names, their values, and the part that the rules need.
 
 use crate::error::{Error, Result};
 pub use crate::types::Kind;
@@ -15,7 +15,7 @@ word_setting!(
 );
 
 word_setting!(
-    /// What later rows of a batch are that hold the key of an earlier one.
+    /// The meaning of later rows of a batch with the key of an earlier one.
     InBatch, "in_batch", {
         /// Duplicates of it.
         Duplicate = "duplicate",
@@ -40,7 +40,7 @@ word_setting!(
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own that users know by name")]
 pub struct Trigger {
-    /// Its id; the history keeps each trigger's keys apart.
+    /// Its id; the history keeps the keys of each trigger separate.
     pub name: String,
     /// Where its documents come from.
     pub kind: Kind,
@@ -52,13 +52,14 @@ pub struct Trigger {
     pub history_time_to_live_us: i64,
     /// Whether documents are processed one at a time.
     pub processing_mode: ProcessingMode,
-    /// What later rows of one key are; none leaves it to the processing mode and the resolver.
+    /// The meaning of later rows of one key; none leaves it to the processing mode and the
+    /// resolver.
     pub in_batch: Option<InBatch>,
-    /// The server's switch: suspend rather than leave a document in doubt when something is down.
+    /// The server's switch: suspend rather than leave a document in doubt when a component is down.
     pub suspend_and_retry_on_error: bool,
     /// The trigger's own switch for the same.
     pub suspend_on_failure: bool,
-    /// A JMS message that was delivered so often is rejected.
+    /// A JMS message with this number of deliveries is rejected.
     pub max_delivery_count: i64,
     /// Until when an entry counts.
     pub expiry: Expiry,
@@ -118,12 +119,12 @@ impl Trigger {
         Ok(())
     }
 
-    /// Whether the trigger suspends when something is down: either switch is enough.
+    /// Whether the trigger suspends when a component is down: either switch is enough.
     pub fn suspends(&self) -> bool {
         self.suspend_and_retry_on_error || self.suspend_on_failure
     }
 
-    /// What the rules need to know; `resolver` says whether there is one.
+    /// The settings for the rules; `resolver` tells whether there is one.
     pub fn settings(&self, resolver: bool) -> Settings {
         Settings {
             kind: self.kind,
@@ -138,7 +139,7 @@ impl Trigger {
     }
 }
 
-/// What the rules need to know of a trigger.
+/// The settings of a trigger that the rules need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one condition of the table of rules")]
 pub struct Settings {
@@ -150,11 +151,11 @@ pub struct Settings {
     pub use_history: bool,
     /// Whether documents are processed one at a time.
     pub processing_mode: ProcessingMode,
-    /// What later rows of one key are, if said.
+    /// The meaning of later rows of one key, if set.
     pub in_batch: Option<InBatch>,
-    /// Whether the trigger suspends when something is down.
+    /// Whether the trigger suspends when a component is down.
     pub suspend: bool,
-    /// A JMS message that was delivered so often is rejected.
+    /// A JMS message with this number of deliveries is rejected.
     pub max_delivery_count: i64,
     /// Whether there is a resolver.
     pub resolver: bool,
@@ -167,12 +168,12 @@ impl Settings {
         self.detect_duplicates && self.use_history
     }
 
-    /// Whether anybody asks for the keys: the history, or the resolver, which is told them.
+    /// Whether the keys are needed: by the history, or by the resolver, which gets them.
     pub fn needs_keys(&self) -> bool {
         self.detect_duplicates && (self.use_history || self.resolver)
     }
 
-    /// Whether any outcome depends on the counts. With the history only JMS looks at them, for its
+    /// Whether any outcome depends on the counts. With the history only JMS uses them, for its
     /// maximum.
     pub fn needs_counts(&self) -> bool {
         self.detect_duplicates && (self.kind == Kind::Jms || !self.use_history)

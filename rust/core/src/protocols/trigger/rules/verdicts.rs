@@ -1,5 +1,5 @@
-//! The two tables of verdicts, by the code of the outcome: what each rule and each step of the
-//! resolver means.
+//! The two tables of verdicts, by the code of the outcome: the meaning of each rule and of each
+//! step of the resolver.
 
 use super::outcome::{Acknowledge, Action, Outcome, Status};
 use super::reason::{Reason, Step};

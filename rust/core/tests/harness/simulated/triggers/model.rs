@@ -160,7 +160,7 @@ impl Model {
     pub fn finish_rows(&mut self, slot: usize, ids: &[String], completed: bool) {
         let mark = if completed { Mark::Completed } else { Mark::Released };
         let Some(claim) = self.slots.get(&slot).copied() else { return };
-        // What has ended as a whole is over, also after a purge removed it.
+        // What has ended as a whole is over, whatever a purge has removed since.
         if self.claims.get(&claim).is_some_and(|claim| claim.is_completed || claim.is_released) {
             return;
         }

@@ -15,11 +15,11 @@ struct Document {
     key: u8,
     count: i8,
     eligible: bool,
-    /// What the resolver says when it is asked.
+    /// The resolver's answer, if it is asked.
     answer: Answer,
 }
 
-/// What the model says: the rule and the letter of the status.
+/// The model's decision: the rule and the letter of the status.
 type Said = (String, char);
 
 fn policy(s: &Settings) -> char {

@@ -50,7 +50,7 @@ fn slow_reading(s: &Settings, f: RowFacts) -> &'static str {
     if f.count == CountClass::First {
         return "R12";
     }
-    // A messaging count has no maximum: whatever came before, came before.
+    // A messaging count has no maximum: every count above the first came before.
     if f.count == CountClass::Again || f.count == CountClass::OverMax {
         return if s.resolver { "R13?" } else { "R14" };
     }

@@ -1,0 +1,75 @@
+"""Repairing a history whole: its engine's files, and its audit log."""
+
+import datetime as dt
+import os
+from collections.abc import Callable
+from typing import Any
+
+from dochistory import _native
+
+
+def repair(
+    path: str | os.PathLike[str],
+    trigger: _native.Trigger | str | None = None,
+    *,
+    apply: bool = False,
+    lock_timeout: str | dt.timedelta | float = "30 s",
+    progress: Callable[[int, int], object] | None = None,
+) -> dict[str, Any]:
+    """Say what is damaged in a history and what a repair would drop; with `apply`, repair it.
+
+    What can be read stays: entries on undamaged pages of a segment, whole frames of the log, and
+    documents and decisions of the audit log. Filters are rebuilt without loss. Every file that goes
+    out of use is kept in a directory `repaired-<time>`, so that a repair can be undone by hand. Ids
+    that are dropped are new when they arrive again.
+
+    Args:
+        path: the directory.
+        trigger: this trigger, or its name, only, and no audit log. It is needed where a damaged
+            file has taken the name with it.
+        apply: repair. Otherwise nothing is written, and the right to write is not needed.
+        lock_timeout: how long to wait for another writer's operation: text ("30 s"), a timedelta,
+            or seconds.
+        progress: called with (files looked at, files in all) of a trigger from time to time; what
+            it raises stops the work.
+
+    Returns:
+        `repaired`: whether it was repaired; `kept_in` and `audit_kept_in`: the directories (paths)
+        of the engine's and of the audit log's files that went out of use, or None; `findings`: a
+        list with one dict for each damaged place:
+
+        - `trigger`, `mapper` or `delivery`: whose it is, the others None; all None: it concerns
+          all, or the audit log; of guaranteed delivery "received" or "sent".
+        - `file`, `byte`, `reason`, `meaning`: where and what it is, and what it comes to.
+        - `remedy`: "rebuilt" (nothing is lost but what `reopened_entries` says), "salvaged" (what
+          can be read is kept), "dropped", or "impossible".
+        - `dropped_entries`, `reopened_entries` (entries whose end is forgotten): numbers at most,
+          None if nothing tells; `dropped_at_least`: how many of the dropped ones are certain;
+          `exact`: whether `dropped_entries` is exact.
+        - `first_started_at`, `last_started_at`: datetimes between which the dropped entries'
+          services began, or None; `first_kept_until`, `last_kept_until`: of a map's entries.
+        - `returned_entries`, `ids`: of a map: entries that count as they were before, at most, and
+          up to 1,000 of the ids that were dropped or went back.
+        - `bytes`: that cannot be read.
+        - `documents`, `cut_off`: of the audit log only: the first and last number of each stretch
+          of documents that the finding concerns, and of those that need a new decision.
+
+    Raises:
+        OpenError: [DH-OPEN] there is no history, or one of a newer format.
+        LockedError: [DH-LOCKED] another writer held a trigger for longer than `lock_timeout`.
+        StorageError: [DH-IO] the operating system refused a file operation.
+        CorruptError: [DH-CORRUPT] a finding would not be certain, because the files change.
+    """
+    store = _native.repair(path, trigger, apply=apply, lock_timeout=lock_timeout, progress=progress)
+    log: dict[str, Any] = {"repaired": False, "kept_in": None, "findings": []}
+    if trigger is None:
+        from dochistory import audit  # it needs more of Arrow than opening a history does
+
+        log = audit.repair(_native.local_path(path), apply=apply, lock_timeout=lock_timeout)
+    damaged = [part["repaired"] for part in (store, log) if part["findings"]]
+    return {
+        "repaired": bool(damaged) and all(damaged),
+        "kept_in": store["kept_in"],
+        "audit_kept_in": log["kept_in"],
+        "findings": [*store["findings"], *log["findings"]],
+    }
