@@ -229,7 +229,7 @@ fn writer_that_died_with_the_lock_blocks_nobody() {
         begin(&other, &uuids(2..3)).unwrap();
         if !system.is_dead() {
             begun.unwrap();
-            assert!(change > 3, "the writer dies at several steps of its turn");
+            assert!(change > 3, "the writer dies at several steps while it holds the lock");
             break;
         }
     }

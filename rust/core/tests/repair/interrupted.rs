@@ -1,6 +1,6 @@
 //! A repair that is interrupted at any change it makes, by a kill or by power loss, has done
-//! nothing or all: repaired again, the store says the same as after a repair that nothing
-//! disturbed.
+//! nothing or all: repaired again, the store says the same as after a repair without an
+//! interruption.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
