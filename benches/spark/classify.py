@@ -16,8 +16,8 @@ from benches.stores import TRIGGER, scratch_copy
 from benches.timing import seconds_of
 from benches.workload import Workload
 from dochistory.spark.classify import of_columns
+from dochistory.spark.decider import Decider
 from dochistory.spark.decode import verdict_sql
-from dochistory.spark.judge import Judge
 
 Found = dict[str, Any]
 
@@ -65,7 +65,7 @@ def _constant(df: DataFrame) -> DataFrame:
 
 def _verdict_byte(df: DataFrame, history: Path) -> DataFrame:
     """The verdict as the byte that comes back from Python: what `classify` makes words of."""
-    judge, names = Judge.of(history, TRIGGER), ["uuid", "redelivery_count"]
+    judge, names = Decider.of(history, TRIGGER), ["uuid", "redelivery_count"]
     judged = of_columns(judge, names)
     return _answered(df, lambda uuid, count: judged([uuid, count]))
 
@@ -130,7 +130,7 @@ def rows_in_arrow(spark: SparkSession, workload: Workload, rows: int, runs: int,
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
         history = scratch_copy(workload, Path(home))
         df = _frame(spark, workload, rows, payload)
-        judged, judge = dh.spark.classify(df, history, TRIGGER, "map"), Judge.of(history, TRIGGER)
+        judged, judge = dh.spark.classify(df, history, TRIGGER, "map"), Decider.of(history, TRIGGER)
         _check(judged, rows)
         names = {"uuid": "uuid", "redelivery_count": "redelivery_count"}
         jobs = {

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import BinaryType, StringType
 
 import dochistory as dh
+from dochistory.spark.decider import VERDICT_COLUMNS
 from dochistory.spark.decode import quoted, verdict_sql, verdict_words
-from dochistory.spark.judge import VERDICT_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

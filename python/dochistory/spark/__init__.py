@@ -18,16 +18,16 @@ Entrances, which must not be mixed up:
 
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat as compat  # first: it says so where there is no Spark, or one that is too old
-from dochistory.spark.around import audit_sink, keep_in_doubt, suspending
 from dochistory.spark.batches import ExactlyOnce, exactly_once
-from dochistory.spark.begun import Batch, StagedBatch
+from dochistory.spark.begun_batch import Batch, StagedBatch
 from dochistory.spark.claims import SparkClaim, claim
 from dochistory.spark.classify import classify
 from dochistory.spark.cluster import check_cluster
 from dochistory.spark.compat import UnsupportedError
+from dochistory.spark.decider import VERDICT_COLUMNS
 from dochistory.spark.delivery import Delivery, DeliveryBatch, delivery
+from dochistory.spark.guards import audit_sink, keep_in_doubt, suspending
 from dochistory.spark.java import JavaNotFoundError
-from dochistory.spark.judge import VERDICT_COLUMNS
 from dochistory.spark.load import load
 from dochistory.spark.read import read
 from dochistory.spark.report import observed, report

@@ -17,10 +17,10 @@ import dochistory as dh
 from dochistory import _checks
 from dochistory.errors import SuspendedError
 from dochistory.spark import checks, compat
-from dochistory.spark.arrived import InSpark, OnDriver, arrived
-from dochistory.spark.begun import Batch, StagedBatch
+from dochistory.spark.begun_batch import Batch, StagedBatch
 from dochistory.spark.claims import OtherRows, Replay, claim
-from dochistory.spark.kept import Kept
+from dochistory.spark.open_history import OpenHistory
+from dochistory.spark.stored_rows import InSpark, OnDriver, arrived
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,7 +47,7 @@ class ExactlyOnce:
         parts: int | None,
         order_by: Any,
     ) -> None:
-        self._history = Kept(history)
+        self._history = OpenHistory(history)
         self._trigger = trigger
         self._service = service
         self._application = application

@@ -25,11 +25,11 @@ from pyspark.sql.types import StructType
 
 import dochistory as dh
 from dochistory import _checks, _native
-from dochistory.spark import checks, compat, questions, shards, staging
-from dochistory.spark.judge import VERDICT_COLUMNS
-from dochistory.spark.lost import MOST, PLACE, Lost
+from dochistory.spark import checks, compat, resolver_on_driver, shards, staging
+from dochistory.spark.decider import VERDICT_COLUMNS
+from dochistory.spark.lost_rows import MOST, PLACE, Lost
+from dochistory.spark.same_directory import Sight
 from dochistory.spark.settings import ids_of
-from dochistory.spark.sight import Sight
 from dochistory.spark.snapshots import Snapshot
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def claim(
     prefix: str = "",
     now: dt.datetime | None = None,
 ) -> SparkClaim:
-    """Judge all rows of `df`, and begin what is to be processed: as a whole or not at all. Durable on return.
+    """Decider all rows of `df`, and begin what is to be processed: as a whole or not at all. Durable on return.
 
     As `History.begin`, on as many machines as Spark has; only ids and counts cross to Python, and
     no row to the driver. Of copies of an id within `df` the first is processed, and what the others
@@ -360,11 +360,11 @@ class Claimer:
         snapshot = Snapshot(Sight.of(history, self._trigger.name), str(job.snapshot))
         work = staging.Staging(snapshot, job.token, self._trigger, tuple(self._found))
         if self._trigger.resolver is not None and self._resolver_on == "driver":
-            work = work.with_trigger(questions.answered(work, routed, self._found))
+            work = work.with_trigger(resolver_on_driver.answered(work, routed, self._found))
         takes = StructType([routed.schema[there] for there in self._found.values()])
         stage = compat.partition_udf(work.part, takes, staging.RETURNED)
         answered = routed.withColumn(_ANSWER, stage(*(routed[f"`{there}`"] for there in self._found.values())))
-        # Kept with the rows: a number that each plan makes might be another one.
+        # OpenHistory with the rows: a number that each plan makes might be another one.
         return answered.withColumn(PLACE, F.monotonically_increasing_id())
 
     def _judged(self, known: dict[str, list[str]], kept: "DataFrame", attempts: list[int]) -> "DataFrame":

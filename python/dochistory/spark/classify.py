@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql.types import ByteType, DataType, ShortType, StringType, StructField, StructType
 
 import dochistory as dh
-from dochistory.spark import checks, compat, questions
+from dochistory.spark import checks, compat, resolver_on_driver
+from dochistory.spark.decider import VERDICT_COLUMNS, Decider
 from dochistory.spark.decode import quoted, verdict_sql, verdict_words
-from dochistory.spark.judge import VERDICT_COLUMNS, Judge
 from dochistory.spark.settings import ids_of, types_of
 from dochistory.spark.shipped import iterating
 
@@ -77,10 +77,10 @@ def classify(
     if taken := [name for name in appended if name in df.columns]:
         raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} exists already: rename it or pass a prefix")
     found = checks.columns(trigger, df.schema, columns)
-    judge = Judge.of(history, trigger, now)
+    judge = Decider.of(history, trigger, now)
     if judge.asks and resolve == "driver":
         seen = df.select(*(df[f"`{there}`"] for there in found.values())) if how == "udf" else df
-        judge = questions.resolved(judge, seen, found)
+        judge = resolver_on_driver.resolved(judge, seen, found)
     returned = verdict_type(judge, found)
     if how == "map":
         # mapInArrow looks columns up by name, and fails where a name has a dot.
@@ -101,21 +101,21 @@ def classify(
     return judged.selectExpr(*kept, *(f"{word} AS {quoted(name)}" for word, name in zip(words, appended, strict=True)))
 
 
-def verdict_type(judge: Judge, found: Mapping[str, object]) -> DataType:
+def verdict_type(judge: Decider, found: Mapping[str, object]) -> DataType:
     """What comes back from Python: a number a row, or words where a resolver may have something to say."""
     if judge.asks:
         return StructType([StructField(name, StringType()) for name in VERDICT_COLUMNS])
     return ByteType() if len(ids_of(found)) == 1 else ShortType()
 
 
-def words_of(judge: Judge, answered: "Column", ids: "list[Column]") -> "list[Column]":
+def words_of(judge: Decider, answered: "Column", ids: "list[Column]") -> "list[Column]":
     """The six columns of the verdict that came back."""
     if judge.asks:
         return [answered[name] for name in VERDICT_COLUMNS]
     return verdict_words(answered, ids)
 
 
-def of_columns(judge: Judge, names: list[str]) -> Callable[[Sequence[pa.Array]], pa.Array]:
+def of_columns(judge: Decider, names: list[str]) -> Callable[[Sequence[pa.Array]], pa.Array]:
     """The function of a trigger's columns that runs in the workers."""
 
     def judged(arrays: Sequence[pa.Array]) -> pa.Array:
@@ -128,7 +128,7 @@ def of_columns(judge: Judge, names: list[str]) -> Callable[[Sequence[pa.Array]],
 
 
 def _of_rows(
-    judge: Judge, names: list[str], found: dict[str, str]
+    judge: Decider, names: list[str], found: dict[str, str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function of whole rows that runs in the workers."""
 

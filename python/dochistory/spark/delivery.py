@@ -21,9 +21,9 @@ import dochistory as dh
 from dochistory import _checks, _paths
 from dochistory._native import Shards
 from dochistory.spark import compat
-from dochistory.spark.portions import Portions
+from dochistory.spark.delivery_shards import DeliveryShards
+from dochistory.spark.same_directory import Sight
 from dochistory.spark.shipped import iterating
-from dochistory.spark.sight import Sight
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -165,8 +165,8 @@ class Delivery:
         history = self._opened or self._history
         with dh.open(history) if isinstance(history, str | os.PathLike) else nullcontext(history) as opened:
             sight = Sight.of(opened, None)
-        portions = Portions(sight, self._columns, inbox.stream, self._parts)
-        found = portions.decide(batch.frame, self._kept, plan)
+        shards = DeliveryShards(sight, self._columns, inbox.stream, self._parts)
+        found = shards.decide(batch.frame, self._kept, plan)
         poll = Shards.merge_delivery(inbox, plan, found.receipts, **batch.names)
         told = DeliveryBatch(batch.id, batch.application, found.decisions(poll.decisions), poll, inbox.in_doubt())
         return _Decided(told, found.applied, lambda: found.messages, lambda: _collected(found.messages), found.kept)

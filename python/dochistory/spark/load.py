@@ -14,8 +14,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 import dochistory as dh
 from dochistory import _checks
 from dochistory.spark import checks, compat
+from dochistory.spark.same_directory import Sight
 from dochistory.spark.shipped import iterating
-from dochistory.spark.sight import Sight
 from dochistory.spark.staging import attempt_name
 
 if TYPE_CHECKING:

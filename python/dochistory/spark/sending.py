@@ -17,7 +17,7 @@ import pyarrow as pa
 import dochistory as dh
 from dochistory import _checks
 from dochistory.spark import compat
-from dochistory.spark.kept import Kept
+from dochistory.spark.open_history import OpenHistory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +61,7 @@ class SendOnce:
         on_verdicts: Callable[[SendBatch], object] | None,
         settings: Mapping[str, Any],
     ) -> None:
-        self._history = Kept(history)
+        self._history = OpenHistory(history)
         self._channel = channel
         self._service = service
         self._application = application

@@ -20,8 +20,8 @@ import dochistory as dh
 from dochistory.spark import checks, compat
 from dochistory.spark.load import stage
 from dochistory.spark.options import Options
+from dochistory.spark.same_directory import Sight
 from dochistory.spark.shipped import Travelling, packed
-from dochistory.spark.sight import Sight
 
 compat.check_data_sources()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dochistory as dh
-from dochistory.spark.sight import Sight
+from dochistory.spark.same_directory import Sight
 
 if TYPE_CHECKING:
     from dochistory import History, Trigger

@@ -13,7 +13,7 @@ import dochistory as dh
 from dochistory import _checks
 from dochistory.spark import checks, compat
 from dochistory.spark.classify import of_columns, verdict_type, words_of
-from dochistory.spark.judge import VERDICT_COLUMNS, Judge
+from dochistory.spark.decider import VERDICT_COLUMNS, Decider
 from dochistory.spark.settings import COLUMNS, columns_of, ids_of, types_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def verdict(
     """
     _checks.trigger(trigger)
     given = _given(trigger, columns)
-    judge = Judge.of(history, trigger, now)
+    judge = Decider.of(history, trigger, now)
     taken = {name: F.col(f"`{one}`") if isinstance(one, str) else one for name, one in given.items()}
     function = compat.columnar_udf(of_columns(judge, list(taken)), types_of(taken), verdict_type(judge, taken))
     words = words_of(judge, function(*taken.values()), ids_of(taken))
@@ -106,7 +106,7 @@ def register(
     """
     _checks.trigger(trigger)
     given = columns_of(trigger, list(columns), {one: one for one in columns})
-    judge = Judge.of(history, trigger, now)
+    judge = Decider.of(history, trigger, now)
     names = [one for one in columns if one in given]
 
     def judged(arrays: Any) -> pa.Array:
@@ -150,7 +150,7 @@ def register_table(
         OpenError: [DH-OPEN] there is no history at that path.
     """
     found = checks.columns(trigger, schema, columns)
-    judge = Judge.of(history, trigger, now)
+    judge = Decider.of(history, trigger, now)
     names = schema.names
 
     def judged(batch: pa.RecordBatch) -> Iterator[pa.Table]:

@@ -22,7 +22,7 @@ VERDICT_COLUMNS = ("status", "action", "acknowledge", "rule", "key", "message")
 
 
 @dataclass(frozen=True)
-class Judge:
+class Decider:
     """Judges batches of documents by one snapshot."""
 
     snapshot: Snapshot
@@ -32,8 +32,8 @@ class Judge:
     @classmethod
     def of(
         cls, history: "History | str | os.PathLike[str]", trigger: "Trigger", now: dt.datetime | None = None
-    ) -> "Judge":
-        """Judge by what the history holds now.
+    ) -> "Decider":
+        """Decider by what the history holds now.
 
         Raises:
             OpenError: [DH-OPEN] there is no history at that path.
@@ -47,7 +47,7 @@ class Judge:
         """Whether there is a resolver, whose messages are part of the verdicts."""
         return self.settings["resolver"] is not None
 
-    def asking(self, resolver: Any) -> "Judge":
+    def asking(self, resolver: Any) -> "Decider":
         """The same with another resolver."""
         return replace(self, settings={**self.settings, "resolver": resolver})
 

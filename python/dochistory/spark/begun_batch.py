@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dochistory import Claim
-    from dochistory.spark.arrived import InSpark, OnDriver
+    from dochistory.spark.stored_rows import InSpark, OnDriver
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import dochistory as dh
 from dochistory import _checks, _columns, _durations, _paths
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat
-from dochistory.spark.begun import StagedBatch
+from dochistory.spark.begun_batch import StagedBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

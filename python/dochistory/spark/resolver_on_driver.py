@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dochistory import Trigger
-    from dochistory.spark.judge import Judge
+    from dochistory.spark.decider import Decider
     from dochistory.spark.staging import Staging
 
 _Question = tuple[str | None, str]
@@ -48,7 +48,7 @@ def answered(work: "Staging", routed: "DataFrame", found: dict[str, str]) -> "Tr
     return work.trigger if asked is None else work.trigger_with(_answers(work.trigger.resolver, asked, by_row=True))
 
 
-def resolved(judge: "Judge", df: "DataFrame", found: dict[str, str]) -> "Judge":
+def resolved(judge: "Decider", df: "DataFrame", found: dict[str, str]) -> "Decider":
     """The judge of a plan with a resolver that knows the answers to whatever `df` leaves undecided."""
 
     def ask(documents: Iterator[pa.RecordBatch], recorder: "_Recorder") -> None:

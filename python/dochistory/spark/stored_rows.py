@@ -21,7 +21,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 import dochistory as dh
 from dochistory.spark import compat
 from dochistory.spark.decode import quoted
-from dochistory.spark.lost import PLACE
+from dochistory.spark.lost_rows import PLACE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dochistory as dh
-from dochistory.spark import compat, portions
+from dochistory.spark import compat, delivery_shards
 from tests.delivery.support import header
 from tests.spark.support import break_first_attempts
 
@@ -118,7 +118,7 @@ def plain(rows: Any) -> list[tuple[Any, ...]]:
 def test_retried_task_applies_each_message_once(
     spark: SparkSession, history_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, when: str
 ) -> None:
-    break_first_attempts(monkeypatch, portions, "Portion", when, how)
+    break_first_attempts(monkeypatch, delivery_shards, "DeliveryShard", when, how)
     applied = Applied()
     handle = handler(history_path, applied, patience=9)
     texts = [header(0, 10), header(10, 10, 0), header(10, 20, 1), header(20, 30)]
@@ -131,7 +131,7 @@ def test_retried_task_applies_each_message_once(
 def test_a_job_that_fails_for_good_changes_nothing(
     spark: SparkSession, history_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Hopeless(portions.Portion):
+    class Hopeless(delivery_shards.DeliveryShard):
         def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
             yield from super().part(batches)
             raise ValueError("the task broke")
@@ -143,7 +143,7 @@ def test_a_job_that_fails_for_good_changes_nothing(
         handle(frame(spark, []), 0)
         before = history.delivery_status()
         with monkeypatch.context() as patched:
-            patched.setattr(portions, "Portion", Hopeless)
+            patched.setattr(delivery_shards, "DeliveryShard", Hopeless)
             with pytest.raises(Exception, match="the task broke"):
                 handle(rows, 1)
         assert history.delivery_status() == before
@@ -157,12 +157,12 @@ def test_actions_on_messages_decide_nothing_again(
     calls = tmp_path / "calls"
     calls.mkdir()
 
-    class Counting(portions.Portion):
+    class Counting(delivery_shards.DeliveryShard):
         def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
             (calls / os.urandom(8).hex()).touch()
             yield from super().part(batches)
 
-    monkeypatch.setattr(portions, "Portion", Counting)
+    monkeypatch.setattr(delivery_shards, "DeliveryShard", Counting)
     seen: list[Any] = []
 
     def apply(messages: DataFrame, _batch: object) -> None:
@@ -215,12 +215,12 @@ def test_another_receiver_that_was_first_fences_the_batch(
     spark: SparkSession, history_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied, others = Applied(), Applied()
-    decide = portions.Portions.decide
+    decide = delivery_shards.DeliveryShards.decide
     with dh.open(history_path, create=True) as history:
         handle = handler(history, applied)
         handle(frame(spark, []), 0)
 
-        def overtaken(*arguments: Any) -> portions.Decided:
+        def overtaken(*arguments: Any) -> delivery_shards.Decided:
             decided = decide(*arguments)
             poll = history.delivery("s3").receive(
                 pa.table({"header": [header(0, 10)], "body": [f"s3 {header(0, 10)}"]})
@@ -231,7 +231,7 @@ def test_another_receiver_that_was_first_fences_the_batch(
 
         rows = frame(spark, [(name, header(0, 10)) for name in NAMES])
         with monkeypatch.context() as patched:
-            patched.setattr(portions.Portions, "decide", overtaken)
+            patched.setattr(delivery_shards.DeliveryShards, "decide", overtaken)
             with pytest.raises(dh.FencedError, match="s3"):
                 handle(rows, 1)
         assert applied.of == {}

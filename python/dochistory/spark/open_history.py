@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dochistory import History
 
 
-class Kept:
+class OpenHistory:
     """The history of a function for `foreachBatch`: opened by its first batch, and again after a batch that failed."""
 
     def __init__(self, history: "History | str | os.PathLike[str]") -> None:

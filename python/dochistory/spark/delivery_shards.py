@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 import dochistory as dh
 from dochistory.spark import compat
-from dochistory.spark.sight import Sight
+from dochistory.spark.same_directory import Sight
 from dochistory.spark.staging import attempt_of_task
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ RETURNED = StructType(
 
 
 @dataclass(frozen=True)
-class Portion:
+class DeliveryShard:
     """What travels to the tasks."""
 
     sight: Sight
@@ -139,7 +139,7 @@ class Decided:
 
 
 @dataclass(frozen=True)
-class Portions:
+class DeliveryShards:
     """How batches are decided by tasks."""
 
     sight: Sight
@@ -160,7 +160,7 @@ class Portions:
             raise dh.SchemaError("[DH-SCHEMA] there is no column 'stream': name it, as in columns={'stream': 'mine'}")
         routed = self._routed(frame, kept, found)
         takes = StructType([routed.schema[name] for name in (_KEPT, *found.values())])
-        decide = compat.partition_udf(Portion(self.sight, plan, tuple(found), self.stream).part, takes, RETURNED)
+        decide = compat.partition_udf(DeliveryShard(self.sight, plan, tuple(found), self.stream).part, takes, RETURNED)
         answered = routed.withColumn(_ANSWER, decide(*(routed[f"`{name}`"] for name in (_KEPT, *found.values()))))
         rows = answered.localCheckpoint(eager=True)
         receipts = rows.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.*").collect()
