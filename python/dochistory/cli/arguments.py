@@ -17,13 +17,13 @@ from dochistory.cli import (
     files,
     journal,
     load,
+    maintenance,
     mapper,
     repair,
     report,
     statistics,
     suspension,
     sweep,
-    upkeep,
 )
 from dochistory.cli.context import Context, duration, moment, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
@@ -238,7 +238,7 @@ def _upkeep(commands: Any) -> None:
     pins = _add(
         commands,
         "pins",
-        upkeep.pins,
+        maintenance.pins,
         "show the pinned snapshots of a history, or release them",
         "A pinned snapshot keeps its files. Spark plans that still read one fail when it is released.",
     )
@@ -248,7 +248,7 @@ def _upkeep(commands: Any) -> None:
     purge = _add(
         commands,
         "purge",
-        upkeep.purge,
+        maintenance.purge,
         "drop what expired",
         "By the time to live that the history keeps of each trigger. Made for cron.",
     )
@@ -261,17 +261,17 @@ def _upkeep(commands: Any) -> None:
     change = _add(
         commands,
         "change",
-        upkeep.change,
+        maintenance.change,
         "give a trigger another time to live",
         "The next purge uses it. Programs that still use the old one get [DH-CONFIG]: change their settings "
         "too. The kind of a trigger never changes.",
     )
     change.add_argument("--trigger", metavar="NAME", required=True, help="this trigger")
     change.add_argument("--time-to-live", type=duration, metavar="TIME", required=True, help="from now on: '30 days'")
-    maintain = _add(commands, "maintain", upkeep.maintain, "compact small files and build global filters")
+    maintain = _add(commands, "maintain", maintenance.maintain, "compact small files and build global filters")
     trigger_option(maintain)
     maintain.add_argument("--all", action="store_true", help="compact as far as possible, not only as far as it pays")
-    verify = _add(commands, "verify", upkeep.verify, "check every byte of a history")
+    verify = _add(commands, "verify", maintenance.verify, "check every byte of a history")
     trigger_option(verify)
     mend = _add(
         commands,

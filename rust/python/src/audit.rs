@@ -8,8 +8,8 @@ use pyo3::types::{PyBool, PyDict, PyMapping};
 
 use crate::errors::{Failure, Outcome};
 use crate::history::History;
+use crate::jobs::TriggerOrName;
 use crate::output;
-use crate::upkeep::TriggerOrName;
 
 #[pymethods]
 impl History {

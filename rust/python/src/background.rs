@@ -21,19 +21,19 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 pub(crate) type Failed = (String, String);
 
 #[derive(Default)]
-pub(crate) struct Upkeep {
+pub(crate) struct Maintenance {
     running: Mutex<Option<JoinHandle<Option<Failed>>>>,
     stop: Arc<AtomicBool>,
 }
 
-impl Upkeep {
+impl Maintenance {
     fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<Option<Failed>>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Start maintenance of a trigger if it is due; wait a little only when it is overdue. Answers
     /// how the previous maintenance failed, if it did.
-    pub(crate) fn see_to(&self, history: &Arc<History>, name: &str) -> Option<Failed> {
+    pub(crate) fn start_for(&self, history: &Arc<History>, name: &str) -> Option<Failed> {
         let failed = self.collect();
         if history.is_maintenance_due(name) {
             self.start(history, name);
@@ -44,8 +44,8 @@ impl Upkeep {
         failed
     }
 
-    /// [`Upkeep::see_to`] for a space of values.
-    pub(crate) fn see_to_values(&self, values: &ValueMap, name: &str) -> Option<Failed> {
+    /// [`Maintenance::start_for`] for a space of values.
+    pub(crate) fn start_for_values(&self, values: &ValueMap, name: &str) -> Option<Failed> {
         let failed = self.collect();
         if values.is_maintenance_due() {
             let values = values.clone();
@@ -74,7 +74,7 @@ impl Upkeep {
             Some((name, error.to_string()))
         };
         // If no thread can be started, maintenance comes later.
-        *running = std::thread::Builder::new().name("dochistory-upkeep".into()).spawn(work).ok();
+        *running = std::thread::Builder::new().name("dochistory-maintenance".into()).spawn(work).ok();
     }
 
     /// The result of the last maintenance, if it is over.
@@ -100,7 +100,7 @@ impl Upkeep {
     }
 }
 
-impl Drop for Upkeep {
+impl Drop for Maintenance {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -16,8 +16,8 @@ use crate::entries::{self, EntryReader};
 use crate::errors::Outcome;
 use crate::given_keys;
 use crate::history::History;
+use crate::jobs::TriggerOrName;
 use crate::trigger::Trigger;
-use crate::upkeep::TriggerOrName;
 
 /// The engine's function that ends keys.
 type End = fn(&Engine, &rules::Trigger, &Documents<'_>, i64) -> dochistory_core::Result<Finished>;

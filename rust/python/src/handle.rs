@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use dochistory_core::history::History;
 
-use crate::background::Upkeep;
+use crate::background::Maintenance;
 use crate::errors::{Failure, Outcome};
 
 pub(crate) struct Handle {
@@ -16,14 +16,20 @@ pub(crate) struct Handle {
     pub(crate) path: PathBuf,
     /// Whether `begin` starts maintenance.
     pub(crate) auto_maintain: bool,
-    pub(crate) upkeep: Upkeep,
+    pub(crate) maintenance: Maintenance,
 }
 
 impl Handle {
     pub(crate) fn new(history: History, auto_maintain: bool) -> Self {
         let path = history.path().to_path_buf();
-        let upkeep = Upkeep::default();
-        Self { history: RwLock::new(Some(Arc::new(history))), process: std::process::id(), path, auto_maintain, upkeep }
+        let maintenance = Maintenance::default();
+        Self {
+            history: RwLock::new(Some(Arc::new(history))),
+            process: std::process::id(),
+            path,
+            auto_maintain,
+            maintenance,
+        }
     }
 
     /// The history, as long as it is open.
@@ -38,7 +44,7 @@ impl Handle {
         // In a forked process another thread may have held the lock at the fork, and the files are
         // the parent's.
         if self.check_process().is_ok() {
-            self.upkeep.close();
+            self.maintenance.close();
             self.history.write().unwrap_or_else(PoisonError::into_inner).take();
         }
     }

@@ -207,7 +207,7 @@ impl History {
             let columns = verdict_columns(&begun.verdicts, &documents.columns, documents.threads)?;
             Ok::<_, Failure>((begun, columns))
         })?;
-        this.get().see_to_upkeep(py, &history, trigger.get());
+        this.get().start_maintenance(py, &history, trigger.get());
         let started_at_us = begun.claim.as_ref().map_or(documents.now_us, Claimed::started_at);
         let claim = Claim {
             handle: this.get().handle.clone(),
@@ -283,7 +283,7 @@ impl History {
         let documents = Documents::new(trigger, input, None, clock::now_us(now)?, 1)?;
         let how = Beginning { transaction: None, replays: Replays::default() };
         let begun = crate::calls::outside(py, || documents.begin(&history, &how))?;
-        self.see_to_upkeep(py, &history, trigger);
+        self.start_maintenance(py, &history, trigger);
         DocumentClaim::new(self.handle.clone(), &documents.columns, begun)
     }
 
@@ -324,18 +324,20 @@ pub(crate) fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Na
 }
 
 impl History {
-    fn see_to_upkeep(&self, py: Python<'_>, history: &Arc<Engine>, trigger: &Trigger) {
-        see_to_upkeep(py, &self.handle, history, trigger);
+    fn start_maintenance(&self, py: Python<'_>, history: &Arc<Engine>, trigger: &Trigger) {
+        start_maintenance(py, &self.handle, history, trigger);
     }
 }
 
 /// Start maintenance if it is due. If it fails, the caller keeps its claim: the failure is logged,
 /// and maintenance is due again the next time.
-pub(crate) fn see_to_upkeep(py: Python<'_>, handle: &Handle, history: &Arc<Engine>, trigger: &Trigger) {
+pub(crate) fn start_maintenance(py: Python<'_>, handle: &Handle, history: &Arc<Engine>, trigger: &Trigger) {
     if !handle.auto_maintain {
         return;
     }
-    if let Some((name, error)) = crate::calls::outside(py, || handle.upkeep.see_to(history, &trigger.rules.name)) {
+    if let Some((name, error)) =
+        crate::calls::outside(py, || handle.maintenance.start_for(history, &trigger.rules.name))
+    {
         let logged = py.import("logging").and_then(|logging| {
             let log = logging.call_method1("getLogger", ("dochistory",))?;
             log.call_method1("warning", ("maintenance of trigger %r: %s", name, error))

@@ -26,6 +26,7 @@ mod handle;
 mod history;
 mod ids;
 mod input;
+mod jobs;
 mod keys;
 mod load;
 mod maintenance;
@@ -44,7 +45,6 @@ mod staged_claim;
 mod staging;
 mod trigger;
 mod unchecked;
-mod upkeep;
 mod verdict_codes;
 mod verdicts;
 

@@ -10,9 +10,9 @@ use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::history::History;
+use crate::jobs::{self, TriggerOrName};
 use crate::mapper::value_statistics;
 use crate::trigger::Trigger;
-use crate::upkeep::{self, TriggerOrName};
 
 #[pymethods]
 impl History {
@@ -62,7 +62,7 @@ impl History {
     ) -> Outcome<Bound<'py, PyDict>> {
         let clock_us = (!force).then(dochistory_core::time::now_us);
         let purge = Purge { now_us: clock::now_us(now)?, dry_run, clock_us };
-        upkeep::purge(py, &*self.handle.get()?, trigger.as_ref(), purge)
+        jobs::purge(py, &*self.handle.get()?, trigger.as_ref(), purge)
     }
 
     /// Change a trigger's time to live. Its next purge goes by the new one; opening the trigger
@@ -123,9 +123,9 @@ impl History {
         progress: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         let history = self.handle.get()?;
-        let maintained = upkeep::maintain(py, &history, upkeep::names(&history, trigger.as_ref())?, all, progress)?;
+        let maintained = jobs::maintain(py, &history, jobs::names(&history, trigger.as_ref())?, all, progress)?;
         if trigger.is_none() {
-            upkeep::maintain_values(py, &history, all, progress, &maintained)?;
+            jobs::maintain_values(py, &history, all, progress, &maintained)?;
         }
         Ok(maintained)
     }
@@ -150,11 +150,11 @@ impl History {
         progress: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<u64> {
         let (py, history) = (this.py(), this.get().handle.get()?);
-        let of_triggers = upkeep::verify(py, &history, &upkeep::names(&history, trigger.as_ref())?, progress)?;
+        let of_triggers = jobs::verify(py, &history, &jobs::names(&history, trigger.as_ref())?, progress)?;
         if trigger.is_some() {
             return Ok(of_triggers);
         }
-        let of_values = upkeep::verify_values(py, &history, progress)?;
+        let of_values = jobs::verify_values(py, &history, progress)?;
         // Python's part is loaded only where there is a log, or was one.
         let has_log = ["audit", "known/audit"].iter().any(|name| history.path().join(name).exists());
         let of_audit: u64 = if has_log { this.getattr("audit")?.call_method0("verify")?.extract()? } else { 0 };
@@ -190,7 +190,7 @@ impl History {
         let history = self.handle.get()?;
         let of_trigger = |name: &str| {
             let found = crate::calls::outside(py, || history.statistics(name))?;
-            Ok::<_, Failure>(upkeep::statistics(py, found)?)
+            Ok::<_, Failure>(jobs::statistics(py, found)?)
         };
         if let Some(trigger) = trigger {
             return of_trigger(trigger.name());

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
-use crate::upkeep::{TriggerOrName, watched};
+use crate::jobs::{TriggerOrName, watched};
 
 /// Say what is damaged in a history and what a repair would drop; with `apply`, repair it.
 ///

@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 use crate::errors::Outcome;
 use crate::handle::Handle;
 use crate::history::History;
-use crate::upkeep;
+use crate::jobs;
 
 /// What many processes do on one history together, as `dochistory.spark` and the command line use
 /// it. Not public: it may change with any version.
@@ -55,7 +55,7 @@ impl Shards {
         progress: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         let maintained = PyDict::new(py);
-        upkeep::maintain_values(py, &*self.history()?, all, progress, &maintained)?;
+        jobs::maintain_values(py, &*self.history()?, all, progress, &maintained)?;
         Ok(maintained)
     }
 
@@ -72,7 +72,7 @@ impl Shards {
     ///     CorruptError: [DH-CORRUPT] a byte is not what was written.
     #[pyo3(signature = (*, progress = None))]
     fn verify_values(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
-        upkeep::verify_values(py, &*self.history()?, progress)
+        jobs::verify_values(py, &*self.history()?, progress)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::errors::Outcome;
 use crate::given_keys;
 use crate::handle::Handle;
-use crate::history::{names, see_to_upkeep};
+use crate::history::{names, start_maintenance};
 use crate::input::Input;
 use crate::output;
 use crate::trigger::Trigger;
@@ -166,7 +166,7 @@ impl StagedClaim {
         // A job leaves many small files. They are compacted here rather than at the commit, because
         // the services wait for the commit.
         if let (None, Ok(history)) = (&columns, self.handle.get()) {
-            see_to_upkeep(py, &self.handle, &history, trigger);
+            start_maintenance(py, &self.handle, &history, trigger);
         }
         Ok(())
     }

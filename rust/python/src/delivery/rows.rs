@@ -60,7 +60,7 @@ impl StateRows for KeptUp {
         let done = self.rows.exchange(changes)?;
         // The requested change is done and durable. Failed maintenance is logged, and due again the
         // next time.
-        if let Some((name, error)) = self.handle.upkeep.see_to_values(&self.values, &self.name) {
+        if let Some((name, error)) = self.handle.maintenance.start_for_values(&self.values, &self.name) {
             crate::calls::inside(|py| {
                 let logged = PyModule::import(py, "logging").and_then(|logging| {
                     let log = logging.call_method1("getLogger", ("dochistory",))?;

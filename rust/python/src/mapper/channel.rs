@@ -23,8 +23,8 @@ use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
 use crate::history::{History, names};
+use crate::jobs::watched;
 use crate::output;
-use crate::upkeep::watched;
 
 /// A durable map from ids to other ids, for the messages of one channel. `History.mapper` makes it.
 ///
@@ -306,7 +306,7 @@ impl MessageIdMapper {
         if raise_pending {
             begun.check_pending(py)?;
         }
-        self.see_to_upkeep(py);
+        self.start_maintenance(py);
         Ok(begun)
     }
 
@@ -528,7 +528,7 @@ impl MessageIdMapper {
             let texts = texts(external_ids.as_ref(), ids.len())?;
             Ok::<_, Failure>(change(&self.mapper, &ids, &texts, kept.untils(), now_us)?)
         })?;
-        self.see_to_upkeep(py);
+        self.start_maintenance(py);
         Ok(output::record_batch(py, error_columns(array, &errors)?)?)
     }
 
@@ -539,12 +539,13 @@ impl MessageIdMapper {
 
     /// Start maintenance if it is due. A failure has no effect on the caller: it is logged, and
     /// maintenance is due again the next time.
-    fn see_to_upkeep(&self, py: Python<'_>) {
+    fn start_maintenance(&self, py: Python<'_>) {
         if !self.handle.auto_maintain {
             return;
         }
-        let seen =
-            crate::calls::outside(py, || self.handle.upkeep.see_to_values(self.mapper.values(), self.mapper.name()));
+        let seen = crate::calls::outside(py, || {
+            self.handle.maintenance.start_for_values(self.mapper.values(), self.mapper.name())
+        });
         if let Some((name, error)) = seen {
             let logged = py.import("logging").and_then(|logging| {
                 let log = logging.call_method1("getLogger", ("dochistory",))?;

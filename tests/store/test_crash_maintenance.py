@@ -57,7 +57,7 @@ ROWS = 9_000_000  # two parts of a load, and some more
 LOAD = """
 import signal
 import numpy as np, pyarrow as pa
-from tests.store.test_crash_upkeep import entries
+from tests.store.test_crash_maintenance import entries
 def tell(done):
     if done >= 8_600_000 and sys.argv[2] != "none":
         os.kill(os.getpid(), getattr(signal, sys.argv[2]))
