@@ -364,7 +364,7 @@ class Claimer:
         takes = StructType([routed.schema[there] for there in self._found.values()])
         stage = compat.partition_udf(work.part, takes, staging.RETURNED)
         answered = routed.withColumn(_ANSWER, stage(*(routed[f"`{there}`"] for there in self._found.values())))
-        # OpenHistory with the rows: a number that each plan makes might be another one.
+        # Kept with the rows: a number that each plan makes might be another one.
         return answered.withColumn(PLACE, F.monotonically_increasing_id())
 
     def _judged(self, known: dict[str, list[str]], kept: "DataFrame", attempts: list[int]) -> "DataFrame":
