@@ -33,7 +33,7 @@ impl Environment {
     }
 
     /// Check a key space without a manifest: it is new, or all its manifests are lost. Other files
-    /// decide: nothing but an empty first log is created before the first manifest is durable.
+    /// decide: nothing but empty logs is created before the first manifest is durable.
     pub(crate) fn check_new(&self, directory: &Path) -> Result<()> {
         self.check_present()?;
         // Check the registry before the directory: a space that is registered by then had a
@@ -43,14 +43,18 @@ impl Environment {
         if names.iter().any(|name| FileKind::Manifest.number_in(name).is_some()) {
             return Ok(());
         }
-        let first = FileKind::Log.path(directory, 1);
-        let is_first = |name: &String| first.ends_with(name);
+        let is_log = |name: &&String| FileKind::Log.has(name);
         let is_ours = |name: &String| FileKind::of(name).is_some_and(|kind| kind != FileKind::Temporary);
-        let tells = |name: &String| is_ours(name) && !is_first(name);
-        let has_frames = || -> std::io::Result<bool> {
-            Ok(names.iter().any(is_first) && self.system.open(&first, false)?.len()? > START)
-        };
-        if names.iter().any(tells) || has_frames().map_err(Error::io("look at", &first))? {
+        let tells = |name: &String| is_ours(name) && !is_log(&name);
+        let mut has_frames = false;
+        for name in names.iter().filter(is_log) {
+            match self.system.open_at(&directory.join(name), false) {
+                // Another writer creates the key space.
+                Err(error) if error.is_missing() => {}
+                log => has_frames |= log?.length()? > START,
+            }
+        }
+        if names.iter().any(tells) || has_frames {
             return Err(Error::corrupt(directory, 0, "all manifests are gone"));
         }
         if is_known {
