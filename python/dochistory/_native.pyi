@@ -239,7 +239,7 @@ class FencedError(DocHistoryError):
     """[DH-FENCED] What this handle holds is not what stands under its path (the directory was replaced or restored), another writer is in its turn (the file system's locks do not exclude each other), or has moved the stream that this one receives or sends; the text says which. Nothing was acknowledged."""
 
 class FailedError(DocHistoryError):
-    """[DH-FAILED] An earlier write failed, so this handle writes no more: open the history anew."""
+    """[DH-FAILED] An earlier write failed, so this handle writes no more: open the history again."""
 
 class ReadOnlyError(DocHistoryError):
     """[DH-READ-ONLY] The history was opened for reading."""
@@ -263,7 +263,7 @@ class StateError(DocHistoryError):
     """[DH-STATE] The call does not fit its object: it is closed, or the rows are not the claim's."""
 
 class ForkedError(DocHistoryError):
-    """[DH-FORKED] The history was opened before this process was forked off: open it anew here."""
+    """[DH-FORKED] The history was opened before this process was forked off: open it again here."""
 
 class ClusterError(DocHistoryError):
     """[DH-CLUSTER] A worker sees another directory than the driver under the history's path; the text says what it sees."""

@@ -3,9 +3,19 @@
 import datetime as dt
 import os
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict
 
 from dochistory import _native
+
+
+class Repaired(TypedDict):
+    """What was damaged, and whether it was repaired; see `repair`."""
+
+    repaired: bool
+    kept_in: Path | None
+    audit_kept_in: Path | None
+    findings: list[dict[str, Any]]
 
 
 def repair(
@@ -15,7 +25,7 @@ def repair(
     apply: bool = False,
     lock_timeout: str | dt.timedelta | float = "30 s",
     progress: Callable[[int, int], object] | None = None,
-) -> dict[str, Any]:
+) -> Repaired:
     """Say what is damaged in a history and what a repair would drop; with `apply`, repair it.
 
     What can be read stays: entries on undamaged pages of a segment, whole frames of the log, and
@@ -71,5 +81,5 @@ def repair(
         "repaired": bool(damaged) and all(damaged),
         "kept_in": store["kept_in"],
         "audit_kept_in": log["kept_in"],
-        "findings": [*store["findings"], *log["findings"]],
+        "findings": [dict(finding) for finding in (*store["findings"], *log["findings"])],
     }

@@ -26,7 +26,7 @@ Make = Callable[[int], pa.RecordBatch]
 
 
 def source(spark: "SparkSession", partitions: int, make: Make, evaluations: Path) -> "DataFrame":
-    """A DataFrame whose partitions are made anew by each evaluation, which is noted."""
+    """A DataFrame whose partitions are made again by each evaluation, which is noted."""
     noted = str(evaluations)
 
     def made(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

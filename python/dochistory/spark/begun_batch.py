@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch, begun by the driver: what the service and `on_verdicts` get to see where it decides."""
+    """One batch, begun by the driver, as the service and `on_verdicts` see it where the driver decides."""
 
     id: int
     """Spark's number of the batch."""
@@ -72,7 +72,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """One batch, begun by Spark's tasks: what the service and `on_verdicts` get to see where executors decide."""
+    """One batch, begun by Spark's tasks, as the service and `on_verdicts` see it where executors decide."""
 
     id: int
     """Spark's number of the batch."""

@@ -55,7 +55,7 @@ create_exception!(
     dochistory,
     FailedError,
     DocHistoryError,
-    "[DH-FAILED] An earlier write failed, so this handle writes no more: open the history anew."
+    "[DH-FAILED] An earlier write failed, so this handle writes no more: open the history again."
 );
 create_exception!(dochistory, ReadOnlyError, DocHistoryError, "[DH-READ-ONLY] The history was opened for reading.");
 create_exception!(
@@ -105,7 +105,7 @@ create_exception!(
     dochistory,
     ForkedError,
     DocHistoryError,
-    "[DH-FORKED] The history was opened before this process was forked off: open it anew here."
+    "[DH-FORKED] The history was opened before this process was forked off: open it again here."
 );
 create_exception!(
     dochistory,

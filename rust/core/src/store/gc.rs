@@ -8,6 +8,7 @@
 //! | a part of an interrupted load | with the next maintenance, or the next load |
 //! | a forgotten pin | with the next maintenance after its lease |
 //! | a staged file whose job has no pin | with the next maintenance |
+//! | what a writer made that died before it published | when its number is used again, or passed |
 
 use std::time::Duration;
 

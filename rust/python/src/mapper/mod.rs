@@ -1,5 +1,6 @@
 //! The message id mapper, for Python.
 
+mod admin;
 mod arrays;
 mod channel;
 mod entries;
