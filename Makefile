@@ -11,6 +11,8 @@ unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
 RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 MATURIN := $(BIN)/maturin
 PYTEST := $(BIN)/python -m pytest
+# In two processes, a file of tests in one of them.
+SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile
 PYTHON_CODE := python tests tools examples benches
 policy ?= in_doubt
 seconds ?= 60
@@ -42,7 +44,7 @@ test: test-fast test-engine test-extension test-spark ## rules, store and packag
 test-all: test-engine-all test-engine-shipped test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
 
 test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, nothing slow
-	$(PYTEST) -m "not spark and not slow and not crash and not benchmark"
+	$(PYTEST) $(SIDE_BY_SIDE) -m "not spark and not slow and not crash and not benchmark"
 
 # Tests of the engine that take seconds. `test-engine-all` runs these and all others.
 QUICK_ENGINE_TESTS := bytes imports damage lifecycle load staged
@@ -73,7 +75,7 @@ test-aarch64: ## the engine's tests for the other processor, emulated (wants qem
 	cargo test --locked --package dochistory-core --all-features --target aarch64-unknown-linux-gnu --lib --test lifecycle
 
 test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
-	$(PYTEST) -m "spark and not slow and not crash and not benchmark"
+	$(PYTEST) $(SIDE_BY_SIDE) -m "spark and not slow and not crash and not benchmark"
 
 # Each Spark in an environment of its own, with the package as its users get it. They run on Java 17.
 # A comma, for where it would end an argument.

@@ -88,7 +88,7 @@ def mapper_html(mapper: dh.MessageIdMapper) -> str:
         if len(rows) < _MOST:
             found = batch.select(["id", "pending_since", "resolved"]).slice(0, _MOST - len(rows))
             rows += [list(row.values()) for row in found.to_pylist()]
-    waiting = _waiting(count, "ids are pending", "no id is pending")
+    waiting = _waiting(count, "pending", "no id is pending")
     title = f"<p>Message id mapper <code>{escape(mapper.name)}</code>: {waiting}</p>"
     return title + (_table(["id", "pending since (UTC)", "resolved"], rows) if rows else "")
 
@@ -100,7 +100,7 @@ def audit_html(log: "AuditLog") -> str:
     entries = log.list()
     counted = entries.group_by("state").aggregate([([], "count_all")]).sort_by("state").to_pylist()
     waiting = [row for row in entries.to_pylist() if row["state"] in WAITING]
-    title = f"<p>Audit log: {_waiting(len(waiting), 'documents wait', 'no document waits')}</p>"
+    title = f"<p>Audit log: {_waiting(len(waiting), 'waiting', 'no document waits')}</p>"
     names = ["number", "trigger", "key", "rule", "state", "time"]
     states = _table(["state", "documents"], [[row["state"], row["count_all"]] for row in counted])
     oldest = [[row[name] for name in names] for row in waiting[:_MOST]]

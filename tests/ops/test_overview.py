@@ -55,7 +55,7 @@ def test_everything_that_waits_is_seen(busy: Path) -> None:
         "1 open in the audit log",
         "suspended (moving)",
         "overdue by 2 d",
-        "1 ids pending",
+        "1 id pending",
     ):
         assert part in said
     assert all("dochistory " in sentence for sentence in seen.unfinished)
@@ -153,9 +153,9 @@ def test_metrics_are_served_until_the_end_is_asked_for(busy: Path) -> None:
 
 def test_a_notebook_shows_what_is_unfinished(busy: Path) -> None:
     with dh.open(busy) as history:
-        assert "1 documents wait" in history.audit._repr_html_()
+        assert "1 waiting" in history.audit._repr_html_()
         assert "1 open in the audit log" in history._repr_html_()
-        assert "1 ids are pending" in history.mapper("jms")._repr_html_()
+        assert "1 pending" in history.mapper("jms")._repr_html_()
         assert "no id is pending" in history.mapper("other")._repr_html_()
         shown = dh.Statistics(history)._repr_html_()
         assert "1 (R11: 1)" in shown
