@@ -178,7 +178,7 @@ impl From<Failure> for PyErr {
 fn exception(error: &Error) -> PyErr {
     let text = error.to_string();
     match error {
-        Error::Io { .. } => StorageError::new_err(text),
+        Error::Io { .. } | Error::Objects { .. } => StorageError::new_err(text),
         Error::Descriptors { .. } => DescriptorsError::new_err(text),
         Error::Corrupt { .. } => CorruptError::new_err(text),
         Error::Locked { .. } => LockedError::new_err(text),
