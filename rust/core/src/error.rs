@@ -108,6 +108,9 @@ pub enum Error {
         /// The store's answer, without any secret, and what to do.
         reason: String,
     },
+    /// Another handle's commit came first: the operation decides again.
+    #[error("[DH-LOCKED] another writer's commit came first; nothing was written: try again")]
+    Refused,
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
     State(String),
@@ -123,7 +126,7 @@ impl Error {
             Self::Io { .. } => "DH-IO",
             Self::Descriptors { .. } => "DH-DESCRIPTORS",
             Self::Corrupt { .. } => "DH-CORRUPT",
-            Self::Locked { .. } => "DH-LOCKED",
+            Self::Locked { .. } | Self::Refused => "DH-LOCKED",
             Self::Fenced { .. } | Self::Overtaken(_) => "DH-FENCED",
             Self::Restored(_) => "DH-RESTORED",
             Self::Truncated(_) => "DH-TRUNCATED",

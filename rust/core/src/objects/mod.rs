@@ -1,6 +1,14 @@
 //! Histories on object storage: what the engine asks of a store. The protocol is
 //! `docs/object-storage.md`.
 
+pub(crate) mod chain;
+pub(crate) mod change;
+mod collect;
+pub(crate) mod commit;
+pub(crate) mod names;
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 
 use crate::Result;
