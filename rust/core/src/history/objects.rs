@@ -16,8 +16,8 @@ impl History {
     /// Open a history in an object store. `replica` is a directory of this handle alone, on a local
     /// disk; it is made, and what is in it is lost.
     ///
-    /// Triggers only: snapshots, staged claims, bulk loads, mappers and deliveries do not work on an
-    /// object store yet, so no binding offers this.
+    /// Triggers only: snapshots, staged claims, bulk loads, mappers and deliveries do not work on
+    /// an object store yet, so no binding offers this.
     #[doc(hidden)]
     pub fn open_objects(store: Arc<dyn ObjectStore>, replica: &Path, options: &OpenOptions) -> Result<Self> {
         let system: Arc<dyn FileSystem> = Arc::new(Disk);
@@ -36,7 +36,7 @@ impl History {
             None => {
                 create(&*system, &replica, options)?;
                 let own = identity_bytes(&*system, &file)?;
-                // Whoever was first has made the history: perhaps we have, and did not hear of it.
+                // Another handle was first, or we were, and did not hear of it.
                 if !matches!(ask(|| store.put_new(IDENTITY, &own))?, Put::Created)
                     && let Some(bytes) = ask(|| store.get(IDENTITY))?
                 {

@@ -1,5 +1,5 @@
-//! The chain of commits of one key space (`docs/object-storage.md`; `tests/objects_model.rs` searches
-//! all interleavings of its steps).
+//! The chain of commits of one key space (`docs/object-storage.md`; `tests/objects_model.rs`
+//! searches all interleavings of its steps).
 //!
 //! - A commit gets its number by a create-if-absent: of two writers one has it.
 //! - Before the first commit of a block there is an open gate for the block. A collector closes the

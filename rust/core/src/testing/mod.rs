@@ -1,5 +1,5 @@
-//! Tools for tests of rare events: a simulated disk that loses power, a simulated object store whose
-//! answers get lost, hostile bytes, counts of work.
+//! Tools for tests of rare events: a simulated disk that loses power, a simulated object store
+//! whose answers get lost, hostile bytes, counts of work.
 
 pub mod fuzzing;
 #[cfg(feature = "testing")]

@@ -20,13 +20,13 @@ use crate::{Error, Result};
 /// How often things go wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
-    /// One request in so many fails; 0 for none.
+    /// One request in this number fails; 0 for none.
     pub failures: usize,
-    /// One request that changes something in so many is executed again, later; 0 for none.
+    /// One change in this number is executed again, later; 0 for none.
     pub duplicates: usize,
-    /// One listing in so many is older than the present; 0 for none.
+    /// One listing in this number is older than the present; 0 for none.
     pub stale_lists: usize,
-    /// After one request in so many its client sleeps for long; 0 for none.
+    /// After one request in this number its client sleeps for long; 0 for none.
     pub sleeps: usize,
 }
 
@@ -183,8 +183,8 @@ impl SimulatedObjects {
         self.world().weather = weather;
     }
 
-    /// Kill this client at the request that comes after so many others of all clients: whether it
-    /// is still executed is left to chance.
+    /// Kill this client at the first request that it sends as number `request` of all clients, or
+    /// later: whether that one is still executed is left to chance.
     pub fn kill_at(&self, request: u64) {
         let at = (self.client, request);
         self.world().kills.push(at);

@@ -117,7 +117,7 @@ impl Mirror {
         self.is_ready.load(Ordering::Acquire)
     }
 
-    /// Whether a new reader would have to fetch so many commits that the log is better sealed.
+    /// Whether a new reader would have to fetch too many commits: the log is then sealed.
     pub(super) fn is_long(&self) -> bool {
         self.behind.load(Ordering::Relaxed) >= MOST_COMMITS
     }
