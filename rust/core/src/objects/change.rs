@@ -31,9 +31,18 @@ pub(crate) struct NewManifest {
     /// The first bytes of the log that begins with it. A commit with a new log is a base: nothing
     /// before it is needed.
     pub(crate) new_log: Option<LogBytes>,
-    /// The names of files and of the objects that hold them: all files of a base, otherwise those
+    /// The names of files, and the objects that hold them: all files of a base, otherwise those
     /// that are new.
-    pub(crate) files: Vec<(String, String)>,
+    pub(crate) files: Vec<(String, Stored)>,
+}
+
+/// An object that holds a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) object: String,
+    pub(crate) bytes: u64,
+    /// The checksum of all bytes.
+    pub(crate) sum: u32,
 }
 
 impl Change {
@@ -50,8 +59,8 @@ impl Change {
             out.u64(manifest.number).blob(&manifest.bytes);
             encode_log(&mut out, manifest.new_log.as_ref());
             out.u32(manifest.files.len() as u32);
-            for (file, object) in &manifest.files {
-                out.text(file).text(object);
+            for (file, stored) in &manifest.files {
+                out.text(file).text(&stored.object).u64(stored.bytes).u32(stored.sum);
             }
         }
         out.finish()
@@ -64,8 +73,9 @@ impl Change {
         if from.u8()? != 0 {
             let (number, bytes) = (from.u64()?, from.blob()?.to_vec());
             let new_log = decode_log(&mut from)?;
-            let count = from.count(8)?;
-            let files = (0..count).map(|_| Ok((from.text()?, from.text()?))).collect::<Result<_>>()?;
+            let count = from.count(20)?;
+            let stored = |from: &mut Decoder| Ok(Stored { object: from.text()?, bytes: from.u64()?, sum: from.u32()? });
+            let files = (0..count).map(|_| Ok((from.text()?, stored(&mut from)?))).collect::<Result<_>>()?;
             change.manifest = Some(NewManifest { number, bytes, new_log, files });
         }
         from.finish()?;
@@ -94,7 +104,7 @@ mod tests {
     #[test]
     fn a_change_is_read_back_and_a_part_of_it_is_not() {
         let piece = |log| LogBytes { log, from: 64, bytes: vec![9; 5] };
-        let files = vec![("segment-1".into(), "data-1".into())];
+        let files = vec![("segment-1".into(), Stored { object: "data-1".into(), bytes: 5, sum: 7 })];
         let manifest = NewManifest { number: 3, bytes: vec![1, 2], new_log: Some(piece(2)), files };
         let whole = Change { frames: Some(piece(1)), manifest: Some(manifest) };
         for change in [Change::default(), Change { manifest: None, ..whole.clone() }, whole] {

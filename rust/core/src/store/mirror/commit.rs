@@ -1,14 +1,19 @@
 //! Making durable what was appended: commits of frames, and of manifests.
 
+use std::path::Path;
+
 use super::{Committed, Known, Mirror};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
 use crate::objects::Put;
 use crate::objects::chain::{Attempt, Followed, drawn};
-use crate::objects::change::{Change, LogBytes, NewManifest};
+use crate::objects::change::{Change, LogBytes, NewManifest, Stored};
 use crate::store::KeySpace;
 use crate::wal::START;
 use crate::{Error, Result};
+
+/// Bytes read at a time.
+const PIECE: usize = 1 << 20;
 
 impl KeySpace {
     /// Return once the log is committed up to `end`, as generation `generation` wrote it.
@@ -83,7 +88,7 @@ impl KeySpace {
             (None, Some(frames)) => frames.from + frames.bytes.len() as u64,
             (None, None) => known.committed.position,
         };
-        let is_new = |file: &&(String, String)| is_base || !known.files.contains_key(&file.0);
+        let is_new = |file: &&(String, Stored)| is_base || !known.files.contains_key(&file.0);
         let listed = files.iter().filter(is_new).cloned().collect();
         let manifest_bytes = manifest.encode();
         let change = Change {
@@ -143,23 +148,38 @@ impl KeySpace {
         Ok(LogBytes { log: id, from: 0, bytes })
     }
 
+    /// The length and the checksum of a file.
+    pub(super) fn sum_of(&self, path: &Path) -> Result<(u64, u32)> {
+        let file = self.env.system.open_at(path, false)?;
+        let (length, mut sum, mut at) = (file.length()?, 0, 0);
+        let mut piece = vec![0; (PIECE as u64).min(length) as usize];
+        while at < length {
+            let take = (PIECE as u64).min(length - at) as usize;
+            file.read(&mut piece[..take], at)?;
+            sum = crc32c::crc32c_append(sum, &piece[..take]);
+            at += take as u64;
+        }
+        Ok((length, sum))
+    }
+
     /// Store the files of a manifest that are in no object yet; answers all its files with their
     /// objects. The objects carry the number of the commit that is about to name them, so that a
     /// collector knows when nobody can do so any more.
-    fn upload(&self, known: &Known, manifest: &Manifest) -> Result<Vec<(String, String)>> {
+    fn upload(&self, known: &Known, manifest: &Manifest) -> Result<Vec<(String, Stored)>> {
         let (number, drawn) = (known.chain.head().number + 1, drawn()?);
         let mark = drawn.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
         let mut files = Vec::new();
         for name in named(manifest) {
-            if let Some(object) = known.files.get(&name) {
-                files.push((name, object.clone()));
+            if let Some(stored) = known.files.get(&name) {
+                files.push((name, stored.clone()));
                 continue;
             }
             let object = known.chain.names().data(number, mark, &name);
             let path = self.directory.join(&name);
             // Under a random name only our own earlier request can have been first.
             let (Put::Created | Put::Exists) = known.chain.put_file(&object, &path)?;
-            files.push((name, object));
+            let (bytes, sum) = self.sum_of(&path)?;
+            files.push((name, Stored { object, bytes, sum }));
         }
         Ok(files)
     }

@@ -17,6 +17,7 @@ use std::thread::ThreadId;
 use super::environment::Environment;
 use crate::Result;
 use crate::objects::chain::{Chain, pause_of};
+use crate::objects::change::Stored;
 use crate::objects::commit::Commit;
 use crate::objects::names::Names;
 
@@ -52,7 +53,7 @@ struct Known {
     newer: Vec<Commit>,
     committed: Committed,
     /// The objects of the replica's files, by name.
-    files: BTreeMap<String, String>,
+    files: BTreeMap<String, Stored>,
     /// Where earlier generations ended.
     ended: BTreeMap<u64, Committed>,
 }
@@ -159,7 +160,7 @@ impl Mirror {
         if !known.is_loaded || !known.newer.is_empty() {
             return Ok(0);
         }
-        let live = known.files.values().cloned().collect();
+        let live = known.files.values().map(|stored| stored.object.clone()).collect();
         known.chain.collect(known.chain.head().base, &live, grace)
     }
 }

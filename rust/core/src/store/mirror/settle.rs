@@ -1,5 +1,7 @@
 //! Bringing the replica up to date: undoing what was not committed, and applying newer commits.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::commit::{is_named, named};
@@ -7,7 +9,7 @@ use super::{Committed, Known, Mirror};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
 use crate::io::{publish, write_new};
-use crate::objects::change::{Change, LogBytes, NewManifest};
+use crate::objects::change::{Change, LogBytes, NewManifest, Stored};
 use crate::objects::commit::Commit;
 use crate::store::KeySpace;
 use crate::store::view::View;
@@ -147,7 +149,7 @@ impl KeySpace {
                 "these frames are for byte {} of log {}, but the commits before end at byte {position} of log {log}",
                 frames.from, frames.log
             );
-            return Err(Error::corrupt(std::path::Path::new(name), 0, reason));
+            return Err(Error::corrupt(Path::new(name), 0, reason));
         }
         let file = self.env.system.open_at(&FileKind::Log.path(&self.directory, log), true)?;
         file.write(&frames.bytes, position)?;
@@ -156,38 +158,38 @@ impl KeySpace {
     }
 
     /// Fetch the files of a manifest that are not here.
-    fn fetch(
-        &self,
-        known: &mut Known,
-        manifest: &Manifest,
-        objects: &std::collections::BTreeMap<String, String>,
-    ) -> Result<()> {
-        let mut files = std::collections::BTreeMap::new();
+    fn fetch(&self, known: &mut Known, manifest: &Manifest, objects: &BTreeMap<String, Stored>) -> Result<()> {
+        let mut files = BTreeMap::new();
         for name in named(manifest) {
-            let path = self.directory.join(&name);
-            let Some(object) = objects.get(&name) else {
-                return Err(Error::corrupt(
-                    &path,
-                    0,
-                    format!("no commit says which object holds this file, which manifest {} names", manifest.number),
-                ));
+            let Some(stored) = objects.get(&name) else {
+                let reason =
+                    format!("manifest {} names this file, and no commit says which object holds it", manifest.number);
+                return Err(Error::corrupt(&self.directory.join(name), 0, reason));
             };
-            if known.files.get(&name) != Some(object) {
-                // A file of our own under this number was never committed.
-                self.env.system.remove_if_there(&path)?;
-                if !known.chain.get_file(object, &path)? {
-                    let reason = format!(
-                        "manifest {} names it, but it is not in the bucket: was it deleted by hand, or by a lifecycle \
-                         rule? nothing was changed; restore the object from a copy or an older version of it",
-                        manifest.number
-                    );
-                    return Err(Error::Objects { operation: MISSING, name: object.clone(), reason });
-                }
+            if known.files.get(&name) != Some(stored) {
+                self.fetch_one(known, &self.directory.join(&name), stored)?;
             }
-            files.insert(name, object.clone());
+            files.insert(name, stored.clone());
         }
         known.files = files;
         Ok(())
+    }
+
+    fn fetch_one(&self, known: &Known, path: &Path, stored: &Stored) -> Result<()> {
+        for _ in 0..TRIES {
+            // A file of our own under this number was never committed.
+            self.env.system.remove_if_there(path)?;
+            if !known.chain.get_file(&stored.object, path)? {
+                let reason = "a commit names it, but it is not in the bucket: was it deleted by hand, or by a lifecycle \
+                              rule? nothing was changed; restore the object from a copy or an older version of it";
+                return Err(Error::Objects { operation: MISSING, name: stored.object.clone(), reason: reason.into() });
+            }
+            // Bytes may be damaged on the way.
+            if self.sum_of(path)? == (stored.bytes, stored.sum) {
+                return Ok(());
+            }
+        }
+        Err(Error::corrupt(Path::new(&stored.object), 0, "the object does not hold the bytes that its commit says"))
     }
 
     /// Remove what the newest manifest does not name.
