@@ -42,7 +42,8 @@ pub(crate) struct Head {
 pub(crate) enum Attempt {
     /// It counts, and is the head now.
     Won,
-    /// Another one has its number, or had it: it does not count, now or later.
+    /// Another one has its number, or had it; or it counted, and was collected before its writer
+    /// knew. The newest state tells.
     Refused,
 }
 
@@ -168,8 +169,8 @@ impl Chain {
     /// The object was created: it counts if nobody had its number before.
     fn check(&mut self, commit: &Commit) -> Result<Attempt> {
         if !self.is_genuine(self.head.number)? {
-            // It stands where a collector has been, and nobody believes it.
-            drop(self.store.delete(&self.names.commit(commit.number)));
+            // Either it stands where a collector has been, and nobody believes it; or it counted, and
+            // this writer slept until it was collected. It is not deleted: it may be needed.
             return Ok(Attempt::Refused);
         }
         self.head = Head { number: commit.number, id: commit.id, base: commit.base };
