@@ -134,7 +134,7 @@ fn schedule(seed: u64) -> Told {
 
 #[test]
 fn each_document_is_new_once_whatever_becomes_of_requests() {
-    let schedules = setting("DOCHISTORY_SCHEDULES", 300);
+    let schedules = setting("DOCHISTORY_SCHEDULES", 100);
     let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
     let (begun, in_doubt) = std::thread::scope(|scope| {
         let run = |thread: u64| {
