@@ -109,7 +109,7 @@ pub enum Error {
         reason: String,
     },
     /// Another handle's commit came first: the operation decides again.
-    #[error("[DH-LOCKED] another writer's commit came first; nothing was written: try again")]
+    #[error("[DH-LOCKED] another writer's commit came first: try again")]
     Refused,
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
