@@ -9,6 +9,7 @@ import dochistory as dh
 from dochistory.cli import (
     audit,
     backup,
+    check,
     completion,
     delivery,
     demo,
@@ -70,6 +71,7 @@ def parser() -> Parser:
         module.add_to(commands, _add)
     _delivery(commands)
     _mapper(commands)
+    check.add_to(commands, _add)
     _others(commands)
     return whole
 

@@ -43,6 +43,16 @@ _STATUSES: tuple[tuple[type[Exception], Exit], ...] = (
     (OSError, Exit.UNAVAILABLE),
 )
 
+_BY_CODE = {
+    "DH-BUCKET": Exit.INPUT,
+    "DH-REGION": Exit.INPUT,
+    "DH-FORBIDDEN": Exit.INPUT,
+    "DH-EXTRA": Exit.INPUT,
+    "DH-STORE": Exit.FOUND,
+    "DH-MISSING": Exit.FOUND,
+}
+"""Errors of object stores that fail again, or that show damage; all others may pass."""
+
 
 def explained(error: Exception) -> CommandError | None:
     """The error as a command's failure; None for an internal error."""
@@ -52,7 +62,7 @@ def explained(error: Exception) -> CommandError | None:
         if isinstance(error, kind):
             coded = re.match(r"\[(DH-[A-Z]+)\] (.*)", str(error), re.DOTALL)
             code, text = (coded[1], coded[2]) if coded else ("DH-STORAGE", _said(error))
-            return CommandError(text, status, code)
+            return CommandError(text, _BY_CODE.get(code, status), code)
     return None
 
 

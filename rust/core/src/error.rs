@@ -98,6 +98,10 @@ pub enum Error {
     /// A task and the commit use the same path, but not the same directory.
     #[error("[DH-CLUSTER] {0}")]
     Elsewhere(String),
+    /// An object store refused a request, or did not answer. The text begins with the code of the
+    /// client, which tells missing buckets from wrong credentials.
+    #[error("{0}")]
+    ObjectStore(String),
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
     State(String),
@@ -125,6 +129,7 @@ impl Error {
             Self::Transaction(_) => "DH-TRANSACTION",
             Self::Conflict(_) => "DH-CONFLICT",
             Self::Elsewhere(_) => "DH-CLUSTER",
+            Self::ObjectStore(_) => "DH-OBJECTS",
             Self::State(_) => "DH-STATE",
             Self::Interrupted => "DH-INTERRUPTED",
         }
