@@ -98,6 +98,16 @@ pub enum Error {
     /// A task and the commit use the same path, but not the same directory.
     #[error("[DH-CLUSTER] {0}")]
     Elsewhere(String),
+    /// An object store did not do what it was asked for.
+    #[error("[DH-OBJECTS] cannot {operation} {name}: {reason}")]
+    Objects {
+        /// What was tried, as a verb ("read", "create").
+        operation: &'static str,
+        /// The object, with its bucket where that is known.
+        name: String,
+        /// The store's answer, without any secret, and what to do.
+        reason: String,
+    },
     /// An object store refused a request, or did not answer. The text begins with the code of the
     /// client, which tells missing buckets from wrong credentials.
     #[error("{0}")]
@@ -129,6 +139,7 @@ impl Error {
             Self::Transaction(_) => "DH-TRANSACTION",
             Self::Conflict(_) => "DH-CONFLICT",
             Self::Elsewhere(_) => "DH-CLUSTER",
+            Self::Objects { .. } => "DH-OBJECTS",
             Self::ObjectStore(_) => "DH-OBJECTS",
             Self::State(_) => "DH-STATE",
             Self::Interrupted => "DH-INTERRUPTED",

@@ -201,7 +201,7 @@ fn exception(error: &Error) -> PyErr {
         Error::Transaction(_) => TransactionError::new_err(text),
         Error::Conflict(_) => ConflictError::new_err(text),
         Error::Elsewhere(_) => ClusterError::new_err(text),
-        Error::ObjectStore(_) => ObjectStoreError::new_err(text),
+        Error::Objects { .. } | Error::ObjectStore(_) => ObjectStoreError::new_err(text),
         Error::State(_) => StateError::new_err(text),
         Error::Interrupted => crate::calls::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(text)),
     }
