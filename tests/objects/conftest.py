@@ -60,6 +60,6 @@ def through(s3: Server, place: str, proxy: FaultProxy) -> Through:
     """Clients of the folder by the proxy."""
 
     def made(retries: Retries = QUICK, **options: Any) -> objects.ObjectClient:
-        return objects.open_client(place, {**s3.through(proxy.port), **options}, retries=retries)
+        return objects.open_client(place, {**s3.through(proxy.port), "timeout": "10s", **options}, retries=retries)
 
     return made

@@ -113,7 +113,7 @@ def test_clocks_that_are_apart_are_noticed(
     client: objects.ObjectClient, monkeypatch: pytest.MonkeyPatch, apart: float, result: str
 ) -> None:
     now = time.time
-    monkeypatch.setattr("dochistory.objects.check.time.time", lambda: now() + apart)
+    monkeypatch.setattr("dochistory.objects.promises.time.time", lambda: now() + apart)
     report = objects.check(client, rounds=1)
     assert results(report)["clock"] == result
 

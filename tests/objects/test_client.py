@@ -75,6 +75,7 @@ def test_a_list_has_names_sizes_and_times(any_client: objects.ObjectClient) -> N
     assert any_client.list("nothing/") == []
 
 
+@pytest.mark.slow
 def test_a_list_of_thousands_is_whole(client: objects.ObjectClient) -> None:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda n: client.put(f"many/{n:05}", b""), range(1100)))

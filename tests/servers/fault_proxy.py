@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, BinaryIO
+from typing import Any
 
 
 class Fault(Enum):
@@ -95,7 +95,7 @@ class FaultProxy:
             self.counts.clear()
             self.bytes_in = self.bytes_out = 0
 
-    def served(self, request: Request, upstream: "_Upstream") -> bytes | None:
+    def served(self, request: Request) -> bytes | None:
         """The answer to one request; None to cut the connection."""
         with self._lock:
             self.counts[request.kind] += 1
@@ -103,12 +103,12 @@ class FaultProxy:
             fault = self.choose(request)
         if self.latency:
             time.sleep(self.latency)
-        answer = self._faulty(request, fault, upstream)
+        answer = self._faulty(request, fault)
         with self._lock:
             self.bytes_out += len(answer or b"")
         return answer
 
-    def _faulty(self, request: Request, fault: Fault | Say | None, upstream: "_Upstream") -> bytes | None:
+    def _faulty(self, request: Request, fault: Fault | Say | None) -> bytes | None:
         if isinstance(fault, Say):
             return fault.whole()
         if fault is Fault.DROP_BEFORE:
@@ -116,11 +116,11 @@ class FaultProxy:
         if fault is Fault.ERROR_BEFORE:
             return Say(503, "SlowDown").whole()
         if fault is Fault.LATE:
-            threading.Timer(self.late, _sent_alone, (self.upstream, request)).start()
+            threading.Timer(self.late, _asked, (self.upstream, request)).start()
             return None
         if fault is Fault.TWICE:
-            upstream.asked(request)
-        answer = upstream.asked(request)
+            _asked(self.upstream, request)
+        answer = _asked(self.upstream, request)
         if fault is Fault.DROP_AFTER:
             return None
         return Say(500, "InternalError").whole() if fault is Fault.ERROR_AFTER else answer
@@ -135,14 +135,12 @@ def fault_proxy(upstream: int, **settings: Any) -> Iterator[FaultProxy]:
         disable_nagle_algorithm = True
 
         def handle(self) -> None:
-            store = _Upstream(upstream)
             with suppress(OSError):
                 while (request := _request(self.rfile)) is not None:
-                    answer = proxy.served(request, store)
+                    answer = proxy.served(request)
                     if answer is None:
                         break
                     self.wfile.write(answer)
-            store.close()
 
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads = True
@@ -159,47 +157,16 @@ def fault_proxy(upstream: int, **settings: Any) -> Iterator[FaultProxy]:
             thread.join()
 
 
-class _Upstream:
-    """A connection to the store, made anew when the store has closed it."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._socket: socket.socket | None = None
-        self._file: BinaryIO | None = None
-
-    def asked(self, request: Request) -> bytes:
-        """The store's answer."""
-        answer = self._asked(request) if self._socket else None
-        if answer is None:
-            self.close()
-            self._socket = socket.create_connection(("127.0.0.1", self._port))
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._file = self._socket.makefile("rb")
-            answer = self._asked(request)
-        return answer or _answer(502, b"")
-
-    def _asked(self, request: Request) -> bytes | None:
-        assert self._socket
-        assert self._file
-        with suppress(OSError):
-            self._socket.sendall(request.head + request.body)
-            return _answered(self._file, request.method)
-        return None
-
-    def close(self) -> None:
-        """End the connection."""
-        for one in (self._file, self._socket):
-            if one is not None:
-                with suppress(OSError):
-                    one.close()
-        self._file = self._socket = None
-
-
-def _sent_alone(port: int, request: Request) -> None:
-    upstream = _Upstream(port)
-    with suppress(OSError):
-        upstream.asked(request)
-    upstream.close()
+def _asked(port: int, request: Request) -> bytes:
+    """The store's answer, on a connection of its own: some servers lose the second request on one."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=30) as store:
+        store.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        store.sendall(request.head + request.body)
+        with store.makefile("rb") as file:
+            answer = _answered(file, request.method)
+        if answer is not None:
+            return answer
+    return _answer(502, b"")
 
 
 def _request(file: Any) -> Request | None:

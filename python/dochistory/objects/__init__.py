@@ -4,11 +4,11 @@
 imports it before.
 """
 
-from dochistory.objects.check import ROUNDS, Report, check, quick_check
 from dochistory.objects.client import ObjectClient, Stored
 from dochistory.objects.location import SCHEMES, Location, is_url, parse
 from dochistory.objects.open import open_client
 from dochistory.objects.options import StorageOptions
+from dochistory.objects.promises import ROUNDS, Report, check, quick_check
 
 __all__ = [
     "ROUNDS",

@@ -18,6 +18,8 @@ _SYSTEM = re.compile(r"message: \"([^\"]+)\"|error: \"([^\"]+)\"")
 _CONFLICT = "ConditionalRequestConflict"
 _LATER = {408, 425, 429}
 """Statuses of requests that may work later, and had no effect."""
+_NEVER = 501
+"""The status of a request that the store does not know."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +44,33 @@ class Answer:
     def effect(self) -> Effect:
         """Whether the request can have changed something."""
         if self.status is None:
-            return "none" if self.kind == "Connect" or "builder error" in self.text else "unknown"
+            return "none" if self.kind == "Connect" or self.is_redirect or "builder error" in self.text else "unknown"
         # A conflict says that another request was under way, of which this may be the second copy.
-        if self.status >= 500 or self.code == _CONFLICT or self.code == "RequestTimeout":
+        if self.is_fault or self.code == _CONFLICT or self.code == "RequestTimeout":
             return "unknown"
         return "none"
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the store, or something on the way to it, has failed."""
+        return self.status is not None and self.status >= 500 and self.status != _NEVER
+
+    @property
+    def is_redirect(self) -> bool:
+        """Whether the store sends the client elsewhere, and does not say where: S3, if the region is wrong."""
+        return self.status in (301, 307) or "redirect without LOCATION" in self.text
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether a range was asked for that begins where the object ends, or behind."""
+        return self.status == 416 or "Requested range was invalid" in self.text
 
     @property
     def may_pass(self) -> bool:
         """Whether the same request may work later."""
         if self.status is None:
             return bool(self.kind) and "dns error" not in self.text and "builder error" not in self.text
-        return self.status >= 500 or self.status in _LATER or self.code in (_CONFLICT, "RequestTimeout", "SlowDown")
+        return self.is_fault or self.status in _LATER or self.code in (_CONFLICT, "RequestTimeout", "SlowDown")
 
 
 def read(error: Exception) -> Answer:

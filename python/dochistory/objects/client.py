@@ -61,8 +61,8 @@ class ObjectClient:
 
         Args:
             name: the name below this place.
-            content: what to store. No other writer may store the same bytes under this name: by them the client
-                recognises its own object after an answer was lost.
+            content: what to store. No other writer may store the same bytes under this name: by
+                them the client recognises its own object after an answer was lost.
 
         Raises:
             ObjectStoreError: the request failed; whether the object is there is not known.
@@ -141,10 +141,15 @@ class ObjectClient:
         def read(store: Any) -> bytes | None:
             import obstore
 
-            return bytes(obstore.get_range(store, self._folder + name, start=start, length=length))
+            try:
+                return bytes(obstore.get_range(store, self._folder + name, start=start, length=length))
+            except obstore.exceptions.BaseError as error:
+                if answers.read(error).is_beyond:
+                    return b""
+                raise
 
         if length == 0:
-            return b""
+            return b"" if self.look(name) else None
         return self._repeated(f"get {name}", lambda store: _none_if_missing(lambda: read(store)))
 
     def look(self, name: str) -> Stored | None:
@@ -164,8 +169,8 @@ class ObjectClient:
     def put_file(self, name: str, path: str | Path) -> Outcome:
         """Store a file under a name that is free, as `put_new` does.
 
-        A file that is larger than `transfer.WHOLE` is stored in parts, and its name must be one that nobody else
-        uses: stores do not create objects of parts if absent.
+        A file that is larger than `transfer.WHOLE` is stored in parts, and its name must be one
+        that nobody else uses: stores do not create objects of parts if absent.
 
         Raises:
             ObjectStoreError: a request failed; whether the object is there is not known.

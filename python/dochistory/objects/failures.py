@@ -45,8 +45,9 @@ def explained(answer: Answer) -> tuple[str, str]:
     for known in _KNOWN:
         if known.applies(answer):
             return f"{known.reason} ({_said(answer)}): {known.advice}", known.code
-    may = "the request may have had an effect all the same" if answer.effect == "unknown" else "it had no effect"
-    return f"{_said(answer)}; {may}, and nothing was acknowledged: try again", "DH-OBJECTS"
+    if answer.effect == "none":
+        return f"{_said(answer)}; nothing was changed", "DH-OBJECTS"
+    return f"{_said(answer)}; the request may have had an effect, and nothing was acknowledged: try again", "DH-OBJECTS"
 
 
 def is_expired(answer: Answer) -> bool:
@@ -121,7 +122,7 @@ _KNOWN = (
     ),
     _Known(
         "DH-REGION",
-        lambda answer: answer.code in _REGION or answer.status in (301, 307),
+        lambda answer: answer.code in _REGION or answer.is_redirect,
         "the bucket is in another region than the one that was asked",
         "set aws_region to the region of the bucket",
     ),

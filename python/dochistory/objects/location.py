@@ -77,9 +77,12 @@ def parse(given: str | os.PathLike[str]) -> Location:
         _refuse(text, f"it must begin with {', '.join(f'{one}://' for one in SCHEMES[:-1])} or file:///")
     if re.search(r"[?#\x00-\x1f\x7f]", rest):
         _refuse(text, "a name may not contain '?', '#' or control characters; options belong into storage_options")
-    authority, _, path = rest.lstrip("/").partition("/") if kind != "file" else ("", "", rest.lstrip("/"))
-    prefix = path.strip("/")
-    if any(part in ("", ".", "..") for part in prefix.split("/")) and prefix:
+    # `pathlib` makes one slash of two.
+    authority, _, path = rest.removeprefix("//" if rest.startswith("//") else "/").partition("/")
+    if kind == "file":
+        authority, path = "", rest.lstrip("/")
+    prefix = path.rstrip("/")
+    if prefix and any(part in ("", ".", "..") for part in prefix.split("/")):
         _refuse(text, "its path has an empty part, '.' or '..'")
     if kind == "file":
         if not prefix:

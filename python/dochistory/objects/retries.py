@@ -1,9 +1,15 @@
 """How often, and for how long, a request is tried again."""
 
+import atexit
 import random
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+_ending = threading.Event()
+# Nobody begins another attempt while Python ends: the engine waits only a few seconds for requests under way.
+atexit.register(_ending.set)
 
 
 @dataclass(frozen=True)
@@ -27,4 +33,5 @@ class Retries:
             wait = min(self.first_wait * 2**attempt, self.longest_wait) * random.uniform(0.5, 1.0)  # noqa: S311
             if attempt + 1 == self.attempts or time.monotonic() + wait > end:
                 return
-            time.sleep(wait)
+            if _ending.wait(wait):
+                return

@@ -32,6 +32,7 @@ mod load;
 mod maintenance;
 mod mapper;
 mod messages;
+mod objects;
 mod open;
 mod output;
 mod paths;
