@@ -101,8 +101,11 @@ class Load:
         return self.ids / self.batch
 
 
-OPERATION = Requests(puts=1, gets=1)
-"""A begin or a complete: one commit, and the look whether the one before it still stands (`docs/object-storage.md`)."""
+OPERATION = Requests(puts=1 + 3 / 128 + 1 / 256, gets=1)
+"""A begin or a complete: one commit and the look at its block's gate. Every 128 commits the log is sealed, by three
+puts more, and every 256 a gate is made (`docs/object-storage.md`)."""
+CLASSIFY = Requests(gets=2)
+"""A look-up that begins nothing: is there a newer commit, and does the gate stand open."""
 
 
 def a_day(load: Load, operation: Requests = OPERATION) -> Requests:

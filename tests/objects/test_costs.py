@@ -14,11 +14,12 @@ def test_the_page_has_the_table_that_is_reckoned() -> None:
     assert costs.table(costs.LOADS) in PAGE.read_text(encoding="utf-8")
 
 
-def test_a_batch_is_two_commits_of_a_put_and_a_get() -> None:
+def test_a_batch_is_two_commits_of_one_put_and_one_get() -> None:
     load = costs.Load(ids=1e6, batch=1000, bytes_an_id=0.0)
     day = costs.a_day(load)
-    assert (day.puts, day.gets) == (2000, 2000)
-    assert day.dollars(S3) == pytest.approx(2000 * 5e-6 + 2000 * 0.4e-6)
+    assert day.gets == 2000
+    assert 2000 < day.puts < 2100  # sealed logs and gates besides
+    assert day.dollars(S3) == pytest.approx(day.puts * 5e-6 + 2000 * 0.4e-6)
 
 
 def test_every_further_writer_reads_each_commit() -> None:

@@ -16,6 +16,8 @@ _KIND = re.compile(r"\bkind: (Connect|Timeout|Interrupted|Decode|Request|Unknown
 _SYSTEM = re.compile(r"message: \"([^\"]+)\"|error: \"([^\"]+)\"")
 
 _CONFLICT = "ConditionalRequestConflict"
+_MISSING = {"NoSuchKey", "BlobNotFound", "notFound"}
+"""Codes by which a store says that an object is not there."""
 _LATER = {408, 425, 429}
 """Statuses of requests that may work later, and had no effect."""
 _NEVER = 501
@@ -87,7 +89,8 @@ def read(error: Exception) -> Answer:
         said=(_first(_SAID, text) or _first(_SYSTEM, text)).replace("\\n", " ").strip(),
         kind=_first(_KIND, text),
         text=" ".join(first.split()) if "dns error" not in text else f"dns error: {first}",
-        is_missing=isinstance(error, FileNotFoundError) and code not in ("NoSuchBucket", "ContainerNotFound"),
+        # Gateways answer 404 for keys, users and addresses that they do not know, too.
+        is_missing=isinstance(error, FileNotFoundError) and (not status or code in _MISSING),
         is_refused=refused,
     )
 

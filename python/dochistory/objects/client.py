@@ -159,12 +159,18 @@ class ObjectClient:
             ObjectStoreError: the request failed.
         """
 
-        def head(store: Any) -> Stored:
+        def head(store: Any) -> Stored | None:
             import obstore
 
-            return self._stored(obstore.head(store, self._folder + name))
+            try:
+                return self._stored(obstore.head(store, self._folder + name))
+            except FileNotFoundError:
+                # Answers to HEAD have no body, so they do not say what is not there: the object, or its bucket.
+                if self._read(store, name) is None:
+                    return None
+                raise
 
-        return self._repeated(f"look at {name}", lambda store: _none_if_missing(lambda: head(store)))
+        return self._repeated(f"look at {name}", head)
 
     def put_file(self, name: str, path: str | Path) -> Outcome:
         """Store a file under a name that is free, as `put_new` does.

@@ -15,6 +15,7 @@ _NOT_KNOWN |= {
     "InvalidAuthenticationInfo",
     "MissingSecurityHeader",
     "AuthorizationFailure",
+    "XAdminUserNotFound",
 }
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "InvalidBucketName", "InvalidResourceName"}
 _REGION = {
