@@ -42,7 +42,7 @@ test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, noth
 	$(PYTEST) -m "not spark and not slow and not crash and not benchmark"
 
 # Tests of the engine that take seconds. `test-engine-all` runs these and all others.
-QUICK_ENGINE_TESTS := bytes imports damage lifecycle load staged
+QUICK_ENGINE_TESTS := bytes imports damage lifecycle load objects staged
 ENGINE_TESTS := --lib $(foreach name,$(QUICK_ENGINE_TESTS),--test $(name))
 # Damage to maps of values takes longer.
 test-engine: $(STAMP)/venv ## the engine's own tests, the quick ones

@@ -112,6 +112,9 @@ pub enum Error {
     /// client, which tells missing buckets from wrong credentials.
     #[error("{0}")]
     ObjectStore(String),
+    /// Another handle's commit came first: the operation decides again.
+    #[error("[DH-LOCKED] another writer's commit came first; nothing was written: try again")]
+    Refused,
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
     State(String),
@@ -127,7 +130,7 @@ impl Error {
             Self::Io { .. } => "DH-IO",
             Self::Descriptors { .. } => "DH-DESCRIPTORS",
             Self::Corrupt { .. } => "DH-CORRUPT",
-            Self::Locked { .. } => "DH-LOCKED",
+            Self::Locked { .. } | Self::Refused => "DH-LOCKED",
             Self::Fenced { .. } | Self::Overtaken(_) => "DH-FENCED",
             Self::Restored(_) => "DH-RESTORED",
             Self::Truncated(_) => "DH-TRUNCATED",

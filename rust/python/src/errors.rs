@@ -189,7 +189,7 @@ fn exception(error: &Error) -> PyErr {
         Error::Io { .. } => StorageError::new_err(text),
         Error::Descriptors { .. } => DescriptorsError::new_err(text),
         Error::Corrupt { .. } => CorruptError::new_err(text),
-        Error::Locked { .. } => LockedError::new_err(text),
+        Error::Locked { .. } | Error::Refused => LockedError::new_err(text),
         Error::Fenced { .. } | Error::Overtaken(_) => FencedError::new_err(text),
         Error::Restored(_) => RestoredError::new_err(text),
         Error::Truncated(_) => TruncatedError::new_err(text),

@@ -1,6 +1,7 @@
 //! A document history: a directory with an identity, and one key space for each trigger.
 
 mod inspect;
+mod objects;
 mod pin;
 pub mod values;
 
@@ -116,6 +117,7 @@ impl History {
             lock_timeout: options.lock_timeout,
             identity: file,
             identity_file,
+            objects: None,
         };
         Ok(Self {
             path: path.to_path_buf(),

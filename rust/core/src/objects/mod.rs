@@ -1,6 +1,14 @@
 //! Histories on object storage: what the engine asks of a store. The protocol is
 //! `docs/object-storage.md`.
 
+pub(crate) mod chain;
+pub(crate) mod change;
+mod collect;
+pub(crate) mod commit;
+pub(crate) mod names;
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 
 use crate::Result;
@@ -43,7 +51,8 @@ pub trait ObjectStore: Send + Sync + std::fmt::Debug {
     fn get_range(&self, name: &str, offset: u64, length: usize) -> Result<Option<Vec<u8>>>;
     /// [`ObjectStore::put_new`] of a local file, in parts if it is large.
     fn put_file(&self, name: &str, path: &Path) -> Result<Put>;
-    /// Write an object into a new local file; answers whether the object is there.
+    /// Write an object into a local file, which is made or replaced; answers whether the object is
+    /// there.
     fn get_file(&self, name: &str, path: &Path) -> Result<bool>;
     /// The objects whose names begin with `prefix`, in no order.
     fn list(&self, prefix: &str) -> Result<Vec<Listed>>;

@@ -217,6 +217,17 @@ impl Writer<'_> {
 
     /// Publish a manifest and read it; then remove files that only older ones name.
     pub(super) fn publish(&mut self, manifest: &Manifest) -> Result<()> {
+        match self.space.mirror.clone() {
+            None => self.publish_in_place(manifest)?,
+            Some(mirror) => {
+                let (space, generation) = (self.space, self.generation);
+                space.commit_manifest(&mirror, generation, manifest, || self.publish_in_place(manifest))?;
+            }
+        }
+        self.collect_garbage(manifest)
+    }
+
+    fn publish_in_place(&mut self, manifest: &Manifest) -> Result<()> {
         self.space.env.system.sync_names(&self.space.directory)?;
         let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
         self.check_alone()?;
@@ -233,7 +244,7 @@ impl Writer<'_> {
             }
         })?;
         self.space.sync.learn(manifest.log.id, manifest.log.proven);
-        self.collect_garbage(manifest)
+        Ok(())
     }
 }
 

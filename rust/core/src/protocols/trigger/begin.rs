@@ -155,7 +155,8 @@ impl<'a, 'd> BeginWork<'a, 'd> {
     fn attempt(&mut self, space: &std::sync::Arc<KeySpace>, now_us: i64, is_last: bool) -> Result<Attempt> {
         let settings = SpaceSettings::of(self.trigger);
         let mut has_written = false;
-        let attempt = space.write(settings, |writer| {
+        let attempt = space.write_again(settings, |writer| {
+            has_written = false;
             let found = writer.look(|view| self.look(now_us, view))?;
             let mut looked = Looked { found, unavailable: None };
             if self.rows.is_none() {

@@ -77,9 +77,9 @@ impl Claim {
             return rows.map_or(Ok(()), |rows| self.keys_of(rows).map(drop));
         }
         let keys = rows.map(|rows| self.keys_of(rows)).transpose()?;
-        self.space.write(SpaceSettings::STORED, |writer| {
+        self.space.write_again(SpaceSettings::STORED, |writer| {
             self.ends.check(end, rows, |row| format!("row {row}"))?;
-            match keys {
+            match keys.clone() {
                 Some(keys) => writer.finish_rows(self.number, self.started_at, end, keys)?,
                 // After a purge of its partition no entry is left that a claim's outcome could
                 // apply to: name the keys.
@@ -158,7 +158,7 @@ impl History {
         trigger.validate()?;
         let batch = IdBatch::identify(self.codec(), documents)?;
         let space = self.space(&trigger.name)?;
-        space.write(SpaceSettings::of(trigger), |writer| {
+        space.write_again(SpaceSettings::of(trigger), |writer| {
             batch.wanted(documents, |wanted| writer.finish_keys(wanted, end, now_us, expired(trigger, now_us)))
         })
     }
