@@ -117,12 +117,11 @@ def test_a_large_file_goes_in_parts(
     assert (tmp_path / "in").read_bytes() == (tmp_path / "out").read_bytes()
 
 
-def test_a_file_that_exists_is_not_written_over(client: objects.ObjectClient, tmp_path: Path) -> None:
+def test_a_file_that_exists_is_replaced(client: objects.ObjectClient, tmp_path: Path) -> None:
     client.put("x", b"1")
-    (tmp_path / "x").write_bytes(b"mine")
-    with pytest.raises(FileExistsError):
-        client.get_file("x", tmp_path / "x")
-    assert (tmp_path / "x").read_bytes() == b"mine"
+    (tmp_path / "x").write_bytes(b"what was there before")
+    assert client.get_file("x", tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == b"1"
 
 
 def test_places_do_not_see_each_other(s3: Server, place: str) -> None:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from benches import object_costs as costs
 
 PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"

@@ -191,7 +191,7 @@ class ObjectClient:
         return "created"
 
     def get_file(self, name: str, path: str | Path) -> bool:
-        """Write an object's bytes into a new file, in parts side by side; answers whether there is an object.
+        """Write an object's bytes into a file, in parts side by side; answers whether there is an object.
 
         Raises:
             ObjectStoreError: a request failed. The file may hold a part.

@@ -97,7 +97,7 @@ def _config(location: Location, options: StorageOptions) -> dict[str, str]:
 
 
 def _client_options(location: Location, options: StorageOptions) -> dict[str, Any]:
-    client: dict[str, Any] = {"timeout": "60s", "connect_timeout": "5s", **options.for_client()}
+    client: dict[str, Any] = {"timeout": "30s", "connect_timeout": "5s", **options.for_client()}
     if "allow_http" not in client and _endpoint(location, options).startswith(_LOOPBACK):
         client["allow_http"] = True
     return client

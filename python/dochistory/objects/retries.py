@@ -16,12 +16,12 @@ atexit.register(_ending.set)
 class Retries:
     """Bounds of the attempts at one request."""
 
-    attempts: int = 8
+    attempts: int = 5
     """Number of attempts in total."""
     first_wait: float = 0.1
     """Longest wait before the second attempt, in seconds; it doubles with each further one."""
-    longest_wait: float = 5.0
-    deadline: float = 60.0
+    longest_wait: float = 2.0
+    deadline: float = 20.0
     """Time in seconds after which no further attempt begins. It is far below the life of a signature, after which
     the store would refuse a request that comes late."""
 

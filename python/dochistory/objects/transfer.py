@@ -29,14 +29,14 @@ def put(store: Any, name: str, file: IO[bytes]) -> None:
 
 
 def get(part: Callable[[int, int], Any], size: int, path: Path) -> None:
-    """Write an object into a new file.
+    """Write an object into a file, which is made or replaced.
 
     Args:
         part: answers the bytes from a start, of a length.
         size: the object's size.
-        path: the file, which must not exist.
+        path: the file.
     """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
         os.truncate(handle, size)
 

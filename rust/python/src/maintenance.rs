@@ -1,5 +1,7 @@
 //! Maintaining a history: its content, expired entries, and the check of its files.
 
+use std::time::Duration;
+
 use dochistory_core::history::values::Room;
 use dochistory_core::key::format_uuid;
 use dochistory_core::{Pin, Purge};
@@ -13,6 +15,9 @@ use crate::history::History;
 use crate::jobs::{self, TriggerOrName};
 use crate::mapper::value_statistics;
 use crate::trigger::Trigger;
+
+/// How long objects stay that no state of a trigger needs any more: others may be reading them.
+const OBJECTS_GRACE: Duration = Duration::from_mins(15);
 
 #[pymethods]
 impl History {
@@ -62,7 +67,7 @@ impl History {
     ) -> Outcome<Bound<'py, PyDict>> {
         let clock_us = (!force).then(dochistory_core::time::now_us);
         let purge = Purge { now_us: clock::now_us(now)?, dry_run, clock_us };
-        jobs::purge(py, &*self.handle.get()?, trigger.as_ref(), purge)
+        jobs::purge(py, &*self.handle.get_for(trigger.is_some())?, trigger.as_ref(), purge)
     }
 
     /// Change a trigger's time to live. Its next purge goes by the new one; opening the trigger
@@ -122,10 +127,14 @@ impl History {
         all: bool,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
-        let history = self.handle.get()?;
+        let history = self.handle.get_for(trigger.is_some())?;
         let maintained = jobs::maintain(py, &history, jobs::names(&history, trigger.as_ref())?, all, progress)?;
-        if trigger.is_none() {
-            jobs::maintain_values(py, &history, all, progress, &maintained)?;
+        match &trigger {
+            None => jobs::maintain_values(py, &history, all, progress, &maintained)?,
+            Some(trigger) if self.handle.check_directory().is_err() => {
+                crate::calls::outside(py, || history.collect_objects(trigger.name(), OBJECTS_GRACE))?;
+            }
+            Some(_) => {}
         }
         Ok(maintained)
     }
