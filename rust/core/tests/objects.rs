@@ -244,6 +244,20 @@ fn threads_of_a_handle_claim_each_id_once() {
 }
 
 #[test]
+fn a_trigger_whose_objects_are_gone_is_not_a_new_one() {
+    let (objects, directory) = calm();
+    let history = open(&objects, &directory.path().join("1")).unwrap();
+    begin(&history, "a").unwrap();
+    let cold = open(&objects, &directory.path().join("2")).unwrap();
+    assert_eq!(cold.triggers().unwrap(), ["orders"]);
+    let lost: Vec<String> = objects.names().into_iter().filter(|name| name.starts_with("triggers/")).collect();
+    lost.iter().for_each(|name| objects.lose(name));
+    let answer = begin(&cold, "a").unwrap_err().to_string();
+    assert!(answer.starts_with("[DH-OBJECTS] cannot rely on known/triggers-orders-"), "{answer}");
+    assert!(begin(&history, "b").is_err());
+}
+
+#[test]
 fn a_segment_that_a_rule_deleted_is_an_error_that_says_so() {
     let (objects, directory) = calm();
     let history = open(&objects, &directory.path().join("1")).unwrap();

@@ -227,6 +227,9 @@ impl History {
 
     /// The triggers that have entries, or had some, by name.
     pub fn triggers(&self) -> Result<Vec<String>> {
+        if let Some(store) = &self.env.objects {
+            return objects::triggers(&**store);
+        }
         self.names_in(&self.path.join(TRIGGERS))
     }
 

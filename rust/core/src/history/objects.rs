@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{History, OpenOptions, create, identity_bytes};
-use crate::format::names::{FileKind, IDENTITY, TRIGGERS};
+use crate::format::names::{FileKind, IDENTITY, REGISTRY, TRIGGERS};
 use crate::io::{Disk, FileSystem, publish_private};
 use crate::objects::{ObjectStore, Put};
 use crate::{Error, Result};
@@ -66,6 +66,17 @@ impl History {
         space.exists()?;
         space.collect_objects(grace)
     }
+}
+
+/// The triggers that have a commit, by name.
+pub(super) fn triggers(store: &dyn ObjectStore) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for listed in ask(|| store.list(&format!("{REGISTRY}/{TRIGGERS}-")))? {
+        let bytes = ask(|| store.get(&listed.name))?;
+        names.extend(bytes.and_then(|bytes| String::from_utf8(bytes).ok()));
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Ask again while the store does not answer.

@@ -91,6 +91,16 @@ impl Chain {
         self.store.clone()
     }
 
+    /// Whether there is an object of this name.
+    pub(crate) fn has(&self, name: &str) -> Result<bool> {
+        self.tried(|| Ok(self.store.get(name)?.is_some()))
+    }
+
+    /// Create an object that says the same for every creator.
+    pub(crate) fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        self.tried(|| self.store.put_new(name, bytes))
+    }
+
     /// Store a file under a name that nobody else uses.
     pub(crate) fn put_file(&self, name: &str, path: &Path) -> Result<Put> {
         self.tried(|| self.store.put_file(name, path))
@@ -169,8 +179,8 @@ impl Chain {
     /// The object was created: it counts if nobody had its number before.
     fn check(&mut self, commit: &Commit) -> Result<Attempt> {
         if !self.is_genuine(self.head.number)? {
-            // Either it stands where a collector has been, and nobody believes it; or it counted, and
-            // this writer slept until it was collected. It is not deleted: it may be needed.
+            // Either it stands where a collector has been, and nobody believes it; or it counted,
+            // and this writer slept until it was collected. It is not deleted: it may be needed.
             return Ok(Attempt::Refused);
         }
         self.head = Head { number: commit.number, id: commit.id, base: commit.base };

@@ -74,7 +74,8 @@ impl Change {
             let (number, bytes) = (from.u64()?, from.blob()?.to_vec());
             let new_log = decode_log(&mut from)?;
             let count = from.count(20)?;
-            let stored = |from: &mut Decoder| Ok(Stored { object: from.text()?, bytes: from.u64()?, sum: from.u32()? });
+            let stored =
+                |from: &mut Decoder| Result::Ok(Stored { object: from.text()?, bytes: from.u64()?, sum: from.u32()? });
             let files = (0..count).map(|_| Ok((from.text()?, stored(&mut from)?))).collect::<Result<_>>()?;
             change.manifest = Some(NewManifest { number, bytes, new_log, files });
         }

@@ -15,11 +15,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use super::environment::Environment;
-use crate::Result;
+use crate::format::names::REGISTRY;
 use crate::objects::chain::{Chain, pause_of};
 use crate::objects::change::Stored;
 use crate::objects::commit::Commit;
 use crate::objects::names::Names;
+use crate::{Error, Result};
 
 /// Commits behind a base from which the log is sealed: a new reader fetches each of them.
 const MOST_COMMITS: u64 = if cfg!(feature = "small") { 6 } else { 128 };
@@ -40,6 +41,8 @@ pub(crate) struct Mirror {
     writer: Mutex<Option<ThreadId>>,
     /// Commits since the base.
     behind: AtomicU64,
+    /// The object that says that this space was used.
+    registry: String,
 }
 
 #[derive(Debug)]
@@ -90,7 +93,9 @@ impl Mirror {
             path.and_then(std::path::Path::file_name)
                 .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
         };
-        let names = Names::new(&format!("{}/{}/", part(directory.parent()), part(Some(directory))));
+        let (room, own) = (part(directory.parent()), part(Some(directory)));
+        let names = Names::new(&format!("{room}/{own}/"));
+        let registry = format!("{REGISTRY}/{room}-{own}");
         let known = Known {
             chain: Chain::new(store, names, env.history),
             is_loaded: false,
@@ -102,7 +107,7 @@ impl Mirror {
         };
         let (generation, is_ready) = (AtomicU64::new(0), AtomicBool::new(false));
         let (writer, behind) = (Mutex::new(None), AtomicU64::new(0));
-        Some(Self { known: Mutex::new(known), generation, is_ready, writer, behind })
+        Some(Self { known: Mutex::new(known), generation, is_ready, writer, behind, registry })
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -116,6 +121,32 @@ impl Mirror {
     /// Whether the view may be read.
     pub(super) fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::Acquire)
+    }
+
+    /// Register the space, which has a commit.
+    pub(super) fn make_known(&self, name: &str) -> Result<()> {
+        let known = self.lock();
+        if !known.chain.has(&self.registry)? {
+            known.chain.put_new(&self.registry, name.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// The state of the chain, from its base on. A space that was used and has no commit must not
+    /// pass for one that was never used.
+    fn find(&self, known: &mut Known) -> Result<Vec<Commit>> {
+        let commits = known.chain.find()?;
+        if !commits.is_empty() || !known.chain.has(&self.registry)? {
+            return Ok(commits);
+        }
+        // Its first commit may just have come.
+        let commits = known.chain.find()?;
+        if commits.is_empty() {
+            let reason = "it says that this trigger was used, but none of its commits is in the bucket: were they \
+                          deleted by hand, or by a lifecycle rule? nothing was changed; restore them from a copy";
+            return Err(Error::Objects { operation: "rely on", name: self.registry.clone(), reason: reason.into() });
+        }
+        Ok(commits)
     }
 
     /// Whether a new reader would have to fetch too many commits: the log is then sealed.

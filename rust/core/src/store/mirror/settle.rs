@@ -58,11 +58,11 @@ impl KeySpace {
     fn settle_once(&self, mirror: &Mirror, known: &mut Known) -> Result<()> {
         let is_cold = !known.is_loaded || !mirror.is_ready();
         if is_cold {
-            known.newer = known.chain.find()?;
+            known.newer = mirror.find(known)?;
             known.committed = Committed::default();
             known.files.clear();
         } else if known.newer.is_empty() && self.look_for_newer(mirror, known)? && !known.is_loaded {
-            known.newer = known.chain.find()?;
+            known.newer = mirror.find(known)?;
             known.committed = Committed::default();
             known.files.clear();
         }
