@@ -1256,6 +1256,9 @@ class History:
     def path(self) -> Path:
         """The directory."""
     @property
+    def url(self) -> str | None:
+        """x"""
+    @property
     def id(self) -> str:
         """The history's own id, which copies of it share, in 32 hexadecimal digits."""
     @property
@@ -2571,6 +2574,8 @@ def open(  # noqa: A001 - always said as dochistory.open
     shards: int = 64,
     *,
     auto_maintain: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> History:
     """Open the history in a directory.
 

@@ -69,7 +69,7 @@ def test_a_large_batch_goes_through_a_segment(opened: Open) -> None:
         assert Counter(statuses(found)) == {"DUPLICATE": 140_000}
 
 
-def test_purge_and_maintain_work_on_one_trigger(opened: Open) -> None:
+def test_purge_and_maintain_work_in_a_bucket(opened: Open) -> None:
     orders = trigger(history_time_to_live="30 days")
     with opened(create=True) as history:
         ids = fresh_ids(500)
@@ -78,11 +78,9 @@ def test_purge_and_maintain_work_on_one_trigger(opened: Open) -> None:
         history.maintain(orders)
         assert status_of(history, ids, orders) == ["DUPLICATE"] * 500
         assert history.purge(orders)
-        with pytest.raises(dh.StateError, match="in a bucket"):
-            history.purge()
-        with pytest.raises(dh.StateError, match="in a bucket"):
-            history.maintain()
     with opened() as history:
+        assert history.triggers() == ["orders"]
+        assert set(history.maintain(all=True)) == set(history.purge()) == {"orders"}
         assert status_of(history, ids, orders) == ["DUPLICATE"] * 500
 
 
@@ -108,7 +106,6 @@ def test_an_operation_is_one_put_and_one_get(s3: Server, proxy: FaultProxy, open
 
 REFUSED: dict[str, Callable[[dh.History], Any]] = {
     "path": lambda history: history.path,
-    "triggers": lambda history: history.triggers(),
     "entries": lambda history: history.entries(trigger()),
     "load": lambda history: history.load(documents(["1"]), trigger()),
     "audit": lambda history: history.begin(documents([None]), trigger(), audit=True),

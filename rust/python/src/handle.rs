@@ -63,11 +63,6 @@ impl Handle {
         )))
     }
 
-    /// The history for what works on one trigger everywhere, and on all of them in a directory.
-    pub(crate) fn get_for(&self, is_one: bool) -> Outcome<Arc<History>> {
-        if is_one { self.get_anywhere() } else { self.get() }
-    }
-
     /// The history, as long as it is open, wherever it is.
     pub(crate) fn get_anywhere(&self) -> Outcome<Arc<History>> {
         self.check_process()?;

@@ -33,7 +33,7 @@ impl History {
     ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn triggers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
         let _call = crate::calls::InCall::enter(py);
-        let history = self.handle.get()?;
+        let history = self.handle.get_anywhere()?;
         Ok(crate::calls::outside(py, || history.triggers())?)
     }
 
@@ -67,7 +67,7 @@ impl History {
     ) -> Outcome<Bound<'py, PyDict>> {
         let clock_us = (!force).then(dochistory_core::time::now_us);
         let purge = Purge { now_us: clock::now_us(now)?, dry_run, clock_us };
-        jobs::purge(py, &*self.handle.get_for(trigger.is_some())?, trigger.as_ref(), purge)
+        jobs::purge(py, &*self.handle.get_anywhere()?, trigger.as_ref(), purge)
     }
 
     /// Change a trigger's time to live. Its next purge goes by the new one; opening the trigger
@@ -127,14 +127,14 @@ impl History {
         all: bool,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
-        let history = self.handle.get_for(trigger.is_some())?;
-        let maintained = jobs::maintain(py, &history, jobs::names(&history, trigger.as_ref())?, all, progress)?;
-        match &trigger {
-            None => jobs::maintain_values(py, &history, all, progress, &maintained)?,
-            Some(trigger) if self.handle.check_directory().is_err() => {
-                crate::calls::outside(py, || history.collect_objects(trigger.name(), OBJECTS_GRACE))?;
-            }
-            Some(_) => {}
+        let history = self.handle.get_anywhere()?;
+        let names = jobs::names(&history, trigger.as_ref())?;
+        let maintained = jobs::maintain(py, &history, names.clone(), all, progress)?;
+        if self.handle.check_directory().is_err() {
+            let collect = |name: &String| history.collect_objects(name, OBJECTS_GRACE).map(drop);
+            crate::calls::outside(py, || names.iter().try_for_each(collect))?;
+        } else if trigger.is_none() {
+            jobs::maintain_values(py, &history, all, progress, &maintained)?;
         }
         Ok(maintained)
     }

@@ -19,8 +19,8 @@ use crate::paths;
 
 /// Open the history in a directory, or in a bucket.
 ///
-/// In a bucket it serves triggers: `classify`, `begin`, `begin_one`, `complete`, `release`, and
-/// `purge` and `maintain` of one trigger. Everything else raises `StateError` there.
+/// In a bucket it serves triggers: `classify`, `begin`, `begin_one`, `complete`, `release`,
+/// `purge`, `maintain`, `triggers`. Everything else raises `StateError` there.
 ///
 /// Args:
 ///     path: the directory; a relative path is made absolute now. Or the URL of a bucket

@@ -64,7 +64,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
 fn refused(path: &Path, reason: &str) -> crate::errors::Failure {
     let reason = format!(
         "{reason}: name a path of a local disk or of a shared file system that driver and workers mount, such as \
-         /data/orders.history; object stores and HDFS cannot hold a history"
+         /data/orders.history; HDFS cannot hold a history, and a bucket is opened by `dochistory.open` alone"
     );
     Error::Open { path: path.to_path_buf(), reason }.into()
 }
