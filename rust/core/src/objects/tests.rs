@@ -65,7 +65,7 @@ impl Writer {
             if self.ids.contains(&id) {
                 return Ok(false);
             }
-            let is_base = self.chain.head().number % 3 == 0;
+            let is_base = self.chain.head().number.is_multiple_of(3);
             let mut change = vec![id];
             if is_base {
                 change.extend(&self.ids);

@@ -203,8 +203,10 @@ impl Writer<'_> {
         let stamp = Stamp { claim, started_at, mark: Mark::Open };
         let result = self.space.write_keys(&mut manifest, &keys, stamp, threads).and_then(|()| self.publish(&manifest));
         if let Err(error) = result {
-            // It is unknown whether the manifest is on disk.
-            self.space.sync.fail(&error);
+            // It is unknown whether the manifest is on disk. In an object store the chain tells.
+            if self.space.mirror.is_none() {
+                self.space.sync.fail(&error);
+            }
             return Err(error);
         }
         Ok((claim, keys))

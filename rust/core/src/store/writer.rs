@@ -156,7 +156,7 @@ impl KeySpace {
         if let Some(mirror) = &self.mirror {
             self.reach_commit(mirror, log.id, position, generation)?;
             if is_unchanged {
-                self.check_newest(mirror, generation)?;
+                mirror.check_newest(generation)?;
             }
             return Ok(result);
         }

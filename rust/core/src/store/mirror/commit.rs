@@ -15,6 +15,50 @@ use crate::{Error, Result};
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 
+impl Mirror {
+    /// An operation that wrote nothing rests on what was known when it began: check that it was the
+    /// newest state.
+    pub(in crate::store) fn check_newest(&self, generation: u64) -> Result<()> {
+        let mut known = self.lock();
+        if self.generation() != generation {
+            return Err(Error::Refused);
+        }
+        if known.newer.is_empty() && !self.look_for_newer(&mut known)? {
+            return Ok(());
+        }
+        Err(Error::Refused)
+    }
+
+    /// Read what others committed; answers whether there is anything to apply.
+    pub(super) fn look_for_newer(&self, known: &mut Known) -> Result<bool> {
+        match known.chain.follow()? {
+            Followed::Newer(newer) if newer.is_empty() => return Ok(false),
+            Followed::Newer(newer) => known.newer = newer,
+            Followed::Lost => known.is_loaded = false,
+        }
+        self.break_off(known);
+        Ok(true)
+    }
+
+    fn put(&self, known: &mut Known, change: &Change) -> Result<()> {
+        let attempt = known.chain.commit(change.encode(), change.is_base());
+        match attempt {
+            Ok(Attempt::Won) => {
+                self.note_length(known);
+                Ok(())
+            }
+            Ok(Attempt::Refused) => {
+                self.break_off(known);
+                Err(Error::Refused)
+            }
+            Err(error) => {
+                self.break_off(known);
+                Err(error)
+            }
+        }
+    }
+}
+
 impl KeySpace {
     /// Return once the log is committed up to `end`, as generation `generation` wrote it.
     pub(in crate::store) fn reach_commit(&self, mirror: &Mirror, log: u64, end: u64, generation: u64) -> Result<()> {
@@ -36,33 +80,9 @@ impl KeySpace {
             return Err(Error::State("the log does not hold what was appended".into()));
         };
         let change = Change { frames, manifest: None };
-        self.put(mirror, &mut known, &change)?;
+        mirror.put(&mut known, &change)?;
         known.committed.position = to;
         Ok(())
-    }
-
-    /// An operation that wrote nothing rests on what was known when it began: check that it was the
-    /// newest state.
-    pub(in crate::store) fn check_newest(&self, mirror: &Mirror, generation: u64) -> Result<()> {
-        let mut known = mirror.lock();
-        if mirror.generation() != generation {
-            return Err(Error::Refused);
-        }
-        if known.newer.is_empty() && !self.look_for_newer(mirror, &mut known)? {
-            return Ok(());
-        }
-        Err(Error::Refused)
-    }
-
-    /// Read what others committed; answers whether there is anything to apply.
-    pub(super) fn look_for_newer(&self, mirror: &Mirror, known: &mut Known) -> Result<bool> {
-        match known.chain.follow()? {
-            Followed::Newer(newer) if newer.is_empty() => return Ok(false),
-            Followed::Newer(newer) => known.newer = newer,
-            Followed::Lost => known.is_loaded = false,
-        }
-        mirror.break_off(known);
-        Ok(true)
     }
 
     /// Commit a manifest and the frames before it, and `publish` it in the replica. The writer lock
@@ -95,7 +115,7 @@ impl KeySpace {
             frames,
             manifest: Some(NewManifest { number: manifest.number, bytes: manifest_bytes, new_log, files: listed }),
         };
-        self.put(mirror, &mut known, &change)?;
+        mirror.put(&mut known, &change)?;
         known.committed = Committed { log: manifest.log.id, position };
         known.files.extend(files);
         known.files.retain(|file, _| is_named(manifest, file));
@@ -105,24 +125,6 @@ impl KeySpace {
         }
         // Before anybody reads on: what others may have read of the chain by now is in the view.
         publish().inspect_err(|_| known.is_loaded = false)
-    }
-
-    fn put(&self, mirror: &Mirror, known: &mut Known, change: &Change) -> Result<()> {
-        let attempt = known.chain.commit(change.encode(), change.is_base());
-        match attempt {
-            Ok(Attempt::Won) => {
-                mirror.note_length(known);
-                Ok(())
-            }
-            Ok(Attempt::Refused) => {
-                mirror.break_off(known);
-                Err(Error::Refused)
-            }
-            Err(error) => {
-                mirror.break_off(known);
-                Err(error)
-            }
-        }
     }
 
     /// The frames that no commit holds yet.

@@ -30,7 +30,7 @@ impl KeySpace {
         {
             let mut known = mirror.lock();
             let is_settled = known.is_loaded && !known.is_broken && known.newer.is_empty() && mirror.is_ready();
-            if is_settled && !self.look_for_newer(mirror, &mut known)? {
+            if is_settled && !mirror.look_for_newer(&mut known)? {
                 return Ok(());
             }
         }
@@ -56,12 +56,13 @@ impl KeySpace {
     }
 
     fn settle_once(&self, mirror: &Mirror, known: &mut Known) -> Result<()> {
-        let is_cold = !known.is_loaded || !mirror.is_ready();
-        if is_cold {
-            known.newer = mirror.find(known)?;
-            known.committed = Committed::default();
-            known.files.clear();
-        } else if known.newer.is_empty() && self.look_for_newer(mirror, known)? && !known.is_loaded {
+        if !mirror.is_ready() {
+            known.is_loaded = false;
+        }
+        if known.is_loaded && known.newer.is_empty() {
+            mirror.look_for_newer(known)?;
+        }
+        if !known.is_loaded {
             known.newer = mirror.find(known)?;
             known.committed = Committed::default();
             known.files.clear();
