@@ -6,8 +6,9 @@ from typing import Any
 
 from dochistory import objects
 from dochistory.cli import show
-from dochistory.cli.context import Add, Context, positive
+from dochistory.cli.context import Add, Context
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.times import positive
 from dochistory.objects.options import is_secret
 
 
@@ -20,6 +21,7 @@ def add_to(commands: Any, add: Add) -> None:
         "say whether an object store keeps what a history rests on",
         "Races of many writers for one name, reading and listing of what was just stored, names that are used again, "
         "clocks, and how long each request takes. Works in a folder of its own below the URL, and removes it.",
+        examples=["dochistory check s3://bucket/orders.history --option aws_region=eu-west-1"],
     )
     command.add_argument("url", metavar="URL", help="s3://bucket/path, gs://…, az://…, abfss://…")
     command.add_argument(
