@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, Unpack, final, overload, type_check_only
+from typing import Final, Literal, Protocol, TypeAlias, TypedDict, Unpack, final, overload, type_check_only
 
 import pyarrow as pa
 
@@ -1300,9 +1300,6 @@ class History:
     @property
     def path(self) -> Path:
         """The directory."""
-    @property
-    def url(self) -> str | None:
-        """x"""
     @property
     def id(self) -> str:
         """The history's own id, which copies of it share, in 32 hexadecimal digits."""
@@ -2620,8 +2617,6 @@ def open(  # noqa: A001 - always said as dochistory.open
     shards: int = 64,
     *,
     auto_maintain: bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-    cache: str | os.PathLike[str] | None = None,
 ) -> History:
     """Open the history in a directory.
 

@@ -134,7 +134,7 @@ def test_a_history_that_is_no_directory_is_refused(run: Run, url: str) -> None:
         ran = run(*words)
         assert ran.status == 2
         assert f"dochistory: {url}: " in ran.err
-        assert "a bucket is opened by `dochistory.open` alone [DH-OPEN]" in " ".join(ran.err.split())
+        assert "object stores and HDFS cannot hold a history [DH-OPEN]" in " ".join(ran.err.split())
 
 
 def test_a_file_url_names_a_history(run: Run, tmp_path: Path) -> None:

@@ -251,7 +251,9 @@ fn a_trigger_whose_objects_are_gone_is_not_a_new_one() {
     let cold = open(&objects, &directory.path().join("2")).unwrap();
     assert_eq!(cold.triggers().unwrap(), ["orders"]);
     let lost: Vec<String> = objects.names().into_iter().filter(|name| name.starts_with("triggers/")).collect();
-    lost.iter().for_each(|name| objects.lose(name));
+    for name in &lost {
+        objects.lose(name);
+    }
     let answer = begin(&cold, "a").unwrap_err().to_string();
     assert!(answer.starts_with("[DH-OBJECTS] cannot rely on known/triggers-orders-"), "{answer}");
     assert!(begin(&history, "b").is_err());
@@ -264,7 +266,9 @@ fn a_segment_that_a_rule_deleted_is_an_error_that_says_so() {
     harness::begin(&history, &trigger(), &harness::uuids(0..50), START);
     let lost: Vec<String> = objects.names().into_iter().filter(|name| name.contains("/data-")).collect();
     assert!(!lost.is_empty());
-    lost.iter().for_each(|name| objects.lose(name));
+    for name in &lost {
+        objects.lose(name);
+    }
     let cold = open(&objects, &directory.path().join("2")).unwrap();
     let ids = Ids::new(&["a"]);
     let answer = cold.classify(&trigger(), &ids.documents(), &mut Call::at(START)).unwrap_err().to_string();

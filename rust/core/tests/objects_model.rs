@@ -235,7 +235,7 @@ impl Model {
                     _ if commit.follows != own.head.commit.token => (own.head, Next::Find),
                     _ => (Head { number: own.head.number + 1, commit }, Next::Walk),
                 };
-                *state.actor(who) = Actor { head, next, ..own };
+                *state.actor(who) = Actor { next, head, ..own };
             }),
             Next::CheckWalk => push(&|state| self.accept(state, who, own)),
             Next::OpenGate => push(&|state| {

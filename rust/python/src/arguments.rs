@@ -54,12 +54,6 @@ pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     Ok(paths::local(path)?)
 }
 
-/// The argument `cache`: a directory of this machine.
-pub(crate) fn cache(given: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
-    let wrong = || Failure::config(format!("cache is {}; allowed is a path, or None", shown(given)));
-    given.extract().map_err(|_| wrong().into())
-}
-
 /// Arguments of a plain type, each under its name.
 macro_rules! plain {
     ($($name:ident: $type:ty, $allowed:literal;)+) => {

@@ -133,7 +133,7 @@ impl History {
     ) -> Outcome<Bound<'py, PyDict>> {
         let py = keys.py();
         let _call = crate::calls::InCall::enter(py);
-        let history = self.handle.get_anywhere()?;
+        let history = self.handle.get()?;
         let columns = given_keys::keys(keys, trigger)?;
         let now_us = clock::now_us(now)?;
         let Finished { changed, already, unknown } =

@@ -8,16 +8,12 @@ use dochistory_core::history::History;
 
 use crate::background::Maintenance;
 use crate::errors::{Failure, Outcome};
-use crate::objects::Replica;
 
 pub(crate) struct Handle {
     history: RwLock<Option<Arc<History>>>,
     /// The process that opened it.
     process: u32,
-    /// The directory, or the URL of the bucket.
     pub(crate) path: PathBuf,
-    /// The local copy of a history in a bucket, which ends with the handle.
-    replica: Option<Replica>,
     /// Whether `begin` starts maintenance.
     pub(crate) auto_maintain: bool,
     pub(crate) maintenance: Maintenance,
@@ -26,45 +22,18 @@ pub(crate) struct Handle {
 impl Handle {
     pub(crate) fn new(history: History, auto_maintain: bool) -> Self {
         let path = history.path().to_path_buf();
-        Self::made(history, auto_maintain, path, None)
-    }
-
-    /// A handle of a history in a bucket.
-    pub(crate) fn in_bucket(history: History, auto_maintain: bool, replica: Replica) -> Self {
-        let path = PathBuf::from(replica.url());
-        Self::made(history, auto_maintain, path, Some(replica))
-    }
-
-    fn made(history: History, auto_maintain: bool, path: PathBuf, replica: Option<Replica>) -> Self {
+        let maintenance = Maintenance::default();
         Self {
             history: RwLock::new(Some(Arc::new(history))),
             process: std::process::id(),
             path,
-            replica,
             auto_maintain,
-            maintenance: Maintenance::default(),
+            maintenance,
         }
     }
 
-    /// The history, as long as it is open, for what works in a directory alone.
+    /// The history, as long as it is open.
     pub(crate) fn get(&self) -> Outcome<Arc<History>> {
-        self.check_directory()?;
-        self.get_anywhere()
-    }
-
-    /// An error if the history is in a bucket.
-    pub(crate) fn check_directory(&self) -> Outcome<()> {
-        if self.replica.is_none() {
-            return Ok(());
-        }
-        Err(Failure::state(format!(
-            "the history at {} is in a bucket, where this does not work yet: it works on a history in a directory",
-            self.path.display()
-        )))
-    }
-
-    /// The history, as long as it is open, wherever it is.
-    pub(crate) fn get_anywhere(&self) -> Outcome<Arc<History>> {
         self.check_process()?;
         let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
         history.clone().ok_or_else(|| Failure::state(format!("the history at {} is closed", self.path.display())))
@@ -81,7 +50,7 @@ impl Handle {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.get_anywhere().is_ok()
+        self.get().is_ok()
     }
 
     /// Locks and threads do not survive a fork.

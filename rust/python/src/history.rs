@@ -48,24 +48,16 @@ pub(crate) struct History {
 
 #[pymethods]
 impl History {
-    /// The directory. A history in a bucket has none: it has a `url`.
+    /// The directory.
     #[getter]
-    fn path(&self) -> Outcome<PathBuf> {
-        self.handle.check_directory()?;
-        Ok(self.handle.path.clone())
-    }
-
-    /// The URL of a history in a bucket; None for one in a directory.
-    #[getter]
-    fn url(&self) -> Option<String> {
-        let is_url = self.handle.check_directory().is_err();
-        is_url.then(|| self.handle.path.display().to_string())
+    fn path(&self) -> PathBuf {
+        self.handle.path.clone()
     }
 
     /// The history's own id, which copies of it share, in 32 hexadecimal digits.
     #[getter]
     fn id(&self) -> Outcome<String> {
-        let id = self.handle.get_anywhere()?.id();
+        let id = self.handle.get()?.id();
         Ok(format!("{:032x}", u128::from_be_bytes(id)))
     }
 
@@ -78,7 +70,7 @@ impl History {
     /// Number of key ranges that Spark may divide the history's work into.
     #[getter]
     fn shards(&self) -> Outcome<u32> {
-        Ok(self.handle.get_anywhere()?.shards())
+        Ok(self.handle.get()?.shards())
     }
 
     /// What many processes do on it together. Not public: `dochistory.spark` uses it.
@@ -139,7 +131,7 @@ impl History {
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = documents.py();
         let _call = InCall::enter(py);
-        let history = self.handle.get_anywhere()?;
+        let history = self.handle.get()?;
         let input = Input::import(documents)?;
         let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, threads)?;
         let verdicts = crate::calls::outside(py, || documents.classify(&history))?;
@@ -201,10 +193,7 @@ impl History {
     ) -> Outcome<Bound<'py, Claim>> {
         let py = documents.py();
         let _call = InCall::enter(py);
-        let history = this.get().handle.get_anywhere()?;
-        if audit.is_some_and(|audit| !audit.is_none()) {
-            this.get().handle.check_directory()?;
-        }
+        let history = this.get().handle.get()?;
         let keeper = Keeper::of(this, audit)?;
         let application = transaction.clone();
         let how = Beginning {
@@ -278,7 +267,7 @@ impl History {
         now: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<DocumentClaim> {
         let _call = InCall::enter(py);
-        let history = self.handle.get_anywhere()?;
+        let history = self.handle.get()?;
         let trigger = trigger.get();
         let document = Document {
             uuid,

@@ -1,7 +1,5 @@
 //! Maintaining a history: its content, expired entries, and the check of its files.
 
-use std::time::Duration;
-
 use dochistory_core::history::values::Room;
 use dochistory_core::key::format_uuid;
 use dochistory_core::{Pin, Purge};
@@ -15,9 +13,6 @@ use crate::history::History;
 use crate::jobs::{self, TriggerOrName};
 use crate::mapper::value_statistics;
 use crate::trigger::Trigger;
-
-/// How long objects stay that no state of a trigger needs any more: others may be reading them.
-const OBJECTS_GRACE: Duration = Duration::from_mins(15);
 
 #[pymethods]
 impl History {
@@ -33,7 +28,7 @@ impl History {
     ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     fn triggers(&self, py: Python<'_>) -> Outcome<Vec<String>> {
         let _call = crate::calls::InCall::enter(py);
-        let history = self.handle.get_anywhere()?;
+        let history = self.handle.get()?;
         Ok(crate::calls::outside(py, || history.triggers())?)
     }
 
@@ -68,7 +63,7 @@ impl History {
     ) -> Outcome<Bound<'py, PyDict>> {
         let clock_us = (!force).then(dochistory_core::time::now_us);
         let purge = Purge { now_us: clock::now_us(now)?, dry_run, clock_us };
-        jobs::purge(py, &*self.handle.get_anywhere()?, trigger.as_ref(), purge)
+        jobs::purge(py, &*self.handle.get()?, trigger.as_ref(), purge)
     }
 
     /// Change a trigger's time to live. Its next purge goes by the new one; opening the trigger
@@ -128,13 +123,9 @@ impl History {
         all: bool,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
-        let history = self.handle.get_anywhere()?;
-        let names = jobs::names(&history, trigger.as_ref())?;
-        let maintained = jobs::maintain(py, &history, names.clone(), all, progress)?;
-        if self.handle.check_directory().is_err() {
-            let collect = |name: &String| history.collect_objects(name, OBJECTS_GRACE).map(drop);
-            crate::calls::outside(py, || names.iter().try_for_each(collect))?;
-        } else if trigger.is_none() {
+        let history = self.handle.get()?;
+        let maintained = jobs::maintain(py, &history, jobs::names(&history, trigger.as_ref())?, all, progress)?;
+        if trigger.is_none() {
             jobs::maintain_values(py, &history, all, progress, &maintained)?;
         }
         Ok(maintained)

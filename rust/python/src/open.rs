@@ -4,27 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dochistory_core::Error;
 use dochistory_core::history::{DEFAULT_SHARDS, History as Engine, OpenOptions};
 use pyo3::prelude::*;
 
 use crate::arguments;
-use crate::calls::InCall;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
 use crate::history::History;
-use crate::objects::{Client, Replica};
-use crate::paths;
 
-/// Open the history in a directory, or in a bucket.
-///
-/// In a bucket it serves triggers: `classify`, `begin`, `begin_one`, `complete`, `release`,
-/// `purge`, `maintain`, `triggers`. Everything else raises `StateError` there.
+/// Open the history in a directory.
 ///
 /// Args:
-///     path: the directory; a relative path is made absolute now. Or the URL of a bucket
-///         (`s3://bucket/orders.history`, `gs://`, `az://`, `abfss://`).
+///     path: the directory; a relative path is made absolute now.
 ///     create: make the history if there is none.
 ///     read_only: never write, and need no right to write.
 ///     lock_timeout: how long to wait for another writer's operation: text ("30 s"), a timedelta,
@@ -33,10 +25,6 @@ use crate::paths;
 ///     shards: number of key ranges that Spark may divide a new history's work into; a power of two
 ///         up to 65,536. A history that exists keeps its own.
 ///     auto_maintain: put small files together, in a thread of its own, when `begin` has made many.
-///     storage_options: credentials, region, endpoint and the like of a bucket, by the names of
-///         delta-rs and Polars; what is absent comes from the environment, or the machine's role.
-///     cache: a directory on a local disk, for this handle's copy of what is in the bucket; where
-///         the system keeps temporary files, if absent.
 ///
 /// Returns:
 ///     History: the open history; leaving a `with` block closes it.
@@ -49,29 +37,25 @@ use crate::paths;
 ///     FencedError: [DH-FENCED] the file system gives a lock to two at a time, so several writers
 ///         would not exclude each other.
 ///     ConfigError: [DH-CONFIG] an argument makes no sense.
-///     ObjectStoreError: [DH-BUCKET], [DH-CREDENTIALS], …: the bucket cannot be used; [DH-STORE] a
-///         store on which a history would be made does not keep what it rests on.
 #[pyfunction]
 #[pyo3(
     signature = (
         path, create = false, read_only = false, lock_timeout = None, snapshot = None, shards = DEFAULT_SHARDS, *,
-        auto_maintain = true, storage_options = None, cache = None
+        auto_maintain = true
     ),
     text_signature = "(path, create=False, read_only=False, lock_timeout='30 s', snapshot=None, shards=64, *, \
-        auto_maintain=True, storage_options=None, cache=None)"
+        auto_maintain=True)"
 )]
 #[expect(clippy::too_many_arguments, reason = "users give them by name")]
 pub(crate) fn open(
     py: Python<'_>,
-    path: &Bound<'_, PyAny>,
+    #[pyo3(from_py_with = arguments::path)] path: PathBuf,
     create: bool,
     read_only: bool,
     lock_timeout: Option<&Bound<'_, PyAny>>,
     snapshot: Option<String>,
     #[pyo3(from_py_with = arguments::shards)] shards: u32,
     auto_maintain: bool,
-    storage_options: Option<&Bound<'_, PyAny>>,
-    #[pyo3(from_py_with = arguments::cache)] cache: Option<PathBuf>,
 ) -> Outcome<History> {
     let mut options = OpenOptions { create, read_only, snapshot, shards, ..OpenOptions::default() };
     if let Some(limit) = lock_timeout {
@@ -79,43 +63,6 @@ pub(crate) fn open(
         let limit_us = u64::try_from(limit_us).map_err(|_| Failure::config("lock_timeout is less than nothing"))?;
         options.lock_timeout = Duration::from_micros(limit_us);
     }
-    if let Some(url) = paths::bucket(path) {
-        return in_bucket(py, &url, &options, auto_maintain, storage_options, cache);
-    }
-    if storage_options.is_some() || cache.is_some() {
-        return Err(Failure::config("storage_options and cache are for the URL of a bucket, and this is none"));
-    }
-    let path = arguments::path(path)?;
     let history = crate::calls::outside(py, || Engine::open(&path, &options))?;
     Ok(History { handle: Arc::new(Handle::new(history, auto_maintain)) })
-}
-
-/// Open the history in a bucket.
-fn in_bucket(
-    py: Python<'_>,
-    url: &str,
-    options: &OpenOptions,
-    auto_maintain: bool,
-    storage_options: Option<&Bound<'_, PyAny>>,
-    cache: Option<PathBuf>,
-) -> Outcome<History> {
-    if options.snapshot.is_some() {
-        return Err(Failure::config("a history in a bucket has no snapshots yet"));
-    }
-    let _call = InCall::enter(py);
-    let client = Client::connect(py, url, storage_options)?;
-    let url = client.url(py)?;
-    let is_there = crate::calls::outside(py, || client.holds_history())?;
-    if !is_there && options.create && !options.read_only {
-        client.check(py)?;
-    } else if !is_there {
-        let reason = "there is no history here; create=True makes one".into();
-        return Err(Error::Open { path: url.into(), reason }.into());
-    }
-    let (replica, history) = crate::calls::outside(py, || {
-        let replica = Replica::make(&url, cache)?;
-        let history = Engine::open_objects(Arc::new(client), replica.directory(), options)?;
-        Ok::<_, Error>((replica, history))
-    })?;
-    Ok(History { handle: Arc::new(Handle::in_bucket(history, auto_maintain, replica)) })
 }

@@ -55,7 +55,7 @@ impl History {
         static WIDE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = documents.py();
         let _call = crate::calls::InCall::enter(py);
-        let history = self.handle.get_anywhere()?;
+        let history = self.handle.get()?;
         let input = Input::import(documents)?;
         let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, 1)?;
         let is_narrow = documents.columns.ids().len() == 1;

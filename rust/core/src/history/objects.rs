@@ -17,7 +17,7 @@ impl History {
     /// disk; it is made, and what is in it is lost.
     ///
     /// Triggers only: snapshots, staged claims, bulk loads, mappers and deliveries do not work on
-    /// an object store yet, so the binding refuses them.
+    /// an object store yet, so no binding offers this.
     #[doc(hidden)]
     pub fn open_objects(store: Arc<dyn ObjectStore>, replica: &Path, options: &OpenOptions) -> Result<Self> {
         let system: Arc<dyn FileSystem> = Arc::new(Disk);

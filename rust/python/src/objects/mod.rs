@@ -4,7 +4,6 @@
 //! lets go of Python again while it waits for the store.
 
 mod failures;
-mod replica;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +17,6 @@ use pyo3::types::PyBytes;
 
 use crate::errors::Outcome;
 
-/// The object that says which history this is.
-const IDENTITY: &str = "HISTORY";
-pub(crate) use replica::Replica;
-
 /// A client of one place in an object store.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -30,22 +25,14 @@ pub(crate) struct Client {
 
 impl Client {
     /// The client for a URL. Sends no request.
+    #[expect(dead_code, reason = "histories on object storage are opened with it")]
     pub(crate) fn connect(py: Python<'_>, url: &str, options: Option<&Bound<'_, PyAny>>) -> Outcome<Self> {
         let client = py.import("dochistory.objects")?.getattr("open_client")?.call1((url, options))?;
         Ok(Self { client: client.unbind() })
     }
 
-    /// The URL, in the one spelling of its place.
-    pub(crate) fn url(&self, py: Python<'_>) -> Outcome<String> {
-        Ok(self.client.getattr(py, "location")?.getattr(py, "url")?.extract(py)?)
-    }
-
-    /// Whether there is a history, by its identity file.
-    pub(crate) fn holds_history(&self) -> Result<bool> {
-        Ok(self.get(IDENTITY)?.is_some())
-    }
-
     /// Refuse a store that does not keep what a history rests on.
+    #[expect(dead_code, reason = "histories on object storage are made with it")]
     pub(crate) fn check(&self, py: Python<'_>) -> Outcome<()> {
         py.import("dochistory.objects")?.getattr("quick_check")?.call1((&self.client,))?;
         Ok(())
