@@ -31,6 +31,7 @@ __all__ = [
     "MapperSend",
     "MapperTaken",
     "MessageIdMapper",
+    "ObjectStoreError",
     "OpenError",
     "ReadOnlyError",
     "RestoredError",
@@ -245,6 +246,9 @@ class FailedError(DocHistoryError):
 
 class ReadOnlyError(DocHistoryError):
     """[DH-READ-ONLY] The history was opened for reading."""
+
+class ObjectStoreError(StorageError):
+    """[DH-OBJECTS] An object store refused a request or did not answer. More exact codes: [DH-BUCKET] no such bucket, [DH-CREDENTIALS] expired, unknown or none, [DH-REGION], [DH-ENDPOINT], [DH-FORBIDDEN], [DH-CLOCK] clocks too far apart, [DH-MISSING] an object is gone, [DH-STORE] the store does not keep its promises, [DH-EXTRA] a package is not installed."""
 
 class OpenError(DocHistoryError):
     """[DH-OPEN] There is no history (create=True makes one), the directory is something else's, the path is no directory of this machine (s3a://), or a snapshot was let go."""

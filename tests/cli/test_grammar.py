@@ -37,6 +37,7 @@ WHOLE = {
     ("change",): ["--trigger", "orders", "--time-to-live", "30 days"],
     ("backup",): ["copy.history"],
     ("load",): ["old.csv", "--trigger", "orders", "--time-to-live", "30 days"],
+    ("check",): ["s3://bucket/x"],
     ("completion",): ["bash"],
     ("sweep",): ["--runs", "1"],
     ("stats", "clear"): ["--yes"],

@@ -108,6 +108,10 @@ pub enum Error {
         /// The store's answer, without any secret, and what to do.
         reason: String,
     },
+    /// An object store refused a request, or did not answer. The text begins with the code of the
+    /// client, which tells missing buckets from wrong credentials.
+    #[error("{0}")]
+    ObjectStore(String),
     /// Another handle's commit came first: the operation decides again.
     #[error("[DH-LOCKED] another writer's commit came first: try again")]
     Refused,
@@ -139,6 +143,7 @@ impl Error {
             Self::Conflict(_) => "DH-CONFLICT",
             Self::Elsewhere(_) => "DH-CLUSTER",
             Self::Objects { .. } => "DH-OBJECTS",
+            Self::ObjectStore(_) => "DH-OBJECTS",
             Self::State(_) => "DH-STATE",
             Self::Interrupted => "DH-INTERRUPTED",
         }
