@@ -33,7 +33,7 @@ def test_links_with_an_address_or_an_anchor_stay() -> None:
     assert package.absolute(text, HOME, "v1") == text
 
 
-def test_addresses_are_added_when_packaged_and_stand_nowhere_else() -> None:
+def test_addresses_are_added_when_packaged_only() -> None:
     assert "urls" not in tomllib.loads(PYPROJECT)["project"]
     made = tomllib.loads(package.with_urls(PYPROJECT, HOME, "v1"))
     assert made["project"]["urls"]["Source"] == HOME

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tools import pages
 
+import dochistory as dh
 from dochistory.cli.arguments import parser
 from dochistory.cli.parser import leaves
 
@@ -24,7 +25,7 @@ def test_every_visible_command_and_option_is_in_the_reference() -> None:
 
 def test_every_setting_of_a_trigger_is_in_the_reference() -> None:
     text = pages.settings()
-    for name in pages.dh.Trigger.FIELDS[1:]:
+    for name in dh.Trigger.FIELDS[1:]:
         assert re.search(rf"^\| `{name}` \|", text, re.MULTILINE), name
     assert "| `history_time_to_live` | `30 days` | `2 hours` |" in text
 

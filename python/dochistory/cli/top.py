@@ -33,7 +33,7 @@ def add_to(commands: Any, add: Add) -> None:
 
 
 def top(context: Context) -> Exit:
-    """Look at the history again and again."""
+    """Look at the history repeatedly."""
     options = context.options
     live = sys.stdout.isatty() and not context.json
     runs = options.runs or (None if live else 1)
