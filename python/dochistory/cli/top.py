@@ -10,8 +10,9 @@ from dochistory import overview
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, duration, positive, trigger_option
 from dochistory.cli.failures import Exit
+from dochistory.display import span
 
-_COLUMNS = ("trigger", "entries", "unfinished", "audit", "new", "duplicate", "in doubt", "overdue", "suspended")
+_COLUMNS = ("trigger", "entries", "unfinished", "audit", "in doubt", "overdue", "suspended")
 
 
 def add_to(commands: Any, add: Add) -> None:
@@ -65,10 +66,8 @@ def _print(context: Context, seen: overview.Overview) -> None:
             one.entries,
             one.processing,
             one.waiting,
-            one.counts["new"],
-            one.counts["duplicate"],
             one.counts["in_doubt"],
-            one.overdue or None,
+            span(one.overdue) if one.overdue else None,
             one.suspended,
         ]
         for one in seen.triggers
