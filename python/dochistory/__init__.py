@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from dochistory import journal as journal
     from dochistory import metrics as metrics
     from dochistory import migration as migration
+    from dochistory import overview as overview
     from dochistory import progress as progress
     from dochistory import report as report
     from dochistory import resolvers as resolvers
@@ -128,6 +129,7 @@ __all__ = [
     "metrics",
     "migration",
     "open",
+    "overview",
     "progress",
     "repair",
     "report",

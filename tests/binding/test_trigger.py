@@ -171,7 +171,7 @@ def test_a_trigger_alone_detects_by_the_history_for_30_days() -> None:
 
 
 @pytest.mark.parametrize(("made", "kind"), [(dh.Trigger.webmethods, "messaging"), (dh.Trigger.jms, "jms")])
-def test_documented_triggers_have_the_documented_defaults(made: Any, kind: str) -> None:
+def test_documented_triggers_have_the_documented_defaults(made: Any, kind: Any) -> None:
     one = made("orders")
     assert (one.name, one.kind, one.detect_duplicates, one.use_history) == ("orders", kind, False, False)
     assert one.history_time_to_live == timedelta(hours=2)
