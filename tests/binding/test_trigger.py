@@ -33,6 +33,9 @@ FULL = {
     "max_delivery_count": 7,
     "in_batch": "new",
     "expiry": "exact",
+    "max_redelivery_count": 5,
+    "complete_resolved": False,
+    "without_ids": "in_doubt",
 }
 
 
@@ -144,6 +147,9 @@ def test_a_replaced_setting_leaves_the_others() -> None:
         "expiry": "exact",
         "resolver_attempts": 1,
         "resolver_backoff": timedelta(seconds=2),
+        "max_redelivery_count": 5,
+        "complete_resolved": False,
+        "without_ids": "in_doubt",
     }
     assert set(changed) == set(dh.Trigger.FIELDS)
     before = dh.Trigger("orders")
