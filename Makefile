@@ -11,14 +11,19 @@ unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
 RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 MATURIN := $(BIN)/maturin
 PYTEST := $(BIN)/python -m pytest
+# In two processes, a file of tests in one of them.
+SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile
 PYTHON_CODE := python tests tools examples benches
 policy ?= in_doubt
 seconds ?= 60
 campaign ?=
+home ?=
+profile ?=
+what ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build release demo check lint types test test-fast test-engine test-extension test-spark test-all \
+.PHONY: help build shipped release wheels docs demo check lint types test test-fast test-engine test-extension test-spark test-all \
   test-engine-all test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
   bench bench-spark wheel clean
 
@@ -27,7 +32,7 @@ help: ## what there is
 
 build: $(STAMP)/native ## build the extension, quickly, and install the package into .venv
 
-release: $(STAMP)/release ## the same as it is shipped: slower to build, faster to run
+shipped: $(STAMP)/release ## the same as it is shipped: slower to build, faster to run
 
 demo: $(STAMP)/native $(STAMP)/demo $(STAMP)/java ## 6,046 real mails, a kill, a restart, everything again (policy=in_doubt|rerun)
 	$(BIN)/python examples/demo --policy $(policy)
@@ -39,7 +44,7 @@ test: test-fast test-engine test-extension test-spark ## rules, store and packag
 test-all: test-engine-all test-engine-shipped test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
 
 test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, nothing slow
-	$(PYTEST) -m "not spark and not slow and not crash and not benchmark"
+	$(PYTEST) $(SIDE_BY_SIDE) -m "not spark and not slow and not crash and not benchmark"
 
 # Tests of the engine that take seconds. `test-engine-all` runs these and all others.
 QUICK_ENGINE_TESTS := bytes imports damage lifecycle load staged
@@ -70,7 +75,7 @@ test-aarch64: ## the engine's tests for the other processor, emulated (wants qem
 	cargo test --locked --package dochistory-core --all-features --target aarch64-unknown-linux-gnu --lib --test lifecycle
 
 test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
-	$(PYTEST) -m "spark and not slow and not crash and not benchmark"
+	$(PYTEST) $(SIDE_BY_SIDE) -m "spark and not slow and not crash and not benchmark"
 
 # Each Spark in an environment of its own, with the package as its users get it. They run on Java 17.
 # A comma, for where it would end an argument.
@@ -126,6 +131,10 @@ format: $(STAMP)/dev ## lay out Rust and Python sources
 	$(BIN)/ruff format $(wildcard $(PYTHON_CODE))
 	$(BIN)/python -m tools.prose
 
+docs: $(STAMP)/native $(STAMP)/docs ## the documentation site, into out/site; strict, and without network
+	$(BIN)/python -m tools.pages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 bench: $(STAMP)/release $(STAMP)/bench ## measure, next to the peers
 	$(PYTEST) benches -m benchmark -o timeout=0 --benchmark-json=out/pytest-benchmark.json
 	$(BIN)/python -m benches.amplification
@@ -136,8 +145,16 @@ bench-spark: $(STAMP)/release $(STAMP)/bench $(STAMP)/java ## measure the Spark 
 	$(BIN)/python -m benches.spark
 	$(BIN)/python -m benches.capacity
 
-wheel: $(STAMP)/venv ## one wheel for every Python from 3.11 on, into dist/
+wheel: $(STAMP)/venv ## one wheel for this machine and every Python from 3.11 on, into dist/
 	$(MATURIN) build --release --out dist
+
+# The links of the package's page need the project's address: home=https://…/owner/project.
+PACKAGE = $(BIN)/python -m tools.package $(if $(home),--home $(home)) $(if $(profile),--profile $(profile))
+wheels: $(STAMP)/package ## wheels for Linux on x86-64 and aarch64, and for musl, checked, into dist/ (wants rustup's targets)
+	$(PACKAGE) x86_64 aarch64 x86_64-musl
+
+release: $(STAMP)/package ## what a release uploads: wheels and sdist, checked, in dist/ (what="sdist aarch64" home=https://…)
+	$(PACKAGE) $(what)
 
 clean: ## remove what was built; .venv too
 	rm -rf $(VENV) $(MATRIX) target out dist
@@ -152,8 +169,8 @@ $(STAMP)/venv:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'maturin>=1.9,<2'
 	@mkdir -p $(STAMP) && touch $@
 
-# What the named extras need, without the package itself. Kept apart from the build: sources change more often.
-$(STAMP)/base $(STAMP)/demo $(STAMP)/dev $(STAMP)/bench: $(STAMP)/%: pyproject.toml tools/requirements.py $(STAMP)/venv
+# What the named groups and extras need, without the package itself. Kept apart from the build: sources change more often.
+$(STAMP)/base $(STAMP)/demo $(STAMP)/dev $(STAMP)/bench $(STAMP)/docs $(STAMP)/package: $(STAMP)/%: pyproject.toml tools/requirements.py $(STAMP)/venv
 	$(BIN)/python tools/requirements.py $(filter-out base,$*) > $@.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $@.txt
 	@touch $@

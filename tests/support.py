@@ -22,8 +22,8 @@ REJECT = (None, "REJECT", "NOW")
 
 
 def trigger(name: str = "orders", kind: Any = "messaging", **settings: Any) -> dh.Trigger:
-    """A trigger that detects duplicates by the history, unless told otherwise."""
-    return dh.Trigger(name, kind=kind, **{"detect_duplicates": True, "use_history": True, **settings})
+    """A trigger that detects duplicates by the history, and forgets after two hours, unless told otherwise."""
+    return dh.Trigger(name, kind=kind, **{"history_time_to_live": "2 hours", **settings})
 
 
 def documents(ids: Iterable[str | None], **columns: Sequence[Any]) -> pa.RecordBatch:

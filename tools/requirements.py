@@ -1,7 +1,8 @@
-"""Print what the named extras of pyproject.toml need, one requirement a line.
+"""Print what the named groups and extras of pyproject.toml need, one requirement a line.
 
 Lets the Makefile install dependencies without building the extension: `python tools/requirements.py
-demo dev`. Extras may name other extras of this package (`dochistory[spark]`); those are followed.
+demo dev`. A group may include other groups, and name extras of this package (`dochistory[spark]`),
+which may name others; those are followed.
 """
 
 import re
@@ -10,14 +11,20 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+CALLED = {"dev": "contributing"}
+"""What the Makefile calls a group -> its name there."""
 OWN = re.compile(rf"{PROJECT['name']}\[([\w,\s-]+)\]")
 
 
-def requirements(extra: str) -> Iterator[str]:
-    """All requirements of one extra, those of the extras it names included."""
-    for requirement in PROJECT["optional-dependencies"][extra]:
-        if own := OWN.fullmatch(requirement):
+def requirements(name: str) -> Iterator[str]:
+    """All requirements of one group or extra, those of what it names included."""
+    groups, name = PYPROJECT["dependency-groups"], CALLED.get(name, name)
+    for requirement in groups[name] if name in groups else PROJECT["optional-dependencies"][name]:
+        if isinstance(requirement, dict):
+            yield from requirements(requirement["include-group"])
+        elif own := OWN.fullmatch(requirement):
             for other in own[1].split(","):
                 yield from requirements(other.strip())
         else:
@@ -25,5 +32,5 @@ def requirements(extra: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    wanted = [*PROJECT["dependencies"], *(one for extra in sys.argv[1:] for one in requirements(extra))]
+    wanted = [*PROJECT["dependencies"], *(one for name in sys.argv[1:] for one in requirements(name))]
     print("\n".join(dict.fromkeys(wanted)))

@@ -172,7 +172,7 @@ def comparisons(found: dict[str, tuple[Sample, int]]) -> list[tuple[str, float, 
         *(
             (f"classify of {those}, of {other}", those, f"{those}: {other}", "")
             for those in ("3 M against 5 M", "150,000 against 5 M")
-            for other in ("dropDuplicates", "left join")
+            for other in ("dropDuplicates", "left join", "join by broadcast")
         ),
         ("udf, of a constant function and words", "udf", "udf: constant, words", "0.9"),
         ("udf as a byte, of a constant byte", "udf: byte", "udf: constant", "0.9"),

@@ -171,20 +171,24 @@ def drop_duplicates(spark: SparkSession, workload: Workload, rows: int, runs: in
 
 
 def versus(spark: SparkSession, workload: Workload, rows: int, runs: int) -> Found:
-    """The question that users have, put in three ways in one session, in turns: which of these documents are new?
+    """The question that users have, put in four ways in one session, in turns: which of these documents are new?
 
     `own` gives each row its verdict, planning and pinning included; the left join gives it the
-    history's status; and `dropDuplicates` keeps one of each id of history and documents together.
+    history's status; `join by broadcast` does so too, with the documents' ids sent to the history's
+    tasks instead of both through a shuffle; and `dropDuplicates` keeps one of each id of history
+    and documents together.
     """
     with tempfile.TemporaryDirectory(dir=data.HOME) as home:
         history = scratch_copy(workload, Path(home))
         df = _frame(spark, workload, rows, payload=False)
         table = spark.read.parquet(str(data.history_as_parquet(workload)))
         _check(dh.spark.classify(df, history, TRIGGER), rows)
+        met = table.join(F.broadcast(df.select("uuid")), "uuid", "left_semi")
         jobs = {
             "own": lambda: run(dh.spark.classify(df, history, TRIGGER)),
             "map": lambda: run(dh.spark.classify(df, history, TRIGGER, "map")),
             "left join": lambda: run(df.join(table, "uuid", "left")),
+            "join by broadcast": lambda: run(df.join(F.broadcast(met), "uuid", "left")),
             "dropDuplicates": lambda: run(table.select("uuid").union(df.select("uuid")).dropDuplicates(["uuid"])),
             "reading alone": lambda: run(df),
         }

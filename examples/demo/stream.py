@@ -12,13 +12,7 @@ import pyarrow.parquet as pq
 import dochistory as dh
 from records import note_runs, note_verdicts
 
-TRIGGER = dh.Trigger(
-    "mails",
-    detect_duplicates=True,
-    use_history=True,
-    history_time_to_live="30 days",
-    processing_mode="serial",
-)
+TRIGGER = dh.Trigger("mails", processing_mode="serial")
 
 
 class Service:

@@ -3,7 +3,7 @@
 ```python
 import dochistory as dh
 
-trigger = dh.Trigger("orders", detect_duplicates=True, use_history=True, history_time_to_live="30 days")
+trigger = dh.Trigger("orders")
 with dh.open("orders.history", create=True) as history:
     claim = history.begin(documents, trigger)  # verdicts, and `processing` for what is new: durable on return
     process(claim.new)

@@ -1,6 +1,6 @@
 """Many callers, one call: requests that wait together are served together, so that they share one sync.
 
-The first caller serves itself at once. Whoever comes meanwhile waits, and is served in the next
+The first caller serves itself at once. Those that come meanwhile wait, and are served in the next
 round with all others; the first of them then leads. Coroutines wait for a future, threads for a
 lock; neither blocks an event loop.
 """
@@ -57,7 +57,7 @@ class Combiner(Generic[T]):
         while True:
             if is_leader:
                 self._lead()
-            # Released by whoever served it, or to let it lead the next round.
+            # Released by the leader that served it, or to let it lead the next round.
             request.lock.acquire()
             is_leader, request.leads = request.leads, False
             if not is_leader:

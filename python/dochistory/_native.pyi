@@ -105,12 +105,14 @@ class _Finished(TypedDict):
 @type_check_only
 class _Purged(TypedDict):
     entries: int
+    log_entries: int
     bytes: int
     segments: int
 
 @type_check_only
 class _PurgedValues(TypedDict):
     entries: int
+    log_entries: int
     bytes: int
     files: int
 
@@ -278,9 +280,7 @@ class TransientError(Exception):
     """Raised by a resolver that cannot answer now but may be able to later: a database that is down."""
 
 @type_check_only
-class _Settings(TypedDict, total=False):
-    name: str
-    kind: _Kind
+class _SettingsOfKind(TypedDict, total=False):
     detect_duplicates: bool
     use_history: bool
     history_time_to_live: _Duration
@@ -297,12 +297,18 @@ class _Settings(TypedDict, total=False):
     complete_resolved: bool
     without_ids: Literal["refuse", "in_doubt"]
 
+class _Settings(_SettingsOfKind, total=False):
+    name: str
+    kind: _Kind
+
 @final
 class Trigger:
     """The settings of one trigger: whose documents are judged, and how.
 
-    Settings are checked here; a trigger never changes, compares by value, and can be pickled if its
-    resolver can.
+    Without further settings a trigger detects duplicates by the history, and remembers each id for
+    30 days. `Trigger.webmethods` and `Trigger.jms` start from the defaults of the documented
+    systems. Settings are checked here; a trigger never changes, compares by value, and can be
+    pickled if its resolver can.
 
     Args:
         name: id of the trigger; a history keeps each trigger's keys apart. 1 to 255 bytes of UTF-8.
@@ -350,9 +356,9 @@ class Trigger:
         name: str,
         *,
         kind: _Kind = "messaging",
-        detect_duplicates: bool = False,
-        use_history: bool = False,
-        history_time_to_live: _Duration = "2 hours",
+        detect_duplicates: bool = True,
+        use_history: bool = True,
+        history_time_to_live: _Duration = "30 days",
         resolver: _Resolver | None = None,
         processing_mode: _Mode = "concurrent",
         suspend_and_retry_on_error: bool = True,
@@ -419,6 +425,44 @@ class Trigger:
     @property
     def resolver_backoff(self) -> dt.timedelta:
         """How long to wait before it is asked the second time, as a timedelta."""
+    @classmethod
+    def webmethods(cls, name: str, **settings: Unpack[_SettingsOfKind]) -> Trigger:
+        """A trigger of messages with the defaults of webMethods.
+
+        It detects nothing until `detect_duplicates` and `use_history` are set, and an entry lives
+        for 2 hours.
+
+        Args:
+            name: id of the trigger.
+            settings: those that differ from the defaults, by the names that the constructor gives
+                them.
+
+        Returns:
+            Trigger: of kind `messaging`.
+
+        Raises:
+            ConfigError: [DH-CONFIG] a setting makes no sense.
+            TypeError: there is no such setting, or it is `kind`.
+        """
+    @classmethod
+    def jms(cls, name: str, **settings: Unpack[_SettingsOfKind]) -> Trigger:
+        """A trigger of JMS messages with the defaults of webMethods.
+
+        It detects nothing until `detect_duplicates` and `use_history` are set, and an entry lives
+        for 2 hours.
+
+        Args:
+            name: id of the trigger.
+            settings: those that differ from the defaults, by the names that the constructor gives
+                them.
+
+        Returns:
+            Trigger: of kind `jms`.
+
+        Raises:
+            ConfigError: [DH-CONFIG] a setting makes no sense.
+            TypeError: there is no such setting, or it is `kind`.
+        """
     def replace(self, **changes: Unpack[_Settings]) -> Trigger:
         """The same trigger with some settings changed.
 
@@ -1057,7 +1101,7 @@ class MessageIdMapper:
                 mapping that can expire goes.
 
         Returns:
-            `entries`, `bytes` and `files` that went.
+            `entries` (`log_entries` of them in the log), `bytes` and `files` that went.
 
         Raises:
             ConfigError: [DH-CONFIG] `now` is doubtful (see `force`).
@@ -1110,6 +1154,7 @@ class MessageIdMapper:
             StateError: [DH-STATE] the history is closed.
             ForkedError: [DH-FORKED] it was opened before this process was forked off.
         """
+    def _repr_html_(self) -> str: ...
 
 @final
 class Job:
@@ -1573,7 +1618,8 @@ class History:
                 entry of a trigger goes.
 
         Returns:
-            For each trigger: `entries`, `bytes`, `segments` (files) that went.
+            For each trigger: `entries` (`log_entries` of them in the log), `bytes` and `segments`
+            (files) that went.
 
         Raises:
             ConfigError: [DH-CONFIG] the trigger's settings are not those that the history keeps, or

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 _AFTER = 0.25
-"""So many seconds after the first count all are written; a killed process loses those."""
+"""Seconds after the first count all are written; a killed process loses those."""
 
 _LISTED = 100
 """The maximum number of documents that are listed each time."""

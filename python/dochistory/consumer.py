@@ -257,8 +257,8 @@ class Consumer:
     def keep_failed(self, documents: Any, error: BaseException, *, columns: Mapping[str, str] | None = None) -> None:
         """Keep documents whose service failed in the audit log, so that they may be acknowledged.
 
-        They stay in progress: nobody knows how far the service came. `resolve` and `resubmit` of the
-        audit log decide later.
+        They stay in progress: nobody knows how far the service came. `resolve` and `resubmit` of
+        the audit log decide later.
 
         Args:
             documents: the documents, as in `begin`.

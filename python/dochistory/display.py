@@ -1,13 +1,12 @@
-"""Values in a readable form, on a terminal and on a page; histories and claims in a notebook (`_repr_html_`)."""
+"""Values in a readable form, on a terminal, on a page and in a notebook."""
 
 import datetime as dt
-from collections.abc import Sequence
-from html import escape
 from typing import Any
 
-import dochistory as dh
+__all__ = ["VERDICTS", "cell", "long_span", "size", "span"]
 
-__all__ = ["cell", "claim_html", "history_html", "size", "span"]
+VERDICTS = {"NEW": "#2b8f4f", "DUPLICATE": "#ffe27a", "IN_DOUBT": "#6a0910"}
+"""A colour for each verdict, the same everywhere; each has a contrast of at least 3:1 to both others."""
 
 
 def cell(value: Any) -> str:
@@ -18,6 +17,8 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, dt.timedelta):
+        return long_span(value)
     if isinstance(value, dt.datetime):
         return value.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
     text = str(value)
@@ -33,6 +34,18 @@ def size(count: float) -> str:
     return f"{count:.1f} GiB"
 
 
+def long_span(value: dt.timedelta) -> str:
+    """A duration as it is written in settings: `7 days`, `1 day 12 hours`, `500 ms`."""
+    rest, parts = value // dt.timedelta(microseconds=1), []
+    for unit, length in (("day", 86_400_000_000), ("hour", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000)):
+        count, rest = divmod(rest, length)
+        if count:
+            parts.append(f"{count:,} {unit}{'s' if count != 1 and unit in ('day', 'hour') else ''}")
+    if rest:
+        parts.append(f"{rest / 1000:g} ms")
+    return " ".join(parts) or "0 s"
+
+
 def span(value: dt.timedelta) -> str:
     """A duration in its two largest units: `3 d 4 h`."""
     seconds = int(value.total_seconds())
@@ -42,42 +55,3 @@ def span(value: dt.timedelta) -> str:
         if count:
             parts.append(f"{count:,} {unit}")
     return " ".join(parts[:2]) or "0 s"
-
-
-def history_html(history: dh.History) -> str:
-    """A history: its triggers and their entries."""
-    if history.closed:
-        return f"<p>Document history <code>{escape(str(history.path))}</code>, closed</p>"
-    figures = history.stats()
-    rows = [
-        [
-            name,
-            one["segment_entries"] + one["log_entries"],
-            size(one["segment_bytes"] + one["log_bytes"] + one["filter_bytes"]),
-            one["oldest_started_at"],
-            one["history_time_to_live"] or None,
-        ]
-        for name, one in sorted(figures["triggers"].items())
-    ]
-    title = f"<p>Document history <code>{escape(str(history.path))}</code></p>"
-    return title + _table(["trigger", "entries", "on disk", "oldest (UTC)", "time to live"], rows)
-
-
-def claim_html(claim: dh.Claim) -> str:
-    """A claim: the number of its documents with each verdict."""
-    import pyarrow as pa  # here, for the command line shows values without it
-
-    columns = ["status", "action", "rule"]
-    verdicts = pa.table(claim.verdicts)
-    plain = pa.table({name: verdicts[name].cast(pa.string()) for name in columns})
-    counted = plain.group_by(columns).aggregate([([], "count_all")]).sort_by([("count_all", "descending")])
-    rows = [[row[name] for name in (*columns, "count_all")] for row in counted.to_pylist()]
-    number = "nothing to process" if claim.id is None else f"number {claim.id:,}"
-    title = f"<p>Claim, {number}: {verdicts.num_rows:,} documents, begun {cell(claim.started_at)} UTC</p>"
-    return title + _table([*columns, "documents"], rows)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell(value))}</td>' for value in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

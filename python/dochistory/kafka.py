@@ -88,8 +88,8 @@ class Receiver(Adapter):
         trigger: whose records they are; used as `serial`, unless `in_batch` is set.
         topics: the topics.
         service: called with each `Message` that is NEW.
-        id: called with the record; answers its id: `header(name)`, `position`, or your own. There is
-            no default: a record's key repeats on purpose.
+        id: called with the record; answers its id: `header(name)`, `position`, or your own. There
+            is no default: a record's key repeats on purpose.
         config: settings of confluent-kafka's `Consumer`: at least `bootstrap.servers` and
             `group.id`.
         most: the maximum number of records that are claimed together.

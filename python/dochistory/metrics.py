@@ -13,7 +13,7 @@ page = metrics.prometheus_text(history, counts)    # what an HTTP handler under 
 import datetime as dt
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -230,6 +230,7 @@ def prometheus_text(
     *,
     in_progress: bool = True,
     now: dt.datetime | None = None,
+    triggers: Collection[str] | None = None,
 ) -> str:
     """The metrics in the text format of Prometheus.
 
@@ -240,32 +241,42 @@ def prometheus_text(
             `dochistory_verdicts_total`, by trigger, status, action and rule.
         in_progress: as in `history_metrics`.
         now: as in `history_metrics`.
+        triggers: only these triggers' metrics; None for all.
 
     Returns:
         str: the page, in the text format 0.0.4.
     """
     lines: list[str] = []
     figures = {} if history is None else history_metrics(history, in_progress=in_progress, now=now)
+    figures = {name: one for name, one in figures.items() if _is_wanted(name, triggers)}
     for name, metric in _OF_HISTORY.items():
         lines += _samples(metric, (({"trigger": trigger}, one[name]) for trigger, one in figures.items()))
     if counts is not None:
-        totals = _totals(counts.table())
+        counted = counts.table()
+        if triggers is not None:
+            counted = counted.filter(pc.is_in(counted["trigger"], pa.array(sorted(triggers), pa.string())))
+        totals = _totals(counted)
         lines += _samples(
             _DOCUMENTS,
             (({"trigger": one, "what": what}, count) for one, found in totals.items() for what, count in found.items()),
         )
-        rows = counts.table().to_pylist()
+        rows = counted.to_pylist()
         lines += _samples(_VERDICTS, ((row, row.pop("count")) for row in rows))
     if history is not None:
-        lines += _around(history, now or dt.datetime.now(dt.UTC))
+        lines += _around(history, now or dt.datetime.now(dt.UTC), triggers)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _around(history: dh.History, now: dt.datetime) -> list[str]:
+def _is_wanted(name: str, triggers: Collection[str] | None) -> bool:
+    return triggers is None or name in triggers
+
+
+def _around(history: dh.History, now: dt.datetime, triggers: Collection[str] | None) -> list[str]:
     """The metrics of this machine's sweeper and suspensions."""
-    found = [({"trigger": one.trigger}, one) for one in suspension.suspended(history)]
+    suspended = [one for one in suspension.suspended(history) if _is_wanted(one.trigger, triggers)]
+    found = [({"trigger": one.trigger}, one) for one in suspended]
     due = sweeper.next_purge(history)
-    runs = sweeper.longest_runs(history).items()
+    runs = [(name, seconds) for name, seconds in sweeper.longest_runs(history).items() if _is_wanted(name, triggers)]
     return [
         *_samples(_SUSPENDED, ((labels, 1) for labels, _ in found)),
         *_samples(_SUSPENDED_FOR, ((labels, (now - one.since).total_seconds()) for labels, one in found)),

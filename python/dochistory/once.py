@@ -4,7 +4,7 @@
 |---|---|---|
 | `in_doubt` | stays in progress; the next copy is IN_DOUBT (R11) | it waits for a person or a resolver |
 | `release` | is NEW again | what the service had done before it raised, it does twice |
-| `Retry(…)` | the service runs again, at most so many times | the same; and others wait meanwhile |
+| `Retry(…)` | the service runs again, a limited number of times | the same; and others wait meanwhile |
 
 `in_doubt` is the default, since it is the only one that never does a thing twice. Whatever the
 policy, a service that raises `RolledBack` says that its work was undone: its document is released.

@@ -8,9 +8,7 @@ suspend_and_retry_on_error = false
 
 [triggers.orders]
 kind = "messaging"
-detect_duplicates = true
-use_history = true
-history_time_to_live = "30 days"
+history_time_to_live = "60 days"    # 30 days, if absent
 resolver = "shop.resolvers:orders"  # a function of an installed module; it is imported when the file is read
 ```
 
@@ -21,6 +19,7 @@ defaults. Any error in a file is a `ConfigError` that begins with the file and t
 import datetime as dt
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ __all__ = [
     "FILE_NAME",
     "SETTINGS",
     "Settings",
+    "found_settings",
     "settings_from_toml",
     "stored_settings",
     "trigger_from_text",
@@ -125,6 +125,33 @@ def settings_from_toml(path: str | os.PathLike[str]) -> Settings:
         file.check_settings(("triggers", name), settings)
         triggers[name] = file.trigger(name, defaults, settings)
     return Settings(file.path, None if history is None else dh.local_path(file.path.parent / history), triggers)
+
+
+def found_settings(directory: Path) -> Path | None:
+    """The settings file of a directory: the nearest `dochistory.toml`, there or in a directory above.
+
+    A file above the directory counts only if it belongs to this user or to root and not everybody
+    may write there, because a settings file names functions that are imported.
+
+    Args:
+        directory: where to begin.
+
+    Returns:
+        Path: the file; None if there is none.
+    """
+    here = directory.resolve()
+    if (here / FILE_NAME).is_file():
+        return Path(FILE_NAME) if here == Path.cwd() else here / FILE_NAME
+    for above in here.parents:
+        found = above / FILE_NAME
+        if found.is_file() and _is_own(found) and _is_own(above):
+            return found
+    return None
+
+
+def _is_own(path: Path) -> bool:
+    about = path.stat()
+    return about.st_uid in (0, os.geteuid()) and not about.st_mode & stat.S_IWOTH
 
 
 def trigger_from_text(name: str, settings: Mapping[str, str]) -> dh.Trigger:

@@ -24,6 +24,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -100,6 +101,9 @@ class Statistics:
 
     def __repr__(self) -> str:
         return f"<Statistics of {str(self.path)!r}>"
+
+    def _repr_html_(self) -> str:
+        return import_module("dochistory.notebook").statistics_html(self)  # type: ignore[no-any-return]
 
     def add(
         self,

@@ -180,8 +180,12 @@ class Sweeper:
                 logging.getLogger(LOGGER).exception("the purge of %s failed; it is tried again", self.path)
 
     def run(self) -> None:
-        """Purge until `stop_running` is called or an interrupt comes: for a program that does nothing else."""
+        """Purge at once, and from then on until `stop_running` is called or an interrupt comes.
+
+        For a program that does nothing else.
+        """
         self._process, self._stop = os.getpid(), threading.Event()
+        self._next = self._now()
         _note_next(self.path, self._next, self._every)
         self._run(self._stop)
 

@@ -75,7 +75,7 @@ def is_function(member: Any) -> bool:
 
 
 def of_class(name: str, of: type) -> Iterator[tuple[str, Any]]:
-    for key, member in vars(of).items():
+    for key, member in sorted(vars(of).items()):
         is_member = inspect.isroutine(member) or inspect.isdatadescriptor(member)
         if not key.startswith("_") and is_member:
             yield f"{name}.{key}", getattr(member, "__func__", member)

@@ -98,8 +98,8 @@ def slow(rows):
         sum(range(100))
     return ["DUPLICATE"] * rows.num_rows
 
-plain = dh.Trigger("orders", detect_duplicates=True, use_history=True)
-asking = dh.Trigger("asked", detect_duplicates=True, use_history=True, resolver=slow)
+plain = dh.Trigger("orders")
+asking = dh.Trigger("asked", resolver=slow)
 history.begin(few, asking)
 mapper = history.mapper("orders")
 calls = {

@@ -23,8 +23,8 @@ def always_new(batch: pa.RecordBatch) -> list[str]:
 
 FULL = {
     "kind": "jms",
-    "detect_duplicates": True,
-    "use_history": True,
+    "detect_duplicates": False,
+    "use_history": False,
     "history_time_to_live": timedelta(days=30, microseconds=1),
     "resolver": always_new,
     "processing_mode": "serial",
@@ -135,8 +135,8 @@ def test_a_replaced_setting_leaves_the_others() -> None:
     changed: dict[str, Any] = {
         "name": "other",
         "kind": "jms",
-        "detect_duplicates": True,
-        "use_history": True,
+        "detect_duplicates": False,
+        "use_history": False,
         "history_time_to_live": timedelta(days=3),
         "resolver": len,
         "processing_mode": "serial",
@@ -167,3 +167,59 @@ def test_a_replaced_setting_is_checked() -> None:
         dh.Trigger("orders").replace(history_time_to_live="soon")
     with pytest.raises(TypeError, match="colour"):
         dh.Trigger("orders").replace(colour="red")  # type: ignore[call-arg]
+
+
+def test_a_trigger_alone_detects_by_the_history_for_30_days() -> None:
+    one = dh.Trigger("orders")
+    assert (one.kind, one.detect_duplicates, one.use_history) == ("messaging", True, True)
+    assert one.history_time_to_live == timedelta(days=30)
+    assert repr(one) == "Trigger(\"orders\", kind='messaging')"
+
+
+@pytest.mark.parametrize(("made", "kind"), [(dh.Trigger.webmethods, "messaging"), (dh.Trigger.jms, "jms")])
+def test_documented_triggers_have_the_documented_defaults(made: Any, kind: Any) -> None:
+    one = made("orders")
+    assert (one.name, one.kind, one.detect_duplicates, one.use_history) == ("orders", kind, False, False)
+    assert one.history_time_to_live == timedelta(hours=2)
+    same = dh.Trigger(
+        "orders",
+        kind=kind,
+        detect_duplicates=False,
+        use_history=False,
+        history_time_to_live="2 hours",
+        complete_resolved=False,
+        without_ids="in_doubt",
+    )
+    assert one == same
+    assert eval(repr(one), {"Trigger": dh.Trigger, "datetime": datetime}) == one
+
+
+def test_documented_triggers_take_every_other_setting() -> None:
+    one = dh.Trigger.webmethods("orders", use_history=True, detect_duplicates=True, in_batch="new")
+    assert (one.use_history, one.in_batch) == (True, "new")
+    assert one.history_time_to_live == timedelta(hours=2)
+    with pytest.raises(TypeError, match="of kind jms"):
+        dh.Trigger.jms("orders", kind="messaging")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="colour"):
+        dh.Trigger.jms("orders", colour="red")  # type: ignore[call-arg]
+
+
+def test_default_trigger_on_a_history_of_0_1_0_names_both_ways(history: dh.History) -> None:
+    # What 0.1.0 stored of a trigger without a time to live.
+    old = dh.Trigger("orders", history_time_to_live="2 hours")
+    history.begin(documents(["a"]), old).complete()
+    assert rules(history.classify(documents(["a"]), dh.Trigger("orders"))) == ["R9"]
+    with pytest.raises(dh.ConfigError, match=r"2 hours before 0\.2\.0, 30 days since") as raised:
+        history.begin(documents(["b"]), dh.Trigger("orders"))
+    assert 'history_time_to_live="2 hours"' in str(raised.value)
+    assert 'dochistory change --trigger "orders" --time-to-live "30 days"' in str(raised.value)
+    with pytest.raises(dh.ConfigError):
+        history.purge(dh.Trigger("orders"))
+    assert history.change(dh.Trigger("orders")) == timedelta(hours=2)
+    assert rules(history.begin(documents(["a", "b"]), dh.Trigger("orders")).verdicts) == ["R9", "R8"]
+
+
+def test_trigger_that_detected_nothing_begins_to_remember(history: dh.History) -> None:
+    assert rules(history.begin(documents(["a"]), dh.Trigger.webmethods("orders")).verdicts) == ["R0"]
+    history.begin(documents(["a"]), dh.Trigger("orders")).complete()
+    assert rules(history.begin(documents(["a"]), dh.Trigger("orders")).verdicts) == ["R9"]

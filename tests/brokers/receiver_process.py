@@ -1,7 +1,8 @@
 """A process that receives from a broker: tests start it, kill it, and start it again.
 
-`python -m tests.brokers.receiver_process '{"broker": "rabbitmq", "history": …, "effects": …, …}'`. The service writes a
-line to the file of effects, in one write: what a killed process had begun is there whole, or not at all.
+`python -m tests.brokers.receiver_process '{"broker": "rabbitmq", "history": …, "effects": …, …}'`.
+The service writes a line to the file of effects, in one write: what a killed process had begun is
+there whole, or not at all.
 """
 
 from __future__ import annotations

@@ -54,7 +54,9 @@ def test_the_audit_log_is_listed_and_shown(run: Run, doubtful: Path) -> None:
 
 
 def test_documents_are_resolved_and_resubmitted_into_a_file_once(run: Run, doubtful: Path, tmp_path: Path) -> None:
-    ran = run("audit", "resolve", "process", "1", "2", "--by", "ada", "--note", "never shipped", "--history", doubtful)
+    ran = run(
+        "audit", "resolve", "1", "2", "--as", "process", "--by", "ada", "--note", "never shipped", "--history", doubtful
+    )
     assert ran.status == 0
     ran = run("audit", "resubmit", "--history", doubtful, "--output", "again.parquet")
     assert (ran.status, "2 resubmitted" in ran.out) == (0, True)
@@ -92,7 +94,7 @@ def test_documents_are_resubmitted_to_a_service(
     failed = run("audit", "resubmit", "2", "--history", doubtful, "--service", "shop_service:fail")
     assert (failed.status, "on fire" in failed.err) == (70, True)
     assert run("audit", "list", "--history", doubtful, "--json").json["documents"][1]["state"] == "cut_off"
-    assert run("audit", "resolve", "duplicate", "2", "--history", doubtful).status == 0
+    assert run("audit", "resolve", "2", "--as", "duplicate", "--history", doubtful).status == 0
 
 
 @pytest.mark.parametrize(
@@ -103,28 +105,32 @@ def test_documents_are_resubmitted_to_a_service(
         (["resubmit", "1", "--service", "nowhere:ship"], "cannot be imported"),
         (["resubmit", "1", "--service", "json:__name__"], "is not a function"),
         (["show", "99"], "there is no document 99"),
-        (["resolve", "maybe", "1"], "invalid choice"),
+        (["resolve", "1", "--as", "maybe"], "invalid choice"),
+        (["resolve", "1"], "no decision given: pass --as"),
+        (["resolve", "--as", "process"], "NUMBER"),
+        (["list", "--trigger", "ordres"], "did you mean 'orders'?"),
+        (["resubmit", "--trigger", "ordres", "-o", "x.csv"], "did you mean 'orders'?"),
+        (["resubmit", "--service", "json:dumps", "--format", "csv"], "--output"),
         (["list", "--state", "lost"], "invalid choice"),
-        ([], "COMMAND"),
-        (["forget"], "--older-than"),
+        (["purge"], "--older-than"),
+        (["lst"], "did you mean 'list'?"),
     ],
 )
 def test_bad_words_about_the_audit_log_get_one_sentence(run: Run, doubtful: Path, words: list[str], said: str) -> None:
-    options = ["--history", doubtful] if words else []
-    ran = run("audit", *words, *options)
+    ran = run("audit", *words, "--history", doubtful)
     assert (ran.status, ran.out) == (2, "")
     assert said in ran.err
 
 
 def test_settled_documents_are_forgotten(run: Run, doubtful: Path) -> None:
-    run("audit", "resolve", "duplicate", "1", "2", "--history", doubtful)
-    words = ["audit", "forget", "--older-than", "1 day", "--history", doubtful, "--json"]
+    run("audit", "resolve", "1", "2", "--as", "duplicate", "--history", doubtful)
+    words = ["audit", "purge", "--older-than", "1 day", "--history", doubtful, "--json"]
     assert run(*words).json["documents"] == 0
     assert run(*words, "--now", "2099-01-01T00:00:00Z", "--dry-run").json["documents"] == 0  # the newest file stays
 
 
 def test_a_backup_and_a_check_take_the_audit_log_along(run: Run, doubtful: Path, tmp_path: Path) -> None:
-    run("audit", "resubmit", "1", "--history", doubtful, "--output", "again.csv", "--format", "jsonl")
+    run("audit", "resubmit", "1", "--history", doubtful, "--output", "again.csv", "--format", "arrow")
     assert run("backup", "copy.history", "--history", doubtful).status == 0
     with dh.open(tmp_path / "copy.history") as copy:
         assert copy.audit.list()["state"].to_pylist() == ["resubmitted", "open"]
@@ -147,7 +153,7 @@ def test_statistics_are_shown_listed_and_cleared(run: Run, doubtful: Path) -> No
     assert [one["status"] for one in listed] == ["IN_DOUBT", "IN_DOUBT", "DUPLICATE"] or len(listed) == 3
     assert "0003" in run("stats", "documents", "--history", doubtful).out
     assert 'rule="R9"} 1' in run("stats", "--history", doubtful, "--prometheus").out
-    assert run("stats", "clear", "--history", doubtful).status == 0
+    assert run("stats", "clear", "--yes", "--history", doubtful).status == 0
     assert "exactly-once statistics" not in run("stats", "--history", doubtful).out
     assert len(run("entries", "--history", doubtful, "--json").json["entries"]) == 4
 
@@ -163,6 +169,10 @@ def test_a_trigger_is_suspended_listed_and_resumed(run: Run, orders: Path) -> No
     assert run("suspension", "resume", *words, "--json").json == {"trigger": "orders", "suspended": False, "was": True}
     assert "was not suspended" in run("suspension", "resume", *words).out
     assert run("suspension", "suspend", "--history", orders).status == 2
+    made_up = run("suspension", "suspend", "--history", orders, "--trigger", "ordres")
+    assert (made_up.status, "did you mean 'orders'?" in made_up.err) == (2, True)
+    new = ["--history", orders, "--trigger", "bills", "--create-trigger"]
+    assert run("suspension", "suspend", *new).status == 0
 
 
 def test_it_sweeps_as_often_as_it_is_told(run: Run, tmp_path: Path) -> None:

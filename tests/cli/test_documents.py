@@ -98,7 +98,7 @@ def test_settings_say_how_a_trigger_judges(run: Run, tmp_path: Path) -> None:
     assert refused.status == 2
     assert "change in_batch there" in refused.err
     misspelt = run("classify", "in.csv", "--trigger", "order")
-    assert (misspelt.status, "describe no trigger 'order', but orders" in misspelt.err) == (2, True)
+    assert (misspelt.status, "did you mean 'orders'?" in misspelt.err) == (2, True)
 
 
 def test_trigger_without_settings_takes_rules_from_options(run: Run, orders: Path, tmp_path: Path) -> None:
@@ -107,10 +107,12 @@ def test_trigger_without_settings_takes_rules_from_options(run: Run, orders: Pat
     assert ("R8+batch", "DUPLICATE") in [(row["rule"], row["status"]) for row in counted["verdicts"]]
 
 
-def test_a_trigger_without_entries_is_noted(run: Run, orders: Path, tmp_path: Path) -> None:
+def test_unknown_trigger_is_an_error_unless_said_to_be_new(run: Run, orders: Path, tmp_path: Path) -> None:
     write_documents(tmp_path / "in.csv")
     ran = run("classify", "in.csv", "--history", orders, "--trigger", "ordres")
-    assert (ran.status, ran.err) == (0, "note: the history has no entries of trigger ordres\n")
+    assert (ran.status, "did you mean 'orders'?" in ran.err, ran.out) == (2, True, "")
+    new = run("classify", "in.csv", "--history", orders, "--trigger", "bills", "--create-trigger")
+    assert (new.status, "every document is new to it" in new.err) == (0, True)
 
 
 def test_verdicts_alone_and_names_of_their_columns(run: Run, orders: Path, tmp_path: Path) -> None:
@@ -146,16 +148,16 @@ def test_a_key_cannot_steer_the_terminal(run: Run, tmp_path: Path) -> None:
 
 
 def test_all_entries_are_exported(run: Run, orders: Path, tmp_path: Path) -> None:
-    assert run("export", "all.parquet", "--history", orders).out == "3 entries in all.parquet\n"
+    assert run("export", "-o", "all.parquet", "--history", orders).out == "3 entries in all.parquet\n"
     assert sorted(pq.read_table(tmp_path / "all.parquet")["key"].to_pylist()) == ["0001", "0002", "0003"]
-    ran = run("export", "done.jsonl", "--history", orders, "--status", "completed", "--json")
+    ran = run("export", "-o", "done.jsonl", "--history", orders, "--status", "completed", "--json")
     assert ran.json == {"file": "done.jsonl", "entries": 2}
     assert set(pa_json.read_json(tmp_path / "done.jsonl").column_names) == {"trigger", "key", "status", "started_at"}
 
 
 def test_an_empty_history_exports_a_table_without_rows(run: Run, tmp_path: Path) -> None:
     dh.open(tmp_path / "new.history", create=True).close()
-    assert run("export", "none.parquet", "--history", tmp_path / "new.history").status == 0
+    assert run("export", "-o", "none.parquet", "--history", tmp_path / "new.history").status == 0
     assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
 
 
@@ -163,7 +165,7 @@ def test_a_failed_output_leaves_no_file(run: Run, orders: Path, tmp_path: Path) 
     table = pa.table({"uuid": ["a"], "tags": [["x", "y"]]})
     pq.write_table(table, tmp_path / "in.parquet")
     (tmp_path / "out.csv").write_text("precious")
-    ran = run("classify", "in.parquet", "--history", orders, "-o", "out.csv")
+    ran = run("classify", "in.parquet", "--history", orders, "-o", "out.csv", "--force")
     assert (ran.status, "use parquet or arrow" in ran.err) == (2, True)
     assert (tmp_path / "out.csv").read_text() == "precious"
     assert not list(tmp_path.glob(".dochistory*"))

@@ -31,7 +31,7 @@ def test_a_difference_makes_the_command_fail(run: Run, orders: Path, tmp_path: P
     (tmp_path / "old.csv").write_text("id\n0003\n")
     words = ["load", "old.csv", "--history", orders, "--trigger", "orders", "--time-to-live", "30 days"]
     with dh.open(orders) as history:
-        claimed = dh.Trigger("orders", detect_duplicates=True, use_history=True, history_time_to_live="30 days")
+        claimed = dh.Trigger("orders")
         history.release(["0003"], claimed)
     assert run(*words, "--column", "uuid=id").status == 0
     (tmp_path / "old.csv").write_text("id,status\n0001,processing\n")
@@ -47,6 +47,14 @@ def test_a_history_is_made_only_when_asked_for(run: Run, tmp_path: Path) -> None
     assert run(*words).status == 2
     assert run(*words, "--create").status == 0
     assert run(*words).status == 0
+
+
+def test_an_unknown_trigger_is_loaded_only_when_it_may_be_new(run: Run, orders: Path, tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("uuid\n1\n")
+    words = ["load", "old.csv", "--history", orders, "--trigger", "ordres", "--time-to-live", "30 days"]
+    ran = run(*words)
+    assert (ran.status, "did you mean 'orders'?; pass --create-trigger" in ran.err) == (2, True)
+    assert run(*words, "--create-trigger").status == 0
 
 
 @pytest.mark.parametrize(
@@ -67,7 +75,8 @@ def test_a_history_is_made_only_when_asked_for(run: Run, tmp_path: Path) -> None
 )
 def test_bad_input_is_explained(run: Run, orders: Path, tmp_path: Path, words: list[str], said: str) -> None:
     (tmp_path / "old.csv").write_text("uuid\n1\n")
-    ran = run("load", *words, "--history", orders)
+    new = ["--create-trigger"] if "--trigger" in words else []
+    ran = run("load", *words, *new, "--history", orders)
     assert ran.status in (2, 3)
     assert said in ran.err
     assert ran.err.count("\n") == 1

@@ -88,8 +88,11 @@ def test_pinned_states_are_shown_and_let_go(run: Run, orders: Path) -> None:
     assert [(one["trigger"], one["dropped"]) for one in listed] == [("orders", False)] * 2
     assert run("stats", "--history", orders, "--json").json["triggers"]["orders"]["pins"] == 2
     assert 'dochistory_pins{trigger="orders"} 2' in run("stats", "--history", orders, "--prometheus").out
-    assert "yes" not in run("pins", "--history", orders, "--drop", "--older-than", "1 day").out
-    assert "yes" in run("pins", "--history", orders, "--drop").out
+    assert run("pins", "release", "--history", orders, "--yes", "--older-than", "1 day", "--json").json == []
+    unsure = run("pins", "release", "--history", orders)
+    assert (unsure.status, "pass --yes" in unsure.err) == (2, True)
+    assert len(run("pins", "--history", orders, "--json").json) == 2
+    assert "yes" in run("pins", "release", "--history", orders, "--yes").out
     assert run("pins", "--history", orders, "--json").json == []
 
 

@@ -39,7 +39,7 @@ def test_a_reader_that_goes_away_is_no_fault(tmp_path: Path) -> None:
     with dh.open(tmp_path / "large.history", create=True) as history:
         history.begin(documents([f"id-{n}" for n in range(50_000)]), trigger())
     with subprocess.Popen(
-        [*PROGRAM, "export", "-", "--history", "large.history"],
+        [*PROGRAM, "export", "-o", "-", "--history", "large.history"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -73,7 +73,8 @@ def test_help_lists_every_command_and_exit_status(tmp_path: Path) -> None:
 def completed(words: str, tmp_path: Path) -> set[str]:
     script = (
         f'eval "$({" ".join(PROGRAM)} completion bash)"; COMP_WORDS=({words}); '
-        'COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=(); _dochistory; printf "%s\\n" "${COMPREPLY[@]}"'
+        "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=(); "
+        '_shtab_dochistory "" "${COMP_WORDS[COMP_CWORD]}"; printf "%s\\n" "${COMPREPLY[@]}"'
     )
     ran = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stderr == ""
@@ -85,9 +86,10 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     (tmp_path / "docs.csv").touch()
     assert completed("dochistory pu", tmp_path) == {"purge"}
     assert completed("dochistory purge --d", tmp_path) == {"--debug", "--dry-run"}
-    assert completed("dochistory --history x entries --status ''", tmp_path) == {"processing", "completed"}
+    assert completed("dochistory entries --status ''", tmp_path) == {"processing", "completed"}
     assert completed("dochistory completion z", tmp_path) == {"zsh"}
     assert completed("dochistory classify d", tmp_path) == {"docs.csv"}
+    assert completed("dochistory audit re", tmp_path) == {"resolve", "resubmit"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -329,7 +329,7 @@ def test_files_of_single_documents_are_put_together(consumer: dh.Consumer) -> No
     assert audit.verify() > 0
 
 
-def test_compaction_that_died_before_its_manifest_doubles_nothing(
+def test_compaction_that_died_before_its_manifest_keeps_all(
     consumer: dh.Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audit = consumer.history.audit

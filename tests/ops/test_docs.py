@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["brokers.md", "cli.md", "mapper.md", "migration.md", "operations.md"]
+PAGES = ["brokers.md", "cli.md", "mapper.md", "migration.md", "operations.md", "tutorial.md"]
 AROUND = ["audit.md", "journal.md", "resolvers.md", "statistics.md", "suspension.md"]
 
 
@@ -51,7 +51,10 @@ def promised(page: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("page", ["brokers.md", "mapper.md", "migration.md", "operations.md", "rules.md", *AROUND])
+@pytest.mark.parametrize(
+    "page",
+    ["../README.md", "brokers.md", "mapper.md", "migration.md", "operations.md", "rules.md", "tutorial.md", *AROUND],
+)
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_snippets_run_and_print_what_they_say(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = promised(page)

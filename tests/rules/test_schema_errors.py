@@ -87,7 +87,7 @@ def test_an_unknown_setting_is_refused() -> None:
 
 
 def test_the_defaults_are_the_documented_ones() -> None:
-    plain = dh.Trigger("orders", kind="messaging")
+    plain = dh.Trigger.webmethods("orders")
     assert plain.detect_duplicates is False
     assert plain.use_history is False
     assert plain.resolver is None

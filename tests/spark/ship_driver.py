@@ -13,7 +13,7 @@ def main(package: str, history: Path) -> None:
     import dochistory as dh
     from dochistory.spark import compat
 
-    trigger = dh.Trigger("orders", detect_duplicates=True, use_history=True)
+    trigger = dh.Trigger("orders")
     with dh.open(history, create=True) as opened:
         opened.begin(dh_documents(["done"]), trigger).complete()
     spark = dh.spark.session("ship")

@@ -23,7 +23,7 @@ SCHEMA = "uuid string, redelivery_count int, payload string"
 
 def orders(**settings: Any) -> dh.Trigger:
     """A trigger that detects duplicates by its history."""
-    return dh.Trigger("orders", **{"detect_duplicates": True, "use_history": True, **settings})
+    return dh.Trigger("orders", **{"history_time_to_live": "2 hours", **settings})
 
 
 def rows(ids: Iterable[str | None], redelivery_count: int = 0) -> pa.Table:

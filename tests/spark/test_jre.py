@@ -18,7 +18,7 @@ import dochistory as dh
 from dochistory.spark import java
 
 print(java.find().home, java.find().version)
-trigger = dh.Trigger("orders", detect_duplicates=True, use_history=True)
+trigger = dh.Trigger("orders")
 spark = dh.spark.session("jre")
 done = spark.createDataFrame([("a",), ("b",)], "uuid string")
 dh.spark.load(done, sys.argv[1], trigger)

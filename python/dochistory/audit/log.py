@@ -4,6 +4,7 @@ import datetime as dt
 import getpass
 import os
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,6 +54,9 @@ class AuditLog:
 
     def __repr__(self) -> str:
         return f"<AuditLog {str(self.directory)!r}>"
+
+    def _repr_html_(self) -> str:
+        return import_module("dochistory.notebook").audit_html(self)  # type: ignore[no-any-return]
 
     def keep(
         self,

@@ -153,7 +153,7 @@ class Store:
         leaves a file that no manifest names and whose numbers are taken, which counts for nothing.
 
         Args:
-            least: how many files of about one size, at the end of the log, are worth it.
+            least: the number of files of about one size, at the end of the log, that is worth it.
         """
         before = len(self._present())
         while files := self._run(least):
@@ -180,7 +180,7 @@ class Store:
         return self._kept_in(look)
 
     def _run(self, least: int) -> list[Kept]:
-        """The newest run of at least so many neighbouring files of about one size, and of one trigger."""
+        """The newest run of at least this number of neighbouring files of about one size, and of one trigger."""
         run: list[Kept] = []
         for file in reversed(self._present()):
             is_next = not run or (file.first + file.count == run[0].first and _tier(file) == _tier(run[0]))

@@ -1,5 +1,6 @@
 """`dochistory audit`: show documents in doubt, decide about them, resubmit them."""
 
+import argparse
 import datetime as dt
 import getpass
 import importlib
@@ -15,21 +16,34 @@ from dochistory import _files
 from dochistory.audit.settling import OPEN
 from dochistory.audit.states import STATES
 from dochistory.cli import audit_settling, files, show
-from dochistory.cli.context import Add, Context, duration, moment, positive, trigger_option
+from dochistory.cli.context import Add, Context, duration, moment, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.names import known
+from dochistory.cli.outputs import add_output
+from dochistory.cli.parser import add_group
 
 _AUDIT = ("number", "time", "trigger", "key", "rule", "state", "by", "note")
 
 
+DECISIONS = ("process", "duplicate")
+
+
 def add_to(commands: Any, add: Add) -> None:
     """Add the command's arguments."""
-    command = commands.add_parser(
+    ways = add_group(
+        commands,
         "audit",
-        help="list documents in doubt, decide about them, resubmit them",
-        description="Documents in doubt are kept whole, until somebody decides.",
-        allow_abbrev=False,
+        "list documents in doubt, decide about them, resubmit them",
+        "Documents in doubt are kept whole, until somebody decides.",
+        view="list",
+        examples=[
+            "dochistory audit list --state open",
+            "dochistory audit show 17",
+            "dochistory audit resolve 17 18 --as process --note 'never shipped'",
+            "dochistory audit resubmit --output again.parquet",
+            "dochistory audit purge --older-than 90d --dry-run",
+        ],
     )
-    ways = command.add_subparsers(title="commands", dest="way", metavar="COMMAND", required=True)
     listed = add(ways, "list", audit_list, "show what is in the audit log")
     trigger_option(listed)
     listed.add_argument("--state", choices=STATES, help="only those; all, if absent")
@@ -43,10 +57,15 @@ def add_to(commands: Any, add: Add) -> None:
         "resolve",
         audit_resolve,
         "decide about documents",
-        "process: to be resubmitted. duplicate: processed after all, and completed in the history.",
+        examples=["dochistory audit resolve 17 18 --as process --by ada --note 'never shipped'"],
     )
-    resolved.add_argument("decision", choices=["process", "duplicate"], help="what they are")
-    resolved.add_argument("numbers", type=positive, nargs="+", metavar="NUMBER", help="their numbers in the list")
+    resolved.add_argument("numbers", type=_number, nargs="+", metavar="NUMBER", help="their numbers in the list")
+    resolved.add_argument(
+        "--as",
+        dest="decision",
+        choices=DECISIONS,
+        help="process: to be resubmitted; duplicate: processed after all, and completed in the history",
+    )
     resolved.add_argument("--by", metavar="NAME", help="who decides; the user, if absent")
     resolved.add_argument("--note", metavar="TEXT", help="why, for the record")
     again = add(
@@ -56,18 +75,44 @@ def add_to(commands: Any, add: Add) -> None:
         "process documents after all, once",
         "Without numbers, all that were resolved as process. They are begun in the history, handed out, completed, and "
         "marked. If the service fails they are cut off, and wait for another decision.",
+        examples=[
+            "dochistory audit resubmit --service shop.orders:ship",
+            "dochistory audit resubmit 17 --output again.parquet",
+        ],
     )
     again.add_argument("numbers", type=positive, nargs="*", metavar="NUMBER", help="their numbers in the list")
     trigger_option(again, "whose documents; may be absent if there is one only")
     again.add_argument("--service", metavar="MODULE:FUNCTION", help="called with a pyarrow table of the documents")
-    again.add_argument("--output", "-o", metavar="FILE", help="write them to a new file instead; - is standard output")
+    add_output(again, "write them to a new file instead; - is standard output")
     again.add_argument("--format", choices=files.FORMATS, help="format of the output, if its suffix does not say")
-    gone = add(ways, "forget", audit_forget, "drop documents that are settled, in whole files")
-    trigger_option(gone)
-    gone.add_argument("--older-than", type=duration, required=True, metavar="TIME", help="kept longer ago: '90 days'")
-    gone.add_argument("--dry-run", action="store_true", help="only say how many would go")
-    gone.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now")
+    files.binary_option(again)
+    for name, old in (("purge", None), ("forget", "audit purge")):
+        gone = add(
+            ways,
+            name,
+            audit_purge,
+            "drop documents that are settled, in whole files",
+            examples=["dochistory audit purge --older-than 90d --dry-run"],
+            old=old,
+        )
+        trigger_option(gone)
+        gone.add_argument("--older-than", type=duration, required=True, metavar="TIME", help="kept longer ago: 90d")
+        gone.add_argument("--dry-run", action="store_true", help="only say how many would go")
+        gone.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now")
     audit_settling.add_to(ways, add)
+
+
+def _number(text: str) -> int | str:
+    """A document's number; the decision too, which stood before the numbers until 0.2.0."""
+    return text if text in DECISIONS else positive(text)
+
+
+def _named(context: Context, history: dh.History) -> str | None:
+    """The trigger of the option, which the history or its audit log has to know; None without the option."""
+    name: str | None = context.options.trigger
+    if name is not None:
+        context.chosen({*history.triggers(), *history.audit.list()["trigger"].unique().to_pylist()})
+    return name
 
 
 def audit_list(context: Context) -> Exit:
@@ -75,7 +120,7 @@ def audit_list(context: Context) -> Exit:
     options = context.options
     with context.open(read_only=True) as history:
         states = OPEN if options.unsettled and options.state is None else options.state
-        entries = history.audit.list(options.trigger, states, rule=options.rule)
+        entries = history.audit.list(_named(context, history), states, rule=options.rule)
     total = entries.num_rows
     limit = options.limit if options.limit is not None else (None if context.json else show.MOST)
     shown = entries if limit is None else entries.slice(max(total - limit, 0))
@@ -110,6 +155,13 @@ def _shown(value: Any) -> Any:
 def audit_resolve(context: Context) -> Exit:
     """Decide about documents."""
     options = context.options
+    if options.numbers[0] in DECISIONS and options.decision is None:
+        options.decision = options.numbers.pop(0)
+        context.warn("the decision stands behind --as since 0.2.0: audit resolve NUMBER --as DECISION")
+    if any(number in DECISIONS for number in options.numbers) or not options.numbers:
+        raise CommandError("numbers of documents are missing: audit resolve NUMBER… --as DECISION")
+    if options.decision is None:
+        raise CommandError(f"no decision given: pass --as with one of {', '.join(DECISIONS)}")
     with context.open(read_only=False) as history:
         history.audit.resolve(options.numbers, options.decision, by=options.by or getpass.getuser(), note=options.note)
     if context.json:
@@ -122,18 +174,21 @@ def audit_resolve(context: Context) -> Exit:
 def audit_resubmit(context: Context) -> Exit:
     """Pass documents to a service, or write them to a file, and mark them."""
     options = context.options
+    for option in ("--format", "--force", "--binary"):
+        needs(options, option, "--output")
     service = _service(options.service) if options.service else None
     if (service is None) == (options.output is None):
         raise CommandError("no target given: pass --service MODULE:FUNCTION or --output FILE")
     given = options.numbers or None
     with context.open(read_only=False) as history:
+        _named(context, history)
         trigger = context.described(_trigger_of(context, history, given))
         with history.audit.resubmit(trigger, given) as again:
             count, duplicates = again.documents.num_rows, again.duplicates.num_rows
             if count and service is not None:
                 service(again.documents)
             elif count:
-                _written(options.output, options.format, again.documents)
+                _written(options, again.documents)
     if context.json:
         print(show.as_json({"resubmitted": count, "duplicates": duplicates, "number": again.number}))
     elif options.output != "-":
@@ -141,13 +196,13 @@ def audit_resubmit(context: Context) -> Exit:
     return Exit.DONE
 
 
-def _written(output: str, given: str | None, documents: pa.Table) -> None:
+def _written(options: argparse.Namespace, documents: pa.Table) -> None:
     """Write the documents to a file. If that fails, no file appears and the documents are unchanged."""
-    path = Path(output)
-    if output != "-" and path.exists():
-        raise _NotWrittenError(f"{output}: exists already, and may hold documents of an earlier resubmission")
+    output, path = options.output, Path(options.output)
     try:
-        files.write(output, given, documents.schema, documents.to_batches())
+        files.write(
+            output, options.format, documents.schema, documents.to_batches(), force=options.force, binary=options.binary
+        )
     except CommandError as error:
         raise _NotWrittenError(error.sentence, error.status, error.code) from error
     if output != "-":
@@ -172,7 +227,7 @@ def _trigger_of(context: Context, history: dh.History, numbers: list[int] | None
         return str(waiting[0])
     if not waiting:
         raise CommandError("no document is resolved as process: name documents by number, or resolve some first")
-    raise CommandError(f"no trigger given: name it with --trigger NAME (there are {', '.join(waiting)})")
+    raise CommandError(f"no trigger given: name it with --trigger NAME (there are {known(waiting)})")
 
 
 def _service(spelt: str) -> Callable[[pa.Table], object]:
@@ -190,12 +245,12 @@ def _service(spelt: str) -> Callable[[pa.Table], object]:
     return made
 
 
-def audit_forget(context: Context) -> Exit:
+def audit_purge(context: Context) -> Exit:
     """Drop settled documents."""
     options = context.options
     before = (options.now or dt.datetime.now(dt.UTC)) - options.older_than
     with context.open(read_only=options.dry_run) as history:
-        count = history.audit.forget(before, options.trigger, dry_run=options.dry_run)
+        count = history.audit.forget(before, _named(context, history), dry_run=options.dry_run)
     if context.json:
         print(show.as_json({"dry_run": options.dry_run, "before": before, "documents": count}))
     else:

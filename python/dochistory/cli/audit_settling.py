@@ -26,6 +26,7 @@ def add_to(ways: Any, add: Add) -> None:
         audit_reconcile,
         "settle documents that were completed after all",
         "Documents in doubt whose keys the history has as completed become duplicates. The sweeper does the same.",
+        examples=["dochistory audit reconcile --trigger orders"],
     )
     trigger_option(reconciled)
     resolved = add(
@@ -34,15 +35,25 @@ def add_to(ways: Any, add: Add) -> None:
         audit_resolve_all,
         "decide about all open documents: by rule, by a resolver, or from a file",
         "What a resolver leaves in doubt, and what a file does not name, stays open.",
+        examples=[
+            "dochistory audit resolve-all --as process --rule R11",
+            "dochistory audit resolve-all --resolver shop.resolvers:orders",
+        ],
     )
     trigger_option(resolved)
-    resolved.add_argument("decision", choices=_DECISIONS, nargs="?", help="what they all are")
+    resolved.add_argument("--as", dest="decision", choices=_DECISIONS, help="what they all are")
     resolved.add_argument("--rule", metavar="RULE", help="only what this rule left in doubt")
     resolved.add_argument("--resolver", metavar="MODULE:FUNCTION", help="asked about them, as a trigger's resolver is")
     resolved.add_argument("--file", metavar="FILE", help="CSV with columns number or key, and decision")
     resolved.add_argument("--by", metavar="NAME", help="who decides; the user, if absent")
     resolved.add_argument("--note", metavar="TEXT", help="why, for the record")
-    add(ways, "compact", audit_compact, "put small files of documents together")
+    add(
+        ways,
+        "compact",
+        audit_compact,
+        "put small files of documents together",
+        examples=["dochistory audit compact"],
+    )
 
 
 def audit_reconcile(context: Context) -> Exit:
@@ -61,7 +72,7 @@ def audit_resolve_all(context: Context) -> Exit:
     options = context.options
     given = [options.decision, options.resolver, options.file]
     if sum(one is not None for one in given) != 1:
-        raise CommandError("give one of: process or duplicate, --resolver MODULE:FUNCTION, --file FILE")
+        raise CommandError("give one of: --as process or duplicate, --resolver MODULE:FUNCTION, --file FILE")
     by = options.by or getpass.getuser()
     decided: Mapping[Any, int]
     with context.open(read_only=False) as history:

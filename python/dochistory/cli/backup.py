@@ -10,10 +10,24 @@ from typing import Any
 import dochistory as dh
 from dochistory import _durations, _moment
 from dochistory.cli import show
-from dochistory.cli.context import Context
+from dochistory.cli.context import Add, Context
 from dochistory.cli.failures import CommandError, Exit
 
 _ATTEMPTS = 40
+
+
+def add_to(commands: Any, add: Add) -> None:
+    """Add the command's arguments."""
+    command = add(
+        commands,
+        "backup",
+        backup,
+        "copy a history and check the copy",
+        "Others may write to the history meanwhile; the copy holds all that was acknowledged before it began. It is a "
+        "history like any other, and can be opened where it lies.",
+        examples=["dochistory backup /backup/orders.history"],
+    )
+    command.add_argument("target", metavar="DIR", help="a directory that does not exist yet")
 
 
 def backup(context: Context) -> Exit:

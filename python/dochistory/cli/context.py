@@ -1,9 +1,9 @@
 """The context of a command: the settings file, the history, the selected triggers."""
 
 import argparse
-import datetime as dt
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,14 +11,29 @@ from typing import Any
 
 import dochistory as dh
 from dochistory.cli.failures import CommandError
-from dochistory.settings import FILE_NAME, Settings, settings_from_toml, stored_settings
+from dochistory.cli.names import known, near
+from dochistory.cli.times import duration, moment, positive, since
+from dochistory.settings import FILE_NAME, Settings, found_settings, settings_from_toml, stored_settings
+
+__all__ = [
+    "Add",
+    "Context",
+    "create_option",
+    "duration",
+    "moment",
+    "needs",
+    "positive",
+    "since",
+    "trigger_option",
+    "yes_option",
+]
 
 HISTORY_VARIABLE = "DOCHISTORY_HISTORY"
 SETTINGS_VARIABLE = "DOCHISTORY_SETTINGS"
 
 
 Add = Callable[..., argparse.ArgumentParser]
-"""Adds a command: commands, name, what runs it, help, more help."""
+"""Adds a command: commands, name, what runs it, help, more help, examples."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +47,19 @@ class Context:
         """Whether the output is for a program."""
         return bool(self.options.json)
 
+    def warn(self, sentence: str) -> None:
+        """Say something beside the output."""
+        if not self.json:
+            print(f"dochistory: note: {sentence}", file=sys.stderr)
+
     @cached_property
     def settings(self) -> Settings | None:
-        """The settings file: the one given, or that of the working directory; None if there is none."""
+        """The settings file: the one given, or that of the working directory or one above; None if there is none."""
         named = self.options.settings or os.environ.get(SETTINGS_VARIABLE)
         if named:
             return settings_from_toml(named)
-        return settings_from_toml(FILE_NAME) if Path(FILE_NAME).is_file() else None
+        found = found_settings(Path.cwd())
+        return settings_from_toml(found) if found else None
 
     @cached_property
     def history_path(self) -> Path:
@@ -56,8 +77,9 @@ class Context:
             f'no history given: pass --history DIR, set {HISTORY_VARIABLE}, or write history = "…" in {FILE_NAME}'
         )
 
-    def open(self, *, read_only: bool) -> dh.History:
-        """The history, which must exist: no command creates one.
+    @property
+    def directory(self) -> Path:
+        """The directory of the history, which is there, even if it is damaged.
 
         Raises:
             CommandError: it does not exist.
@@ -65,20 +87,51 @@ class Context:
         path = self.history_path
         if not path.exists():
             raise CommandError(f"{path}: no such directory: name that of a history with --history DIR")
-        if not path.is_dir() or not (path / "HISTORY").exists():
-            raise CommandError(f"{path}: not a dochistory directory (no file HISTORY): name the directory of a history")
+        if not path.is_dir():
+            raise _no_history(path)
+        return path
+
+    def open(self, *, read_only: bool) -> dh.History:
+        """The history, which must exist: no command creates one.
+
+        Raises:
+            CommandError: it does not exist.
+        """
+        path = self.directory
+        if not (path / "HISTORY").exists():
+            raise _no_history(path)
         return dh.open(self.history_path, read_only=read_only, lock_timeout=self.options.lock_timeout)
 
     def named(self, history: dh.History) -> list[str]:
-        """The names of the selected triggers: the one of the option, or all."""
-        there = history.triggers()
+        """The names of the selected triggers: the one of the option, or all.
+
+        Raises:
+            CommandError: the history has no trigger of that name.
+        """
+        return self.chosen(history.triggers())
+
+    def chosen(self, there: Iterable[str]) -> list[str]:
+        """Of these triggers the one of the option, or all.
+
+        Raises:
+            CommandError: the one of the option is none of them.
+        """
+        names = sorted(there)
         named = self.options.trigger
         if named is None:
-            return sorted(there)
-        if named not in there:
-            known = ", ".join(sorted(there)) or "none yet"
-            raise CommandError(f"the history {self.history_path} has no trigger {named!r}; it has {known}")
+            return names
+        if named not in names:
+            raise self.no_trigger(named, names)
         return [named]
+
+    def no_trigger(self, name: str, there: Iterable[str], where: str = "") -> CommandError:
+        """The error about a name that nothing knows."""
+        names = list(there)
+        may_be_new = "; pass --create-trigger if it is new" if hasattr(self.options, "create_trigger") else ""
+        return CommandError(
+            f"{where or f'the history {self.history_path}'} has no trigger {name!r}; it has {known(names)}"
+            f"{near(name, names)}{may_be_new}"
+        )
 
     def described(self, name: str) -> dh.Trigger | str:
         """The trigger with its settings; its name only, if the settings file lacks it."""
@@ -86,73 +139,80 @@ class Context:
             return self.settings.triggers[name]
         return name
 
+    def is_new(self, history: dh.History, name: str) -> bool:
+        """Whether this is the name of a new trigger, which has to be said.
+
+        Raises:
+            CommandError: the name is unknown, and nobody said that it is new.
+        """
+        there = history.triggers()
+        if name in there:
+            return False
+        described = list(self.settings.triggers) if self.settings else []
+        if name not in described and not self.options.create_trigger:
+            raise self.no_trigger(name, {*there, *described})
+        return True
+
     def trigger(self, history: dh.History) -> dh.Trigger:
-        """The trigger that judges the documents."""
-        known = dict(self.settings.triggers) if self.settings else {}
-        name = self.options.trigger or _only(list(known) or history.triggers())
-        if name in known:
+        """The trigger that judges the documents.
+
+        Raises:
+            CommandError: nothing says which one, or its name is unknown.
+        """
+        described = dict(self.settings.triggers) if self.settings else {}
+        name = self.options.trigger or _only(list(described) or history.triggers())
+        if self.is_new(history, name):
+            self.warn(f"trigger {name} has no entries yet: every document is new to it")
+        if name in described:
             if given := self._rule_options():
                 raise CommandError(
                     f"{self.settings.path if self.settings else FILE_NAME} says how trigger {name} judges: "
                     f"change {', '.join(given)} there, not on the command line"
                 )
-            return known[name]
-        # If the settings file lacks the trigger, its name is probably misspelt.
-        if known:
-            raise CommandError(f"the settings describe no trigger {name!r}, but {', '.join(known)}")
+            return described[name]
         rules = {**stored_settings(history, name), **self._rule_options()}
-        return dh.Trigger(name, detect_duplicates=True, use_history=True, **rules)
+        return dh.Trigger(name, **rules)
 
     def _rule_options(self) -> dict[str, Any]:
         names = ("kind", "processing_mode", "in_batch", "expiry")
         return {name: value for name in names if (value := getattr(self.options, name, None)) is not None}
 
 
+def _no_history(path: Path) -> CommandError:
+    return CommandError(f"{path}: not a dochistory directory (no file HISTORY): name the directory of a history")
+
+
 def _only(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
-    known = f" (there are {', '.join(sorted(names))})" if names else ""
-    raise CommandError(f"no trigger given: name it with --trigger NAME{known}")
+    there = f" (there are {known(names)})" if names else ""
+    raise CommandError(f"no trigger given: name it with --trigger NAME{there}")
 
 
-def positive(text: str) -> int:
-    """A number from the command line, from 1 on.
-
-    Raises:
-        argparse.ArgumentTypeError: it is none.
-    """
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 up")
-    return int(text)
-
-
-def moment(text: str) -> dt.datetime:
-    """A point in time from the command line.
+def needs(options: argparse.Namespace, option: str, other: str) -> None:
+    """Refuse an option that means nothing without another one.
 
     Raises:
-        argparse.ArgumentTypeError: it is none, or has no time zone.
+        CommandError: the one is given, and the other is not.
     """
-    try:
-        found = dt.datetime.fromisoformat(text)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time with a zone, such as 2026-11-21T09:30:00Z")
-    return found
+    if _is_given(options, option) and not _is_given(options, other):
+        raise CommandError(f"{option} means something with {other} only: pass both or none")
 
 
-def duration(text: str) -> dt.timedelta:
-    """A duration from the command line, in every form that a time to live takes.
-
-    Raises:
-        argparse.ArgumentTypeError: it is none.
-    """
-    try:
-        return dh.Trigger("any", history_time_to_live=text).history_time_to_live
-    except dh.ConfigError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration, such as '15 minutes' or PT2H") from None
+def _is_given(options: argparse.Namespace, option: str) -> bool:
+    return getattr(options, option.lstrip("-").replace("-", "_"), None) not in (None, False, "", [])
 
 
 def trigger_option(command: argparse.ArgumentParser, help_: str = "this trigger only; all, if absent") -> None:
     """Add the option `--trigger` to a command."""
-    command.add_argument("--trigger", metavar="NAME", help=help_)
+    command.add_argument("--trigger", metavar="NAME", help=help_).complete = "trigger"  # type: ignore[attr-defined]
+
+
+def create_option(command: argparse.ArgumentParser) -> None:
+    """Add the option `--create-trigger` to a command that may meet a new one."""
+    command.add_argument("--create-trigger", action="store_true", help="the trigger may be new")
+
+
+def yes_option(command: argparse.ArgumentParser, help_: str) -> None:
+    """Add the option `--yes` to a command that otherwise only says what it would do."""
+    command.add_argument("--yes", action="store_true", help=help_)

@@ -1,12 +1,13 @@
 """The command `delivery`: the streams of guaranteed delivery, and settling one that is in doubt."""
 
+import argparse
 from typing import Any
 
 from dochistory.cli import show
-from dochistory.cli.context import Context
+from dochistory.cli.context import Add, Context
 from dochistory.cli.failures import CommandError, Exit
-
-ACTIONS = ("status", "settle")
+from dochistory.cli.names import known, near
+from dochistory.cli.parser import add_group
 
 _COLUMNS = (
     "stream",
@@ -25,18 +26,49 @@ _COLUMNS = (
 """What a person gets to see, in this order; `--json` has all."""
 
 
-def delivery(context: Context) -> Exit:
-    """Show streams, or settle one."""
-    return _settle(context) if context.options.action == "settle" else _status(context)
+def add_to(commands: Any, add: Add) -> None:
+    """Add the command's arguments."""
+    ways = add_group(
+        commands,
+        "delivery",
+        "show the streams of guaranteed delivery, or settle one that is in doubt",
+        view="status",
+        examples=["dochistory delivery", "dochistory delivery settle --stream feed --log-received 4711"],
+    )
+    shown = add(ways, "status", _status, "show each stream under the column names of SYSREMOTEUSER")
+    shown.add_argument("--stream", metavar="NAME", help="this stream only; all, if absent")
+    settled = add(
+        ways,
+        "settle",
+        _settle,
+        "say how far a stream was applied that a crash left in doubt",
+        "Only when no receiver of it runs.",
+    )
+    settled.add_argument("--stream", metavar="NAME", help="the stream")
+    settled.add_argument("--log-received", metavar="OFFSET", type=_offset, help="everything up to here was applied")
+
+
+def _offset(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**64:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a log offset, from 0 to 2**64-1")
+    return int(text)
+
+
+def _no_stream(context: Context, name: str, streams: list[dict[str, Any]]) -> CommandError:
+    names = [one["stream"] for one in streams]
+    return CommandError(
+        f"the history {context.history_path} has no stream {name!r}; it has {known(names)}{near(name, names)}"
+    )
 
 
 def _status(context: Context) -> Exit:
     with context.open(read_only=True) as history:
         streams = history.delivery_status().to_pylist()
     if context.options.stream is not None:
-        streams = [one for one in streams if one["stream"] == context.options.stream]
-        if not streams:
-            raise CommandError(f"the history {context.history_path} has no stream {context.options.stream!r}")
+        found = [one for one in streams if one["stream"] == context.options.stream]
+        if not found:
+            raise _no_stream(context, context.options.stream, streams)
+        streams = found
     for one in streams:
         one["in_doubt_or_applying"] = _is_open(one)
     if context.json:
@@ -52,6 +84,9 @@ def _settle(context: Context) -> Exit:
     if stream is None or offset is None:
         raise CommandError("no stream or offset given: pass --stream NAME --log-received OFFSET")
     with context.open(read_only=False) as history:
+        streams = history.delivery_status().to_pylist()
+        if stream not in [one["stream"] for one in streams]:
+            raise _no_stream(context, stream, streams)
         inbox = history.delivery(stream)
         in_doubt = inbox.in_doubt().to_pylist()
         if in_doubt:

@@ -3,10 +3,19 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dochistory
-from dochistory.cli.context import Context
+from dochistory.cli.context import Add, Context
 from dochistory.cli.failures import CommandError, Exit
+
+
+def add_to(commands: Any, add: Add) -> None:
+    """Add the command's arguments."""
+    command = add(commands, "demo", demo, "run the demo of the project's source")
+    command.add_argument(
+        "--policy", choices=["in_doubt", "rerun"], default="in_doubt", help="what a killed batch's documents are"
+    )
 
 
 def demo(context: Context) -> Exit:

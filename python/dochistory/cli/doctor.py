@@ -16,15 +16,35 @@ import dochistory as dh
 from dochistory import metrics, suspension, sweeper
 from dochistory.checks import Check
 from dochistory.cli import show
-from dochistory.cli.context import Context
+from dochistory.cli.context import Add, Context, needs
 from dochistory.cli.failures import CommandError, Exit, explained
 
 _OVERDUE = 24 * 3600.0
 _LEAST_FREE = 1 << 30
 
 
+def add_to(commands: Any, add: Add) -> None:
+    """Add the command's arguments."""
+    command = add(
+        commands,
+        "doctor",
+        doctor,
+        "check versions, Java, settings, permissions and the history",
+        "With --cluster Spark's workers check too whether they see the driver's directory, and whether syncs, links "
+        "and locks work there. For that it writes a few small files, and removes them.",
+        examples=["dochistory doctor", "dochistory doctor --cluster --master yarn"],
+    )
+    command.add_argument("--cluster", action="store_true", help="check the history from Spark's driver and workers")
+    command.add_argument(
+        "--master",
+        metavar="URL",
+        help="Spark's master; if absent, what spark-submit or Spark's own settings say, or else local[2]",
+    )
+
+
 def doctor(context: Context) -> Exit:
     """Check everything that dochistory needs."""
+    needs(context.options, "--master", "--cluster")
     checks = [*_versions(), *_spark(), *_settings(context), *_store(context)]
     if context.options.cluster:
         checks += _cluster(context.history_path, context.options.master)

@@ -1,38 +1,116 @@
 """The commands that read documents and entries: `classify`, `entries`, `export`."""
 
+import argparse
 import datetime as dt
 import sys
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory.cli import files, show
-from dochistory.cli.context import Context
+from dochistory.cli.context import Add, Context, create_option, duration, moment, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.outputs import add_output
 
 _IDS = ("uuid", "track_id", "event_id", "jms_message_id")
 _FOR_PEOPLE = 50
 
 
+def add_to(commands: Any, add: Add) -> None:
+    """Add the arguments of `classify`, `entries` and `export`."""
+    _add_classify(commands, add)
+    shown = add(
+        commands,
+        "entries",
+        entries,
+        "show the entries of a history",
+        examples=["dochistory entries --status processing --older-than 15m"],
+    )
+    shown.add_argument("--limit", type=int, metavar="N", help="N at most (50; all with --json)")
+    written = add(
+        commands,
+        "export",
+        export,
+        "write the entries of a history to a file",
+        "Streams; memory stays small.",
+        examples=["dochistory export --output entries.parquet", "dochistory export -o - | jq -r .key"],
+    )
+    written.add_argument("old_output", metavar="FILE", nargs="?", help=argparse.SUPPRESS)
+    add_output(written, "Parquet, Arrow IPC, CSV or JSON lines; - is standard output")
+    written.add_argument("--format", choices=files.FORMATS, help="if the suffix does not say (- is jsonl, then)")
+    for command in (shown, written):
+        trigger_option(command)
+        command.add_argument("--status", choices=["processing", "completed"], help="only those; both, if absent")
+        command.add_argument(
+            "--older-than", type=duration, metavar="TIME", help="only what began longer ago: 15m, '2 hours', PT2H"
+        )
+
+
+def _add_classify(commands: Any, add: Add) -> None:
+    command = add(
+        commands,
+        "classify",
+        classify,
+        "judge the documents of a file by what the history holds now",
+        "Writes nothing to the history. The whole file is one batch: of the same id twice, the first row is judged "
+        "first. Without --output, prints how many documents got which verdict.",
+        examples=[
+            "dochistory classify docs.csv",
+            "dochistory classify docs.csv --column uuid=order_id --output judged.parquet",
+            "cat docs.csv | dochistory classify - --output - | grep IN_DOUBT",
+        ],
+    )
+    command.add_argument("file", metavar="FILE", help="Parquet, Arrow IPC, CSV or JSON lines; - is standard input")
+    trigger_option(command, "whose documents they are; may be absent if there is one only")
+    create_option(command)
+    add_output(command, "write the documents with their verdicts; - is standard output")
+    command.add_argument("--format", choices=files.FORMATS, help="format of the output, if its suffix does not say")
+    command.add_argument("--input-format", choices=files.FORMATS, help="format of FILE, if its suffix does not say")
+    command.add_argument(
+        "--verdicts-only", action="store_true", help="write the verdicts without the documents' columns"
+    )
+    command.add_argument("--prefix", default="", help="put before the names of the verdict's columns")
+    files.binary_option(command)
+    command.add_argument(
+        "--column", metavar="NAME=COLUMN", action="append", default=[], help="where an id is: --column uuid=order_id"
+    )
+    command.add_argument("--now", type=moment, metavar="TIME", help="the clock by which entries expire; now, if absent")
+    command.add_argument("--threads", type=positive, default=1, metavar="N", help="threads for large files (1)")
+    rules = command.add_argument_group(
+        "rules of a trigger that no file of settings describes", "It detects duplicates, by the history."
+    )
+    rules.add_argument("--kind", choices=["messaging", "jms"], help="messaging, if absent")
+    rules.add_argument("--processing-mode", choices=["serial", "concurrent"], help="concurrent, if absent")
+    rules.add_argument("--in-batch", choices=["duplicate", "in_doubt", "new"], help="what later copies in FILE are")
+    rules.add_argument("--expiry", choices=["until_purged", "exact"], help="until_purged, if absent")
+
+
 def classify(context: Context) -> Exit:
     """Judge the documents of a file by the present history."""
     options = context.options
+    for option in ("--format", "--verdicts-only", "--prefix", "--force", "--binary"):
+        needs(options, option, "--output")
     columns = files.renames(options.column)
     with context.open(read_only=True) as history:
         trigger = context.trigger(history)
-        if trigger.name not in history.triggers() and not context.json:
-            # It may be a new trigger, or a misspelt name, for which all documents would be new.
-            print(f"note: the history has no entries of trigger {show.cell(trigger.name)}", file=sys.stderr)
         documents = files.read(options.file, options.input_format, [columns.get(name, name) for name in _IDS])
         verdicts = history.classify(
             documents, trigger, columns=columns or None, now=options.now, threads=options.threads
         )
     if options.output:
         shown = verdicts if options.verdicts_only else files.with_columns(documents, verdicts, options.prefix)
-        files.write(options.output, options.format, shown.schema, shown.to_batches())
+        files.write(
+            options.output,
+            options.format,
+            shown.schema,
+            shown.to_batches(),
+            force=options.force,
+            binary=options.binary,
+        )
     if options.output != "-":
         _summarise(context, trigger, verdicts)
     return Exit.DONE
@@ -71,18 +149,25 @@ def entries(context: Context) -> Exit:
 def export(context: Context) -> Exit:
     """Write the entries of a history to a file."""
     options = context.options
+    if options.old_output is not None and options.output is None:
+        context.warn("export takes its file behind --output since 0.2.0: export --output FILE")
+        options.output = options.old_output
+    elif options.old_output is not None:
+        raise CommandError(f"two files given, {options.old_output} and {options.output}: pass --output only")
+    if options.output is None:
+        raise CommandError("no file given: pass --output FILE, or - for standard output")
     with context.open(read_only=True) as history:
         names = context.named(history)
         found = _entries(history, names, options.status, options.older_than)
         first = next(found, None)
         batches = [] if first is None else chain([first], found)
-        rows = files.write(options.file, options.format, _SCHEMA, batches)
-    if options.file == "-":
+        rows = files.write(options.output, options.format, _SCHEMA, batches, force=options.force)
+    if options.output == "-":
         return Exit.DONE
     if context.json:
-        print(show.as_json({"file": options.file, "entries": rows}))
+        print(show.as_json({"file": options.output, "entries": rows}))
     else:
-        print(f"{rows:,} entries in {options.file}")
+        print(f"{rows:,} entries in {options.output}")
     return Exit.DONE
 
 

@@ -1,25 +1,44 @@
 """Errors of commands: one sentence, and an exit status that programs can rely on."""
 
 import re
+import textwrap
 from enum import IntEnum
 
 import dochistory as dh
 
 
 class Exit(IntEnum):
-    """The exit statuses; `docs/cli.md` and `--help` list them."""
+    """The exit statuses; `EXITS` says what they mean."""
 
     DONE = 0
     FOUND = 1
-    """The command did its work and found something wrong: damage, a failed check."""
     INPUT = 2
-    """What the command was given makes no sense; asked again it fails again."""
     UNAVAILABLE = 3
-    """The history cannot be used now: locked, or the operating system refuses."""
     UNFORESEEN = 70
-    """A fault of the program itself."""
     INTERRUPTED = 130
     PIPE_CLOSED = 141
+
+
+EXITS: dict[Exit, str] = {
+    Exit.DONE: "done",
+    Exit.FOUND: "done, and something is wrong: damage, a failed check, a part that could not be done",
+    Exit.INPUT: "invalid input (options, names, files, settings, no such history); a retry fails again",
+    Exit.UNAVAILABLE: "temporary: the history is locked, or the operating system refuses; a retry may work",
+    Exit.UNFORESEEN: "an internal error: --debug shows where",
+    Exit.INTERRUPTED: "interrupted",
+    Exit.PIPE_CLOSED: "the reader of a pipe closed it",
+}
+"""The one table of exit statuses: `--help` and `docs/cli.md` show it, and every command keeps to it."""
+
+
+def exit_table() -> str:
+    """The table for `--help`."""
+    return "\n".join(["exit status:", *(hanging(f"  {status:<4} ", said) for status, said in EXITS.items())]) + "\n"
+
+
+def hanging(first: str, text: str) -> str:
+    """A text of 80 columns whose first line begins with `first`, and whose others are indented by that."""
+    return textwrap.fill(text, 80, initial_indent=first, subsequent_indent=" " * len(first))
 
 
 class CommandError(Exception):
@@ -40,8 +59,19 @@ _STATUSES: tuple[tuple[type[Exception], Exit], ...] = (
     (dh.FencedError, Exit.UNAVAILABLE),
     (dh.DescriptorsError, Exit.UNAVAILABLE),
     (dh.DocHistoryError, Exit.INPUT),
+    (FileNotFoundError, Exit.INPUT),
+    (FileExistsError, Exit.INPUT),
+    (NotADirectoryError, Exit.INPUT),
+    (IsADirectoryError, Exit.INPUT),
     (OSError, Exit.UNAVAILABLE),
 )
+
+_REMEDIES = (
+    (r'columns=\{["\'](\w+)["\']: ["\']?(\w+|…)["\']?\}', r"--column \1=\2"),
+    (r"purge with force=True, or --force,", "pass --force"),
+    (r"with history_time_to_live=", "with --time-to-live "),
+)
+"""What an error of the library says to do in Python -> how to say it on the command line."""
 
 
 def explained(error: Exception) -> CommandError | None:
@@ -50,10 +80,17 @@ def explained(error: Exception) -> CommandError | None:
         return error
     for kind, status in _STATUSES:
         if isinstance(error, kind):
-            coded = re.match(r"\[(DH-[A-Z]+)\] (.*)", str(error), re.DOTALL)
+            coded = re.match(r"\[(DH-[A-Z-]+)\] (.*)", str(error), re.DOTALL)
             code, text = (coded[1], coded[2]) if coded else ("DH-STORAGE", _said(error))
-            return CommandError(text, status, code)
+            return CommandError(in_options(text), status, code)
     return None
+
+
+def in_options(text: str) -> str:
+    """An error's text with the remedies of the command line."""
+    for python, options in _REMEDIES:
+        text = re.sub(python, options, text)
+    return text
 
 
 def _said(error: Exception) -> str:

@@ -1,6 +1,8 @@
 """Reading and writing tables: Parquet, Arrow IPC, CSV and JSON lines, by suffix; `-` is standard input or output."""
 
+import argparse
 import sys
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.outputs import draft
 from dochistory.cli.show import as_json
 
 FORMATS = ("parquet", "arrow", "arrows", "csv", "jsonl")
@@ -33,8 +36,12 @@ _PACKED = (".gz", ".zst", ".bz2", ".lz4")
 _MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arrows"), (b"{", "jsonl"))
 
 
-def format_of(name: str, given: str | None) -> str | None:
-    """The format of a file: the given one, or the one of its suffix; None for `-` without either."""
+def format_of(name: str, given: str | None, option: str = "--format") -> str | None:
+    """The format of a file: the given one, or the one of its suffix; None for `-` without either.
+
+    Raises:
+        CommandError: nothing says it; the text names the `option` that would.
+    """
     if given is not None or name == "-":
         return given
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
@@ -42,7 +49,7 @@ def format_of(name: str, given: str | None) -> str | None:
         suffixes.pop()
     found = _SUFFIXES.get(suffixes[-1]) if suffixes else None
     if found is None:
-        raise CommandError(f"{name}: unknown suffix: use one of {', '.join(_SUFFIXES)}, or pass --format")
+        raise CommandError(f"{name}: unknown suffix: use one of {', '.join(_SUFFIXES)}, or pass {option}")
     return found
 
 
@@ -54,7 +61,7 @@ def read(name: str, given: str | None, text_columns: Iterable[str]) -> pa.Table:
         given: its format; by suffix, if None; for `-`, by its first bytes.
         text_columns: columns of ids, which are text even where they look like numbers.
     """
-    format_ = format_of(name, given)
+    format_ = format_of(name, given, "--input-format")
     with _explained(name, format_):
         if name == "-":
             content = pa.py_buffer(sys.stdin.buffer.read())
@@ -67,7 +74,7 @@ def read(name: str, given: str | None, text_columns: Iterable[str]) -> pa.Table:
 
 def batches(name: str, given: str | None, text_columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a file; those of a Parquet file a part at a time. Arguments as of `read`."""
-    if format_of(name, given) != "parquet":
+    if format_of(name, given, "--input-format") != "parquet":
         yield from read(name, given, text_columns).to_batches()
         return
     with _explained(name, "parquet"), pq.ParquetFile(name) as source:
@@ -93,7 +100,9 @@ def _explained(name: str, format_: str | None) -> Iterator[None]:
 def _unreadable(name: str, format_: str | None, error: Exception) -> CommandError:
     said = " ".join(str(error).split())
     shown = "standard input" if name == "-" else name
-    return CommandError(f"{shown}: this cannot be read as {format_ or 'a table'} ({said}): check it, or give --format")
+    return CommandError(
+        f"{shown}: this cannot be read as {format_ or 'a table'} ({said}): check it, or pass --input-format"
+    )
 
 
 def _sniffed(content: pa.Buffer) -> str:
@@ -138,18 +147,30 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()
+
+
 class _JsonLines:
     def __init__(self, out: Any) -> None:
         self._out = out
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        self._out.write("".join(f"{as_json(row)}\n" for row in batch.to_pylist()).encode())
+        self._out.write("".join(f"{as_json(row, binary=_base64)}\n" for row in batch.to_pylist()).encode())
 
     def close(self) -> None:
         """Nothing is buffered."""
 
 
-def write(name: str, given: str | None, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+def write(
+    name: str,
+    given: str | None,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    force: bool = False,
+    binary: str | None = None,
+) -> int:
     """Write a table; answers the number of its rows. A file appears whole or not at all.
 
     Args:
@@ -157,16 +178,21 @@ def write(name: str, given: str | None, schema: pa.Schema, batches: Iterable[pa.
         given: its format; by suffix, if None; JSON lines for `-`.
         schema: the columns; dictionaries are written as their values.
         batches: the rows.
+        force: whether another file may be replaced.
+        binary: how bytes are written where the format has text only: `base64`; None refuses them.
     """
     format_ = format_of(name, given) or "jsonl"
     plain = pa.schema([pa.field(one.name, _plain_type(one.type), one.nullable) for one in schema])
+    if format_ in ("csv", "jsonl") and binary is None:
+        _check_text(name, format_, plain)
     rows = 0
     try:
-        with _target(name) as out:
-            writer = _writer(out, format_, plain)
+        with _target(name, force=force) as out:
+            writer = _writer(out, format_, _as_text(plain) if format_ == "csv" else plain)
             for batch in batches:
                 for piece in _pieces(batch):
-                    writer.write_batch(piece.cast(plain))
+                    row = piece.cast(plain)
+                    writer.write_batch(_in_base64(row) if format_ == "csv" else row)
                     rows += piece.num_rows
             writer.close()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
@@ -178,6 +204,48 @@ def write(name: str, given: str | None, schema: pa.Schema, batches: Iterable[pa.
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = 16_384  # rows that become Python objects at one time
     return (batch.slice(start, step) for start in range(0, batch.num_rows, step))
+
+
+def _check_text(name: str, format_: str, schema: pa.Schema) -> None:
+    """Refuse bytes in a format that has text only: written as text, they would not come back."""
+    found = [field.name for field in schema if _holds_bytes(field.type)]
+    if found:
+        raise CommandError(
+            f"{name}: {format_} cannot hold the bytes of column {', '.join(found)}: write parquet or arrow, or pass "
+            "--binary base64"
+        )
+
+
+def _holds_bytes(type_: Any) -> bool:
+    within = [type_.field(n).type for n in range(type_.num_fields)]
+    return _is_binary(type_) or any(_holds_bytes(one) for one in within)
+
+
+def _is_binary(type_: Any) -> bool:
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+    return any(test(type_) for test in tests)
+
+
+def _as_text(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(pa.string()) if _is_binary(field.type) else field for field in schema])
+
+
+def _in_base64(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with bytes as base64, which JSON lines write so by themselves."""
+    columns = [
+        pa.array([None if value is None else b64encode(value).decode() for value in column.to_pylist()], pa.string())
+        if _is_binary(column.type)
+        else column
+        for column in batch.columns
+    ]
+    return pa.record_batch(columns, names=batch.schema.names)
+
+
+def binary_option(command: argparse.ArgumentParser) -> None:
+    """Add the option `--binary` to a command that writes documents."""
+    command.add_argument(
+        "--binary", choices=["base64"], help="write bytes so in CSV and JSON lines, which have text only"
+    )
 
 
 def _plain_type(type_: Any) -> Any:
@@ -201,22 +269,13 @@ def _writer(out: Any, format_: str, schema: pa.Schema) -> _Writer:
 
 
 @contextmanager
-def _target(name: str) -> Iterator[Any]:
+def _target(name: str, *, force: bool) -> Iterator[Any]:
     if name == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    path = Path(name)
-    # The suffix stays last, because it tells the compression.
-    draft = path.with_name(f".dochistory-draft-{path.name}")
-    try:
-        with pa.output_stream(str(draft), compression="detect") as out:
-            yield out
-        draft.replace(path)
-    except FileNotFoundError as error:
-        raise CommandError(f"{path.parent}: no such directory: create it first") from error
-    finally:
-        draft.unlink(missing_ok=True)
+    with draft(name, force=force) as path, pa.output_stream(str(path), compression="detect") as out:
+        yield out
 
 
 def with_columns(table: pa.Table, more: pa.Table, prefix: str) -> pa.Table:
@@ -246,4 +305,4 @@ def renames(given: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-__all__ = ["FORMATS", "batches", "format_of", "read", "renames", "with_columns", "write"]
+__all__ = ["FORMATS", "batches", "binary_option", "format_of", "read", "renames", "with_columns", "write"]

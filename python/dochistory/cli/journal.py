@@ -6,8 +6,9 @@ from typing import Any
 import pyarrow as pa
 
 from dochistory.cli import show
-from dochistory.cli.context import Add, Context, moment, positive, trigger_option
-from dochistory.cli.failures import Exit
+from dochistory.cli.context import Add, Context, needs, positive, since, trigger_option
+from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.names import known, near
 from dochistory.journal import reading
 
 _JOURNAL = ("time", "trigger", "status", "rule", "count", "key", "message")
@@ -15,13 +16,25 @@ _JOURNAL = ("time", "trigger", "status", "rule", "count", "key", "message")
 
 def add_to(commands: Any, add: Add) -> None:
     """Add the command's arguments."""
-    command = add(commands, "journal", journal, "show records of a journal that was written to files")
+    command = add(
+        commands,
+        "journal",
+        journal,
+        "show records of a journal that was written to files",
+        examples=[
+            "dochistory journal /var/log/orders --status IN_DOUBT --since 2026-11-22",
+            "dochistory journal /var/log/orders --since 90m --rule R11",
+            "dochistory journal /var/log/orders --follow",
+        ],
+    )
     command.add_argument("path", metavar="PATH", help="a directory of Parquet files, or a file")
     trigger_option(command)
     command.add_argument("--status", choices=["DUPLICATE", "IN_DOUBT"], help="only those; both, if absent")
     command.add_argument("--rule", metavar="RULE", help="by this rule: R11; R10 means R10>S3, too")
     command.add_argument("--key", metavar="KEY", help="of this document")
-    command.add_argument("--since", type=moment, metavar="TIME", help="written then or later: 2026-11-21T09:30:00Z")
+    command.add_argument(
+        "--since", type=since, metavar="TIME", help="written then or later: 2026-11-21, or 90m ago: 90m"
+    )
     command.add_argument("--limit", type=positive, metavar="N", help="the newest N at most (50; all with --json)")
     command.add_argument("--follow", "-f", action="store_true", help="wait for more, and show them as they come")
     command.add_argument("--all", action="store_true", help="with --follow: first show what is there already")
@@ -30,6 +43,7 @@ def add_to(commands: Any, add: Add) -> None:
 def journal(context: Context) -> Exit:
     """Show records of a journal."""
     options = context.options
+    needs(options, "--all", "--follow")
     wanted = reading.Filter(options.trigger, options.status, options.rule, options.key, options.since)
     if options.follow:
         return _followed(context, wanted)
@@ -44,6 +58,8 @@ def journal(context: Context) -> Exit:
         # Only the newest are shown; records that are certainly older are dropped.
         while limit is not None and sum(one.num_rows for one in found[1:]) >= limit:
             found.pop(0)
+    if not total and options.trigger is not None:
+        _check_name(options.path, options.trigger)
     table = pa.concat_tables(found) if found else None
     if table is not None and limit is not None:
         table = table.slice(max(table.num_rows - limit, 0))
@@ -56,6 +72,17 @@ def journal(context: Context) -> Exit:
     if total > len(rows):
         print(f"the newest {len(rows):,} of {total:,}; --limit shows more")
     return Exit.DONE
+
+
+def _check_name(path: str, name: str) -> None:
+    """Refuse a trigger that no record of the journal is about."""
+    there: set[str] = set()
+    for records in reading.read(path, reading.Filter()):
+        there.update(records["trigger"].unique().to_pylist())
+    if name not in there:
+        raise CommandError(
+            f"the journal {path} has no record of trigger {name!r}; it has those of {known(there)}{near(name, there)}"
+        )
 
 
 def _followed(context: Context, wanted: reading.Filter) -> Exit:

@@ -7,21 +7,73 @@ from typing import Any
 import dochistory as dh
 from dochistory import migration
 from dochistory.cli import files, show
-from dochistory.cli.context import Context
+from dochistory.cli.context import Add, Context, create_option, duration, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.settings import stored_settings
 
 _ROLES = ("uuid", "trigger", "status", "time")
 
 
+def add_to(commands: Any, add: Add) -> None:
+    """Add the command's arguments."""
+    command = add(
+        commands,
+        "load",
+        load,
+        "put entries of another history into this one, and compare both sides' answers",
+        "Rows have the columns uuid and, if need be, trigger, status (completed or processing) and time (when the "
+        "service began). What is loaded again changes nothing.",
+        examples=[
+            "dochistory load old.csv --trigger orders --time-to-live '30 days'",
+            "dochistory load --driver sqlite3 --connect old.db --query 'select id as uuid from done' --trigger orders",
+        ],
+    )
+    command.add_argument("file", metavar="FILE", nargs="?", help="Parquet, Arrow IPC, CSV or JSON lines")
+    command.add_argument("--input-format", choices=files.FORMATS, help="format of FILE, if its suffix does not say")
+    trigger_option(command, "whose entries all rows are; without it, the column trigger says")
+    create_option(command)
+    command.add_argument("--create", action="store_true", help="make the history if it is not there")
+    command.add_argument(
+        "--time-to-live",
+        type=duration,
+        metavar="TIME",
+        help="of triggers that no file of settings describes: '30 days'",
+    )
+    command.add_argument(
+        "--column", metavar="NAME=COLUMN", action="append", default=[], help="where a column is: --column time=created"
+    )
+    command.add_argument(
+        "--status-value",
+        metavar="VALUE=STATUS",
+        action="append",
+        default=[],
+        help="what a status means: --status-value C=completed",
+    )
+    command.add_argument("--time-unit", choices=["s", "ms", "us"], default="ms", help="of times that are numbers (ms)")
+    command.add_argument(
+        "--check",
+        type=positive,
+        default=10_000,
+        metavar="N",
+        help="number of ids whose answers are compared afterwards (10000)",
+    )
+    database = command.add_argument_group("rows of a database, instead of FILE")
+    database.add_argument("--driver", metavar="MODULE", help="a DB-API module: psycopg, oracledb, sqlite3")
+    database.add_argument("--connect", metavar="TEXT", help="what its connect() takes: 'host=db dbname=is user=reader'")
+    database.add_argument("--query", metavar="SQL", help="select topic as trigger, id as uuid, status, time from …")
+
+
 def load(context: Context) -> Exit:
     """Load entries of another history into this one, and compare both sides' answers."""
     options = context.options
+    needs(options, "--create-trigger", "--trigger")
     columns = files.renames(options.column)
     if unknown := [role for role in columns if role not in _ROLES]:
         raise CommandError(f"--column {unknown[0]}=…: known roles are {', '.join(_ROLES)}")
     source = _database(context) if options.file is None else _file(context, columns)
     with _history(context) as history, show.progress("loading", quiet=context.json) as progress:
+        if options.trigger and history.triggers():  # of a history without triggers each is the first
+            context.is_new(history, options.trigger)
         trigger = _described(context, history)
         done = migration.import_history(
             history,
@@ -120,6 +172,6 @@ def _described(context: Context, history: dh.History) -> Callable[[str], dh.Trig
             raise CommandError(
                 f"no time to live for trigger {name!r}: pass --time-to-live, or describe the trigger in the settings"
             )
-        return dh.Trigger(name, detect_duplicates=True, use_history=True, **stored)
+        return dh.Trigger(name, **stored)
 
     return trigger

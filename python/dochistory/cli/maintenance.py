@@ -1,42 +1,110 @@
-"""The commands for maintenance: `pins`, `purge`, `change`, `maintain`, `verify`."""
+"""The commands for maintenance: `purge`, `maintain`, `change`, `pins`, `verify`."""
 
+import argparse
 import datetime as dt
 from typing import Any
 
 import dochistory as dh
 from dochistory.cli import show
-from dochistory.cli.context import Context
-from dochistory.cli.failures import Exit
+from dochistory.cli.context import Add, Context, duration, moment, trigger_option, yes_option
+from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.parser import add_group
 from dochistory.settings import stored_settings
 
 
+def add_to(commands: Any, add: Add) -> None:
+    """Add the arguments of `purge`, `maintain`, `change`, `pins` and `verify`."""
+    _add_purge(commands, add)
+    maintained = add(commands, "maintain", maintain, "compact small files and build global filters")
+    trigger_option(maintained)
+    maintained.add_argument("--all", action="store_true", help="compact as far as possible, not only as far as it pays")
+    changed = add(
+        commands,
+        "change",
+        change,
+        "give a trigger another time to live",
+        "The next purge uses it. Programs that still use the old one get [DH-CONFIG]: change their settings "
+        "too. The kind of a trigger never changes.",
+        examples=["dochistory change --trigger orders --time-to-live '60 days'"],
+    )
+    changed.add_argument("--trigger", metavar="NAME", required=True, help="this trigger").complete = "trigger"  # type: ignore[attr-defined]
+    changed.add_argument("--time-to-live", type=duration, metavar="TIME", required=True, help="from now on: '30 days'")
+    _add_pins(commands, add)
+    verified = add(commands, "verify", verify, "check every byte of a history")
+    trigger_option(verified)
+
+
+def _add_purge(commands: Any, add: Add) -> None:
+    command = add(
+        commands,
+        "purge",
+        purge,
+        "drop what expired",
+        "By the time to live that the history keeps of each trigger. Made for cron.",
+        examples=["dochistory purge --dry-run", "dochistory purge --trigger orders"],
+    )
+    trigger_option(command)
+    command.add_argument("--dry-run", action="store_true", help="only say what would go")
+    command.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21")
+    command.add_argument(
+        "--force", action="store_true", help="even if --now is days ahead of the clock and every entry goes"
+    )
+
+
+def _add_pins(commands: Any, add: Add) -> None:
+    ways = add_group(
+        commands,
+        "pins",
+        "show the pinned snapshots of a history, or release them",
+        "A pinned snapshot keeps its files. Spark plans that still read one fail when it is released.",
+        view="list",
+        examples=["dochistory pins", "dochistory pins release --older-than '1 day' --yes"],
+    )
+    for name, run, help_ in (
+        ("list", pins, "show what is pinned"),
+        ("release", pins_released, "let go of pinned snapshots"),
+    ):
+        command = add(ways, name, run, help_)
+        trigger_option(command)
+        command.add_argument("--older-than", type=duration, metavar="TIME", help="only those pinned longer ago: 1d")
+        if name == "release":
+            yes_option(command, "release them; otherwise nothing is changed")
+        else:
+            command.add_argument("--drop", action="store_true", help=argparse.SUPPRESS)
+
+
 def pins(context: Context) -> Exit:
-    """Show the pinned states, or remove pins."""
-    drops, older_than = context.options.drop, context.options.older_than or dt.timedelta()
+    """Show what is pinned."""
+    if context.options.drop:
+        context.warn("pins --drop is pins release --yes since 0.2.0")
+    return _pins(context, release=context.options.drop)
+
+
+def pins_released(context: Context) -> Exit:
+    """Release pinned snapshots."""
+    found = _pins(context, release=context.options.yes)
+    if not context.options.yes:
+        raise CommandError("nothing was released: pass --yes to release these")
+    return found
+
+
+def _pins(context: Context, *, release: bool) -> Exit:
+    older_than = context.options.older_than or dt.timedelta()
     found = []
-    with context.open(read_only=not drops) as history:
+    with context.open(read_only=not release) as history:
         for name in context.named(history):
             for pin in history.pins(name):
-                is_dropped = drops and dt.datetime.now(dt.UTC) - pin["pinned_at"] >= older_than
-                if is_dropped:
+                if dt.datetime.now(dt.UTC) - pin["pinned_at"] < older_than:
+                    continue
+                if release:
                     history.unpin(name, pin["snapshot"])
-                found.append({"trigger": name, **pin, "dropped": is_dropped})
+                found.append({"trigger": name, **pin, "dropped": release})
     if context.json:
         print(show.as_json(found))
         return Exit.DONE
-    columns = ["trigger", "pinned (UTC)", "ends (UTC)", "by process", "manifest", "let go"]
-    rows = [
-        [
-            one["trigger"],
-            one["pinned_at"],
-            one["ends_at"],
-            one["process"],
-            one["manifest"],
-            "yes" if one["dropped"] else "",
-        ]
-        for one in found
-    ]
-    show.table("", columns, rows)
+    columns = ["trigger", "pinned (UTC)", "ends (UTC)", "by process", "manifest", "released"]
+    names = ("trigger", "pinned_at", "ends_at", "process", "manifest", "dropped")
+    show.table("", columns, [[one[name] for name in names] for one in found])
     return Exit.DONE
 
 
@@ -52,8 +120,13 @@ def purge(context: Context) -> Exit:
         print(show.as_json({"dry_run": options.dry_run, "now": now, "triggers": purged}))
         return Exit.DONE
     title = "what would go" if options.dry_run else "what went"
-    rows = [[name, one["entries"], show.size(one["bytes"]), one["segments"]] for name, one in purged.items()]
-    show.table(title, ["trigger", "entries", "bytes", "files"], rows)
+    rows = [
+        [name, one["entries"], one["log_entries"], one["segments"], show.size(one["bytes"])]
+        for name, one in purged.items()
+    ]
+    show.table(title, ["trigger", "entries", "in the log", "files", "size of files"], rows)
+    if any(one["log_entries"] for one in purged.values()):
+        print(f"entries in the log {'would go' if options.dry_run else 'went'} without a file of their own")
     return Exit.DONE
 
 

@@ -10,11 +10,62 @@ import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory.cli import show
-from dochistory.cli.context import Context
+from dochistory.cli.context import Add, Context, duration, moment
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.names import known, near
+from dochistory.cli.parser import add_group
 
 _FOR_PEOPLE = 50
 _COLUMNS = ["found", "mapped_id", "pending", "pending_since", "resolved", "persist_until"]
+
+
+def add_to(commands: Any, add: Add) -> None:
+    """Add the command's arguments."""
+    within = add_group(
+        commands,
+        "mapper",
+        "look into the message id mappers, and decide what is pending",
+        view="pending",
+        examples=[
+            "dochistory mapper pending --older-than 15m",
+            "dochistory mapper lookup m-17 m-18",
+            "dochistory mapper resolve m-17 --as duplicate",
+            "dochistory mapper purge --dry-run",
+        ],
+    )
+    shown = add(within, "pending", pending, "show the ids whose sending was begun and never ended")
+    looked = add(within, "lookup", lookup, "show what a mapper knows of some ids")
+    decided = add(
+        within,
+        "resolve",
+        resolve,
+        "decide single ids that are pending",
+        "The next arrival of such an id is treated so, once. Exit status 1: some of them are not pending.",
+    )
+    purged = add(within, "purge", purge, "remove expired mappings")
+    for command in (looked, decided):
+        command.add_argument("id", metavar="ID", nargs="+", help="an id; - reads them from standard input, one a line")
+        command.add_argument("--channel", metavar="NAME", help="whose they are; may be absent if there is one only")
+    for command in (shown, purged):
+        command.add_argument("--channel", metavar="NAME", help="this channel only; all, if absent")
+    shown.add_argument("--older-than", type=duration, metavar="TIME", help="only what began longer ago: 15m")
+    shown.add_argument("--limit", type=int, metavar="N", help="N at most (50; all with --json)")
+    shown.add_argument("--check", action="store_true", help="exit status 1 if there is any: for monitoring")
+    decided.add_argument(
+        "--as",
+        dest="decision",
+        required=True,
+        choices=["process", "duplicate", "error"],
+        help="process: it was not delivered, send it; duplicate: it was; error: take a decision back",
+    )
+    purged.add_argument("--dry-run", action="store_true", help="only say what would go")
+    purged.add_argument(
+        "--include-pending", action="store_true", help="pending ids too: they are new when they arrive again"
+    )
+    purged.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now: 2026-11-21")
+    purged.add_argument(
+        "--force", action="store_true", help="even if --now is days ahead of the clock and every mapping goes"
+    )
 
 
 def lookup(context: Context) -> Exit:
@@ -89,8 +140,11 @@ def purge(context: Context) -> Exit:
         print(show.as_json({"dry_run": options.dry_run, "now": now, "channels": purged}))
         return Exit.DONE
     title = "what would go" if options.dry_run else "what went"
-    rows = [[name, one["entries"], show.size(one["bytes"]), one["files"]] for name, one in purged.items()]
-    show.table(title, ["channel", "entries", "bytes", "files"], rows)
+    rows = [
+        [name, one["entries"], one["log_entries"], one["files"], show.size(one["bytes"])]
+        for name, one in purged.items()
+    ]
+    show.table(title, ["channel", "entries", "in the log", "files", "size of files"], rows)
     return Exit.DONE
 
 
@@ -111,8 +165,10 @@ def _channels(context: Context, history: dh.History) -> list[str]:
     if named is None:
         return sorted(there)
     if named not in there:
-        known = ", ".join(sorted(there)) or "none yet"
-        raise CommandError(f"the history {context.history_path} has no mapper of channel {named!r}; it has {known}")
+        raise CommandError(
+            f"the history {context.history_path} has no mapper of channel {named!r}; it has {known(there)}"
+            f"{near(named, there)}"
+        )
     return [named]
 
 
@@ -121,5 +177,5 @@ def _channel(context: Context, history: dh.History) -> str:
     channels = _channels(context, history)
     if len(channels) == 1:
         return channels[0]
-    known = f" (there are {', '.join(channels)})" if channels else ""
-    raise CommandError(f"no channel given: name it with --channel NAME{known}")
+    there = f" (there are {known(channels)})" if channels else ""
+    raise CommandError(f"no channel given: name it with --channel NAME{there}")

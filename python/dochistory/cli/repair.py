@@ -5,11 +5,27 @@ from typing import Any
 
 import dochistory as dh
 from dochistory.cli import show
-from dochistory.cli.context import Context
+from dochistory.cli.context import Add, Context, trigger_option, yes_option
 from dochistory.cli.failures import Exit
 
 _SHOWN = 10
 """So many ids of a finding are printed."""
+
+
+def add_to(commands: Any, add: Add) -> None:
+    """Add the command's arguments."""
+    command = add(
+        commands,
+        "repair",
+        repair,
+        "say what is damaged and what a repair would drop",
+        "With --yes, repair: what can be read stays, filters are rebuilt, and every file that goes out of use is "
+        "kept in a directory repaired-<time> within the history. Exit status 1 without --yes if there is damage, with "
+        "it if not all of it could be repaired.",
+        examples=["dochistory repair", "dochistory repair --yes"],
+    )
+    trigger_option(command, "this trigger only; needed where its name is lost")
+    yes_option(command, "repair; otherwise nothing is changed")
 
 
 def repair(context: Context) -> Exit:
@@ -17,7 +33,7 @@ def repair(context: Context) -> Exit:
     options = context.options
     with show.progress("looking at files", quiet=context.json) as progress:
         told: Mapping[str, Any] = dh.repair(
-            context.history_path,
+            context.directory,
             options.trigger,
             apply=options.yes,
             lock_timeout=options.lock_timeout,

@@ -18,8 +18,14 @@ def main(given: Sequence[str] | None = None) -> int:
         # A key that the terminal cannot show must not stop the output.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        if not words:
+            print(arguments.parser().format_help(), end="")
+            return Exit.DONE
         options = arguments.parse(words)
-        status: Exit = options.run(Context(options))
+        context = Context(options)
+        if options.leaf.replaced_by:
+            context.warn(f"this command is `dochistory {options.leaf.replaced_by}` since 0.2.0")
+        status: Exit = options.run(context)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("dochistory: interrupted", file=sys.stderr)

@@ -5,43 +5,58 @@ from typing import Any
 import dochistory as dh
 from dochistory import metrics
 from dochistory.cli import show
-from dochistory.cli.context import Add, Context, positive, trigger_option
-from dochistory.cli.failures import Exit
+from dochistory.cli.context import Add, Context, positive, trigger_option, yes_option
+from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.parser import add_group
 from dochistory.statistics import Statistics
 
 
 def add_to(commands: Any, add: Add) -> None:
     """Add the command's arguments."""
-    command = add(
+    ways = add_group(
         commands,
         "stats",
-        _statistics,
         "show figures of a history, and exactly-once statistics where they are kept",
-        "`documents` lists the newest duplicates and documents in doubt; `clear` forgets the statistics, and no entry.",
+        view="show",
+        examples=[
+            "dochistory stats",
+            "dochistory stats documents --trigger orders --limit 10",
+            "dochistory stats clear --trigger orders --yes",
+        ],
     )
-    command.add_argument(
-        "what", nargs="?", choices=["show", "documents", "clear"], default="show", help="show, if absent"
-    )
-    trigger_option(command)
-    command.add_argument("--limit", type=positive, metavar="N", help="N documents at most (50; all with --json)")
-    command.add_argument(
+    shown = add(ways, "show", stats, "show figures by trigger", examples=["dochistory stats --prometheus"])
+    trigger_option(shown)
+    shown.add_argument(
         "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
     )
+    listed = add(ways, "documents", documents_shown, "list the newest duplicates and documents in doubt")
+    trigger_option(listed)
+    listed.add_argument("--limit", type=positive, metavar="N", help="N documents at most (50; all with --json)")
+    cleared = add(ways, "clear", statistics_clear, "forget the statistics, and no entry of the history")
+    trigger_option(cleared, "the statistics of this trigger only; of all, if absent")
+    yes_option(cleared, "clear them")
 
 
-def _statistics(context: Context) -> Exit:
-    ways = {"show": stats, "documents": documents_shown, "clear": statistics_clear}
-    return ways[context.options.what](context)
+def _known(context: Context, history: dh.History) -> str | None:
+    """The trigger of the option, which the history or its statistics have to know; None without the option."""
+    name: str | None = context.options.trigger
+    if name is not None:
+        context.chosen({*history.triggers(), *Statistics(history).summary()})
+    return name
 
 
 def statistics_clear(context: Context) -> Exit:
     """Forget the statistics of one trigger, or of all."""
     with context.open(read_only=True) as history:
-        Statistics(history).clear(context.options.trigger)
+        name = _known(context, history)
+        whose = show.cell(name) if name else "all triggers"
+        if not context.options.yes:
+            raise CommandError(f"this forgets the statistics of {whose}, for good: pass --yes if that is meant")
+        Statistics(history).clear(name)
     if context.json:
-        print(show.as_json({"cleared": context.options.trigger or "all"}))
+        print(show.as_json({"cleared": name or "all"}))
     else:
-        print(f"the statistics of {context.options.trigger or 'all triggers'} are cleared; no entry was touched")
+        print(f"the statistics of {whose} are cleared; no entry was touched")
     return Exit.DONE
 
 
@@ -68,7 +83,7 @@ def documents_shown(context: Context) -> Exit:
     options = context.options
     with context.open(read_only=True) as history:
         found = Statistics(history).documents(
-            options.trigger, limit=options.limit or (None if context.json else show.MOST)
+            _known(context, history), limit=options.limit or (None if context.json else show.MOST)
         )
     if context.json:
         print(show.as_json({"documents": found.to_pylist()}))
@@ -91,17 +106,23 @@ def _by_rule(in_doubt: dict[str, int]) -> str:
 def stats(context: Context) -> Exit:
     """Show figures of a history."""
     with context.open(read_only=True) as history:
-        if context.options.prometheus:
-            print(metrics.prometheus_text(history, Statistics(history)), end="")
-            return Exit.DONE
         names = context.named(history)
+        if context.options.prometheus:
+            if context.json:
+                raise CommandError("two formats given: pass --json or --prometheus")
+            print(
+                metrics.prometheus_text(history, Statistics(history), triggers=context.options.trigger and names),
+                end="",
+            )
+            return Exit.DONE
         found = history.stats()
         figures: dict[str, Any] = {**found, "triggers": {name: found["triggers"][name] for name in names}}
         if context.json:
             figures["statistics"] = statistics_shown(context, history, names)
             print(show.as_json(figures))
             return Exit.DONE
-    print(f"{figures['path']}, made at {show.cell(figures['created_at'])} UTC, {figures['shards']} shards")
+    print(figures["path"])
+    print(f"made at {show.cell(figures['created_at'])} UTC, {figures['shards']} shards")
     _show_spaces(figures)
     columns = ["trigger", "entries", "in the log", "bytes", "segments", "filters", "oldest (UTC)", "time to live"]
     rows = [_row(name, one) for name, one in figures["triggers"].items()]

@@ -5,28 +5,27 @@ from typing import Any
 import dochistory as dh
 from dochistory import suspension
 from dochistory.cli import show
-from dochistory.cli.context import Add, Context, trigger_option
+from dochistory.cli.context import Add, Context, create_option, trigger_option
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.parser import add_group
 
 
 def add_to(commands: Any, add: Add) -> None:
     """Add the command's arguments."""
-    command = add(
+    ways = add_group(
         commands,
         "suspension",
-        _suspended,
         "show which triggers are suspended on this machine; suspend or resume one",
+        view="list",
+        examples=["dochistory suspension", "dochistory suspension suspend --trigger orders --reason 'moving'"],
     )
-    command.add_argument(
-        "action", nargs="?", choices=["list", "suspend", "resume"], default="list", help="list, if absent"
-    )
-    trigger_option(command, "the trigger to suspend or resume")
-    command.add_argument("--reason", metavar="TEXT", default="suspended by hand", help="why, for the others")
-
-
-def _suspended(context: Context) -> Exit:
-    listed = context.options.action == "list"
-    return suspension_list(context) if listed else suspension_change(context)
+    add(ways, "list", suspension_list, "show what is suspended")
+    suspended = add(ways, "suspend", suspension_suspend, "suspend a trigger")
+    resumed = add(ways, "resume", suspension_resume, "resume a trigger")
+    for command in (suspended, resumed):
+        trigger_option(command, "the trigger")
+        create_option(command)
+    suspended.add_argument("--reason", metavar="TEXT", default="suspended by hand", help="why, for the others")
 
 
 def suspension_list(context: Context) -> Exit:
@@ -40,22 +39,36 @@ def suspension_list(context: Context) -> Exit:
     return Exit.DONE
 
 
-def suspension_change(context: Context) -> Exit:
-    """Suspend a trigger by hand, or resume it."""
-    options = context.options
-    if options.trigger is None:
+def suspension_suspend(context: Context) -> Exit:
+    """Suspend a trigger by hand."""
+    one, was = _one(context)
+    one.suspend(context.options.reason)
+    return _told(context, "is suspended", suspended=True, was=was)
+
+
+def suspension_resume(context: Context) -> Exit:
+    """Resume a trigger."""
+    one, was = _one(context)
+    one.resume()
+    return _told(context, "is resumed" if was else "was not suspended", suspended=False, was=was)
+
+
+def _one(context: Context) -> tuple[dh.Suspension, bool]:
+    name = context.options.trigger
+    if name is None:
         raise CommandError("no trigger given: name it with --trigger NAME")
-    one = dh.Suspension(context.history_path, dh.Trigger(options.trigger))
-    was = one.status
-    if options.action == "suspend":
-        one.suspend(options.reason)
-    else:
-        one.resume()
+    one = dh.Suspension(context.history_path, dh.Trigger(name))
+    was = one.status is not None
+    if not was:  # what is suspended is known, even if the history cannot be opened
+        with context.open(read_only=True) as history:
+            context.is_new(history, name)
+    return one, was
+
+
+def _told(context: Context, word: str, *, suspended: bool, was: bool) -> Exit:
+    name = context.options.trigger
     if context.json:
-        print(
-            show.as_json({"trigger": options.trigger, "suspended": options.action == "suspend", "was": was is not None})
-        )
+        print(show.as_json({"trigger": name, "suspended": suspended, "was": was}))
     else:
-        word = "is suspended" if options.action == "suspend" else "is resumed" if was else "was not suspended"
-        print(f"{options.trigger} {word}")
+        print(f"{show.cell(name)} {word}")
     return Exit.DONE

@@ -18,11 +18,13 @@ def add_to(commands: Any, add: Add) -> None:
         "sweep",
         sweep,
         "purge from time to time, until it is interrupted",
-        "For cron there is `purge`. Warns of a time to live that is shorter than a service ran.",
+        "The first purge is at once. For cron there is `purge`. Warns of a time to live that is shorter than a service "
+        "ran.",
+        examples=["dochistory sweep", "dochistory sweep --every 1h --retry-window '7 days'"],
     )
     command.add_argument("--every", type=duration, default="10 minutes", metavar="TIME", help="how often (10 minutes)")
     command.add_argument("--retry-window", type=duration, metavar="TIME", help="for how long the broker delivers again")
-    command.add_argument("--runs", type=positive, metavar="N", help="end after N records")
+    command.add_argument("--runs", type=positive, metavar="N", help="end after N purges")
 
 
 def sweep(context: Context) -> Exit:

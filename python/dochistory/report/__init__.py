@@ -9,7 +9,7 @@ with dh.open("orders.history", read_only=True) as history:
 """
 
 from dochistory.report.gather import gather
-from dochistory.report.model import Doubt, Partition, Report, TriggerReport, Verdicts
+from dochistory.report.model import Doubt, Kept, Partition, Report, TriggerReport, Verdicts
 from dochistory.report.page import html
 
-__all__ = ["Doubt", "Partition", "Report", "TriggerReport", "Verdicts", "gather", "html"]
+__all__ = ["Doubt", "Kept", "Partition", "Report", "TriggerReport", "Verdicts", "gather", "html"]

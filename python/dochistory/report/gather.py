@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
-from dochistory.report.model import Bar, Doubt, Partition, Report, TriggerReport, Verdicts
+from dochistory import overview
+from dochistory.report.model import Bar, Doubt, Kept, Partition, Report, TriggerReport, Verdicts
 
 _GRAINS = {1: "second", 60: "minute", 3_600: "hour"}
 _WIDTHS = [1, 5, 15, 60, 300, 900, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 28 * 86_400, 365 * 86_400]
@@ -63,6 +64,7 @@ def gather(
         created_at=figures["created_at"],
         at=at,
         version=dh.__version__,
+        overview=overview.look(history, trigger=trigger, now=at),
         triggers=[_of(history, name, chosen[name], scan, at) for name in names],
         bars=_bars([begun, told["DUPLICATE"], told["IN_DOUBT"]], width),
         bar_width=dt.timedelta(seconds=width),
@@ -80,7 +82,7 @@ class _Scan:
     """One pass over the entries: how many began when, and the oldest that have not ended."""
 
     def __init__(self, doubts: int, grain: int, total: int, progress: Callable[[int, int], object] | None) -> None:
-        self._most = doubts
+        self.most = doubts
         self._grain = grain
         self._total = total
         self._progress = progress
@@ -104,7 +106,7 @@ class _Scan:
         self.processing[name] += open_.num_rows
         found = pa.table({"key": open_["key"].cast(pa.string()), "started_at": open_["started_at"].cast(_TIME)})
         kept = [self.oldest[name]] if name in self.oldest else []
-        self.oldest[name] = pa.concat_tables([*kept, found]).sort_by("started_at").slice(0, self._most)
+        self.oldest[name] = pa.concat_tables([*kept, found]).sort_by("started_at").slice(0, self.most)
 
 
 def _grain(figures: Mapping[str, Mapping[str, Any]], at: dt.datetime) -> int:
@@ -128,7 +130,9 @@ def _counted(records: pa.Table | None, status: str, grain: int) -> dict[int, int
 
 def _of(history: dh.History, name: str, figures: Mapping[str, Any], scan: _Scan, at: dt.datetime) -> TriggerReport:
     time_to_live: dt.timedelta = figures["history_time_to_live"]
-    gone = history.purge(name, now=at, dry_run=True).get(name, {"entries": 0, "bytes": 0, "segments": 0})
+    none = {"entries": 0, "log_entries": 0, "bytes": 0, "segments": 0}
+    gone = history.purge(name, now=at, dry_run=True).get(name, none)
+    waiting = _waiting(history, name)
     doubts = scan.oldest[name].to_pylist() if name in scan.oldest else []
     return TriggerReport(
         name=name,
@@ -146,9 +150,20 @@ def _of(history: dh.History, name: str, figures: Mapping[str, Any], scan: _Scan,
         doubts=[Doubt(row["key"], row["started_at"], at - row["started_at"]) for row in doubts],
         doubts_in_all=scan.processing[name],
         purge_entries=gone["entries"],
+        purge_log_entries=gone["log_entries"],
         purge_bytes=gone["bytes"],
+        purge_log_bytes=figures["log_bytes"] * gone["log_entries"] // max(figures["log_entries"], 1),
         purge_segments=gone["segments"],
+        kept=waiting[: scan.most],
+        kept_in_all=len(waiting),
     )
+
+
+def _waiting(history: dh.History, name: str) -> list[Kept]:
+    """What waits in the audit log, the oldest first."""
+    columns = ["number", "key", "rule", "state", "time"]
+    rows = history.audit.list(name).select(columns).to_pylist()
+    return [Kept(**row) for row in rows if row["state"] in overview.WAITING]
 
 
 def _journal(source: str | Path | pa.Table, names: list[str]) -> pa.Table:

@@ -3,6 +3,8 @@
 import datetime as dt
 from dataclasses import dataclass, field
 
+from dochistory.overview import Overview
+
 
 @dataclass(frozen=True)
 class Partition:
@@ -23,6 +25,17 @@ class Doubt:
     key: str
     started_at: dt.datetime
     age: dt.timedelta
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A document of the audit log that waits for a decision, or for being resubmitted."""
+
+    number: int
+    key: str | None
+    rule: str
+    state: str
+    time: dt.datetime
 
 
 @dataclass(frozen=True)
@@ -63,9 +76,16 @@ class TriggerReport:
     """The oldest first."""
     doubts_in_all: int
     purge_entries: int
-    """What a purge would free now."""
+    """What a purge would free now, in files and in the log."""
+    purge_log_entries: int
+    """Of them those in the log."""
     purge_bytes: int
+    purge_log_bytes: int
+    """About so many bytes of the log."""
     purge_segments: int
+    kept: list[Kept] = field(default_factory=list)
+    """What waits in the audit log, the oldest first."""
+    kept_in_all: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,8 @@ class Report:
     created_at: dt.datetime
     at: dt.datetime
     version: str
+    overview: Overview
+    """What waits and what is overdue."""
     triggers: list[TriggerReport]
     bars: list[Bar] = field(default_factory=list)
     bar_width: dt.timedelta = dt.timedelta(days=1)

@@ -1,9 +1,12 @@
 """A report as one self-contained HTML page: no network, no script."""
 
+import shlex
 from importlib.resources import files
+from typing import Any
 
-from dochistory.display import cell, size, span
+from dochistory.display import VERDICTS, cell, long_span, size, span
 from dochistory.report.model import Bar, Report
+from dochistory.report.rules import RULES, explained
 
 
 def html(report: Report) -> str:
@@ -25,14 +28,35 @@ def html(report: Report) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    environment.filters.update(cell=cell, size=size, span=span, share=share)
+    environment.filters.update(
+        cell=cell,
+        size=size,
+        span=span,
+        long_span=long_span,
+        share=share,
+        explained=explained,
+        pages=pages,
+        quoted=quoted,
+    )
     template = files("dochistory.report").joinpath("page.html").read_text(encoding="utf-8")
     tallest = max((_height(bar) for bar in report.bars), default=0)
-    return environment.from_string(template).render(report=report, tallest=max(tallest, 1))
+    return environment.from_string(template).render(
+        report=report, tallest=max(tallest, 1), colours=VERDICTS, rules=RULES
+    )
 
 
 def _height(bar: Bar) -> int:
     return bar.begun + bar.duplicate + bar.in_doubt
+
+
+def pages(rows: list[Any], most: int = 50) -> list[list[Any]]:
+    """The rows in pages of equal length; the last may be shorter."""
+    return [rows[at : at + most] for at in range(0, len(rows), most)]
+
+
+def quoted(text: object) -> str:
+    """A word of a command line, as a shell takes it."""
+    return shlex.quote(str(text))
 
 
 def share(part: float, whole: float, of: float = 100.0) -> str:

@@ -170,7 +170,7 @@ impl Claim {
 
     /// What a notebook shows.
     fn _repr_html_(this: &Bound<'_, Self>) -> PyResult<String> {
-        this.py().import("dochistory.display")?.getattr("claim_html")?.call1((this,))?.extract()
+        this.py().import("dochistory.notebook")?.getattr("claim_html")?.call1((this,))?.extract()
     }
 
     fn __repr__(&self) -> String {

@@ -308,7 +308,7 @@ impl History {
 
     /// What a notebook shows.
     fn _repr_html_(this: &Bound<'_, Self>) -> PyResult<String> {
-        this.py().import("dochistory.display")?.getattr("history_html")?.call1((this,))?.extract()
+        this.py().import("dochistory.notebook")?.getattr("history_html")?.call1((this,))?.extract()
     }
 
     fn __repr__(&self) -> String {

@@ -81,9 +81,10 @@ pub(crate) fn purge<'py>(
 }
 
 fn was_purged(py: Python<'_>, purged: Purged) -> PyResult<Bound<'_, PyDict>> {
-    let Purged { entries, bytes, segments } = purged;
+    let Purged { entries, log_entries, bytes, segments } = purged;
     let of_trigger = PyDict::new(py);
     of_trigger.set_item("entries", entries)?;
+    of_trigger.set_item("log_entries", log_entries)?;
     of_trigger.set_item("bytes", bytes)?;
     of_trigger.set_item("segments", segments)?;
     Ok(of_trigger)

@@ -44,7 +44,8 @@ impl History {
     ///         entry of a trigger goes.
     ///
     /// Returns:
-    ///     For each trigger: `entries`, `bytes`, `segments` (files) that went.
+    ///     For each trigger: `entries` (`log_entries` of them in the log), `bytes` and `segments`
+    ///     (files) that went.
     ///
     /// Raises:
     ///     ConfigError: [DH-CONFIG] the trigger's settings are not those that the history keeps, or

@@ -4,8 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use dochistory_core::protocols::trigger::rules;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::arguments;
 use crate::clock;
@@ -14,8 +15,10 @@ use crate::resolver::Retries;
 
 /// The settings of one trigger: whose documents are judged, and how.
 ///
-/// Settings are checked here; a trigger never changes, compares by value, and can be pickled if its
-/// resolver can.
+/// Without further settings a trigger detects duplicates by the history, and remembers each id for
+/// 30 days. `Trigger.webmethods` and `Trigger.jms` start from the defaults of the documented
+/// systems. Settings are checked here; a trigger never changes, compares by value, and can be
+/// pickled if its resolver can.
 ///
 /// Args:
 ///     name: id of the trigger; a history keeps each trigger's keys apart. 1 to 255 bytes of UTF-8.
@@ -85,14 +88,14 @@ impl Trigger {
     #[new]
     #[pyo3(
         signature = (
-            name, *, kind = "messaging".to_owned(), detect_duplicates = false, use_history = false, history_time_to_live = None,
+            name, *, kind = "messaging".to_owned(), detect_duplicates = true, use_history = true, history_time_to_live = None,
             resolver = None, processing_mode = "concurrent".to_owned(), suspend_and_retry_on_error = true,
             suspend_on_failure = false, max_delivery_count = 100, in_batch = None, expiry = "until_purged".to_owned(),
             resolver_attempts = 3, resolver_backoff = None, max_redelivery_count = None, complete_resolved = true,
             without_ids = "refuse".to_owned()
         ),
-        text_signature = "(name, *, kind='messaging', detect_duplicates=False, use_history=False, \
-            history_time_to_live='2 hours', resolver=None, processing_mode='concurrent', \
+        text_signature = "(name, *, kind='messaging', detect_duplicates=True, use_history=True, \
+            history_time_to_live='30 days', resolver=None, processing_mode='concurrent', \
             suspend_and_retry_on_error=True, suspend_on_failure=False, max_delivery_count=100, in_batch=None, \
             expiry='until_purged', resolver_attempts=3, resolver_backoff='100 ms', max_redelivery_count=None, \
             complete_resolved=True, without_ids='refuse')"
@@ -128,7 +131,7 @@ impl Trigger {
             max_redelivery_count,
             complete_resolved,
             expiry: expiry.parse()?,
-            ..rules::Trigger::new(name, kind.parse()?)
+            ..rules::Trigger::detecting(name, kind.parse()?)
         };
         if let Some(time_to_live) = history_time_to_live {
             rules.history_time_to_live_us = clock::duration_us("history_time_to_live", &time_to_live)?;
@@ -265,6 +268,58 @@ impl Trigger {
         PyTuple::new(py, FIELDS)
     }
 
+    /// A trigger of messages with the defaults of webMethods.
+    ///
+    /// It detects nothing until `detect_duplicates` and `use_history` are set, and an entry lives
+    /// for 2 hours.
+    ///
+    /// Args:
+    ///     name: id of the trigger.
+    ///     settings: those that differ from the defaults, by the names that the constructor gives
+    ///         them.
+    ///
+    /// Returns:
+    ///     Trigger: of kind `messaging`.
+    ///
+    /// Raises:
+    ///     ConfigError: [DH-CONFIG] a setting makes no sense.
+    ///     TypeError: there is no such setting, or it is `kind`.
+    #[classmethod]
+    #[pyo3(signature = (name, **settings))]
+    fn webmethods<'py>(
+        class: &Bound<'py, PyType>,
+        name: &Bound<'py, PyAny>,
+        settings: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        documented(class, name, rules::Kind::Messaging, settings)
+    }
+
+    /// A trigger of JMS messages with the defaults of webMethods.
+    ///
+    /// It detects nothing until `detect_duplicates` and `use_history` are set, and an entry lives
+    /// for 2 hours.
+    ///
+    /// Args:
+    ///     name: id of the trigger.
+    ///     settings: those that differ from the defaults, by the names that the constructor gives
+    ///         them.
+    ///
+    /// Returns:
+    ///     Trigger: of kind `jms`.
+    ///
+    /// Raises:
+    ///     ConfigError: [DH-CONFIG] a setting makes no sense.
+    ///     TypeError: there is no such setting, or it is `kind`.
+    #[classmethod]
+    #[pyo3(signature = (name, **settings))]
+    fn jms<'py>(
+        class: &Bound<'py, PyType>,
+        name: &Bound<'py, PyAny>,
+        settings: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        documented(class, name, rules::Kind::Jms, settings)
+    }
+
     /// The same trigger with some settings changed.
     ///
     /// Args:
@@ -288,7 +343,7 @@ impl Trigger {
 
     fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
         let rules = &this.get().rules;
-        let default = rules::Trigger::new(rules.name.clone(), rules.kind);
+        let default = rules::Trigger::detecting(rules.name.clone(), rules.kind);
         let default = Bound::new(
             this.py(),
             Self { rules: default, resolver: None, retries: Retries::default(), without_ids: WithoutIds::default() },
@@ -326,6 +381,27 @@ impl Trigger {
     fn __getnewargs_ex__<'py>(this: &Bound<'py, Self>) -> PyResult<((String,), Bound<'py, PyDict>)> {
         Ok(((this.get().rules.name.clone(),), Self::settings(this)?))
     }
+}
+
+/// A trigger of this kind with the defaults of the documented systems, and some settings
+/// changed.
+fn documented<'py>(
+    class: &Bound<'py, PyType>,
+    name: &Bound<'py, PyAny>,
+    kind: rules::Kind,
+    settings: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if settings.is_some_and(|settings| settings.contains("kind").unwrap_or(false)) {
+        return Err(PyTypeError::new_err(format!("this is a trigger of kind {kind}: it takes no other kind")));
+    }
+    let rules = rules::Trigger::new("any", kind);
+    let (retries, without_ids) = (Retries::default(), WithoutIds::InDoubt);
+    let default = Bound::new(class.py(), Trigger { rules, resolver: None, retries, without_ids })?;
+    let merged = Trigger::settings(&default)?;
+    if let Some(settings) = settings {
+        merged.update(settings.as_mapping())?;
+    }
+    class.call((name,), Some(&merged))
 }
 
 /// The names of all settings, in the order of the constructor.

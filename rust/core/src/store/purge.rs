@@ -14,7 +14,9 @@ const DAY_US: i64 = 24 * 3600 * 1_000_000;
 pub struct Purged {
     /// Entries in the dropped files, and expired entries of the log.
     pub entries: u64,
-    /// Bytes freed.
+    /// Of them those in the log.
+    pub log_entries: u64,
+    /// Bytes of the dropped files.
     pub bytes: u64,
     /// Segments dropped.
     pub segments: u64,
@@ -113,7 +115,8 @@ impl View {
             purged.bytes += entry.bytes;
             purged.segments += 1;
         }
-        purged.entries += self.memtable.entries().filter(|(_, _, stamp)| stamp.started_at <= cutoff).count() as u64;
+        purged.log_entries = self.memtable.entries().filter(|(_, _, stamp)| stamp.started_at <= cutoff).count() as u64;
+        purged.entries += purged.log_entries;
         purged
     }
 }

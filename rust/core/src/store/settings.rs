@@ -8,6 +8,9 @@ use crate::types::Kind;
 use crate::types::duration::duration_text;
 use crate::{Error, Result};
 
+const TWO_HOURS_US: i64 = 2 * 3600 * 1_000_000;
+const THIRTY_DAYS_US: i64 = 30 * 24 * 3600 * 1_000_000;
+
 /// The settings of a call that a key space stores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpaceSettings {
@@ -28,12 +31,19 @@ impl SpaceSettings {
         if stored <= 0 || given <= 0 || stored == given {
             return Ok(());
         }
+        let (stored_text, given_text) = (duration_text(stored), duration_text(given));
+        // The default changed with version 0.2.0, so a program that names no time to live meets
+        // this.
+        let why = if (stored, given) == (TWO_HOURS_US, THIRTY_DAYS_US) {
+            " (each is the default of a version: 2 hours before 0.2.0, 30 days since)"
+        } else {
+            ""
+        };
         Err(Error::Config(format!(
-            "trigger {:?} has a history_time_to_live of {} in this history, and is opened with {}: open it with what is \
-             stored, or change that on purpose, with History.change(trigger) or `dochistory change`",
-            manifest.name,
-            duration_text(stored),
-            duration_text(given)
+            "trigger {name:?} has a history_time_to_live of {stored_text} in this history, and is opened with \
+             {given_text}{why}: keep what is stored, with history_time_to_live={stored_text:?}, or change that on \
+             purpose, with History.change(trigger) or `dochistory change --trigger {name:?} --time-to-live {given_text:?}`",
+            name = manifest.name,
         )))
     }
 

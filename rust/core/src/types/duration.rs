@@ -1,4 +1,5 @@
-//! Durations as people write them: `30 days`, `1 day 12 hours`, `500 ms`, or ISO 8601 (`PT2H`).
+//! Durations as people write them: `30 days`, `90m`, `1 day 12 hours`, `500 ms`, or ISO 8601
+//! (`PT2H`).
 
 use crate::error::{Error, Result};
 
@@ -113,16 +114,18 @@ fn split_number(text: &str) -> std::result::Result<(&str, &str), String> {
 
 /// The microseconds of one unit, by its word.
 fn word_us(number: &str, word: &str) -> Parsed {
+    if word == "M" {
+        return Err("\"M\" could be minutes or months: write \"min\"".to_owned());
+    }
     match word.to_lowercase().as_str() {
         "us" | "µs" | "μs" | "microsecond" | "microseconds" => Ok(1),
         "ms" | "millisecond" | "milliseconds" => Ok(1000),
         "s" | "sec" | "secs" | "second" | "seconds" => Ok(SECOND_US),
-        "min" | "mins" | "minute" | "minutes" => Ok(MINUTE_US),
+        "m" | "min" | "mins" | "minute" | "minutes" => Ok(MINUTE_US),
         "h" | "hr" | "hrs" | "hour" | "hours" => Ok(HOUR_US),
         "d" | "day" | "days" => Ok(DAY_US),
         "w" | "week" | "weeks" => Ok(WEEK_US),
         "month" | "months" | "y" | "year" | "years" => Err(no_fixed_length()),
-        "m" => Err("\"m\" could be minutes or months: write \"min\"".to_owned()),
         "" => Err(format!("{number} has no unit")),
         _ => Err(format!("{word:?} is no unit of time")),
     }

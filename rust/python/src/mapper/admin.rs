@@ -104,7 +104,7 @@ impl MessageIdMapper {
     ///         mapping that can expire goes.
     ///
     /// Returns:
-    ///     `entries`, `bytes` and `files` that went.
+    ///     `entries` (`log_entries` of them in the log), `bytes` and `files` that went.
     ///
     /// Raises:
     ///     ConfigError: [DH-CONFIG] `now` is doubtful (see `force`).
@@ -128,10 +128,11 @@ impl MessageIdMapper {
         self.handle.get()?;
         let clock_us = (!force).then(dochistory_core::time::now_us);
         let purge = Purge { now_us: clock::now_us(now)?, dry_run, clock_us };
-        let Purged { entries, bytes, segments } =
+        let Purged { entries, log_entries, bytes, segments } =
             crate::calls::outside(py, || self.mapper.purge_by(purge, include_pending))?;
         let purged = PyDict::new(py);
         purged.set_item("entries", entries)?;
+        purged.set_item("log_entries", log_entries)?;
         purged.set_item("bytes", bytes)?;
         purged.set_item("files", segments)?;
         Ok(purged)

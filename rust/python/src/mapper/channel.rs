@@ -320,6 +320,11 @@ impl MessageIdMapper {
         Ok(UnitOfWork { handle, mapper, persist_us: self.persist_us, unit, units })
     }
 
+    /// What a notebook shows.
+    fn _repr_html_(this: &Bound<'_, Self>) -> PyResult<String> {
+        this.py().import("dochistory.notebook")?.getattr("mapper_html")?.call1((this,))?.extract()
+    }
+
     fn __repr__(&self) -> String {
         format!("<MessageIdMapper {:?}, pending={:?}>", self.mapper.name(), self.policy())
     }

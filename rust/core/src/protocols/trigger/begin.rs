@@ -248,7 +248,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
     }
 
     /// Record as completed what is in progress and what the resolver calls a duplicate: the next
-    /// copy is then a duplicate without asking, and no entry stays in progress for ever. A frame
+    /// copy is then a duplicate without asking, and no entry stays in progress forever. A frame
     /// of its own, before that of the claim: after a crash between both the claim is missing, and
     /// what the resolver said holds all the same. A key that also came with another answer is left
     /// as it is.

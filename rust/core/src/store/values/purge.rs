@@ -93,7 +93,7 @@ impl View {
     fn expired_values(&self, expiry: Expiry) -> Result<Purged> {
         let recent = &self.memtable.values.run;
         let in_log = recent.rows.iter().filter(|row| row.flags & GONE == 0 && expiry.takes(row)).count() as u64;
-        let mut purged = Purged { entries: in_log, ..Purged::default() };
+        let mut purged = Purged { entries: in_log, log_entries: in_log, ..Purged::default() };
         for (source, placed) in (1..).zip(&self.values) {
             if placed.entry.min_until <= expiry.upto {
                 purged.entries += self.expired_in(source, placed, expiry)?;

@@ -74,9 +74,23 @@ pub struct Trigger {
 /// The longest name in bytes; a name may become a file name.
 const MAX_NAME_BYTES: usize = 255;
 const TWO_HOURS_US: i64 = 2 * 3600 * 1_000_000;
+const THIRTY_DAYS_US: i64 = 30 * 24 * 3600 * 1_000_000;
 
 impl Trigger {
-    /// A trigger with the default settings.
+    /// A trigger that detects duplicates by the history, and remembers each id for 30 days: what a
+    /// user of this library gets without further words.
+    pub fn detecting(name: impl Into<String>, kind: Kind) -> Self {
+        Self {
+            detect_duplicates: true,
+            use_history: true,
+            history_time_to_live_us: THIRTY_DAYS_US,
+            complete_resolved: true,
+            ..Self::new(name, kind)
+        }
+    }
+
+    /// A trigger with the defaults of the documented systems: it detects nothing, and an entry
+    /// lives for two hours.
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         Self {
             name: name.into(),
@@ -90,7 +104,7 @@ impl Trigger {
             suspend_on_failure: false,
             max_delivery_count: 100,
             max_redelivery_count: None,
-            complete_resolved: true,
+            complete_resolved: false,
             expiry: Expiry::UntilPurged,
         }
     }

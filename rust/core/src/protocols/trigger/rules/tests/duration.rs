@@ -65,7 +65,7 @@ fn what_is_no_duration_is_refused_with_the_reason() {
         ("PT-5S", "it cannot be negative"),
         ("1 day 2", "2 has no unit"),
         ("5 parsecs", "\"parsecs\" is no unit of time"),
-        ("5 m", "write \"min\""),
+        ("5 M", "write \"min\""),
         ("1 month", "months and years have no fixed length"),
         ("P1Y", "months and years have no fixed length"),
         ("P1M", "months and years have no fixed length"),

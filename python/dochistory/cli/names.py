@@ -1,0 +1,20 @@
+"""Names that a user types: near misses are told."""
+
+import difflib
+from collections.abc import Iterable
+
+_LISTED = 10
+"""So many names are listed in an error."""
+
+
+def near(word: str, names: Iterable[str]) -> str:
+    """`; did you mean 'orders'?`, or nothing if no name is close."""
+    found = difflib.get_close_matches(word, list(names), 1, 0.6)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def known(names: Iterable[str]) -> str:
+    """The names for an error: `bills, orders`, the first ones if there are many."""
+    there = sorted(names)
+    more = f" and {len(there) - _LISTED:,} more" if len(there) > _LISTED else ""
+    return (", ".join(there[:_LISTED]) or "none yet") + more

@@ -1,0 +1,223 @@
+"""The parser of the command line: groups, help with examples, near misses."""
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+from dochistory.cli.failures import CommandError, Exit, exit_table, hanging
+from dochistory.cli.names import near
+from dochistory.cli.times import duration
+
+Command = Callable[[Any], Exit]
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "look into a history": ("stats", "top", "entries", "export", "classify", "report", "journal"),
+    "decide what is in doubt": ("audit", "mapper", "delivery"),
+    "keep it well": ("purge", "sweep", "maintain", "change", "pins", "suspension", "metrics"),
+    "protect and mend it": ("backup", "verify", "repair"),
+    "set up": ("load", "doctor", "check", "demo", "completion"),
+}
+"""The commands by what they are for; `--help` shows them so."""
+
+COMMON_WITH_VALUE = ("--history", "--settings", "--lock-timeout")
+COMMON_FLAGS = ("--json", "--debug")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence and name what was probably meant."""
+
+    examples: Sequence[str] = ()
+    """Complete command lines for the help."""
+    is_group = False
+    """Whether commands follow."""
+    view: str | None = None
+    """The command of a group that runs if none is named."""
+    replaced_by: str | None = None
+    """For an old spelling: the new one."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with an error."""
+        raise CommandError(f"{message}; see {self.prog} --help", Exit.INPUT, "DH-USAGE")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in listed(action)]
+        what = "unknown command" if isinstance(action, argparse._SubParsersAction) else "invalid choice"  # noqa: SLF001
+        raise argparse.ArgumentError(
+            None if what == "unknown command" else action,
+            f"{what}: {str(value)!r}{near(str(value), choices)} (there are {', '.join(choices)})",
+        )
+
+    def format_help(self) -> str:
+        """The help, with examples at its end."""
+        text = super().format_help()
+        if self.examples:
+            text += "\nexamples:\n" + "".join(f"  {one}\n" for one in self.examples)
+        return text
+
+
+class Whole(Parser):
+    """The parser of the program itself: its help lists the commands by groups."""
+
+    def format_help(self) -> str:
+        """The help: commands by what they are for, common options, exit statuses."""
+        helps = helps_of(self)
+        lines = [self.format_usage().rstrip(), "", str(self.description), ""]
+        grouped = [*GROUPS.items(), ("others", tuple(name for name in helps if name not in sum(GROUPS.values(), ())))]
+        for title, names in grouped:
+            there = [name for name in names if name in helps]
+            if there:
+                lines += [f"{title}:", *(hanging(f"    {name:<11} ", helps[name]) for name in there), ""]
+        lines += ["`dochistory COMMAND --help` has examples.", ""]
+        formatter = self._get_formatter()
+        for group in self._action_groups:
+            if group.title in ("common options", "options"):
+                formatter.start_section(group.title)
+                formatter.add_arguments(group._group_actions)  # noqa: SLF001 - argparse offers no other way
+                formatter.end_section()
+        return "\n".join([*lines, formatter.format_help(), exit_table()])
+
+
+def helps_of(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """The commands of a parser that are shown, each with its help."""
+    found = commands_of(parser)
+    return {} if found is None else {one.dest: one.help or "" for one in found._choices_actions}  # noqa: SLF001
+
+
+def commands_of(parser: argparse.ArgumentParser) -> Any:
+    """The action that holds a parser's commands; None for a command itself."""
+    for action in parser._actions:  # noqa: SLF001 - argparse shows its actions in no other way
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            return action
+    return None
+
+
+def listed(action: argparse.Action) -> Iterable[str]:
+    """The choices that are shown: old spellings are not."""
+    if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+        return [one.dest for one in action._choices_actions]  # noqa: SLF001
+    return list(action.choices or ())
+
+
+def leaves(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Parser]]:
+    """Every command with its words: `("audit", "list")`. Old spellings too."""
+    found = commands_of(parser)
+    if found is None:
+        assert isinstance(parser, Parser)  # noqa: S101 - all parsers here are
+        yield path, parser
+        return
+    for name, below in found.choices.items():
+        yield from leaves(below, (*path, name))
+
+
+def common(*, top: bool = False) -> argparse.ArgumentParser:
+    """Options that are allowed before the command as well as behind it."""
+    made = argparse.ArgumentParser(add_help=False)
+    default: Any = None if top else argparse.SUPPRESS
+    group = made.add_argument_group("common options")
+    group.add_argument(
+        "--history",
+        metavar="DIR",
+        default=default,
+        help="the history (or $DOCHISTORY_HISTORY, or the line history = … of dochistory.toml)",
+    ).complete = "directory"  # type: ignore[attr-defined]
+    group.add_argument(
+        "--settings",
+        metavar="FILE",
+        default=default,
+        help="triggers' settings (or $DOCHISTORY_SETTINGS, or dochistory.toml here or in a directory above)",
+    ).complete = "file"  # type: ignore[attr-defined]
+    group.add_argument(
+        "--lock-timeout",
+        metavar="TIME",
+        type=duration,
+        default="30 s" if top else default,
+        help="how long to wait for another writer (30 s)",
+    )
+    off: Any = False if top else argparse.SUPPRESS
+    group.add_argument("--json", action="store_true", default=off, help="one JSON document, for programs")
+    group.add_argument("--debug", action="store_true", default=off, help="show where in the program an error arose")
+    return made
+
+
+def add(
+    commands: Any,
+    name: str,
+    run: Command,
+    help_: str,
+    more: str = "",
+    examples: Sequence[str] = (),
+    *,
+    old: str | None = None,
+    hidden: bool = False,
+) -> Parser:
+    """Add a command; `old` says which command replaces it, and hides it."""
+    shown: dict[str, Any] = {} if old or hidden else {"help": help_}
+    made: Parser = commands.add_parser(
+        name,
+        description=f"{help_[0].upper()}{help_[1:]}. {more}".strip(),
+        parents=[common()],
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter if "\n" in more else argparse.HelpFormatter,
+        **shown,
+    )
+    made.examples = examples
+    made.replaced_by = old
+    made.set_defaults(run=run, leaf=made)
+    return made
+
+
+def add_group(commands: Any, name: str, help_: str, more: str = "", *, view: str, examples: Sequence[str] = ()) -> Any:
+    """Add a group of commands; answers what its commands are added to. `view` runs if none is named."""
+    made: Parser = commands.add_parser(
+        name,
+        help=help_,
+        description=f"{help_[0].upper()}{help_[1:]}. {more}".strip() + f" Without a further word: {view}.",
+        parents=[common()],
+        allow_abbrev=False,
+    )
+    made.examples, made.is_group, made.view = examples, True, view
+    return made.add_subparsers(
+        title="commands", dest=f"{name}_command", metavar="COMMAND", required=True, parser_class=Parser
+    )
+
+
+def with_views(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
+    """The words, with the view of a group where none of its commands is named: `stats` is `stats show`."""
+    found = list(words)
+    at = _next_word(found, 0)
+    top = commands_of(parser)
+    if at is None or found[at] not in top.choices:
+        return found
+    group = top.choices[found[at]]
+    if not group.is_group:
+        return found
+    after = found[at + 1 :]
+    if "-h" in after[:1] or "--help" in after[:1] or _next_word(found, at + 1) is not None:
+        return found
+    return [*found[: at + 1], group.view, *after]
+
+
+def _next_word(words: Sequence[str], at: int) -> int | None:
+    """Where the next word stands that is no common option; None if an option of a command comes first."""
+    while at < len(words):
+        word = words[at]
+        if word in COMMON_WITH_VALUE:
+            at += 2
+        elif word in COMMON_FLAGS or word.startswith(tuple(f"{name}=" for name in COMMON_WITH_VALUE)):
+            at += 1
+        else:
+            return None if word.startswith("-") and word != "-" else at
+    return None
+
+
+def unknown_options(options: argparse.Namespace, rest: Sequence[str]) -> CommandError:
+    """The error about words that no argument takes."""
+    leaf: Parser = options.leaf
+    first = rest[0].partition("=")[0]
+    known = [name for action in leaf._actions if action.help != argparse.SUPPRESS for name in action.option_strings]  # noqa: SLF001
+    meant = near(first, [name for name in known if name.startswith("--")]) if first.startswith("-") else ""
+    return CommandError(
+        f"unrecognized arguments: {' '.join(rest)}{meant}; see {leaf.prog} --help", Exit.INPUT, "DH-USAGE"
+    )
