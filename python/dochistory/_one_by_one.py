@@ -94,7 +94,7 @@ class OneByOne:
         for request in now:
             document = request.subject
             kind = (document.status, str(document.action), str(document.rule))
-            if kind not in _NEW:
+            if document.status != "NEW":
                 request.error = self._record(document)
             consumer._tally.add(kind, _listed(document))
         if was_suspended and not any(document.action == "SUSPEND" for document in documents):
