@@ -208,7 +208,11 @@ class Worker:
                 return []
             size = max(1, min(self._most, int(self._claim_ahead / self._takes), len(self._queue)))
             taken = [self._queue.popleft() for _ in range(size)]
-        return [message for message in taken if self._is_current(message)]
+        current = [message for message in taken if self._is_current(message)]
+        if len(current) < len(taken):
+            kept = {id(message) for message in current}
+            self._settle([(message, Settlement.RETURN) for message in taken if id(message) not in kept])
+        return current
 
     def put_back(self, messages: Sequence[Message]) -> None:
         """Hand over messages that come before all others.

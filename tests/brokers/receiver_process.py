@@ -49,13 +49,9 @@ def receiver(settings: dict[str, Any]) -> Any:
         from dochistory import kafka
 
         return kafka.Receiver(history, of, [where], service, id=kafka.header("id"), **more)
-    if settings["broker"] == "sqs":
-        from dochistory import sqs
+    from dochistory import sqs
 
-        return sqs.Receiver(history, of, where, service, id=sqs.attribute("id"), **more)
-    from dochistory import stomp
-
-    return stomp.Receiver(history, of, where, service, id=stomp.header("id"), **more)
+    return sqs.Receiver(history, of, where, service, id=sqs.attribute("id"), **more)
 
 
 def main() -> None:
