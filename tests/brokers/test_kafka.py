@@ -138,6 +138,7 @@ def test_dead_letters_without_a_topic_are_refused(tmp_path: Path) -> None:
         kafka.Receiver(tmp_path / "h", trigger(), ["t"], print, id=kafka.position, config={}, on_error=Retry())
 
 
+@pytest.mark.slow
 def test_slow_service_outlasts_the_poll_interval(tmp_path: Path, broker: Kafka) -> None:
     broker.topic("slow", 1)
     publish(broker, "slow", [("a", b""), ("b", b"")])

@@ -185,6 +185,7 @@ def test_messages_without_ids_stop_the_receiver_loudly(tmp_path: Path, broker: R
     assert depth(broker, "nameless") == 3
 
 
+@pytest.mark.slow
 def test_suspended_trigger_keeps_the_connection(tmp_path: Path, broker: RabbitMQ) -> None:
     declare(broker, "suspended")
     publish(broker, "suspended", [("a", b"")])

@@ -118,6 +118,7 @@ def test_released_message_comes_again(tmp_path: Path, endpoint: str) -> None:
     assert counts == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_slow_service_keeps_its_message_invisible(tmp_path: Path, endpoint: str) -> None:
     url = queue(endpoint, "slow")
     publish(endpoint, url, [("a", b"x")])
