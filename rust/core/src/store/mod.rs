@@ -38,6 +38,7 @@ pub(crate) use bulk_load::{Fingerprint, LoadedPart};
 pub use compaction::{Maintained, Progress};
 pub(crate) use entries::{EntryCursor, ListedEntry};
 use environment::Environment;
+pub(crate) use finish::ClaimedKeys;
 pub use finish::Finished;
 use held::Files;
 pub use inspect::{PartitionStatistics, SpaceStatistics};
