@@ -47,7 +47,7 @@ test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, noth
 	$(PYTEST) $(SIDE_BY_SIDE) -m "not spark and not slow and not crash and not benchmark"
 
 # Tests of the engine that take seconds. `test-engine-all` runs these and all others.
-QUICK_ENGINE_TESTS := bytes imports damage lifecycle load staged
+QUICK_ENGINE_TESTS := bytes imports damage lifecycle load objects staged
 ENGINE_TESTS := --lib $(foreach name,$(QUICK_ENGINE_TESTS),--test $(name))
 # Damage to maps of values takes longer.
 test-engine: $(STAMP)/venv ## the engine's own tests, the quick ones
@@ -86,7 +86,7 @@ test-matrix: $(SPARKS:%=test-matrix-%) ## what must hold on every Spark, on 3.5,
 test-matrix-%: $(STAMP)/matrix-% $(STAMP)/java
 	$(MATRIX)/$*/bin/python -m pytest tests/spark -m "matrix and not benchmark" -W ignore -p no:cacheprovider -o timeout=900
 
-test-crash: $(STAMP)/release $(STAMP)/dev $(STAMP)/java ## killed processes, the demo, anything long
+test-crash: $(STAMP)/release $(STAMP)/dev $(STAMP)/java $(STAMP)/servers ## killed processes, the demo, anything long
 	$(PYTEST) -m "(slow or crash) and not benchmark"
 
 campaign: $(STAMP)/release $(STAMP)/dev ## try to break every promise, and print the report (campaign="--schedules 1000000 --load-seconds 600")
@@ -190,6 +190,11 @@ $(STAMP)/matrix-%: $(STAMP)/wheel
 	$(MATRIX)/$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps out/wheel/*.whl
 	$(MATRIX)/$*/bin/python -m pip install --quiet --disable-pip-version-check 'pyspark[sql]~=$*.0' 'pandas>=2.2,<3' \
 	  'pytest>=8.3' 'pytest-timeout>=2.3' $(if $(filter 3.5,$*),'numpy<2' 'pyarrow>=18$(,)<19' setuptools,'pyarrow>=18')
+	@touch $@
+
+# Object stores that run on loopback, for the slow tests: by go, npm and cargo, into .venv/servers.
+$(STAMP)/servers: tests/servers/objects.py $(STAMP)/dev
+	$(BIN)/python -m tests.servers.objects
 	@touch $@
 
 # Either build serves whatever needs the extension; what is measured or killed wants the one that is shipped.

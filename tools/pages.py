@@ -134,7 +134,7 @@ def reference() -> dict[str, str]:
         "reference-cli.md": command_line(),
         "reference-api.md": api,
         "reference-modules.md": modules,
-        "reference-spark.md": "# Spark\n\n::: dochistory.spark\n",
+        "reference-spark.md": "# Spark\n\n::: dochistory.spark\n    options:\n      filters: ['!^_', '!Error$']\n",
         "reference-settings.md": settings(),
     }
 

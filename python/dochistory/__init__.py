@@ -36,6 +36,7 @@ from dochistory._native import (
     MapperSend,
     MapperTaken,
     MessageIdMapper,
+    ObjectStoreError,
     OpenError,
     ReadOnlyError,
     RestoredError,
@@ -54,16 +55,29 @@ from dochistory._native import (
     verdict_words,
 )
 from dochistory._repair import repair
-from dochistory.errors import PendingMessageError, RolledBack, SuspendedError
+from dochistory.errors import (
+    DeadLetterError,
+    DocumentError,
+    InDoubtError,
+    PendingMessageError,
+    RejectedError,
+    RolledBack,
+    SuspendedError,
+)
 
 if TYPE_CHECKING:
     from dochistory import audit as audit
     from dochistory import brokers as brokers
     from dochistory import consumer as consumer
     from dochistory import journal as journal
+    from dochistory import kafka as kafka
     from dochistory import metrics as metrics
     from dochistory import migration as migration
+    from dochistory import once as once
+    from dochistory import overview as overview
     from dochistory import progress as progress
+    from dochistory import rabbitmq as rabbitmq
+    from dochistory import receiving as receiving
     from dochistory import report as report
     from dochistory import resolvers as resolvers
     from dochistory import settings as settings
@@ -84,23 +98,28 @@ __all__ = [
     "ConflictError",
     "Consumer",
     "CorruptError",
+    "DeadLetterError",
     "DeliveryOutbox",
     "DeliveryPoll",
     "DescriptorsError",
     "DocHistoryError",
     "DocumentClaim",
+    "DocumentError",
     "FailedError",
     "FencedError",
     "ForkedError",
     "GuaranteedDelivery",
     "History",
+    "InDoubtError",
     "LockedError",
     "MapperSend",
     "MapperTaken",
     "MessageIdMapper",
+    "ObjectStoreError",
     "OpenError",
     "PendingMessageError",
     "ReadOnlyError",
+    "RejectedError",
     "RestoredError",
     "RolledBack",
     "SchemaError",
@@ -125,8 +144,11 @@ __all__ = [
     "local_path",
     "metrics",
     "migration",
+    "once",
     "open",
+    "overview",
     "progress",
+    "receiving",
     "repair",
     "report",
     "resolvers",
@@ -139,6 +161,9 @@ __all__ = [
 ]
 if find_spec("pyspark") is not None:  # else `from dochistory import *` would fail
     __all__ += ["spark"]
+_ADAPTERS = {"kafka": "confluent_kafka", "rabbitmq": "pika", "sqs": "boto3"}
+"""Adapters of brokers, and the packages that they need."""
+__all__ += [name for name, package in _ADAPTERS.items() if find_spec(package) is not None]
 
 _PLACES = {
     "Consumer": "consumer",
@@ -157,7 +182,7 @@ def __getattr__(name: str) -> Any:
     if name in _PLACES:
         return getattr(import_module(f"dochistory.{_PLACES[name]}"), name)
     # Some modules need optional packages, so each is imported on first use.
-    if name in __all__ or name == "spark":
+    if name in __all__ or name == "spark" or name in _ADAPTERS:
         return import_module(f"dochistory.{name}")
     if name in ("journals", "mapper_journal"):
         return import_module(f"dochistory.{name}")  # which warns

@@ -31,6 +31,7 @@ __all__ = [
     "MapperSend",
     "MapperTaken",
     "MessageIdMapper",
+    "ObjectStoreError",
     "OpenError",
     "ReadOnlyError",
     "RestoredError",
@@ -246,6 +247,9 @@ class FailedError(DocHistoryError):
 class ReadOnlyError(DocHistoryError):
     """[DH-READ-ONLY] The history was opened for reading."""
 
+class ObjectStoreError(StorageError):
+    """[DH-OBJECTS] An object store refused a request or did not answer. More exact codes: [DH-BUCKET] no such bucket, [DH-CREDENTIALS] expired, unknown or none, [DH-REGION], [DH-ENDPOINT], [DH-FORBIDDEN], [DH-CLOCK] clocks too far apart, [DH-MISSING] an object is gone, [DH-STORE] the store does not keep its promises, [DH-EXTRA] a package is not installed."""
+
 class OpenError(DocHistoryError):
     """[DH-OPEN] There is no history (create=True makes one), the directory is something else's, the path is no directory of this machine (s3a://), or a snapshot was let go."""
 
@@ -293,6 +297,9 @@ class _SettingsOfKind(TypedDict, total=False):
     expiry: _Expiry
     resolver_attempts: int
     resolver_backoff: _Duration
+    max_redelivery_count: int | None
+    complete_resolved: bool
+    without_ids: Literal["refuse", "in_doubt"]
 
 class _Settings(_SettingsOfKind, total=False):
     name: str
@@ -324,10 +331,19 @@ class Trigger:
             doubt when the history or the resolver is down.
         suspend_on_failure: the trigger's own switch for the same; either is enough.
         max_delivery_count: a JMS message that was delivered this number of times is rejected (R2).
+        max_redelivery_count: a document of a messaging trigger that was delivered again this number
+            of times is rejected (R2, too); None for no limit, as in the systems that the rules come
+            from.
         in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`;
             None leaves it to the processing mode and the resolver.
         expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time
             to live is over).
+        complete_resolved: whether `begin` completes documents in progress that the resolver calls
+            DUPLICATE, so that nobody has to ask again; False leaves them in progress, as the
+            systems do that the rules come from.
+        without_ids: what `begin` does with a batch of several documents none of which has an id,
+            where the history is used and there is no resolver: `refuse` (an error; nearly always
+            the ids are in another column) or `in_doubt` (R3).
         resolver_attempts: how often the resolver is asked in all if it fails for the moment
             (`TransientError`), before that counts; only about the documents that it failed for. 1
             for once.
@@ -356,6 +372,9 @@ class Trigger:
         expiry: _Expiry = "until_purged",
         resolver_attempts: int = 3,
         resolver_backoff: _Duration = "100 ms",
+        max_redelivery_count: int | None = None,
+        complete_resolved: bool = True,
+        without_ids: Literal["refuse", "in_doubt"] = "refuse",
     ) -> Trigger: ...
     @property
     def name(self) -> str:
@@ -387,6 +406,17 @@ class Trigger:
     @property
     def max_delivery_count(self) -> int:
         """A JMS message that was delivered this number of times is rejected."""
+    @property
+    def max_redelivery_count(self) -> int | None:
+        """A document of a messaging trigger that was delivered again this number of times is rejected;
+        None for no limit.
+        """
+    @property
+    def complete_resolved(self) -> bool:
+        """Whether `begin` completes documents in progress that the resolver calls DUPLICATE."""
+    @property
+    def without_ids(self) -> Literal["refuse", "in_doubt"]:
+        """`refuse` or `in_doubt`."""
     @property
     def in_batch(self) -> _InBatch | None:
         """What later copies of a new key in one batch are; None leaves it to the processing mode."""
@@ -493,6 +523,11 @@ class Claim:
     def new(self) -> _Columns:
         """The documents to process: the rows whose action is PROCESS, in the columns they came in. A
         pyarrow RecordBatch where one came in, else a Table.
+        """
+    @property
+    def counts(self) -> list[tuple[str | None, str, str, int]]:
+        """How many documents have which verdict: (status or None, action, rule, number of documents)
+        for each that occurs, as `count_verdicts` counts them.
         """
     @property
     def rows(self) -> pa.UInt32Array:

@@ -9,34 +9,49 @@ with dh.Consumer("orders.history", trigger) as consumer:
         claim.complete()
         broker.acknowledge(claim.verdicts)               # column `acknowledge`: all but NO
 ```
+
+One message at a time, from any number of threads or coroutines:
+
+```python
+with consumer.one(message.id, redelivery_count=n, payload=body) as document:
+    if document.new:
+        process(body)                                    # leaving the block completes
+```
 """
 
 import datetime as dt
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import dochistory as dh
-from dochistory import _checks, _columns, _files, journal
+from dochistory import _checks, _columns, _files, _ids, journal
+from dochistory._one_by_one import OneByOne
+from dochistory._tally import Tally
+from dochistory.once import Document, Once, OnError, on_error_of
 from dochistory.statistics import Statistics
 from dochistory.suspension import Suspension
 
 __all__ = ["LOGGER", "Consumer"]
 
 LOGGER = "dochistory.consumer"
-"""The name of the logger that is told of batches that the statistics lack."""
+"""The name of the logger that is told of batches that the statistics lack, and of documents without an id."""
 
 
 class Consumer:
     """Begins the documents of one trigger, and handles suspension, audit log, journal and statistics.
 
+    All methods may be called by many threads at once.
+
     Args:
         history: the directory of the history; created if it does not exist. It is opened when it is
             needed, and opened again after a failure of its storage.
-        trigger: whose documents they are.
+        trigger: whose documents they are. `serial` is right where one consumer runs its documents
+            one after the other: then a copy in the same batch is DUPLICATE. `concurrent` is right
+            where the documents of one batch run side by side.
         suspension: how the trigger is suspended and resumed; `Suspension(history, trigger)`, if
             absent.
         audit: keep documents in doubt in the history's audit log (only messaging triggers have
@@ -46,6 +61,8 @@ class Consumer:
         statistics: count verdicts in the history's statistics. If a batch cannot be counted, a
             warning is logged.
         name: the documents' column with their names, for the statistics' list.
+        on_error: what `one` and `once` do with a document whose service raises, unless told
+            otherwise; see `dochistory.once`.
     """
 
     def __init__(
@@ -59,12 +76,14 @@ class Consumer:
         sinks: Sequence[journal.Sink] = (),
         statistics: bool = True,
         name: str = "document_name",
+        on_error: OnError = "in_doubt",
     ) -> None:
         _checks.trigger(trigger)
         self.trigger = trigger
         self.path = _files.place(history)
         self.suspension = suspension or Suspension(history, trigger)
-        self._audit = audit and trigger.kind == "messaging"
+        self.on_error = on_error_of(on_error)
+        self.is_audited = audit and trigger.kind == "messaging"
         self._most = 1_000 if log else 0
         self._log = log
         self._sinks = tuple(sinks)
@@ -73,6 +92,9 @@ class Consumer:
         self._lock = threading.Lock()
         self._opened: dh.History | None = None
         self._was_there = False
+        self._has_warned = False
+        self._tally = Tally(self._write_tally)
+        self._one_by_one = OneByOne(self)
 
     @property
     def history(self) -> dh.History:
@@ -82,6 +104,9 @@ class Consumer:
             OpenError: [DH-OPEN] the history was there before, and is gone.
             StorageError: [DH-IO] the operating system refused.
         """
+        opened = self._opened
+        if opened is not None and not opened.closed:
+            return opened
         with self._lock:
             if self._opened is None or self._opened.closed:
                 # A history that is unavailable (on a disk that is not mounted) must not be created again, empty.
@@ -107,7 +132,8 @@ class Consumer:
         raises.
 
         Args:
-            documents: the documents, in order of arrival.
+            documents: the documents, in order of arrival: a table, or a list of dicts, whose ids
+                may be text, `uuid.UUID`, or bytes (UTF-8).
             columns: as in `History.begin`.
             transaction: as in `History.begin`.
             on_replay: as in `History.begin`.
@@ -124,10 +150,10 @@ class Consumer:
             DocHistoryError: as in `History.begin`; and what the audit log or a sink raised. Nothing
                 is claimed then.
         """
-        self.suspension.check()
-        table = _columns.table_of(documents)
-        try:
-            claim = self.history.begin(
+        was_suspended = self._check()
+        table = _ids.table_of(documents, columns)
+        claim: dh.Claim = self._trying(
+            lambda: self.history.begin(
                 table,
                 self.trigger,
                 columns=columns,
@@ -136,34 +162,184 @@ class Consumer:
                 on_other_rows=on_other_rows,
                 threads=threads,
                 now=now,
-                audit=self._audit,
+                audit=self.is_audited,
             )
-        except (dh.StorageError, dh.FailedError, dh.OpenError) as error:
-            self.close()  # a handle whose write failed writes no more
-            if not self.suspension.suspends:
-                raise
-            raise self.suspension.failed(error) from error
+        )
+        counts = claim.counts
         try:
-            self._write_down(table, claim, columns)
+            self._write_down(table, claim.verdicts, counts, columns)
         except BaseException:
             claim.release()  # nobody has seen it yet
             raise
-        self.suspension.note(claim.verdicts)
+        if was_suspended or any(action == "SUSPEND" for _, action, _, _ in counts):
+            self.suspension.note(claim.verdicts)
         return claim
 
-    def _write_down(self, documents: Any, claim: dh.Claim, columns: Mapping[str, str] | None) -> None:
-        if self._log or self._sinks:
-            journal.write(documents, claim.verdicts, self.trigger, columns=columns, most=self._most, sinks=self._sinks)
+    def one(
+        self,
+        id: object = None,  # noqa: A002 - what everybody calls it
+        *,
+        redelivery_count: int | None = None,
+        payload: object = None,
+        on_error: OnError | None = None,
+        **others: Any,
+    ) -> Document:
+        """One document, as a context manager: entering begins it, leaving completes it.
+
+        ```python
+        with consumer.one(message.id, redelivery_count=n, payload=body) as document:
+            if document.new:
+                process(body)
+        ```
+
+        `async with` is the same for coroutines, and blocks no event loop. Documents that are begun
+        or completed at the same moment share one sync.
+
+        Args:
+            id: its id: text, a `uuid.UUID`, or bytes (UTF-8).
+            redelivery_count: 0 first, above 0 again, -1 or None unknown.
+            payload: what the audit log keeps with it, if it is in doubt: text, bytes, or what Arrow
+                can hold.
+            on_error: what becomes of it if the block raises: `in_doubt` (it stays in progress) or
+                `release` (it is NEW again: **only** where the block's work was undone); the
+                consumer's, if absent. The exception is raised further.
+            **others: other arguments of `History.begin_one`: `track_id`, `event_id`,
+                `jms_message_id`, `delivery_count`, `guaranteed`, `persistent`.
+
+        Returns:
+            Document: its verdict, once it is entered.
+
+        Raises:
+            SchemaError: [DH-SCHEMA] the id is none.
+            SuspendedError: [DH-SUSPENDED] on entering: the trigger is suspended; nothing was begun.
+            DocHistoryError: on entering: as `begin`.
+        """
+        given = {"uuid": _ids.text_of(id), "redelivery_count": redelivery_count}
+        given |= {name: _ids.text_of(value) if name in _ids.ROLES else value for name, value in others.items()}
+        asked = {name: value for name, value in given.items() if value is not None}
+        return Document(self._one_by_one, asked, payload, self.on_error if on_error is None else on_error_of(on_error))
+
+    def once(
+        self,
+        *,
+        key: Callable[..., object],
+        redelivery_count: Callable[..., int | None] | None = None,
+        payload: Callable[..., object] | None = None,
+        on_error: OnError | None = None,
+        result: Literal["json"] | None = None,
+    ) -> Once:
+        """A decorator: the function runs once for each id. `async def` works, too.
+
+        ```python
+        @consumer.once(key=lambda order: order.id)
+        def handle(order): ...
+        ```
+
+        Args:
+            key: called with the function's arguments; answers the id.
+            redelivery_count: the same for the count.
+            payload: the same for what the audit log keeps; none, if absent.
+            on_error: what becomes of a document whose function raises; the consumer's, if absent.
+                See `dochistory.once`.
+            result: `json` keeps what the function returns, for the trigger's time to live, and
+                returns it for a DUPLICATE, too. Without it a DUPLICATE returns None.
+
+        Returns:
+            Once: the decorator. The function then raises `InDoubtError` for a document in doubt and
+            `RejectedError` for one that was delivered too often.
+
+        Raises:
+            ConfigError: [DH-CONFIG] an argument makes no sense.
+        """
+        policy = self.on_error if on_error is None else on_error_of(on_error)
+        return Once(self._one_by_one, key, redelivery_count, payload, policy, result)
+
+    def keep_failed(self, documents: Any, error: BaseException, *, columns: Mapping[str, str] | None = None) -> None:
+        """Keep documents whose service failed in the audit log, so that they may be acknowledged.
+
+        They stay in progress: nobody knows how far the service came. `resolve` and `resubmit` of
+        the audit log decide later.
+
+        Args:
+            documents: the documents, as in `begin`.
+            error: what their service raised.
+            columns: as in `begin`.
+
+        Raises:
+            ConfigError: [DH-CONFIG] the trigger has no audit log.
+            StorageError: [DH-IO] the operating system refused; acknowledge nothing.
+        """
+        table = _columns.table_of(_ids.table_of(documents, columns))
+        self._one_by_one.keep_failed(table, error, columns)
+
+    def _records(self, status: str) -> bool:
+        """Whether the journal has a reader for documents of this status."""
+        level = logging.INFO if status == "DUPLICATE" else logging.WARNING
+        return bool(self._sinks) or (self._log and logging.getLogger(journal.LOGGER).isEnabledFor(level))
+
+    def _check(self) -> bool:
+        """Whether the trigger is suspended and may be tried again; raises if it must not."""
+        if self.suspension.status is None:
+            return False
+        self.suspension.check()
+        return True
+
+    def _trying(self, begin: Callable[[], Any]) -> Any:
+        try:
+            return begin()
+        except (dh.StorageError, dh.FailedError, dh.OpenError) as error:
+            self._close_history()  # a handle whose write failed writes no more
+            if not self.suspension.suspends:
+                raise
+            raise self.suspension.failed(error) from error
+
+    def _write_down(
+        self, documents: Any, verdicts: Any, counts: Sequence[Any], columns: Mapping[str, str] | None
+    ) -> None:
+        listed = {status for status, *_ in counts if status in ("DUPLICATE", "IN_DOUBT")}
+        is_recorded = bool(listed)
+        if is_recorded and any(rule == "R3" for _, _, rule, _ in counts):
+            self._warn_of_no_id()
+        table = _columns.table_of(documents) if is_recorded else None
+        if any(self._records(str(status)) for status in listed):
+            journal.write(table, verdicts, self.trigger, columns=columns, most=self._most, sinks=self._sinks)
+        if self._statistics is None or not counts:
+            return
+        try:
+            if is_recorded:
+                self._statistics.add(verdicts, self.trigger, documents=table, name=self._name)
+            else:
+                self._statistics.add_counts(counts, self.trigger)
+        except dh.StorageError as error:
+            self._statistics_failed(error)
+
+    def _write_tally(self, counts: Sequence[tuple[str | None, str, str, int]], listed: Sequence[Any]) -> None:
         if self._statistics is None:
             return
         try:
-            self._statistics.add(claim.verdicts, self.trigger, documents=documents, name=self._name)
+            self._statistics.add_counts(counts, self.trigger, listed)
         except dh.StorageError as error:
-            # The statistics are beside the history, whose disk may be unavailable; they are no reason to stop.
-            logging.getLogger(LOGGER).warning("%s: a batch is missing in the statistics: %s", self.trigger.name, error)
+            self._statistics_failed(error)
+
+    def _statistics_failed(self, error: Exception) -> None:
+        # The statistics are beside the history, whose disk may be unavailable; they are no reason to stop.
+        logging.getLogger(LOGGER).warning("%s: a batch is missing in the statistics: %s", self.trigger.name, error)
+
+    def _warn_of_no_id(self) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        logging.getLogger(LOGGER).warning(
+            "%s: a document has no id, so it is in doubt (R3) and is not processed%s; its producer must set one. "
+            "Others are counted (rule R3, state no_id) and not warned of again",
+            self.trigger.name,
+            ": it is kept in the audit log" if self.is_audited else ", and is kept nowhere",
+        )
 
     def wait(self, timeout: str | dt.timedelta | float | None = None, *, stop: threading.Event | None = None) -> bool:
         """Wait until documents may be begun; as `Suspension.wait`.
+
+        Not in a thread that also does a broker's heartbeats: those would stop meanwhile.
 
         Args:
             timeout: how long at most; without a limit, if absent.
@@ -175,7 +351,12 @@ class Consumer:
         return self.suspension.wait(timeout, stop=stop)
 
     def close(self) -> None:
-        """Close the history; the next `begin` opens it again."""
+        """Close the history, and write what is not yet counted; the next `begin` opens it again."""
+        self._tally.flush()
+        self._one_by_one.close()
+        self._close_history()
+
+    def _close_history(self) -> None:
         with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:

@@ -7,9 +7,18 @@ from dochistory._native import DocHistoryError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dochistory.once import Document
     from dochistory.suspension import Status
 
-__all__ = ["PendingMessageError", "RolledBack", "SuspendedError"]
+__all__ = [
+    "DeadLetterError",
+    "DocumentError",
+    "InDoubtError",
+    "PendingMessageError",
+    "RejectedError",
+    "RolledBack",
+    "SuspendedError",
+]
 
 
 class RolledBack(Exception):  # noqa: N818 - it reports an outcome, not a fault
@@ -42,3 +51,24 @@ class PendingMessageError(DocHistoryError):
     def __init__(self, text: str, rows: "pa.RecordBatch") -> None:
         super().__init__(text)
         self.rows = rows
+
+
+class DocumentError(DocHistoryError):
+    """A document that does not run."""
+
+    def __init__(self, text: str, document: "Document | None" = None) -> None:
+        super().__init__(text)
+        self.document = document
+        """The document, with its verdict."""
+
+
+class InDoubtError(DocumentError):
+    """[DH-IN-DOUBT] The document was begun, and nobody knows how it ended: acknowledge it, and decide later."""
+
+
+class RejectedError(DocumentError):
+    """[DH-REJECTED] The document was delivered too often: put it where dead letters are kept."""
+
+
+class DeadLetterError(DocumentError):
+    """[DH-DEAD-LETTER] The service failed as often as its policy allows: put the document where dead letters are."""

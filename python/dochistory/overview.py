@@ -169,7 +169,8 @@ def _sentences(seen: Overview) -> Iterator[str]:
         if one.overdue > dt.timedelta(days=1):
             yield f"{one.name}: a purge is overdue by {span(one.overdue)}: dochistory purge --trigger {quote(one.name)}"
     for channel, count in seen.pending.items():
-        yield f"mapper {channel}: {count:,} {'id' if count == 1 else 'ids'} pending: dochistory mapper pending --channel {quote(channel)}"
+        ids = "id" if count == 1 else "ids"
+        yield f"mapper {channel}: {count:,} {ids} pending: dochistory mapper pending --channel {quote(channel)}"
     for stream, offsets in seen.streams.items():
         yield f"stream {stream}: {offsets} in doubt, or being applied: dochistory delivery --stream {quote(stream)}"
     if seen.next_purge is not None and seen.next_purge < seen.at - dt.timedelta(minutes=1):

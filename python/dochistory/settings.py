@@ -8,7 +8,7 @@ suspend_and_retry_on_error = false
 
 [triggers.orders]
 kind = "messaging"
-history_time_to_live = "60 days"    # 30 days, if absent
+history_time_to_live = "30 days"    # as it is without any words
 resolver = "shop.resolvers:orders"  # a function of an installed module; it is imported when the file is read
 ```
 

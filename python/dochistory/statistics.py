@@ -21,7 +21,7 @@ import fcntl
 import json
 import os
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -138,6 +138,28 @@ class Statistics:
         listed = self._listed(judged, documents, name, at) if is_listed else []
         line = {"trigger": _name(trigger), "at": at, "counts": counts, "documents": listed}
         self._append(line)
+
+    def add_counts(
+        self,
+        counts: Sequence[tuple[str | None, str, str, int]],
+        trigger: dh.Trigger | str,
+        documents: Sequence[list[Any]] = (),
+        *,
+        now: dt.datetime | None = None,
+    ) -> None:
+        """Count verdicts that were counted before; each batch once. Nothing is listed of them but `documents`.
+
+        Args:
+            counts: (status, action, rule, number of documents), as `Claim.counts`.
+            trigger: whose documents they are.
+            documents: rows for the list, each (time, key, name, status, rule).
+            now: the time; the clock's, if absent.
+
+        Raises:
+            StorageError: [DH-IO] the operating system refused.
+        """
+        at = (now or dt.datetime.now(dt.UTC)).isoformat()
+        self._append({"trigger": _name(trigger), "at": at, "counts": [*counts], "documents": [*documents]})
 
     def _listed(self, judged: pa.Table, documents: Any, name: str, at: str) -> list[list[Any]]:
         """A sample of the documents that are not NEW, in their order."""

@@ -122,6 +122,8 @@ class Suspension:
         Raises:
             CorruptError: [DH-CORRUPT] the file of the state is damaged.
         """
+        if not os.path.exists(self._file):  # noqa: PTH110 - asked for each document, and four times as fast
+            return self._memory
         try:
             return _read(self._file) or self._memory
         except dh.StorageError:

@@ -125,6 +125,7 @@ class Sweeper:
         purged: dict[str, Any] = {}
         figures = history.stats()["triggers"]
         for name in sorted({*figures, *self._triggers}):
+            self._reconcile(history, name, log)
             try:
                 purged |= history.purge(self._triggers.get(name, name), now=self._now())
             except dh.LockedError as error:
@@ -139,6 +140,16 @@ class Sweeper:
                     self._warned.add(sentence)
                     log.warning("%s", sentence)
         return purged
+
+    def _reconcile(self, history: dh.History, name: str, log: logging.Logger) -> None:
+        """Settle documents in doubt that were completed after all: a purge takes what shows that."""
+        if not (self.path / "audit").is_dir():
+            return
+        try:
+            if settled := history.audit.reconcile(name, now=self._now()):
+                log.info("%s: settled %d documents in doubt that were completed", name, len(settled))
+        except dh.DocHistoryError as error:
+            log.warning("%s: documents in doubt are left for the next run: %s", name, error)
 
     def start(self) -> Self:
         """Start the thread, a daemon; repeating this changes nothing."""

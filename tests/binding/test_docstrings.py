@@ -188,7 +188,8 @@ def test_dictionaries_have_the_keys_of_the_stub(history: dh.History) -> None:
     job = history._shards.reserve(orders, reads=False)
     receipt = history._shards.stage_entries(documents(["b"]), orders, job=job.token, part=0, attempt="0")
     found: dict[str, object] = {
-        "_Settings": dict.fromkeys(dh.Trigger.FIELDS),
+        # `_Settings` adds the name and the kind to these.
+        "_SettingsOfKind": dict.fromkeys(dh.Trigger.FIELDS[2:]),
         "_Figures": figures,
         "_TriggerFigures": figures["triggers"]["orders"],
         "_Partition": figures["triggers"]["orders"]["partitions"][0],

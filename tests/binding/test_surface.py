@@ -17,7 +17,7 @@ from dochistory import _native
 
 PRIMITIVES = ["Job", "Shards", "Staged", "StagedClaim", "read_receipt"]
 EXPORTS = [name for name in vars(_native) if not name.startswith("_") and name not in PRIMITIVES] + ["__version__"]
-INTERNAL = {"checks", "cli", "display", "file_systems", "probe"}
+INTERNAL = {"checks", "cli", "display", "file_systems", "monitoring", "notebook", "objects", "probe"}
 """Modules of the package that other modules use, or the shell."""
 CLASSES = [dh.Trigger, dh.History, dh.Claim, dh.DocumentClaim]
 

@@ -33,6 +33,9 @@ FULL = {
     "max_delivery_count": 7,
     "in_batch": "new",
     "expiry": "exact",
+    "max_redelivery_count": 5,
+    "complete_resolved": False,
+    "without_ids": "in_doubt",
 }
 
 
@@ -144,6 +147,9 @@ def test_a_replaced_setting_leaves_the_others() -> None:
         "expiry": "exact",
         "resolver_attempts": 1,
         "resolver_backoff": timedelta(seconds=2),
+        "max_redelivery_count": 5,
+        "complete_resolved": False,
+        "without_ids": "in_doubt",
     }
     assert set(changed) == set(dh.Trigger.FIELDS)
     before = dh.Trigger("orders")
@@ -171,11 +177,19 @@ def test_a_trigger_alone_detects_by_the_history_for_30_days() -> None:
 
 
 @pytest.mark.parametrize(("made", "kind"), [(dh.Trigger.webmethods, "messaging"), (dh.Trigger.jms, "jms")])
-def test_documented_triggers_have_the_documented_defaults(made: Any, kind: str) -> None:
+def test_documented_triggers_have_the_documented_defaults(made: Any, kind: Any) -> None:
     one = made("orders")
     assert (one.name, one.kind, one.detect_duplicates, one.use_history) == ("orders", kind, False, False)
     assert one.history_time_to_live == timedelta(hours=2)
-    same = dh.Trigger("orders", kind=kind, detect_duplicates=False, use_history=False, history_time_to_live="2 hours")
+    same = dh.Trigger(
+        "orders",
+        kind=kind,
+        detect_duplicates=False,
+        use_history=False,
+        history_time_to_live="2 hours",
+        complete_resolved=False,
+        without_ids="in_doubt",
+    )
     assert one == same
     assert eval(repr(one), {"Trigger": dh.Trigger, "datetime": datetime}) == one
 

@@ -111,7 +111,7 @@ def test_columns_of_every_type_come_back_as_they_were(history: dh.History) -> No
             "number": pa.array(["ours", "too"]),
         }
     )
-    history.begin(table, trigger(), audit=True)
+    history.begin(table, trigger(without_ids="in_doubt"), audit=True)
     assert history.audit.documents([1, 2]).to_pylist() == table.to_pylist()
 
 
@@ -318,7 +318,7 @@ def test_damage_is_found(doubtful: dh.History, directory: Path) -> None:
 def test_threads_and_processes_may_keep_at_once(history: dh.History, directory: Path) -> None:
     def keep(which: dh.History) -> None:
         for _ in range(5):
-            which.begin(batch(None, None), trigger(), audit=True)
+            which.begin(batch(None, None), trigger(without_ids="in_doubt"), audit=True)
 
     threads = [threading.Thread(target=keep, args=(history,)) for _ in range(3)]
     for thread in threads:
@@ -327,7 +327,7 @@ def test_threads_and_processes_may_keep_at_once(history: dh.History, directory: 
     with dh.open(sys.argv[1]) as history:
         ready()
         for _ in range(5):
-            history.begin(documents([None, None]), trigger(), audit=True)
+            history.begin(documents([None, None]), trigger(without_ids="in_doubt"), audit=True)
     """
     run_together(script, [[directory], [directory]])
     for thread in threads:

@@ -40,6 +40,7 @@ class Settings:
     suspend_and_retry_on_error: bool = True
     suspend_on_failure: bool = False
     max_delivery_count: int = 100
+    max_redelivery_count: int | None = None
     in_batch: InBatch = None
 
     @property
@@ -139,7 +140,8 @@ def _without_resolver(
         return _new("R0", key)
     if not is_eligible(document, kind):
         return _new("R1", key)
-    if kind == "jms" and count is not None and count >= settings.max_delivery_count:
+    most = settings.max_delivery_count if kind == "jms" else settings.max_redelivery_count
+    if most is not None and count is not None and count >= most:
         return Verdict(None, "REJECT", "NOW", "R2", key)
     if not settings.use_history:
         match delivery(document, kind):

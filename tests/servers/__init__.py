@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,14 @@ def program(name: str, package: str, folders: str = "") -> str:
             return found
         _install(package)
     raise FileNotFoundError(f"the package {package} has been installed, and there is no program {name}")
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
 
 
 def _install(package: str) -> None:

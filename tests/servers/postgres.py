@@ -2,14 +2,13 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.servers import program
+from tests.servers import free_port, program
 
 _BINARIES = "usr/lib/postgresql/*/bin"
 
@@ -30,7 +29,7 @@ def server() -> Iterator[str]:
 
     try:
         run(initdb, "--auth=trust", "--username=test", "--no-sync", "--no-instructions", "-D", str(data))
-        port = _free_port()
+        port = free_port()
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='{home}' -c fsync=off"
         run(pg_ctl, "start", "--wait", "--silent", "-D", str(data), "-l", str(home / "log"), "-o", options)
         try:
@@ -39,10 +38,3 @@ def server() -> Iterator[str]:
             run(pg_ctl, "stop", "--wait", "--silent", "--mode=immediate", "-D", str(data))
     finally:
         shutil.rmtree(home)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port

@@ -22,12 +22,13 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def stream(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Any]":
-    """What the pages call `stream`: three documents, one of them twice."""
+def incoming(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Path]":
+    """What the pages' streams read: three documents, one of them twice."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "input").mkdir()
-    pq.write_table(pa.table({"order_id": ["o-10", "o-11", "o-10"]}), tmp_path / "input" / "1.parquet")
-    yield spark.readStream.schema("order_id string").parquet(str(tmp_path / "input"))
+    (tmp_path / "incoming").mkdir()
+    table = pa.table({name: ["o-10", "o-11", "o-10"] for name in ("order_id", "uuid")})
+    pq.write_table(table, tmp_path / "incoming" / "1.parquet")
+    yield tmp_path
     for table in spark.catalog.listTables():
         if not table.isTemporary:
             spark.sql(f"DROP TABLE {table.name}")
@@ -36,10 +37,14 @@ def stream(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def run(page: str, names: dict[str, Any], home: Path) -> list[str]:
     """Run a page's snippets, one after the other; what they promise to print, which they have to."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    snippets = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(snippets) >= 3
+    kind = "python spark" if page == "../README.md" else "python"
+    snippets = re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert snippets
     # Spark resolves paths by the directory that it was started in.
-    snippets = [re.sub(r'"(orders\.\w+)"', lambda found: repr(str(home / found[1])), one) for one in snippets]
+    snippets = [
+        re.sub(r'"(orders\.\w+|incoming|shipped|checkpoint)"', lambda found: repr(str(home / found[1])), one)
+        for one in snippets
+    ]
     for number, snippet in enumerate(snippets, 1):
         exec(compile(snippet, f"{page}, snippet {number}", "exec"), names)
     return re.findall(r"^ *print\(.*\)\s+# (\[.*\])$", text, re.MULTILINE)
@@ -50,10 +55,10 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_the_snippets_of_the_first_page_run(
-    spark: "SparkSession", stream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: "SparkSession", incoming: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = {"stream": stream}
-    promised = run("spark.md", names, tmp_path)
+    names: dict[str, Any] = {}
+    promised = run("spark.md", names, incoming)
     assert len(promised) == 2
     assert printed(capsys) == promised
     query: Any = names["query"]
@@ -65,10 +70,19 @@ def test_the_snippets_of_the_first_page_run(
     assert states(tmp_path / "orders.history", "processing") == set()
 
 
+def test_the_stream_of_the_readme_runs(spark: "SparkSession", incoming: Path) -> None:
+    names: dict[str, Any] = {}
+    run("../README.md", names, incoming)
+    names["query"].processAllAvailable()
+    names["query"].stop()
+    shipped = spark.read.parquet(str(incoming / "shipped"))
+    assert sorted(row.uuid for row in shipped.collect()) == ["o-10", "o-11"]
+
+
 def test_the_snippets_of_the_second_page_run(
-    spark: "SparkSession", stream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: "SparkSession", incoming: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    promised = run("spark-more.md", {"spark": spark, "stream": stream}, tmp_path)
+    promised = run("spark-more.md", {}, incoming)
     assert len(promised) >= 6
     assert printed(capsys) == promised
     written = spark.read.parquet(str(tmp_path / "orders.parquet"))

@@ -20,8 +20,18 @@ copies that. So a crash at any point leaves a document open (nothing was begun),
 resubmitted, and never both or neither.
 """
 
-from dochistory.audit.log import APPLICATION, ENTRIES, AuditLog, Decision, State
+from dochistory.audit.log import APPLICATION, ENTRIES, OPEN, SETTLED, AuditLog, Decision, State
 from dochistory.audit.repairing import repair
 from dochistory.audit.resubmission import Resubmission
 
-__all__ = ["APPLICATION", "ENTRIES", "AuditLog", "Decision", "Resubmission", "State", "repair"]
+__all__ = [
+    "APPLICATION",
+    "ENTRIES",
+    "OPEN",
+    "SETTLED",
+    "AuditLog",
+    "Decision",
+    "Resubmission",
+    "State",
+    "repair",
+]

@@ -20,6 +20,7 @@ EVENT = re.compile(r"event-(\d{16})-(decided|resubmission|outcome)-([0-9a-f]{8})
 LOG = b"dochistory.log"
 """Where a file's schema repeats the id of its log; files of older packages do not."""
 
+_NO_BATCH = "0" * 16
 _TRIES = 100
 
 
@@ -69,10 +70,28 @@ class Directory:
             newest = manifest.newest(self.directory)
             self._check(newest)
             dropped = set(newest.dropped) if newest else set()
-            look = Look(newest, frozenset(set(self.names()) - dropped))
+            present = set(self.names()) - dropped
+            look = Look(newest, frozenset(present - self._left_by_compaction(newest, present)))
             if newest is None or not look.missing or manifest.numbers_in(self.directory)[-1:] == [newest.number]:
                 return look
         raise dh.StateError(f"[DH-STATE] {self.directory} changes faster than it can be read")
+
+    def _left_by_compaction(self, newest: Manifest | None, present: set[str]) -> set[str]:
+        """Own files that a compaction wrote and died before naming them: their documents stand in named files."""
+        if newest is None:
+            return set()
+        named = {file.name for file in newest.files}
+        new = [match for name in present - named if (match := KEPT.fullmatch(name))]
+        taken = [match for name in named if (match := KEPT.fullmatch(name))] if new else []
+        doubled = [one[0] for one in new if one[3] == _NO_BATCH and any(_overlap(one, other) for other in taken)]
+        return {name for name in doubled if self._log_of(name) == newest.log.encode()}
+
+    def _log_of(self, name: str) -> bytes | None:
+        """The id of the log that a file says it is of."""
+        try:
+            return (pq.read_schema(self.directory / name).metadata or {}).get(LOG)
+        except (pa.ArrowException, OSError, ValueError):
+            return None
 
     def noted(self) -> str | None:
         """The log's id, as recorded outside its manifests."""
@@ -144,10 +163,7 @@ class Directory:
         """Whether a file that no manifest names is of another log: it says so, or its numbers are taken."""
         if of is None:
             return False
-        try:
-            own = (pq.read_schema(self.directory / name).metadata or {}).get(LOG)
-        except (pa.ArrowException, OSError, ValueError):
-            own = None
+        own = self._log_of(name)
         if own is not None:
             return bool(own != of.log.encode())
         match = KEPT.fullmatch(name)

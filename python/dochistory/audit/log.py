@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
-from dochistory.audit import damage, refusals, states, store
+from dochistory.audit import damage, refusals, settling, states, store
 from dochistory.audit.contents import Contents
 from dochistory.audit.entries import ENTRIES, TIME, of_batch
 from dochistory.audit.resubmission import APPLICATION, Resubmission
+from dochistory.audit.settling import OPEN, SETTLED
+from dochistory.resolvers import Resolver
 
-__all__ = ["APPLICATION", "ENTRIES", "AuditLog", "Decision", "State"]
+__all__ = ["APPLICATION", "ENTRIES", "OPEN", "SETTLED", "AuditLog", "Decision", "State"]
 
 Decision = Literal["process", "duplicate"]
 """What a person may decide about a document."""
@@ -108,6 +110,7 @@ class AuditLog:
                 return []
             try:
                 first = self._store.add_kept(entries, batch)
+                self._store.compact()
             except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
                 raise dh.SchemaError(f"[DH-SCHEMA] Parquet cannot keep these documents: {error}") from error
         return list(range(first, first + entries.num_rows))
@@ -117,13 +120,15 @@ class AuditLog:
         trigger: dh.Trigger | str | None = None,
         state: State | Iterable[State] | None = None,
         *,
+        rule: str | None = None,
         limit: int | None = None,
     ) -> pa.Table:
         """The entries of the log, without the documents themselves, oldest first.
 
         Args:
             trigger: the trigger, or its name; all, if absent.
-            state: one state, or several; all, if absent.
+            state: one state, or several; all, if absent. `OPEN` has those that wait for somebody.
+            rule: only what this rule left in doubt.
             limit: the maximum number of entries, the newest ones.
 
         Returns:
@@ -142,6 +147,8 @@ class AuditLog:
             entries = entries.filter(pc.equal(entries["trigger"], _name(trigger)))
         if wanted is not None:
             entries = entries.filter(pc.is_in(entries["state"], value_set=pa.array(wanted, pa.string())))
+        if rule is not None:
+            entries = entries.filter(pc.equal(entries["rule"], rule))
         return entries if limit is None else entries.slice(max(entries.num_rows - limit, 0))
 
     def show(self, number: int) -> dict[str, Any]:
@@ -245,6 +252,88 @@ class AuditLog:
         )
         with self._store.lock():
             self._store.add_event(self._store.next_event(), "decided", event)
+
+    def resolve_all(
+        self,
+        decision: Decision | Resolver,
+        trigger: dh.Trigger | str | None = None,
+        *,
+        rule: str | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        now: dt.datetime | None = None,
+    ) -> dict[Decision, int]:
+        """Decide about all open documents of a trigger, or of a rule; or let a resolver decide.
+
+        Args:
+            decision: `process`, `duplicate`, or a resolver (`dochistory.resolvers`), which gets the
+                documents as a trigger's resolver does; NEW is `process`, DUPLICATE is `duplicate`,
+                and what it leaves in doubt stays open.
+            trigger: the trigger, or its name; all, if absent.
+            rule: only what this rule left in doubt.
+            by: as in `resolve`.
+            note: as in `resolve`.
+            now: as in `resolve`.
+
+        Returns:
+            dict: decision -> the number of documents.
+
+        Raises:
+            ConfigError: [DH-CONFIG] there is no such decision.
+            SchemaError: [DH-SCHEMA] the resolver gave another number of answers.
+        """
+        entries = self.list(trigger, "open", rule=rule)
+        decided: dict[Decision, int] = {"process": 0, "duplicate": 0}
+        for name in entries["trigger"].unique().to_pylist():
+            numbers = entries.filter(pc.equal(entries["trigger"], name))["number"].to_pylist()
+            chosen: dict[Decision, Numbers] = {"process": [], "duplicate": []}
+            if isinstance(decision, str):
+                chosen[decision] = numbers
+            else:
+                answers = settling.answers(self, name, numbers, decision)
+                chosen["process"] = [number for number, answer in answers.items() if answer == "NEW"]
+                chosen["duplicate"] = [number for number, answer in answers.items() if answer == "DUPLICATE"]
+            for one, some in chosen.items():
+                if some:
+                    self.resolve(some, one, by=by, note=note, now=now)
+                    decided[one] += len(some)
+        return decided
+
+    def reconcile(self, trigger: dh.Trigger | str | None = None, *, now: dt.datetime | None = None) -> Numbers:
+        """Settle open documents that were completed after all: the history has their keys as completed.
+
+        They become `duplicate`, decided by `reconcile`. The sweeper does so before each purge.
+
+        Args:
+            trigger: the trigger, or its name; all, if absent.
+            now: the time of the decision; the clock's, if absent.
+
+        Returns:
+            list of int: the numbers of the documents that are settled by this.
+
+        Raises:
+            LockedError: [DH-LOCKED] another process is resubmitting documents of the trigger.
+            ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
+        """
+        names = self.list(trigger, settling.OPEN)["trigger"].unique().to_pylist()
+        settled: Numbers = []
+        for name in names:
+            with self._store.turn(name):
+                self._contents.settle(name)
+                numbers = settling.completed(self, name)
+                if numbers:
+                    self._decide(name, numbers, "duplicate", settling.BY, "completed in the history", now)
+                    settled += numbers
+        return sorted(settled)
+
+    def compact(self) -> int:
+        """Put small files of documents together, as `keep` does by itself when there are many.
+
+        Returns:
+            int: by how many files the log got smaller.
+        """
+        with self._store.lock():
+            return self._store.compact(least=2)
 
     def resubmit(
         self,

@@ -39,6 +39,8 @@ DOCUMENT = "document"
 
 _SCHEMAS = {"decided": DECIDED, "resubmission": RESUBMISSION, "outcome": OUTCOME}
 NO_BATCH = "0" * 16
+_LARGE = 1 << 15
+"""Files of this number of documents are not put together any more."""
 _TRIES = 100
 
 
@@ -143,6 +145,58 @@ class Store:
         self._write(before, name, entries.add_column(0, NUMBER, numbers), ((first, last),))
         return first
 
+    def compact(self, least: int = 32) -> int:
+        """Under the lock: put runs of small files together; answers by how many files there are fewer.
+
+        Only files of one trigger, of batches without a number, whose documents have the same
+        columns. The new file is named by the same manifest that drops the old ones; a crash before
+        leaves a file that no manifest names and whose numbers are taken, which counts for nothing.
+
+        Args:
+            least: the number of files of about one size, at the end of the log, that is worth it.
+        """
+        before = len(self._present())
+        while files := self._run(least):
+            tables = [self.read(one.path) for one in files]
+            if any(table.schema != tables[0].schema for table in tables):
+                break
+            content = pa.concat_tables(tables)
+            count = sum(one.count for one in files)
+            found = self.files.current()
+            name = f"kept-{files[0].first:016}-{count:08}-{NO_BATCH}"
+            new = self._written(found, name, content, ((files[0].first, files[0].first + count - 1),))
+            old = [one.path.name for one in files]
+            self.files.publish(self.files.taking_in(found.without(old), [new]))
+            with _files.storage(self.directory):
+                for gone in old:
+                    (self.directory / gone).unlink(missing_ok=True)
+        return before - len(self._present())
+
+    def _present(self) -> list[Kept]:
+        """The files of documents; none if one is missing or of another log, which is no time to move any."""
+        look = self.files.look()
+        if look.missing or any(self.files.is_foreign(name, look.manifest) for name in look.unnamed):
+            return []
+        return self._kept_in(look)
+
+    def _run(self, least: int) -> list[Kept]:
+        """The newest run of at least this number of neighbouring files of about one size, and of one trigger."""
+        run: list[Kept] = []
+        for file in reversed(self._present()):
+            is_next = not run or (file.first + file.count == run[0].first and _tier(file) == _tier(run[0]))
+            if file.batch != NO_BATCH or not is_next or file.count >= _LARGE:
+                break
+            run.insert(0, file)
+        if len(run) < least:
+            return []
+        marks = [self._mark(one) for one in run]
+        same = next((at for at, mark in enumerate(reversed(marks)) if mark != marks[-1]), len(run))
+        return run[len(run) - same :] if same >= least else []
+
+    def _mark(self, file: Kept) -> tuple[str, Any]:
+        table = self.read(file.path, ["trigger"])
+        return table["trigger"][0].as_py(), table.schema.metadata
+
     def kept_of(self, batch: str) -> list[Kept]:
         """The existing files with documents of a batch."""
         return [one for one in self._kept_in(self.files.look()) if one.batch == batch]
@@ -217,6 +271,11 @@ class Store:
             raise Gone(path) from None
         except (pa.ArrowException, OSError, ValueError) as error:
             raise dh.CorruptError(f"[DH-CORRUPT] {path}: {' '.join(str(error).split())}") from error
+
+
+def _tier(file: Kept) -> int:
+    """Files of one tier are about of one size."""
+    return (file.count.bit_length() - 1) // 5
 
 
 def steadily(read: Callable[[], T]) -> T:

@@ -7,6 +7,7 @@ import dochistory as dh
 from dochistory.cli import (
     audit,
     backup,
+    check,
     completion,
     delivery,
     demo,
@@ -42,6 +43,7 @@ _MODULES = (
     backup,
     repair,
     load,
+    check,
     doctor,
     demo,
     completion,

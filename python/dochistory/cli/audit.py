@@ -13,8 +13,9 @@ import pyarrow as pa
 
 import dochistory as dh
 from dochistory import _files
+from dochistory.audit.settling import OPEN
 from dochistory.audit.states import STATES
-from dochistory.cli import files, show
+from dochistory.cli import audit_settling, files, show
 from dochistory.cli.context import Add, Context, duration, moment, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.names import known
@@ -46,6 +47,8 @@ def add_to(commands: Any, add: Add) -> None:
     listed = add(ways, "list", audit_list, "show what is in the audit log")
     trigger_option(listed)
     listed.add_argument("--state", choices=STATES, help="only those; all, if absent")
+    listed.add_argument("--unsettled", action="store_true", help="only those that wait for somebody")
+    listed.add_argument("--rule", metavar="RULE", help="only what this rule left in doubt")
     listed.add_argument("--limit", type=positive, metavar="N", help="the newest N at most (50; all with --json)")
     shown = add(ways, "show", audit_show, "show one document, whole")
     shown.add_argument("number", type=positive, metavar="NUMBER", help="its number in the list")
@@ -96,6 +99,7 @@ def add_to(commands: Any, add: Add) -> None:
         gone.add_argument("--older-than", type=duration, required=True, metavar="TIME", help="kept longer ago: 90d")
         gone.add_argument("--dry-run", action="store_true", help="only say how many would go")
         gone.add_argument("--now", type=moment, metavar="TIME", help="the time that counts as now")
+    audit_settling.add_to(ways, add)
 
 
 def _number(text: str) -> int | str:
@@ -115,7 +119,8 @@ def audit_list(context: Context) -> Exit:
     """Show the entries of the audit log."""
     options = context.options
     with context.open(read_only=True) as history:
-        entries = history.audit.list(_named(context, history), options.state)
+        states = OPEN if options.unsettled and options.state is None else options.state
+        entries = history.audit.list(_named(context, history), states, rule=options.rule)
     total = entries.num_rows
     limit = options.limit if options.limit is not None else (None if context.json else show.MOST)
     shown = entries if limit is None else entries.slice(max(total - limit, 0))

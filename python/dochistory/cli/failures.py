@@ -66,6 +66,16 @@ _STATUSES: tuple[tuple[type[Exception], Exit], ...] = (
     (OSError, Exit.UNAVAILABLE),
 )
 
+_BY_CODE = {
+    "DH-BUCKET": Exit.INPUT,
+    "DH-REGION": Exit.INPUT,
+    "DH-FORBIDDEN": Exit.INPUT,
+    "DH-EXTRA": Exit.INPUT,
+    "DH-STORE": Exit.FOUND,
+    "DH-MISSING": Exit.FOUND,
+}
+"""Errors of object stores that fail again, or that show damage; all others may pass."""
+
 _REMEDIES = (
     (r'columns=\{["\'](\w+)["\']: ["\']?(\w+|…)["\']?\}', r"--column \1=\2"),
     (r"purge with force=True, or --force,", "pass --force"),
@@ -82,7 +92,7 @@ def explained(error: Exception) -> CommandError | None:
         if isinstance(error, kind):
             coded = re.match(r"\[(DH-[A-Z-]+)\] (.*)", str(error), re.DOTALL)
             code, text = (coded[1], coded[2]) if coded else ("DH-STORAGE", _said(error))
-            return CommandError(in_options(text), status, code)
+            return CommandError(in_options(text), _BY_CODE.get(code, status), code)
     return None
 
 

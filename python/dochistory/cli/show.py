@@ -71,18 +71,20 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
         _plain_table(title, columns, cells, right, widths)
         return
     wide = shutil.get_terminal_size().columns
-    room = _room(widths, wide)
-    if room is None:
+    boxed, bare = _room(widths, wide - 3 * len(widths) - 1), _room(widths, wide - 2 * (len(widths) - 1))
+    if boxed is not None and _rich_table(title, columns, cells, right, boxed):
+        return
+    if bare is None:
         _records(title, columns, cells, wide)
-    elif not _rich_table(title, columns, cells, right, room):
-        folded = [row for one in cells for row in _folded(one, room)]
-        _plain_table(title, columns, folded, right, [min(width, room) for width in widths])
+        return
+    folded = [row for one in cells for row in _folded(one, bare)]
+    _plain_table(title, columns, folded, right, [min(width, bare) for width in widths])
 
 
 def _room(widths: Sequence[int], wide: int) -> int | None:
     """The width that the widest column may have; None if the others leave it too little."""
     widest = max(widths, default=0)
-    room = wide - (sum(widths) - widest) - 3 * len(widths) - 1
+    room = wide - (sum(widths) - widest)
     return max(room, 1) if room >= min(widest, _LEAST) else None
 
 

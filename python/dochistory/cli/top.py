@@ -10,8 +10,9 @@ from dochistory import overview
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, duration, positive, trigger_option
 from dochistory.cli.failures import Exit
+from dochistory.display import span
 
-_COLUMNS = ("trigger", "entries", "unfinished", "audit", "new", "duplicate", "in doubt", "overdue", "suspended")
+_COLUMNS = ("trigger", "entries", "unfinished", "audit", "in doubt", "overdue", "suspended")
 
 
 def add_to(commands: Any, add: Add) -> None:
@@ -33,7 +34,7 @@ def add_to(commands: Any, add: Add) -> None:
 
 
 def top(context: Context) -> Exit:
-    """Look at the history again and again."""
+    """Look at the history repeatedly."""
     options = context.options
     live = sys.stdout.isatty() and not context.json
     runs = options.runs or (None if live else 1)
@@ -65,10 +66,8 @@ def _print(context: Context, seen: overview.Overview) -> None:
             one.entries,
             one.processing,
             one.waiting,
-            one.counts["new"],
-            one.counts["duplicate"],
             one.counts["in_doubt"],
-            one.overdue or None,
+            span(one.overdue) if one.overdue else None,
             one.suspended,
         ]
         for one in seen.triggers

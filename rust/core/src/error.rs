@@ -98,6 +98,23 @@ pub enum Error {
     /// A task and the commit use the same path, but not the same directory.
     #[error("[DH-CLUSTER] {0}")]
     Elsewhere(String),
+    /// An object store did not do what it was asked for.
+    #[error("[DH-OBJECTS] cannot {operation} {name}: {reason}")]
+    Objects {
+        /// What was tried, as a verb ("read", "create").
+        operation: &'static str,
+        /// The object, with its bucket where that is known.
+        name: String,
+        /// The store's answer, without any secret, and what to do.
+        reason: String,
+    },
+    /// An object store refused a request, or did not answer. The text begins with the code of the
+    /// client, which tells missing buckets from wrong credentials.
+    #[error("{0}")]
+    ObjectStore(String),
+    /// Another handle's commit came first: the operation decides again.
+    #[error("[DH-LOCKED] another writer's commit came first: try again")]
+    Refused,
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
     State(String),
@@ -113,7 +130,7 @@ impl Error {
             Self::Io { .. } => "DH-IO",
             Self::Descriptors { .. } => "DH-DESCRIPTORS",
             Self::Corrupt { .. } => "DH-CORRUPT",
-            Self::Locked { .. } => "DH-LOCKED",
+            Self::Locked { .. } | Self::Refused => "DH-LOCKED",
             Self::Fenced { .. } | Self::Overtaken(_) => "DH-FENCED",
             Self::Restored(_) => "DH-RESTORED",
             Self::Truncated(_) => "DH-TRUNCATED",
@@ -125,6 +142,8 @@ impl Error {
             Self::Transaction(_) => "DH-TRANSACTION",
             Self::Conflict(_) => "DH-CONFLICT",
             Self::Elsewhere(_) => "DH-CLUSTER",
+            Self::Objects { .. } => "DH-OBJECTS",
+            Self::ObjectStore(_) => "DH-OBJECTS",
             Self::State(_) => "DH-STATE",
             Self::Interrupted => "DH-INTERRUPTED",
         }

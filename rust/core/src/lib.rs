@@ -3,7 +3,7 @@
 //!
 //! The modules from the bottom up; each imports only from the modules before it (`tests/imports.rs`
 //! checks that): `sys`, `io`, `format`, `columns`, `key`, `filter`, `segment`,
-//! `wal`, `memtable`, `store`, `history`, `protocols`.
+//! `wal`, `memtable`, `objects`, `store`, `history`, `protocols`.
 #![deny(unsafe_code)]
 
 pub mod columns;
@@ -14,6 +14,7 @@ pub mod history;
 pub mod io;
 pub mod key;
 mod memtable;
+pub mod objects;
 pub mod protocols;
 pub mod repair;
 mod segment;

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 /// From the ground up.
-const ROOMS: [&str; 15] = [
+const ROOMS: [&str; 16] = [
     "sys",
     "io",
     "columns",
@@ -16,6 +16,7 @@ const ROOMS: [&str; 15] = [
     "segment",
     "wal",
     "memtable",
+    "objects",
     "store",
     "history",
     "protocols",

@@ -76,6 +76,9 @@ plain! {
     suspend_and_retry_on_error: bool, "True or False";
     suspend_on_failure: bool, "True or False";
     max_delivery_count: i64, "a whole number";
+    max_redelivery_count: Option<i64>, "a whole number or None";
+    complete_resolved: bool, "True or False";
+    without_ids: String, "\"refuse\" or \"in_doubt\"";
     in_batch: Option<String>, "\"duplicate\", \"in_doubt\", \"new\" or None";
     expiry: String, "\"until_purged\" or \"exact\"";
     shards: u32, "a power of two up to 65536";

@@ -11,7 +11,7 @@ use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
 use crate::input::Input;
 use crate::resolver::Asker;
-use crate::trigger::Trigger;
+use crate::trigger::{Trigger, WithoutIds};
 use crate::verdicts::verdict_columns;
 
 /// The documents of a call.
@@ -53,8 +53,26 @@ impl<'a> Documents<'a> {
 
     /// Begin the documents. Must be called without holding Python.
     pub(crate) fn begin(&self, history: &History, how: &Beginning) -> Outcome<Begun> {
+        self.check_ids()?;
         let (rules, documents) = (&self.trigger.rules, self.columns.documents());
         self.ask(|call| history.begin(rules, &documents, call, how.transaction.as_ref(), how.replays))
+    }
+
+    /// A batch in which no document has an id: nearly always the ids are somewhere else. By the
+    /// rules all of it would be in doubt, and acknowledged.
+    fn check_ids(&self) -> Outcome<()> {
+        let Trigger { rules, resolver, without_ids, .. } = self.trigger;
+        let is_allowed = *without_ids == WithoutIds::InDoubt || resolver.is_some();
+        if is_allowed || self.input.rows < 2 || !rules.settings(false).needs_history() || !self.columns.lack_ids() {
+            return Ok(());
+        }
+        Err(Failure::schema(format!(
+            "none of the {} documents has an id: {} is null or empty in every row, so all would be in doubt (R3); name \
+             the column with the ids, as in columns={{\"uuid\": \"message_id\"}}, or let their producer set one, or \
+             allow it with Trigger(without_ids=\"in_doubt\")",
+            self.input.rows,
+            self.columns.id_names().join(", ")
+        )))
     }
 
     /// Decide and stage one part of a job. Must be called without holding Python.

@@ -150,10 +150,15 @@ fn heard() -> bool {
     inside(|py| match py.check_signals() {
         Ok(()) => false,
         Err(error) => {
-            RAISED.set(Some(error));
+            keep(error);
             true
         }
     })
+}
+
+/// Keep an exception for the end of this thread's call.
+pub(crate) fn keep(error: PyErr) {
+    RAISED.set(Some(error));
 }
 
 /// The exception that ended this thread's last call.

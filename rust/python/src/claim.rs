@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use crate::arrow::buffer::BooleanBuffer;
 use crate::arrow::compute::filter_record_batch;
-use dochistory_core::protocols::trigger::rules::Outcome as Decision;
+use dochistory_core::protocols::trigger::rules::{Action, Outcome as Decision, Status};
 use dochistory_core::protocols::trigger::{Claim as Claimed, Replay};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -109,6 +109,13 @@ impl Claim {
         self.new.get_or_try_init(py, make).map(|new| new.clone_ref(py))
     }
 
+    /// How many documents have which verdict: (status or None, action, rule, number of documents)
+    /// for each that occurs, as `count_verdicts` counts them.
+    #[getter]
+    fn counts(&self) -> Vec<Counted> {
+        counted(&self.decisions)
+    }
+
     /// The row numbers of `new` in the batch that was begun, in order: a pyarrow uint32 array. What
     /// `complete(rows=…)` and `release(rows=…)` take.
     #[getter]
@@ -171,6 +178,23 @@ impl Claim {
         let new = self.decisions.iter().filter(|decision| decision.is_process()).count();
         format!("<Claim {id}: {new} of {} documents to process>", self.decisions.len())
     }
+}
+
+/// Status (none when suspended or rejected), action, rule and number of documents.
+type Counted = (Option<&'static str>, &'static str, &'static str, u64);
+
+fn counted(decisions: &[Decision]) -> Vec<Counted> {
+    let mut rows = [0_u64; 256];
+    for decision in decisions {
+        rows[usize::from(decision.as_u8())] += 1;
+    }
+    let of = |decision: Decision| {
+        let (status, action) = (decision.status().map(Status::as_str), decision.action());
+        (status, Action::as_str(action), decision.rule(), rows[usize::from(decision.as_u8())])
+    };
+    let mut counts: Vec<_> = Decision::all().map(of).filter(|(.., count)| *count > 0).collect();
+    counts.sort_unstable();
+    counts
 }
 
 impl Claim {

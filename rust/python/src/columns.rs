@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::arrow::array::{Array, ArrayRef, AsArray};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, Int8Type, Int16Type, Int32Type, Int64Type};
-use dochistory_core::columns::{CountColumn, Documents, FlagColumn};
+use dochistory_core::columns::{CountColumn, Documents, FlagColumn, IdCell};
 use dochistory_core::protocols::trigger::rules::Kind;
 
 use crate::errors::{Failure, Outcome};
@@ -41,6 +41,8 @@ impl Roles {
 pub(crate) struct Columns {
     rows: usize,
     ids: Vec<ArrayRef>,
+    /// The names of the id columns, as the documents have them.
+    names: Vec<String>,
     count: Option<ArrayRef>,
     eligible: Option<ArrayRef>,
 }
@@ -57,9 +59,11 @@ impl Columns {
             )));
         }
         let find = |role: &'static str| find_named(input, role, renamed);
-        let mut ids = Vec::with_capacity(roles.ids.len());
+        let (mut ids, mut id_names) = (Vec::with_capacity(roles.ids.len()), Vec::new());
         for role in roles.ids {
-            ids.extend(find(role)?.map(|(name, array)| ids::checked(role, name, array)).transpose()?);
+            let Some((name, array)) = find(role)? else { continue };
+            ids.push(ids::checked(role, name, array)?);
+            id_names.push(name.to_owned());
         }
         if ids.is_empty() {
             let there: Vec<&str> = input.schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -71,13 +75,32 @@ impl Columns {
         }
         let count = find(roles.count)?.map(|(name, array)| count(roles.count, name, array)).transpose()?;
         let eligible = find(roles.eligible)?.map(|(name, array)| flag(roles.eligible, name, array)).transpose()?;
-        Ok(Self { rows: input.rows, ids, count, eligible })
+        Ok(Self { rows: input.rows, ids, names: id_names, count, eligible })
     }
 
     /// One column of ids and nothing else.
     pub(crate) fn of_keys(keys: ArrayRef) -> Outcome<Self> {
         let rows = keys.len();
-        Ok(Self { rows, ids: vec![ids::checked("keys", "keys", keys)?], count: None, eligible: None })
+        let ids = vec![ids::checked("keys", "keys", keys)?];
+        Ok(Self { rows, ids, names: vec!["keys".to_owned()], count: None, eligible: None })
+    }
+
+    /// Whether no row that is evaluated has an id. Stops at the first that has one.
+    pub(crate) fn lack_ids(&self) -> bool {
+        let is_evaluated = |row: usize| {
+            let flags = self.eligible.as_ref().and_then(|flags| flags.as_boolean_opt());
+            flags.is_none_or(|flags| flags.is_null(row) || flags.value(row))
+        };
+        let lent: Vec<_> = self.ids.iter().filter_map(ids::lent).collect();
+        let is_absent = |row: usize| {
+            lent.iter().all(|column| match column.get(row) {
+                IdCell::Null => true,
+                IdCell::Text(text) => text.is_empty(),
+                IdCell::Uuid(_) => false,
+            })
+        };
+        let mut evaluated = (0..self.rows).filter(|row| is_evaluated(*row)).peekable();
+        evaluated.peek().is_some() && evaluated.all(is_absent)
     }
 
     /// The columns as the engine takes them.
@@ -88,6 +111,11 @@ impl Columns {
             count: self.count.as_ref().map_or(CountColumn::Absent, lent_count),
             eligible: self.eligible.as_ref().map_or(FlagColumn::Absent, lent_flag),
         }
+    }
+
+    /// The names of the id columns, as the documents have them.
+    pub(crate) fn id_names(&self) -> &[String] {
+        &self.names
     }
 
     /// The id columns, in the order of the key chain.

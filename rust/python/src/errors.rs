@@ -97,6 +97,14 @@ create_exception!(
 );
 create_exception!(
     dochistory,
+    ObjectStoreError,
+    StorageError,
+    "[DH-OBJECTS] An object store refused a request or did not answer. More exact codes: [DH-BUCKET] no such bucket, \
+     [DH-CREDENTIALS] expired, unknown or none, [DH-REGION], [DH-ENDPOINT], [DH-FORBIDDEN], [DH-CLOCK] clocks too far apart, \
+     [DH-MISSING] an object is gone, [DH-STORE] the store does not keep its promises, [DH-EXTRA] a package is not installed."
+);
+create_exception!(
+    dochistory,
     StateError,
     DocHistoryError,
     "[DH-STATE] The call does not fit its object: it is closed, or the rows are not the claim's."
@@ -181,7 +189,7 @@ fn exception(error: &Error) -> PyErr {
         Error::Io { .. } => StorageError::new_err(text),
         Error::Descriptors { .. } => DescriptorsError::new_err(text),
         Error::Corrupt { .. } => CorruptError::new_err(text),
-        Error::Locked { .. } => LockedError::new_err(text),
+        Error::Locked { .. } | Error::Refused => LockedError::new_err(text),
         Error::Fenced { .. } | Error::Overtaken(_) => FencedError::new_err(text),
         Error::Restored(_) => RestoredError::new_err(text),
         Error::Truncated(_) => TruncatedError::new_err(text),
@@ -193,6 +201,7 @@ fn exception(error: &Error) -> PyErr {
         Error::Transaction(_) => TransactionError::new_err(text),
         Error::Conflict(_) => ConflictError::new_err(text),
         Error::Elsewhere(_) => ClusterError::new_err(text),
+        Error::Objects { .. } | Error::ObjectStore(_) => ObjectStoreError::new_err(text),
         Error::State(_) => StateError::new_err(text),
         Error::Interrupted => crate::calls::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(text)),
     }

@@ -32,6 +32,7 @@ mod load;
 mod maintenance;
 mod mapper;
 mod messages;
+mod objects;
 mod open;
 mod output;
 mod paths;
@@ -70,8 +71,8 @@ mod _native {
     #[pymodule_export]
     use super::errors::{
         ClusterError, ConfigError, ConflictError, CorruptError, DescriptorsError, DocHistoryError, FailedError,
-        FencedError, ForkedError, LockedError, OpenError, ReadOnlyError, RestoredError, SchemaError, StateError,
-        StorageError, TransactionError, TransientError, TruncatedError,
+        FencedError, ForkedError, LockedError, ObjectStoreError, OpenError, ReadOnlyError, RestoredError, SchemaError,
+        StateError, StorageError, TransactionError, TransientError, TruncatedError,
     };
     #[pymodule_export]
     use super::history::History;

@@ -37,10 +37,19 @@ use crate::resolver::Retries;
 ///         doubt when the history or the resolver is down.
 ///     suspend_on_failure: the trigger's own switch for the same; either is enough.
 ///     max_delivery_count: a JMS message that was delivered this number of times is rejected (R2).
+///     max_redelivery_count: a document of a messaging trigger that was delivered again this number
+///         of times is rejected (R2, too); None for no limit, as in the systems that the rules come
+///         from.
 ///     in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`;
 ///         None leaves it to the processing mode and the resolver.
 ///     expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time
 ///         to live is over).
+///     complete_resolved: whether `begin` completes documents in progress that the resolver calls
+///         DUPLICATE, so that nobody has to ask again; False leaves them in progress, as the
+///         systems do that the rules come from.
+///     without_ids: what `begin` does with a batch of several documents none of which has an id,
+///         where the history is used and there is no resolver: `refuse` (an error; nearly always
+///         the ids are in another column) or `in_doubt` (R3).
 ///     resolver_attempts: how often the resolver is asked in all if it fails for the moment
 ///         (`TransientError`), before that counts; only about the documents that it failed for. 1
 ///         for once.
@@ -54,6 +63,24 @@ pub(crate) struct Trigger {
     pub(crate) rules: rules::Trigger,
     pub(crate) resolver: Option<Py<PyAny>>,
     pub(crate) retries: Retries,
+    pub(crate) without_ids: WithoutIds,
+}
+
+/// What `begin` does with a batch in which no document has an id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WithoutIds {
+    #[default]
+    Refuse,
+    InDoubt,
+}
+
+impl WithoutIds {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::InDoubt => "in_doubt",
+        }
+    }
 }
 
 #[pymethods]
@@ -64,12 +91,14 @@ impl Trigger {
             name, *, kind = "messaging".to_owned(), detect_duplicates = true, use_history = true, history_time_to_live = None,
             resolver = None, processing_mode = "concurrent".to_owned(), suspend_and_retry_on_error = true,
             suspend_on_failure = false, max_delivery_count = 100, in_batch = None, expiry = "until_purged".to_owned(),
-            resolver_attempts = 3, resolver_backoff = None
+            resolver_attempts = 3, resolver_backoff = None, max_redelivery_count = None, complete_resolved = true,
+            without_ids = "refuse".to_owned()
         ),
         text_signature = "(name, *, kind='messaging', detect_duplicates=True, use_history=True, \
             history_time_to_live='30 days', resolver=None, processing_mode='concurrent', \
             suspend_and_retry_on_error=True, suspend_on_failure=False, max_delivery_count=100, in_batch=None, \
-            expiry='until_purged', resolver_attempts=3, resolver_backoff='100 ms')"
+            expiry='until_purged', resolver_attempts=3, resolver_backoff='100 ms', max_redelivery_count=None, \
+            complete_resolved=True, without_ids='refuse')"
     )]
     #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "users give them by name")]
     fn new(
@@ -87,6 +116,9 @@ impl Trigger {
         #[pyo3(from_py_with = arguments::expiry)] expiry: String,
         #[pyo3(from_py_with = arguments::resolver_attempts)] resolver_attempts: u32,
         resolver_backoff: Option<Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = arguments::max_redelivery_count)] max_redelivery_count: Option<i64>,
+        #[pyo3(from_py_with = arguments::complete_resolved)] complete_resolved: bool,
+        #[pyo3(from_py_with = arguments::without_ids)] without_ids: String,
     ) -> Outcome<Self> {
         let mut rules = rules::Trigger {
             detect_duplicates,
@@ -96,6 +128,8 @@ impl Trigger {
             suspend_and_retry_on_error,
             suspend_on_failure,
             max_delivery_count,
+            max_redelivery_count,
+            complete_resolved,
             expiry: expiry.parse()?,
             ..rules::Trigger::detecting(name, kind.parse()?)
         };
@@ -113,7 +147,15 @@ impl Trigger {
                 .map_err(|_| Failure::config("resolver_backoff is less than nothing; allowed is 0 or more"))?;
             retries.backoff = Duration::from_micros(backoff_us);
         }
-        Ok(Self { rules, resolver: resolver.map(Bound::unbind), retries })
+        let without_ids = match &*without_ids {
+            "refuse" => WithoutIds::Refuse,
+            "in_doubt" => WithoutIds::InDoubt,
+            other => {
+                let allowed = "allowed is \"refuse\" or \"in_doubt\"";
+                return Err(Failure::config(format!("without_ids is {other:?}; {allowed}")));
+            }
+        };
+        Ok(Self { rules, resolver: resolver.map(Bound::unbind), retries, without_ids })
     }
 
     /// Id of the trigger.
@@ -174,6 +216,25 @@ impl Trigger {
     #[getter]
     fn max_delivery_count(&self) -> i64 {
         self.rules.max_delivery_count
+    }
+
+    /// A document of a messaging trigger that was delivered again this number of times is rejected;
+    /// None for no limit.
+    #[getter]
+    fn max_redelivery_count(&self) -> Option<i64> {
+        self.rules.max_redelivery_count
+    }
+
+    /// Whether `begin` completes documents in progress that the resolver calls DUPLICATE.
+    #[getter]
+    fn complete_resolved(&self) -> bool {
+        self.rules.complete_resolved
+    }
+
+    /// `refuse` or `in_doubt`.
+    #[getter]
+    fn without_ids(&self) -> &'static str {
+        self.without_ids.as_str()
     }
 
     /// What later copies of a new key in one batch are; None leaves it to the processing mode.
@@ -283,7 +344,10 @@ impl Trigger {
     fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
         let rules = &this.get().rules;
         let default = rules::Trigger::detecting(rules.name.clone(), rules.kind);
-        let default = Bound::new(this.py(), Self { rules: default, resolver: None, retries: Retries::default() })?;
+        let default = Bound::new(
+            this.py(),
+            Self { rules: default, resolver: None, retries: Retries::default(), without_ids: WithoutIds::default() },
+        )?;
         let (settings, defaults) = (Self::settings(this)?, Self::settings(&default)?);
         let mut shown = vec![format!("{:?}", rules.name)];
         for (setting, value) in settings {
@@ -301,7 +365,10 @@ impl Trigger {
             (Some(one), Some(other)) => one.bind(py).eq(other)?,
             _ => false,
         };
-        Ok(same_resolver && self.rules == other.rules && self.retries == other.retries)
+        Ok(same_resolver
+            && self.rules == other.rules
+            && self.retries == other.retries
+            && self.without_ids == other.without_ids)
     }
 
     fn __hash__(&self) -> u64 {
@@ -328,7 +395,8 @@ fn documented<'py>(
         return Err(PyTypeError::new_err(format!("this is a trigger of kind {kind}: it takes no other kind")));
     }
     let rules = rules::Trigger::new("any", kind);
-    let default = Bound::new(class.py(), Trigger { rules, resolver: None, retries: Retries::default() })?;
+    let (retries, without_ids) = (Retries::default(), WithoutIds::InDoubt);
+    let default = Bound::new(class.py(), Trigger { rules, resolver: None, retries, without_ids })?;
     let merged = Trigger::settings(&default)?;
     if let Some(settings) = settings {
         merged.update(settings.as_mapping())?;
@@ -337,7 +405,7 @@ fn documented<'py>(
 }
 
 /// The names of all settings, in the order of the constructor.
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 17] = [
     "name",
     "kind",
     "detect_duplicates",
@@ -352,6 +420,9 @@ const FIELDS: [&str; 14] = [
     "expiry",
     "resolver_attempts",
     "resolver_backoff",
+    "max_redelivery_count",
+    "complete_resolved",
+    "without_ids",
 ];
 
 impl Trigger {

@@ -1,6 +1,7 @@
 //! A document history: a directory with an identity, and one key space for each trigger.
 
 mod inspect;
+mod objects;
 mod pin;
 pub mod values;
 
@@ -116,6 +117,7 @@ impl History {
             lock_timeout: options.lock_timeout,
             identity: file,
             identity_file,
+            objects: None,
         };
         Ok(Self {
             path: path.to_path_buf(),
@@ -225,6 +227,9 @@ impl History {
 
     /// The triggers that have entries, or had some, by name.
     pub fn triggers(&self) -> Result<Vec<String>> {
+        if let Some(store) = &self.env.objects {
+            return objects::triggers(&**store);
+        }
         self.names_in(&self.path.join(TRIGGERS))
     }
 

@@ -79,6 +79,7 @@ pub fn repair_on(
         lock_timeout: options.lock_timeout,
         identity: path.join(IDENTITY),
         identity_file: None,
+        objects: None,
     };
     let mut is_possible = true;
     let codec = identity.codec();

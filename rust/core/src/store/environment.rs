@@ -4,6 +4,7 @@
 use super::registry;
 use crate::format::names::FileKind;
 use crate::io::{FileId, FileSystem};
+use crate::objects::ObjectStore;
 use crate::wal::START;
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ pub(crate) struct Environment {
     /// The identity of that file when this history was opened; none for repairs, which may have to
     /// create it.
     pub(crate) identity_file: Option<FileId>,
+    /// The bucket that holds the history, if the directory is a replica of it.
+    pub(crate) objects: Option<Arc<dyn ObjectStore>>,
 }
 
 impl Environment {

@@ -2,7 +2,7 @@
 
 use super::LookedUp;
 use crate::Result;
-use crate::key::Form;
+use crate::key::{Form, Key};
 use crate::segment::Wanted;
 use crate::segment::values::run::ValueRun;
 use crate::store::Writer;
@@ -98,9 +98,9 @@ impl Writer<'_> {
         if expired > i64::MIN && found.states.contains(&HistoryState::Completed) {
             self.forget_expired(wanted, expired, &mut found)?;
         }
-        let mut keys = Parts::default();
+        let mut keys = ClaimedKeys::default();
         for entry in &found.processing {
-            keys.push(wanted, entry.row as usize, (entry.claim, entry.started_at));
+            keys.push_row(wanted, entry.row as usize, (entry.claim, entry.started_at));
         }
         let mut finished = Finished::default();
         for (row, state) in found.states.iter().enumerate().filter(|(row, _)| wanted.forms[*row].is_usable()) {
@@ -109,7 +109,7 @@ impl Writer<'_> {
                 (HistoryState::Completed, Ending::Completed) => finished.already += 1,
                 (_, Ending::Completed) => {
                     finished.unknown += 1;
-                    keys.push(wanted, row, (0, now_us));
+                    keys.push_row(wanted, row, (0, now_us));
                 }
                 (_, Ending::Released) => finished.unknown += 1,
             }
@@ -119,6 +119,15 @@ impl Writer<'_> {
             self.end(kind_for_keys(outcome), 0, now_us, keys)?;
         }
         Ok(finished)
+    }
+
+    /// Complete keys in progress, each of its own claim.
+    pub(crate) fn complete_keys(&mut self, keys: ClaimedKeys, now_us: i64) -> Result<()> {
+        let keys = keys.join();
+        if keys.len() == 0 {
+            return Ok(());
+        }
+        self.end(FrameKind::CompleteKeys, 0, now_us, keys)
     }
 
     /// Give keys that are completed only by an expired entry the state that they would have without
@@ -153,22 +162,28 @@ fn kind_for_keys(outcome: Ending) -> FrameKind {
 }
 
 /// Keys with a claim each, with UUIDs and texts apart.
-#[derive(Default)]
-struct Parts {
+#[derive(Debug, Default)]
+pub(crate) struct ClaimedKeys {
     keys: FrameKeys,
     of_uuids: Vec<(u64, i64)>,
     of_texts: Vec<(u64, i64)>,
 }
 
-impl Parts {
-    fn push(&mut self, wanted: &Wanted, row: usize, claim: (u64, i64)) {
-        if wanted.forms[row] == Form::Uuid {
-            self.keys.uuids.push(wanted.keys[row]);
-            self.of_uuids.push(claim);
-        } else {
-            self.keys.push_text(wanted.keys[row], (wanted.text)(row as u32));
+impl ClaimedKeys {
+    /// Add a key with its text, if it is one, and the claim that began it with its start.
+    pub(crate) fn push(&mut self, key: Key, text: Option<&[u8]>, claim: (u64, i64)) {
+        if let Some(text) = text {
+            self.keys.push_text(key, text);
             self.of_texts.push(claim);
+        } else {
+            self.keys.uuids.push(key);
+            self.of_uuids.push(claim);
         }
+    }
+
+    fn push_row(&mut self, wanted: &Wanted, row: usize, claim: (u64, i64)) {
+        let text = (wanted.forms[row] != Form::Uuid).then(|| (wanted.text)(row as u32));
+        self.push(wanted.keys[row], text, claim);
     }
 
     fn join(mut self) -> FrameKeys {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::environment::Environment;
 use super::limits::{most_in_memtable, too_many_in_memtable};
 use super::lock::Lock;
+use super::mirror::Mirror;
 use super::publish::entry_of;
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
@@ -144,6 +145,9 @@ impl Writer<'_> {
     /// Make room in a log that is full: freeze it, or put its entries into segments where the one
     /// before it is frozen still.
     pub(super) fn seal_if_full(&mut self) -> Result<()> {
+        if let Some(mirror) = self.space.mirror.as_deref() {
+            return if self.is_seal_due_in(mirror) { self.seal() } else { Ok(()) };
+        }
         let is_full_of_values = |view: &View| KeySpace::is_log_full_of_values(view);
         let state = self.space.present().as_ref().map(|view| {
             let has_values = !view.memtable.values.run.is_empty();
@@ -155,6 +159,15 @@ impl Writer<'_> {
             Some((entries, false, _)) if entries > most_in_memtable() => self.freeze(),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a log in a bucket is full, or took many commits: a new reader fetches each of them.
+    /// It is not frozen, as a replica belongs to one handle.
+    fn is_seal_due_in(&self, mirror: &Mirror) -> bool {
+        let is_full = |view: &View| view.memtable.len() > most_in_memtable() || KeySpace::is_log_full_of_values(view);
+        let has_frames = |view: &View| !view.memtable.is_untouched(START);
+        let is_due = |view: &View| is_full(view) || mirror.is_long() && has_frames(view);
+        self.space.present().as_ref().is_some_and(is_due)
     }
 
     /// End the log, and start another one beside it.

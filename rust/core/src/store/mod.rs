@@ -16,6 +16,7 @@ mod inspect;
 pub(crate) mod limits;
 mod lock;
 mod lookup;
+mod mirror;
 mod pin;
 mod publish;
 mod purge;
@@ -40,11 +41,13 @@ pub(crate) use bulk_load::{Fingerprint, LoadedPart};
 pub use compaction::{Maintained, Progress};
 pub(crate) use entries::{EntryCursor, ListedEntry};
 use environment::Environment;
+pub(crate) use finish::ClaimedKeys;
 pub use finish::Finished;
 use held::Files;
 pub use inspect::{PartitionStatistics, SpaceStatistics};
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
+use mirror::Mirror;
 pub use pin::Pin;
 pub use purge::{Purge, Purged};
 pub(crate) use settings::SpaceSettings;
@@ -73,6 +76,8 @@ pub(crate) struct KeySpace {
     asked: Asked,
     /// Set once the space is in the registry.
     known: OnceLock<()>,
+    /// Where its durable truth is, if not in its directory.
+    mirror: Option<Arc<Mirror>>,
 }
 
 /// The counters of this handle since it was opened.
@@ -97,8 +102,9 @@ impl KeySpace {
         let (files, sync) = (Arc::default(), GroupSync::default());
         let (longest_run_us, asked) = (AtomicU64::new(0), Asked::default());
         let (is_pinned, makes_room, known) = (false, false, OnceLock::new());
+        let mirror = Mirror::of(&env, &directory).map(Arc::new);
         let name = name.to_owned();
-        Self { env, directory, name, files, sync, is_pinned, longest_run_us, makes_room, asked, known }
+        Self { env, directory, name, files, sync, is_pinned, longest_run_us, makes_room, asked, known, mirror }
     }
 
     /// Note the time that a service took.
@@ -131,8 +137,15 @@ impl KeySpace {
     /// Read the present state.
     pub(crate) fn read<T>(&self, look: impl FnOnce(Option<&View>) -> Result<T>) -> Result<T> {
         let _in_use = self.files.enter();
-        self.refresh()?;
-        look(self.present().as_ref())
+        loop {
+            self.catch_up()?;
+            self.refresh()?;
+            let view = self.present();
+            // Others may have begun to change the replica since.
+            if self.mirror.as_deref().is_none_or(|mirror| self.is_pinned || mirror.is_ready()) {
+                return look(view.as_ref());
+            }
+        }
     }
 
     fn present(&self) -> RwLockReadGuard<'_, Option<View>> {
@@ -143,6 +156,9 @@ impl KeySpace {
     fn refresh(&self) -> Result<()> {
         if self.is_pinned {
             return Ok(());
+        }
+        if self.mirror.is_some() {
+            return self.reopen();
         }
         if let Some(view) = self.present().as_ref()
             && view.is_current(&self.env)?
@@ -170,6 +186,19 @@ impl KeySpace {
             }
             Ok(())
         })
+    }
+
+    /// Nobody else changes a replica, but its log may have been closed while it was idle.
+    fn reopen(&self) -> Result<()> {
+        if !self.present().as_ref().is_some_and(|view| view.log.is_closed) {
+            return Ok(());
+        }
+        self.change(|slot| slot.as_mut().map_or(Ok(()), |view| view.advance(&self.env)))
+    }
+
+    /// Delete the objects that no state needs and that are older than `grace`.
+    pub(crate) fn collect_objects(&self, grace: Duration) -> Result<u64> {
+        self.mirror.as_deref().map_or(Ok(0), |mirror| mirror.collect(grace))
     }
 
     fn check_name(&self, view: &View) -> Result<()> {
@@ -203,6 +232,7 @@ impl KeySpace {
     pub(crate) fn look_durably<T>(&self, mut look: impl FnMut(Option<&View>) -> Result<(T, bool)>) -> Result<T> {
         let _in_use = self.files.enter();
         loop {
+            let generation = self.mirror.as_deref().map_or(0, Mirror::generation);
             let (found, log, is_doubtful) = self.read(|view| {
                 let (found, rests_on_log) = look(view)?;
                 // A pinned state was durable before it was pinned.
@@ -211,6 +241,12 @@ impl KeySpace {
                 Ok((found, rests_on.map(|view| (view.log.clone(), view.memtable.position)), is_doubtful))
             })?;
             let Some((log, position)) = log else { return Ok(found) };
+            if let Some(mirror) = &self.mirror {
+                match self.reach_commit(mirror, log.id, position, generation) {
+                    Err(Error::Refused) => continue,
+                    reached => return reached.map(|()| found),
+                }
+            }
             if !is_doubtful || self.env.read_only {
                 if is_doubtful && writer_lock::has_failed(&*self.env.system, &self.directory, log.id) {
                     let reason = "its last sync failed, and no writer has mended it yet";

@@ -218,8 +218,10 @@ impl Writer<'_> {
         let stamp = Stamp { claim, started_at, mark: Mark::Open };
         let result = self.space.write_keys(&mut manifest, &keys, stamp, threads).and_then(|()| self.publish(&manifest));
         if let Err(error) = result {
-            // It is unknown whether the manifest is on disk.
-            self.space.sync.fail(&error);
+            // It is unknown whether the manifest is on disk. In an object store the chain tells.
+            if self.space.mirror.is_none() {
+                self.space.sync.fail(&error);
+            }
             return Err(error);
         }
         Ok((claim, keys))
@@ -232,6 +234,17 @@ impl Writer<'_> {
 
     /// Publish a manifest and read it; then remove files that only older ones name.
     pub(super) fn publish(&mut self, manifest: &Manifest) -> Result<()> {
+        match self.space.mirror.clone() {
+            None => self.publish_in_place(manifest)?,
+            Some(mirror) => {
+                let (space, generation) = (self.space, self.generation);
+                space.commit_manifest(&mirror, generation, manifest, || self.publish_in_place(manifest))?;
+            }
+        }
+        self.collect_garbage(manifest)
+    }
+
+    fn publish_in_place(&mut self, manifest: &Manifest) -> Result<()> {
         self.space.env.system.sync_names(&self.space.directory)?;
         let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
         self.check_alone()?;
@@ -248,7 +261,7 @@ impl Writer<'_> {
             }
         })?;
         self.space.sync.learn(manifest.log.id, manifest.log.proven);
-        self.collect_garbage(manifest)
+        Ok(())
     }
 }
 

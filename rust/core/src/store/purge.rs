@@ -80,7 +80,7 @@ impl KeySpace {
         if purge.dry_run || expired_now == Purged::default() {
             return Ok(expired_now);
         }
-        self.write(settings, |writer| {
+        self.write_again(settings, |writer| {
             let (cutoff, expired) = planned(writer.space.present().as_ref())?;
             let in_log =
                 writer.space.present().as_ref().and_then(View::oldest_in_memory).is_some_and(|oldest| oldest <= cutoff);

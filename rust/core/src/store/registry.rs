@@ -56,6 +56,9 @@ impl Writer<'_> {
         if self.space.known.get().is_some() {
             return Ok(());
         }
+        if let Some(mirror) = &self.space.mirror {
+            mirror.make_known(&self.space.name)?;
+        }
         if !is_known(&self.space.env, &self.space.directory)? {
             let path = path_of(&self.space.env, &self.space.directory);
             let (names, root) = (path.parent().unwrap_or(&path), self.space.env.identity.parent().unwrap_or(&path));

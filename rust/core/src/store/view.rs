@@ -393,7 +393,8 @@ impl View {
     /// have to be rewritten.
     pub(crate) fn is_doubtful(&self, env: &Environment) -> bool {
         let end = self.log.inherited.min(self.memtable.position);
-        if end <= self.memtable.durable {
+        // A replica's log is made of commits.
+        if end <= self.memtable.durable || env.objects.is_some() {
             return false;
         }
         let waits = if env.read_only { 0 } else { WAITS };

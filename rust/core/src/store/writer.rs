@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::mirror::Mirror;
 use super::view::View;
 use super::writer_lock::{Taken, WriterLock};
 use super::{KeySpace, LookedUp, SpaceSettings};
@@ -40,12 +41,14 @@ pub(crate) struct Beginning {
 pub(crate) struct Writer<'s> {
     pub(super) space: &'s KeySpace,
     pub(super) held: Taken<'s>,
+    /// The generation of what it appends, in a replica.
+    pub(super) generation: u64,
 }
 
 impl<'s> Writer<'s> {
     /// A writer of `space`, whose lock `guard` holds.
     pub(super) fn holding(space: &'s KeySpace, guard: Taken<'s>) -> Self {
-        Self { space, held: guard }
+        Self { space, held: guard, generation: 0 }
     }
 
     /// The key space, for reading.
@@ -61,18 +64,56 @@ impl KeySpace {
         self.present().as_ref().and_then(|view| view.memtable.transaction(application)).cloned()
     }
 
-    /// Hold the lock for `operation`. What it appends is durable when this returns.
+    /// [`KeySpace::write_again`] for an operation that runs once: in an object store it is refused
+    /// where another handle's commit came first.
     pub(crate) fn write<T>(
         &self,
         settings: SpaceSettings,
         operation: impl FnOnce(&mut Writer<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut operation = Some(operation);
+        let once = |writer: &mut Writer<'_>| match operation.take() {
+            Some(operation) => operation(writer),
+            None => Err(Error::Refused),
+        };
+        self.write_rounds(settings, false, once)
+    }
+
+    /// Hold the lock for `operation`. What it appends is durable when this returns. In an object
+    /// store it runs again where another handle's commit came first, and nothing of the first run
+    /// stays.
+    pub(crate) fn write_again<T>(
+        &self,
+        settings: SpaceSettings,
+        operation: impl FnMut(&mut Writer<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.write_rounds(settings, true, operation)
+    }
+
+    fn write_rounds<T>(
+        &self,
+        settings: SpaceSettings,
+        can_repeat: bool,
+        mut operation: impl FnMut(&mut Writer<'_>) -> Result<T>,
     ) -> Result<T> {
         if self.env.read_only || self.is_pinned {
             return Err(Error::ReadOnly(self.directory.clone()));
         }
         self.sync.check()?;
         let _in_use = self.files.enter();
-        self.write_once(settings, operation).inspect_err(|error| self.note(error))
+        let Some(mirror) = &self.mirror else {
+            return self.write_once(settings, operation).inspect_err(|error| self.note(error));
+        };
+        let start = std::time::Instant::now();
+        for round in 0.. {
+            match self.write_once(settings, &mut operation) {
+                Err(Error::Refused) if can_repeat && start.elapsed() < self.env.lock_timeout => {}
+                done => return done.inspect_err(|error| self.note(error)),
+            }
+            crate::sys::interrupt::check()?;
+            mirror.back_off(round);
+        }
+        Err(Error::Refused)
     }
 
     /// After a failed write or sync this handle writes no more.
@@ -91,7 +132,12 @@ impl KeySpace {
         // While another process holds the lock, its writes so far can be read.
         let taken = lock.take(&*self.env.system, self.env.lock_timeout, || drop(self.refresh()));
         let guard = taken.map_err(|error| self.or_away(error))?;
+        let _at_work = self.mirror.as_deref().map(Mirror::at_work);
         let mut writer = Writer::holding(self, guard);
+        if let Some(mirror) = &self.mirror {
+            writer.generation = self.settle(mirror)?;
+        }
+        let before = self.place();
         let result = writer.prepare(settings).and_then(|()| {
             let result = operation(&mut writer)?;
             writer.seal_if_full()?;
@@ -104,11 +150,24 @@ impl KeySpace {
                 None => return result,
             }
         };
+        let (generation, is_unchanged) = (writer.generation, self.place() == before);
         drop(writer);
         let result = result?;
+        if let Some(mirror) = &self.mirror {
+            self.reach_commit(mirror, log.id, position, generation)?;
+            if is_unchanged {
+                mirror.check_newest(generation)?;
+            }
+            return Ok(result);
+        }
         self.reach(&log, position, true)?;
         self.check_in_place(&log).map_err(|error| self.or_away(error))?;
         Ok(result)
+    }
+
+    /// Where the view stands: manifest, log and position.
+    fn place(&self) -> Option<(u64, u64, u64)> {
+        self.present().as_ref().map(|view| (view.manifest.number, view.log.id, view.memtable.position))
     }
 
     /// A history that is missing as a whole, such as a file system that is not mounted, is not

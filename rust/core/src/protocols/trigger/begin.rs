@@ -1,6 +1,6 @@
 //! Beginning: look-up and `processing` in one atomic step.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
@@ -8,14 +8,13 @@ use super::ends::Ends;
 use super::identities::Identities;
 use super::look::Look;
 use super::resolver::{Ask, Asked, Reply};
-use super::rules::{Answer, Decided, Outcome, Settings, Trigger};
+use super::rules::{Answer, Decided, Outcome, Reason, Settings, Step, Trigger};
 use super::{Call, Claim};
 use crate::columns::Documents;
 use crate::history::History;
-use crate::key::Copy;
-use crate::key::{Codec, Form};
+use crate::key::{Codec, Copy, Form, Key};
 use crate::store::view::View;
-use crate::store::{Beginning, KeySpace, LookedUp, SpaceSettings, Writer};
+use crate::store::{Beginning, ClaimedKeys, InProgress, KeySpace, LookedUp, SpaceSettings, Writer};
 use crate::types::FrameKeys;
 use crate::types::HistoryState;
 use crate::types::TransactionEntry;
@@ -155,7 +154,8 @@ impl<'a, 'd> BeginWork<'a, 'd> {
     fn attempt(&mut self, space: &std::sync::Arc<KeySpace>, now_us: i64, is_last: bool) -> Result<Attempt> {
         let settings = SpaceSettings::of(self.trigger);
         let mut has_written = false;
-        let attempt = space.write(settings, |writer| {
+        let attempt = space.write_again(settings, |writer| {
+            has_written = false;
             let found = writer.look(|view| self.look(now_us, view))?;
             let mut looked = Looked { found, unavailable: None };
             if self.rows.is_none() {
@@ -169,6 +169,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
                 Err(asked) => return Ok(Attempt::Ask(asked)),
             };
             has_written = true;
+            self.complete_resolved(writer, &decided, &looked.found, now_us)?;
             let claim = self.write(writer, space, &decided, now_us, known.as_ref())?;
             Ok(self.done(decided, &asked, claim, replay, None))
         });
@@ -245,6 +246,35 @@ impl<'a, 'd> BeginWork<'a, 'd> {
                 *state = HistoryState::Absent;
             }
         }
+    }
+
+    /// Record as completed what is in progress and what the resolver calls a duplicate: the next
+    /// copy is then a duplicate without asking, and no entry stays in progress forever. A frame
+    /// of its own, before that of the claim: after a crash between both the claim is missing, and
+    /// what the resolver said holds all the same. A key that also came with another answer is left
+    /// as it is.
+    fn complete_resolved(
+        &self,
+        writer: &mut Writer<'_>,
+        decided: &Decided,
+        found: &LookedUp,
+        now_us: i64,
+    ) -> Result<()> {
+        const RESOLVED: Outcome = Outcome::resolved(Reason::R10, Step::S2);
+        if !self.trigger.complete_resolved || !decided.outcomes.contains(&RESOLVED) {
+            return Ok(());
+        }
+        let Identities { keys: all, forms, .. } = &self.identities;
+        let (resolved, others): (Vec<&InProgress>, Vec<&InProgress>) =
+            found.processing.iter().partition(|entry| decided.outcomes[entry.row as usize] == RESOLVED);
+        let disputed: HashSet<Key> = others.iter().map(|entry| all[entry.row as usize]).collect();
+        let mut keys = ClaimedKeys::default();
+        for entry in resolved.iter().filter(|entry| !disputed.contains(&all[entry.row as usize])) {
+            let row = entry.row as usize;
+            let text = (forms[row] != Form::Uuid).then(|| self.identities.text(self.documents, entry.row));
+            keys.push(all[row], text, (entry.claim, entry.started_at));
+        }
+        writer.complete_keys(keys, now_us)
     }
 
     /// Append the frames that record the beginning.

@@ -95,7 +95,7 @@ impl KeySpace {
 
     /// Reserve file numbers, so that no other writer uses them.
     pub(super) fn reserve(&self, count: u64) -> Result<u64> {
-        self.write(SpaceSettings::STORED, |writer| {
+        self.write_again(SpaceSettings::STORED, |writer| {
             let mut manifest = writer.successor()?;
             let first = manifest.next_file;
             manifest.next_file += count;

@@ -17,7 +17,7 @@
 
 mod content;
 mod disk;
-mod random;
+pub(in crate::testing) mod random;
 
 use std::io;
 use std::path::Path;

@@ -147,23 +147,24 @@ where
     T: std::marker::Copy + Into<i64>,
 {
     let values = &values[start..start + bits.len()];
+    let most = settings.most_deliveries().unwrap_or(i64::MAX);
     // The kind is a constant inside each loop, and without nulls there is no branch on the row:
     // both can be vectorised.
     match (settings.kind, nulls.is_all()) {
         (Kind::Messaging, true) => {
             for (bits, &count) in bits.iter_mut().zip(values) {
-                *bits |= count_bits(count_class(Kind::Messaging, i64::MAX, Some(count.into())));
+                *bits |= count_bits(count_class(Kind::Messaging, most, Some(count.into())));
             }
         }
         (Kind::Jms, true) => {
             for (bits, &count) in bits.iter_mut().zip(values) {
-                *bits |= count_bits(count_class(Kind::Jms, settings.max_delivery_count, Some(count.into())));
+                *bits |= count_bits(count_class(Kind::Jms, most, Some(count.into())));
             }
         }
         (kind, false) => {
             for ((row, bits), &count) in (start..).zip(bits).zip(values) {
                 let count = nulls.is_valid(row).then(|| count.into());
-                *bits |= count_bits(count_class(kind, settings.max_delivery_count, count));
+                *bits |= count_bits(count_class(kind, most, count));
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::facts::{CountClass, KeyClass};
 use super::outcome::Outcome;
 use super::reason::Reason;
-use super::trigger::{Kind, Settings};
+use super::trigger::Settings;
 use crate::types::HistoryState;
 
 /// The facts of one document.
@@ -70,7 +70,7 @@ pub fn decide_row(settings: &Settings, facts: RowFacts) -> Decision {
         Decision::Decided(Outcome::R0)
     } else if !facts.eligible {
         Decision::Decided(Outcome::R1)
-    } else if settings.kind == Kind::Jms && facts.count == CountClass::OverMax {
+    } else if facts.count == CountClass::OverMax && settings.most_deliveries().is_some() {
         Decision::Decided(Outcome::R2)
     } else if settings.use_history {
         by_history(settings, facts)

@@ -12,7 +12,7 @@ pub enum CountClass {
     First = 1,
     /// The document came before.
     Again = 2,
-    /// A JMS message reached its maximum number of deliveries.
+    /// The document reached the trigger's maximum number of deliveries.
     OverMax = 3,
 }
 
@@ -22,9 +22,9 @@ impl CountClass {
 }
 
 /// The class of one count. Messaging counts redeliveries from 0, JMS counts deliveries from 1; a
-/// null count and one below the first are undefined. Only JMS knows a maximum.
+/// null count and one below the first are undefined. From `most` on it is over the maximum.
 #[inline]
-pub fn count_class(kind: Kind, max_delivery_count: i64, count: Option<i64>) -> CountClass {
+pub fn count_class(kind: Kind, most: i64, count: Option<i64>) -> CountClass {
     let first = match kind {
         Kind::Messaging => 0,
         Kind::Jms => 1,
@@ -32,7 +32,7 @@ pub fn count_class(kind: Kind, max_delivery_count: i64, count: Option<i64>) -> C
     match count {
         None => CountClass::Undefined,
         Some(count) if count < first => CountClass::Undefined,
-        Some(count) if kind == Kind::Jms && count >= max_delivery_count => CountClass::OverMax,
+        Some(count) if count >= most => CountClass::OverMax,
         Some(count) if count == first => CountClass::First,
         Some(_) => CountClass::Again,
     }

@@ -61,6 +61,12 @@ pub struct Trigger {
     pub suspend_on_failure: bool,
     /// A JMS message with this number of deliveries is rejected.
     pub max_delivery_count: i64,
+    /// A document of a messaging trigger that was delivered again this often is rejected; none
+    /// for no limit, as in the documented systems.
+    pub max_redelivery_count: Option<i64>,
+    /// Whether `begin` completes documents in progress that the resolver calls duplicates; the
+    /// documented systems do not.
+    pub complete_resolved: bool,
     /// Until when an entry counts.
     pub expiry: Expiry,
 }
@@ -78,6 +84,7 @@ impl Trigger {
             detect_duplicates: true,
             use_history: true,
             history_time_to_live_us: THIRTY_DAYS_US,
+            complete_resolved: true,
             ..Self::new(name, kind)
         }
     }
@@ -96,6 +103,8 @@ impl Trigger {
             suspend_and_retry_on_error: true,
             suspend_on_failure: false,
             max_delivery_count: 100,
+            max_redelivery_count: None,
+            complete_resolved: false,
             expiry: Expiry::UntilPurged,
         }
     }
@@ -129,7 +138,10 @@ impl Trigger {
                 self.max_delivery_count
             )));
         }
-        Ok(())
+        match self.max_redelivery_count.filter(|most| *most < 1) {
+            Some(most) => Err(Error::Config(format!("max_redelivery_count is {most}; allowed is 1 or more"))),
+            None => Ok(()),
+        }
     }
 
     /// Whether the trigger suspends when a component is down: either switch is enough.
@@ -147,6 +159,7 @@ impl Trigger {
             in_batch: self.in_batch,
             suspend: self.suspends(),
             max_delivery_count: self.max_delivery_count,
+            max_redelivery_count: self.max_redelivery_count,
             resolver,
         }
     }
@@ -170,6 +183,8 @@ pub struct Settings {
     pub suspend: bool,
     /// A JMS message with this number of deliveries is rejected.
     pub max_delivery_count: i64,
+    /// A document of a messaging trigger that was delivered again this often is rejected.
+    pub max_redelivery_count: Option<i64>,
     /// Whether there is a resolver.
     pub resolver: bool,
 }
@@ -186,9 +201,16 @@ impl Settings {
         self.detect_duplicates && (self.use_history || self.resolver)
     }
 
-    /// Whether any outcome depends on the counts. With the history only JMS uses them, for its
-    /// maximum.
+    /// The count from which documents are rejected, if there is such a limit.
+    pub fn most_deliveries(&self) -> Option<i64> {
+        match self.kind {
+            Kind::Messaging => self.max_redelivery_count,
+            Kind::Jms => Some(self.max_delivery_count),
+        }
+    }
+
+    /// Whether any outcome depends on the counts. With the history only a maximum does.
     pub fn needs_counts(&self) -> bool {
-        self.detect_duplicates && (self.kind == Kind::Jms || !self.use_history)
+        self.detect_duplicates && (self.most_deliveries().is_some() || !self.use_history)
     }
 }

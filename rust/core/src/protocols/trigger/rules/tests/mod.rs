@@ -19,7 +19,7 @@ fn all_settings() -> Vec<Settings> {
     for &kind in Kind::ALL {
         for &processing_mode in ProcessingMode::ALL {
             for in_batch in [None, Some(InBatch::Duplicate), Some(InBatch::InDoubt), Some(InBatch::New)] {
-                for switches in 0..16 {
+                for switches in 0..32 {
                     all.push(Settings {
                         kind,
                         processing_mode,
@@ -29,6 +29,7 @@ fn all_settings() -> Vec<Settings> {
                         suspend: switches & 4 != 0,
                         resolver: switches & 8 != 0,
                         max_delivery_count: 3,
+                        max_redelivery_count: (switches & 16 != 0).then_some(2),
                     });
                 }
             }

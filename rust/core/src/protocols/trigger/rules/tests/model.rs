@@ -45,7 +45,8 @@ fn before_resolver(s: &Settings, d: Document, state: HistoryState, seen: &mut Ha
     if !d.eligible {
         return ("R1", 'N');
     }
-    if s.kind == Kind::Jms && i64::from(d.count) >= s.max_delivery_count {
+    let most = if s.kind == Kind::Jms { Some(s.max_delivery_count) } else { s.max_redelivery_count };
+    if most.is_some_and(|most| i64::from(d.count) >= most) {
         return ("R2", 'X');
     }
     if !s.use_history {

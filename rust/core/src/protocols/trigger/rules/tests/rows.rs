@@ -17,7 +17,7 @@ fn slow_reading(s: &Settings, f: RowFacts) -> &'static str {
     if !f.eligible {
         return "R1";
     }
-    if s.kind == Kind::Jms && f.count == CountClass::OverMax {
+    if f.count == CountClass::OverMax && (s.kind == Kind::Jms || s.max_redelivery_count.is_some()) {
         return "R2";
     }
     if s.use_history && f.key == KeyClass::Absent {
@@ -50,7 +50,7 @@ fn slow_reading(s: &Settings, f: RowFacts) -> &'static str {
     if f.count == CountClass::First {
         return "R12";
     }
-    // A messaging count has no maximum: every count above the first came before.
+    // Without a maximum every count above the first came before.
     if f.count == CountClass::Again || f.count == CountClass::OverMax {
         return if s.resolver { "R13?" } else { "R14" };
     }
@@ -123,10 +123,12 @@ fn with_the_history_a_count_of_zero_never_makes_a_document_new() {
 
 #[test]
 fn messaging_counts_redeliveries_from_zero() {
-    let class = |count| count_class(Kind::Messaging, 3, count);
+    let class = |count| count_class(Kind::Messaging, i64::MAX, count);
     assert_eq!([None, Some(i64::MIN), Some(-2), Some(-1)].map(class), [CountClass::Undefined; 4]);
     assert_eq!(class(Some(0)), CountClass::First);
-    assert_eq!([1, 3, i64::MAX].map(|count| class(Some(count))), [CountClass::Again; 3]);
+    assert_eq!([1, 3, i64::MAX - 1].map(|count| class(Some(count))), [CountClass::Again; 3]);
+    let limited = |count| count_class(Kind::Messaging, 3, Some(count));
+    assert_eq!([0, 1, 2, 3, 4].map(limited)[2..], [CountClass::Again, CountClass::OverMax, CountClass::OverMax]);
 }
 
 #[test]

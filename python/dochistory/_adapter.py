@@ -1,0 +1,141 @@
+"""The life of an adapter: it runs until it is stopped, or SIGTERM comes, or something fails."""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import dochistory as dh
+from dochistory.consumer import Consumer
+from dochistory.once import OnError
+from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement, Worker, serial
+
+_BACKOFF = (0.2, 10.0)
+"""The first and the longest wait before the next attempt to connect, in seconds."""
+
+
+class Adapter:
+    """What the adapters share: a consumer, a worker, and when they end.
+
+    Args:
+        history: the directory of the history.
+        trigger: whose messages they are. It is used as `serial`, unless its `in_batch` says what a
+            copy in one batch is: a receiver runs one message after the other.
+        service: called with each message that is NEW; what it raises is handled by `on_error`.
+        on_error: what becomes of a message whose service raises; see `dochistory.once`.
+        claim_ahead: claim as many messages as are likely to be processed within this many seconds:
+            a process that is killed leaves those in doubt.
+        most: the maximum number of messages that are claimed together.
+        settings: further settings of the `Consumer`.
+        in_order: run nothing that came later before a message that comes again.
+    """
+
+    def __init__(
+        self,
+        history: Any,
+        trigger: dh.Trigger,
+        service: Service,
+        *,
+        on_error: OnError,
+        claim_ahead: float,
+        most: int,
+        settings: dict[str, Any],
+        in_order: bool = False,
+    ) -> None:
+        self.consumer = Consumer(history, serial(trigger), **settings)
+        self._worker = Worker(
+            self.consumer,
+            service,
+            self._settle,
+            is_current=self._is_current,
+            on_error=on_error,
+            claim_ahead=claim_ahead,
+            most=most,
+            in_order=in_order,
+        )
+
+    def stop(self) -> None:
+        """End: the present message is completed, what was not begun goes back to the broker. Does not wait."""
+        self._worker.stop()
+
+    def run(self) -> None:
+        """Receive until `stop` is called, or SIGTERM or SIGINT comes, or something fails.
+
+        Raises:
+            DocHistoryError: as `Consumer.begin`, but for suspensions, which are waited for.
+        """
+        with _signals(self.stop), self.consumer:
+            self._worker.start()
+            try:
+                self._receive()
+            finally:
+                self._worker.stop()
+                while self._worker.is_running:
+                    self._keep_alive()
+                self._leave(self._worker.left())
+        if self._worker.failure is not None:
+            raise self._worker.failure
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it is to end."""
+        return self._worker.stopping.is_set()
+
+    def _receive(self) -> None:
+        """Receive until `is_stopping`."""
+        raise NotImplementedError
+
+    def _keep_alive(self) -> None:
+        """Input and output for a moment, without receiving more."""
+        raise NotImplementedError
+
+    def _leave(self, left: Sequence[Message]) -> None:
+        """Return what was never begun, and disconnect."""
+        raise NotImplementedError
+
+    def _settle(self, settled: Settled) -> None:
+        """Settle deliveries; called by any thread."""
+        raise NotImplementedError
+
+    def _is_current(self, message: Message) -> bool:
+        """Whether the delivery can still be settled."""
+        raise NotImplementedError
+
+    def _reconnecting(self, attempt: Callable[[], None], errors: tuple[type[Exception], ...], where: str) -> None:
+        """Call `attempt` until it returns or the adapter stops; after a failure wait, and longer each time."""
+        wait = _BACKOFF[0]
+        while not self.is_stopping:
+            try:
+                attempt()
+            except errors as error:
+                log = logging.getLogger(LOGGER)
+                log.warning("%s: %s: %s; the next attempt in %.1f s", where, type(error).__name__, error, wait)
+                self._worker.stopping.wait(wait)
+                wait = min(wait * 2, _BACKOFF[1])
+            else:
+                return
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Stop at SIGTERM and SIGINT, where this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        # Not here: what was interrupted may hold the lock that `stop` takes.
+        threading.Thread(target=stop, name="dochistory-stop", daemon=True).start()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+__all__ = ["Adapter", "Message", "Settlement"]

@@ -1,0 +1,283 @@
+"""Single documents of a consumer, begun and completed together where they come together."""
+
+# ruff: noqa: SLF001 - a consumer is made of both
+
+import asyncio
+import datetime as dt
+import json
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import dochistory as dh
+from dochistory import _columns, journal
+from dochistory._combining import Combiner, Request
+from dochistory.once import Document
+
+if TYPE_CHECKING:
+    from dochistory.consumer import Consumer
+
+_TYPES = {
+    "uuid": pa.string(),
+    "track_id": pa.string(),
+    "event_id": pa.string(),
+    "jms_message_id": pa.string(),
+    "redelivery_count": pa.int64(),
+    "delivery_count": pa.int64(),
+    "guaranteed": pa.bool_(),
+    "persistent": pa.bool_(),
+}
+_CHAIN = ("uuid", "track_id", "event_id", "jms_message_id")
+_NEW = (("NEW", "PROCESS", "R8"), ("NEW", "PROCESS", "R1"))
+_MOST_CLAIMS = 2
+"""The documents of more claims than these are completed by their keys, in one write."""
+
+
+class OneByOne:
+    """Begins, completes and releases single documents.
+
+    Args:
+        consumer: whose documents they are.
+    """
+
+    def __init__(self, consumer: "Consumer") -> None:
+        self.consumer = consumer
+        self._begins: Combiner[Document] = Combiner(self._serve_begins)
+        self._ends: Combiner[Document] = Combiner(self._serve_ends)
+        # Documents of many callers are no batch of one producer, in which ids cannot all be missing.
+        self._trigger = consumer.trigger.replace(without_ids="in_doubt")
+
+    def begin(self, document: Document) -> None:
+        """Begin a document: its verdict is set."""
+        self._begins.run(document)
+
+    async def begin_async(self, document: Document) -> None:
+        """As `begin`. If the coroutine is cancelled meanwhile, the document is released: nobody has seen it."""
+        if await _to_its_end(self._begins.run_async(document)):
+            if document.new:
+                await asyncio.to_thread(self.release, document)
+            raise asyncio.CancelledError
+
+    def complete(self, document: Document) -> None:
+        """The service of a document has ended."""
+        self._ends.run(document)
+
+    async def complete_async(self, document: Document) -> None:
+        """As `complete`."""
+        if await _to_its_end(self._ends.run_async(document)):
+            raise asyncio.CancelledError
+
+    def release(self, document: Document) -> None:
+        """The service of a document was undone."""
+        if document.row is None:
+            document.claim.release()
+        else:
+            document.claim.release(rows=[document.row])
+        document.is_over = True
+
+    def close(self) -> None:
+        """End the threads."""
+        self._begins.close()
+        self._ends.close()
+
+    def _serve_begins(self, requests: list[Request[Document]]) -> list[Request[Document]]:
+        consumer = self.consumer
+        was_suspended = consumer._check()
+        now, later = _apart(requests)
+        documents = [request.subject for request in now]
+        if len(documents) == 1:
+            self._begin_one(documents[0])
+        else:
+            self._begin_many(documents)
+        for request in now:
+            document = request.subject
+            kind = (document.status, str(document.action), str(document.rule))
+            if document.status != "NEW":
+                request.error = self._record(document)
+            consumer._tally.add(kind, _listed(document))
+        if was_suspended and not any(document.action == "SUSPEND" for document in documents):
+            consumer.suspension.succeeded()
+        return later
+
+    def _begin_one(self, document: Document) -> None:
+        history = self.consumer.history
+        claim = self.consumer._trying(lambda: history.begin_one(trigger=self._trigger, **document.asked))
+        document.claim, document.row = claim, None
+        document.status, document.action, document.acknowledge = claim.status, claim.action, claim.acknowledge
+        document.rule, document.key, document.message = claim.rule, claim.key, claim.message
+
+    def _begin_many(self, documents: Sequence[Document]) -> None:
+        batch = _batch_of(documents)
+        history = self.consumer.history
+        claim = self.consumer._trying(lambda: history.begin(batch, self._trigger))
+        verdicts = claim.verdicts
+        if len(claim.counts) == 1 and claim.counts[0][:3] in _NEW:
+            first = verdicts.slice(0, 1).to_pylist()[0]
+            for row, (document, key) in enumerate(zip(documents, verdicts["key"].to_pylist(), strict=True)):
+                document.claim, document.row, document.key = claim, row, key
+                document.status, document.action, document.rule = "NEW", "PROCESS", first["rule"]
+                document.acknowledge = first["acknowledge"]
+            return
+        for row, (document, found) in enumerate(zip(documents, verdicts.to_pylist(), strict=True)):
+            document.claim, document.row = claim, row
+            document.status, document.action, document.acknowledge = (
+                found["status"],
+                found["action"],
+                found["acknowledge"],
+            )
+            document.rule, document.key, document.message = found["rule"], found["key"], found["message"]
+
+    def _record(self, document: Document) -> BaseException | None:
+        """Record a verdict that is not plainly NEW; answers what the caller is to get instead of it."""
+        consumer = self.consumer
+        if document.status == "DUPLICATE" and not consumer._records("DUPLICATE"):
+            return None
+        if document.rule == "R3":
+            consumer._warn_of_no_id()
+        verdicts = _verdicts_of(document)
+        try:
+            if document.action == "SUSPEND":
+                consumer.suspension.note(verdicts)
+                consumer.suspension.check()
+            if document.status == "IN_DOUBT" and consumer.is_audited:
+                consumer.history.audit.keep(_kept(document), verdicts, consumer.trigger)
+            if document.status is not None and consumer._records(document.status):
+                journal.write(
+                    _batch_of([document]), verdicts, consumer.trigger, most=consumer._most, sinks=consumer._sinks
+                )
+        except dh.SuspendedError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - its caller raises it
+            if document.new:
+                self.release(document)
+            return error
+        return None
+
+    def _serve_ends(self, requests: list[Request[Document]]) -> list[Request[Document]]:
+        claims: dict[int, list[Document]] = {}
+        for request in requests:
+            claims.setdefault(id(request.subject.claim), []).append(request.subject)
+        documents = [request.subject for request in requests]
+        if len(claims) > _MOST_CLAIMS and all(document.rule == "R8" for document in documents):
+            keys = pa.array([document.key for document in documents], pa.string())
+            self.consumer.history.complete(keys, self.consumer.trigger)
+        else:
+            for some in claims.values():
+                claim = some[0].claim
+                if some[0].row is None:
+                    claim.complete()
+                else:
+                    claim.complete(rows=[document.row for document in some])
+        for document in documents:
+            document.is_over = True
+        return []
+
+    def keep_failed(self, table: pa.Table, error: BaseException, columns: Any) -> None:
+        """Keep documents whose service raised."""
+        size = table.num_rows
+        said = f"the service failed, and nobody knows how far it came: {type(error).__name__}: {error}"
+        keys = self.consumer.history.classify(table, self._trigger.replace(resolver=None), columns=columns)["key"]
+        verdicts = pa.table(
+            {
+                "status": ["IN_DOUBT"] * size,
+                "action": ["LOG"] * size,
+                "acknowledge": ["NOW"] * size,
+                "rule": ["R11"] * size,
+                "key": keys,
+                "message": [said] * size,
+            }
+        )
+        self.consumer.history.audit.keep(table, verdicts, self.consumer.trigger, columns=columns)
+
+    def _results(self) -> dh.MessageIdMapper:
+        trigger = self.consumer.trigger
+        lives = trigger.history_time_to_live
+        return self.consumer.history.mapper(f"{trigger.name}.results", expiry="exact", persist=lives)
+
+    def keep_result(self, document: Document, result: str) -> None:
+        """Keep what a service returned, for the duplicates of its document."""
+        if document.key is None:
+            return
+        self._results().remove([document.key])  # what a run left that ended in doubt
+        error = self._results().create([document.key], [result])["error"][0].as_py()
+        if error is not None:
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] the result of document {document.key!r} has {len(result.encode())} bytes ({error}); "
+                "allowed are 65,535: keep it elsewhere, and return where"
+            )
+
+    def result_of(self, document: Document) -> Any:
+        """What the service returned for a document; None if nothing is kept of it."""
+        if document.key is None:
+            return None
+        found = self._results().lookup([document.key])["mapped_id"][0].as_py()
+        return None if found is None else json.loads(found)
+
+
+def _apart(requests: list[Request[Document]]) -> tuple[list[Request[Document]], list[Request[Document]]]:
+    """Those that begin together, and later ones of the same id: as if each had called by itself."""
+    now, later, keys = [], [], set()
+    for request in requests:
+        asked = request.subject.asked
+        key = next((asked[name] for name in _CHAIN if asked.get(name)), None)
+        if key is not None and key in keys:
+            later.append(request)
+            continue
+        keys.add(key)
+        now.append(request)
+    return now, later
+
+
+def _batch_of(documents: Sequence[Document]) -> pa.RecordBatch:
+    names = dict.fromkeys(["uuid", *(name for document in documents for name in document.asked)])
+    if unknown := next((name for name in names if name not in _TYPES), None):
+        raise dh.ConfigError(f"[DH-CONFIG] there is no argument {unknown}; allowed are {', '.join(_TYPES)}")
+    columns = {name: pa.array([document.asked.get(name) for document in documents], _TYPES[name]) for name in names}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _kept(document: Document) -> pa.Table:
+    """What the audit log keeps of a document."""
+    batch = _batch_of([document])
+    table = pa.Table.from_batches([batch])
+    if document.payload is None:
+        return table
+    try:
+        payload = pa.array([document.payload])
+    except (pa.ArrowException, TypeError, ValueError):
+        payload = pa.array([str(document.payload)])
+        logging.getLogger("dochistory.consumer").warning(
+            "the payload of document %r is a %s, which Arrow cannot hold: its text is kept",
+            document.key,
+            type(document.payload).__name__,
+        )
+    return table.append_column("payload", payload)
+
+
+def _listed(document: Document) -> list[Any] | None:
+    """The row of the statistics' list."""
+    if document.status not in ("DUPLICATE", "IN_DOUBT"):
+        return None
+    return [dt.datetime.now(dt.UTC).isoformat(), document.key, None, document.status, document.rule]
+
+
+def _verdicts_of(document: Document) -> pa.Table:
+    return pa.table(
+        {name: pa.array([getattr(document, name)], pa.string()) for name in _columns.VERDICTS},
+    )
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> bool:
+    """Wait for it even if cancelled meanwhile; answers whether that happened."""
+    task, is_cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+            is_cancelled = True
+    task.result()
+    return is_cancelled

@@ -1,0 +1,143 @@
+"""`dochistory audit reconcile`, `resolve-all` and `compact`: many documents in doubt at once."""
+
+import csv
+import getpass
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import dochistory as dh
+from dochistory.cli import show
+from dochistory.cli.context import Add, Context, trigger_option
+from dochistory.cli.failures import CommandError, Exit
+
+_DECISIONS = ("process", "duplicate")
+
+
+def add_to(ways: Any, add: Add) -> None:
+    """Add the commands' arguments."""
+    reconciled = add(
+        ways,
+        "reconcile",
+        audit_reconcile,
+        "settle documents that were completed after all",
+        "Documents in doubt whose keys the history has as completed become duplicates. The sweeper does the same.",
+        examples=["dochistory audit reconcile --trigger orders"],
+    )
+    trigger_option(reconciled)
+    resolved = add(
+        ways,
+        "resolve-all",
+        audit_resolve_all,
+        "decide about all open documents: by rule, by a resolver, or from a file",
+        "What a resolver leaves in doubt, and what a file does not name, stays open.",
+        examples=[
+            "dochistory audit resolve-all --as process --rule R11",
+            "dochistory audit resolve-all --resolver shop.resolvers:orders",
+        ],
+    )
+    trigger_option(resolved)
+    resolved.add_argument("--as", dest="decision", choices=_DECISIONS, help="what they all are")
+    resolved.add_argument("--rule", metavar="RULE", help="only what this rule left in doubt")
+    resolved.add_argument("--resolver", metavar="MODULE:FUNCTION", help="asked about them, as a trigger's resolver is")
+    resolved.add_argument("--file", metavar="FILE", help="CSV with columns number or key, and decision")
+    resolved.add_argument("--by", metavar="NAME", help="who decides; the user, if absent")
+    resolved.add_argument("--note", metavar="TEXT", help="why, for the record")
+    add(
+        ways,
+        "compact",
+        audit_compact,
+        "put small files of documents together",
+        examples=["dochistory audit compact"],
+    )
+
+
+def audit_reconcile(context: Context) -> Exit:
+    """Settle documents that were completed."""
+    with context.open(read_only=False) as history:
+        settled = history.audit.reconcile(context.options.trigger)
+    if context.json:
+        print(show.as_json({"numbers": settled}))
+    else:
+        print(f"{len(settled)} settled: they were completed")
+    return Exit.DONE
+
+
+def audit_resolve_all(context: Context) -> Exit:
+    """Decide about all open documents."""
+    options = context.options
+    given = [options.decision, options.resolver, options.file]
+    if sum(one is not None for one in given) != 1:
+        raise CommandError("give one of: --as process or duplicate, --resolver MODULE:FUNCTION, --file FILE")
+    by = options.by or getpass.getuser()
+    decided: Mapping[Any, int]
+    with context.open(read_only=False) as history:
+        if options.file is not None:
+            decided = _from_file(history, options.file, options.trigger, options.rule, by, options.note)
+        else:
+            how = options.decision or _function(options.resolver)
+            decided = history.audit.resolve_all(how, options.trigger, rule=options.rule, by=by, note=options.note)
+    if context.json:
+        print(show.as_json(decided))
+    else:
+        print(", ".join(f"{count} resolved as {decision}" for decision, count in decided.items()))
+    return Exit.DONE
+
+
+def audit_compact(context: Context) -> Exit:
+    """Put small files together."""
+    with context.open(read_only=False) as history:
+        fewer = history.audit.compact()
+    print(show.as_json({"fewer_files": fewer}) if context.json else f"{fewer} files fewer")
+    return Exit.DONE
+
+
+def _from_file(
+    history: dh.History, path: str, trigger: str | None, rule: str | None, by: str, note: str | None
+) -> dict[str, int]:
+    entries = history.audit.list(trigger, "open", rule=rule)
+    by_key: dict[str, list[int]] = {}
+    for number, key in zip(entries["number"].to_pylist(), entries["key"].to_pylist(), strict=True):
+        by_key.setdefault(str(key), []).append(number)
+    chosen: dict[str, list[int]] = {decision: [] for decision in _DECISIONS}
+    try:
+        with Path(path).open(newline="", encoding="utf-8") as file:
+            rows = [*csv.DictReader(file)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CommandError(f"{path}: cannot be read: {error}") from error
+    open_numbers = set(entries["number"].to_pylist())
+    for line, row in enumerate(rows, 2):
+        decision = (row.get("decision") or "").strip()
+        if decision not in _DECISIONS:
+            raise CommandError(f"{path}:{line}: the decision is {decision!r}; allowed is process or duplicate")
+        if number := (row.get("number") or "").strip():
+            if not number.isdigit():
+                raise CommandError(f"{path}:{line}: the number is {number!r}; it must be a whole number")
+            chosen[decision] += [int(number)] if int(number) in open_numbers else []
+        elif key := row.get("key"):
+            chosen[decision] += by_key.get(key, [])
+        else:
+            raise CommandError(f"{path}:{line}: neither number nor key: give a CSV file with one of these columns")
+    for decision, numbers in chosen.items():
+        if numbers:
+            history.audit.resolve(numbers, decision, by=by, note=note)  # type: ignore[arg-type]
+    return {decision: len(numbers) for decision, numbers in chosen.items()}
+
+
+def _function(spelt: str) -> Callable[[pa.RecordBatch], Any]:
+    module, _, name = spelt.partition(":")
+    sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except Exception as error:  # the module is the user's, and may raise anything
+        raise CommandError(f"the resolver {spelt!r} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove("")
+    if not callable(found):
+        raise CommandError(f"the resolver {spelt!r} is not a function")
+    made: Callable[[pa.RecordBatch], Any] = found
+    return made

@@ -1,0 +1,68 @@
+"""`dochistory check`: whether an object store keeps what a history rests on."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dochistory import objects
+from dochistory.cli import show
+from dochistory.cli.context import Add, Context
+from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.times import positive
+from dochistory.objects.options import is_secret
+
+
+def add_to(commands: Any, add: Add) -> None:
+    """The command's arguments."""
+    command = add(
+        commands,
+        "check",
+        check,
+        "say whether an object store keeps what a history rests on",
+        "Races of many writers for one name, reading and listing of what was just stored, names that are used again, "
+        "clocks, and how long each request takes. Works in a folder of its own below the URL, and removes it.",
+        examples=["dochistory check s3://bucket/orders.history --option aws_region=eu-west-1"],
+    )
+    command.add_argument("url", metavar="URL", help="s3://bucket/path, gs://…, az://…, abfss://…")
+    command.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a storage option that is no secret, such as aws_region=eu-west-1; secrets come from the environment",
+    )
+    command.add_argument(
+        "--rounds", type=positive, default=objects.ROUNDS, metavar="N", help=f"number of races ({objects.ROUNDS})"
+    )
+
+
+def check(context: Context) -> Exit:
+    """Check a store."""
+    url = context.options.url
+    if not objects.is_url(url) and not url.startswith("file:"):
+        raise CommandError(f"{url}: not a URL of an object store; `dochistory doctor` checks a history in a directory")
+    client = objects.open_client(url, _options(context.options.option))
+    report = objects.check(client, rounds=context.options.rounds)
+    if context.json:
+        print(show.as_json({"keeps_promises": report.keeps_promises, **asdict(report)}))
+    else:
+        show.table(report.url, ["check", "result", "found"], [[c.name, c.result, c.found] for c in report.checks])
+        rows = [[kind, *times.values()] for kind, times in report.latencies_ms.items()]
+        show.table("requests", ["request", "number", "median ms", "worst ms"], rows)
+        kept = "This store keeps" if report.keeps_promises else "This store does NOT keep"
+        print(f"{kept} what a history rests on.")
+    return Exit.DONE if report.keeps_promises else Exit.FOUND
+
+
+def _options(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise CommandError(f"--option {name}: it must be NAME=VALUE, as in --option aws_region=eu-west-1")
+        if is_secret(name):
+            raise CommandError(
+                f"--option {name}: other users of this machine can see command lines; set it in the environment instead"
+            )
+        found[name] = value
+    return found

@@ -1,0 +1,330 @@
+"""Kafka: receives topics as a consumer group, each record processed once. Needs confluent-kafka.
+
+```python
+from dochistory import kafka
+
+kafka.Receiver(
+    "orders.history", trigger, ["orders"], ship, id=kafka.header("id"),
+    config={"bootstrap.servers": "localhost:9092", "group.id": "shipping"},
+).run()
+```
+
+`docs/kafka.md` says which id, which acknowledgement, and what happens on failure.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import confluent_kafka
+
+import dochistory as dh
+from dochistory import receiving
+from dochistory._adapter import Adapter
+from dochistory.once import OnError, Retry
+from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
+
+__all__ = ["Message", "Receiver", "header", "position"]
+
+_SLICE = 0.1
+_COMMIT_EVERY = 1.0
+_PASSING = (
+    confluent_kafka.KafkaError._PARTITION_EOF,  # noqa: SLF001 - the client library's own name
+    confluent_kafka.KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    confluent_kafka.KafkaError._TRANSPORT,  # noqa: SLF001
+    confluent_kafka.KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
+)
+"""Errors that the client library gets over by itself."""
+_UNKNOWN = -1
+"""A consumer group counts no deliveries."""
+
+Place = tuple[str, int]
+"""A topic and a partition."""
+
+
+def header(name: str) -> Callable[[Any], object]:
+    """The id is in a header, which the producer sets: the same after a redelivery and after a resend.
+
+    Args:
+        name: the header's name.
+
+    Returns:
+        callable: for `Receiver(id=…)`.
+    """
+
+    def of(record: Any) -> object:
+        found = [value for key, value in record.headers() or () if key == name]
+        return found[-1] if found else None
+
+    return of
+
+
+def position(record: Any) -> str:
+    """The id is the record's place: the same after a redelivery, but **not** after a producer's resend.
+
+    Right only where the producer is idempotent, and nothing above it sends anything twice.
+
+    Args:
+        record: a record of confluent-kafka.
+
+    Returns:
+        str: `topic/partition/offset`.
+    """
+    return f"{record.topic()}/{record.partition()}/{record.offset()}"
+
+
+class Receiver(Adapter):
+    """Receives the records of topics, processes each once, and commits its offset afterwards.
+
+    An offset is committed once all records before it are settled. Kafka cannot take single records
+    back: one that must come again is kept here, and its partition's offset stays before it.
+
+    Args:
+        history: the directory of the history.
+        trigger: whose records they are; used as `serial`, unless `in_batch` is set.
+        topics: the topics.
+        service: called with each `Message` that is NEW.
+        id: called with the record; answers its id: `header(name)`, `position`, or your own. There
+            is no default: a record's key repeats on purpose.
+        config: settings of confluent-kafka's `Consumer`: at least `bootstrap.servers` and
+            `group.id`.
+        most: the maximum number of records that are claimed together.
+        dead_letter_topic: where dead letters go; `on_error=Retry(…)` needs one, unless its `then`
+            says otherwise.
+        on_error: what becomes of a record whose service raises.
+        claim_ahead: claim as many records as are likely to be processed within this many seconds.
+        revoke_timeout: how long a rebalance waits for the present record, in seconds.
+        **settings: further settings of `Consumer`.
+
+    Raises:
+        ConfigError: [DH-CONFIG] an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        history: str | os.PathLike[str],
+        trigger: dh.Trigger,
+        topics: Sequence[str],
+        service: Service,
+        *,
+        id: Callable[[Any], object],  # noqa: A002 - what everybody calls it
+        config: Mapping[str, Any],
+        most: int = 5_000,
+        dead_letter_topic: str | None = None,
+        on_error: OnError = "in_doubt",
+        claim_ahead: float = 0.05,
+        revoke_timeout: float = 30.0,
+        **settings: Any,
+    ) -> None:
+        if isinstance(on_error, Retry) and on_error.then == "dead_letter" and dead_letter_topic is None:
+            raise dh.ConfigError("[DH-CONFIG] on_error leads to dead letters: name a dead_letter_topic, or set then=")
+        super().__init__(
+            history,
+            trigger,
+            service,
+            on_error=on_error,
+            claim_ahead=claim_ahead,
+            most=most,
+            settings=settings,
+            in_order=True,
+        )
+        self.topics = [*topics]
+        self._id = id
+        self._most = most
+        self._revoke_timeout = revoke_timeout
+        self._config = {
+            "auto.offset.reset": "earliest",
+            **config,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+        }
+        self._dead_letters = dead_letter_topic
+        self._producer: Any = None
+        self._client: Any = None
+        self._lock = threading.Lock()
+        self._partitions: dict[Place, _Partition] = {}
+        self._is_paused = False
+        self._committed = 0.0
+
+    def _receive(self) -> None:
+        self._client = confluent_kafka.Consumer(self._config)
+        self._client.subscribe(
+            self.topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost_partitions
+        )
+        while not self.is_stopping:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Poll, hand over what came, and commit what is done; also while nothing more is wanted."""
+        self._hold(is_full=self.is_stopping or self._worker.waiting > self._most)
+        records = self._client.consume(self._most, _SLICE)
+        arrived = []
+        for record in records:
+            if (error := record.error()) is not None:
+                if error.fatal() or not (error.retriable() or error.code() in _PASSING):
+                    raise confluent_kafka.KafkaException(error)
+                continue
+            partition = self._partitions.get((record.topic(), record.partition()))
+            if partition is None:
+                continue
+            found = receiving.id_of(self._id(record))
+            tag = (partition, record.offset())
+            arrived.append(Message(found, record.value() or b"", _UNKNOWN, record, tag))
+            with self._lock:
+                partition.arrived(record.offset())
+        if arrived:
+            self._worker.put(arrived)
+        if time.monotonic() > self._committed + _COMMIT_EVERY:
+            self._commit(self._partitions, asynchronous=True)
+
+    def _hold(self, *, is_full: bool) -> None:
+        """Pause or resume: the client keeps polling, so that the group does not think it dead."""
+        if is_full == self._is_paused:
+            return
+        assigned = self._client.assignment()
+        (self._client.pause if is_full else self._client.resume)(assigned)
+        self._is_paused = is_full
+
+    def _settle(self, settled: Settled) -> None:
+        again = []
+        for message, how in settled:
+            partition, offset = message.tag
+            if how is Settlement.RETURN:
+                if self._is_current(message) and not self.is_stopping:
+                    again.append(message)
+                    continue
+                with self._lock:
+                    partition.returned.add(offset)
+                continue
+            if how is Settlement.DEAD_LETTER:
+                self._send_dead_letter(message)
+            with self._lock:
+                partition.settled.add(offset)
+        if again:
+            self._worker.put_back(again)
+
+    def _send_dead_letter(self, message: Message) -> None:
+        if self._dead_letters is None:
+            return
+        if self._producer is None:
+            names = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password")
+            self._producer = confluent_kafka.Producer(
+                {name: self._config[name] for name in names if name in self._config} | {"enable.idempotence": True}
+            )
+        failed: list[Any] = []
+        record = message.raw
+        self._producer.produce(
+            self._dead_letters,
+            record.value(),
+            record.key(),
+            headers=record.headers(),
+            on_delivery=lambda error, _: failed.append(error) if error is not None else None,
+        )
+        if self._producer.flush(60) or failed:
+            raise dh.StateError(
+                f"[DH-STATE] the dead letter {message.id!r} cannot be written to {self._dead_letters}: {failed}"
+            )
+
+    def _is_current(self, message: Message) -> bool:
+        return not message.tag[0].is_gone
+
+    def _assigned(self, _client: Any, places: Iterable[Any]) -> None:
+        for one in places:
+            self._partitions[one.topic, one.partition] = _Partition()
+        self._is_paused = False
+
+    def _revoked(self, _client: Any, places: Iterable[Any]) -> None:
+        """Others get these partitions: end what was begun, and commit."""
+        gone = self._forget(places)
+        end = time.monotonic() + self._revoke_timeout
+        while any(partition.is_open(self._lock) for partition in gone.values()) and time.monotonic() < end:
+            time.sleep(0.005)
+        self._commit(gone, asynchronous=False)
+
+    def _lost_partitions(self, _client: Any, places: Iterable[Any]) -> None:
+        """Others have these partitions already."""
+        logging.getLogger(LOGGER).warning("%s: the group took partitions away", self.topics)
+        self._forget(places)
+
+    def _forget(self, places: Iterable[Any]) -> "dict[Place, _Partition]":
+        gone = {}
+        for one in places:
+            partition = self._partitions.pop((one.topic, one.partition), None)
+            if partition is not None:
+                partition.is_gone = True
+                gone[one.topic, one.partition] = partition
+
+        def is_dropped(message: Message) -> bool:
+            partition, offset = message.tag
+            if partition.is_gone:
+                with self._lock:
+                    partition.returned.add(offset)
+            return bool(partition.is_gone)
+
+        self._worker.drop(is_dropped)
+        return gone
+
+    def _commit(self, partitions: "Mapping[Place, _Partition]", *, asynchronous: bool) -> None:
+        self._committed = time.monotonic()
+        with self._lock:
+            done = [(place, partition.progress()) for place, partition in partitions.items()]
+        offsets = [
+            confluent_kafka.TopicPartition(topic, number, upto) for (topic, number), upto in done if upto is not None
+        ]
+        if not offsets:
+            return
+        try:
+            self._client.commit(offsets=offsets, asynchronous=asynchronous)
+        except confluent_kafka.KafkaException as error:
+            # These records come again, and are duplicates.
+            logging.getLogger(LOGGER).warning("%s: offsets are not committed: %s", self.topics, error)
+
+    def _keep_alive(self) -> None:
+        if self._client is None:
+            time.sleep(_SLICE)
+        else:
+            self._turn()
+
+    def _leave(self, left: Sequence[Message]) -> None:
+        del left  # nothing is committed of them
+        client, self._client = self._client, None
+        if client is None:
+            return
+        for partition in self._partitions.values():
+            partition.is_gone = True
+        self._client = client
+        self._commit(self._partitions, asynchronous=False)
+        self._partitions = {}
+        client.close()
+        self._client = None
+
+
+class _Partition:
+    """The records of one assigned partition that were handed out, in order."""
+
+    def __init__(self) -> None:
+        self.offsets: deque[int] = deque()
+        self.settled: set[int] = set()
+        self.returned: set[int] = set()
+        self.is_gone = False
+
+    def arrived(self, offset: int) -> None:
+        """A record was handed out."""
+        self.offsets.append(offset)
+
+    def progress(self) -> int | None:
+        """The offset after the last record before which all are settled; None if there is nothing new."""
+        upto = None
+        while self.offsets and self.offsets[0] in self.settled:
+            upto = self.offsets.popleft() + 1
+            self.settled.remove(upto - 1)
+        return upto
+
+    def is_open(self, lock: threading.Lock) -> bool:
+        """Whether a record is neither settled nor returned."""
+        with lock:
+            return any(one not in self.settled and one not in self.returned for one in self.offsets)

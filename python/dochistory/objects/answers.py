@@ -1,0 +1,100 @@
+"""What a failed request says: status, the store's own code, and whether it may have had an effect.
+
+The client of obstore hands on a text. All that is read from that text is read here.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Effect = Literal["none", "unknown"]
+
+_STATUS = re.compile(r"status code: (\d{3})|\bstatus: (\d{3})")
+_CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>|\"(?:code|reason)\":\s*\"(\w+)\"")
+_SAID = re.compile(r"<Message>\s*(.*?)\s*(?:\\n.*?)?</Message>|\"message\":\s*\"(.*?)\"", re.DOTALL)
+_KIND = re.compile(r"\bkind: (Connect|Timeout|Interrupted|Decode|Request|Unknown)\b")
+_SYSTEM = re.compile(r"message: \"([^\"]+)\"|error: \"([^\"]+)\"")
+
+_CONFLICT = "ConditionalRequestConflict"
+_MISSING = {"NoSuchKey", "BlobNotFound", "notFound"}
+"""Codes by which a store says that an object is not there."""
+_LATER = {408, 425, 429}
+"""Statuses of requests that may work later, and had no effect."""
+_NEVER = 501
+"""The status of a request that the store does not know."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A failed request, as far as its text tells."""
+
+    status: int | None
+    """The status of the answer; None without one."""
+    code: str
+    """The store's own code, such as `NoSuchBucket`; may be empty."""
+    said: str
+    """The store's or the system's own words; may be empty."""
+    kind: str
+    """Where a request without an answer failed: `Connect`, `Timeout`, …; may be empty."""
+    text: str
+    """The first line of all that is known."""
+    is_missing: bool
+    is_refused: bool
+    """Whether the name was in use, or another condition failed."""
+
+    @property
+    def effect(self) -> Effect:
+        """Whether the request can have changed something."""
+        if self.status is None:
+            return "none" if self.kind == "Connect" or self.is_redirect or "builder error" in self.text else "unknown"
+        # A conflict says that another request was under way, of which this may be the second copy.
+        if self.is_fault or self.code == _CONFLICT or self.code == "RequestTimeout":
+            return "unknown"
+        return "none"
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the store, or something on the way to it, has failed."""
+        return self.status is not None and self.status >= 500 and self.status != _NEVER
+
+    @property
+    def is_redirect(self) -> bool:
+        """Whether the store sends the client elsewhere, and does not say where: S3, if the region is wrong."""
+        return self.status in (301, 307) or "redirect without LOCATION" in self.text
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether a range was asked for that begins where the object ends, or behind."""
+        return self.status == 416 or "Requested range was invalid" in self.text
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may work later."""
+        if self.status is None:
+            return bool(self.kind) and "dns error" not in self.text and "builder error" not in self.text
+        return self.is_fault or self.status in _LATER or self.code in (_CONFLICT, "RequestTimeout", "SlowDown")
+
+
+def read(error: Exception) -> Answer:
+    """What the error of a request says."""
+    text = str(error)
+    status = _STATUS.search(text)
+    code = _first(_CODE, text)
+    name = type(error).__name__
+    refused = name in ("AlreadyExistsError", "PreconditionError") and code != _CONFLICT
+    first = text.split("\n\nDebug source")[0]
+    return Answer(
+        status=int(status[1] or status[2]) if status else None,
+        code=code,
+        said=(_first(_SAID, text) or _first(_SYSTEM, text)).replace("\\n", " ").strip(),
+        kind=_first(_KIND, text),
+        text=" ".join(first.split()) if "dns error" not in text else f"dns error: {first}",
+        # Gateways answer 404 for keys, users and addresses that they do not know, too.
+        is_missing=isinstance(error, FileNotFoundError) and (not status or code in _MISSING),
+        is_refused=refused,
+    )
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return next((group for group in found.groups() if group), "") if found else ""

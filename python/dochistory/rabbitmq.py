@@ -1,0 +1,235 @@
+"""RabbitMQ: receives a queue's messages, each processed once. Needs pika (`pip install dochistory[rabbitmq]`).
+
+```python
+from dochistory import rabbitmq
+
+def ship(message):
+    print(message.id, message.body)
+
+rabbitmq.Receiver("orders.history", trigger, "orders", ship, url="amqp://localhost").run()
+```
+
+`docs/rabbitmq.md` says which id, which acknowledgement, and what happens on failure.
+"""
+
+import contextlib
+import functools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pika
+import pika.exceptions
+
+import dochistory as dh
+from dochistory import receiving
+from dochistory._adapter import Adapter
+from dochistory.once import OnError
+from dochistory.receiving import Message, Service, Settled, Settlement
+
+__all__ = ["Message", "Receiver", "message_id"]
+
+_SLICE = 0.2
+_LOST = (pika.exceptions.AMQPConnectionError, pika.exceptions.AMQPChannelError, OSError)
+Delivered = tuple[Any, Any, bytes]
+"""A delivery: pika's method, properties and body."""
+
+
+def message_id(delivered: Delivered) -> str | None:
+    """The property `message_id`: the same after a redelivery, and after a resend by a producer that keeps it.
+
+    Args:
+        delivered: pika's method, properties and body.
+
+    Returns:
+        str: the property; None if the producer set none.
+    """
+    found: str | None = delivered[1].message_id
+    return found
+
+
+class Receiver(Adapter):
+    """Receives the messages of a queue, processes each once, and acknowledges it.
+
+    Args:
+        history: the directory of the history.
+        trigger: whose messages they are; used as `serial`, unless `in_batch` is set.
+        queue: the queue's name; it must exist.
+        service: called with each `Message` that is NEW.
+        url: where the broker is: an AMQP URL, or `pika.ConnectionParameters`.
+        prefetch: the maximum number of messages that the broker hands out before it hears of one.
+        id: called with (method, properties, body); answers the message's id. The property
+            `message_id`, if absent.
+        on_error: what becomes of a message whose service raises: `in_doubt`, `release` or
+            `dochistory.once.Retry`; a dead letter is rejected, so the queue needs a dead-letter
+            exchange.
+        claim_ahead: claim as many messages as are likely to be processed within this many seconds.
+        **settings: further settings of `Consumer`: `suspension`, `audit`, `sinks`, …
+
+    Raises:
+        ConfigError: [DH-CONFIG] an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        history: str | os.PathLike[str],
+        trigger: dh.Trigger,
+        queue: str,
+        service: Service,
+        *,
+        url: "str | pika.ConnectionParameters" = "amqp://localhost",
+        prefetch: int = 500,
+        id: Callable[[Delivered], object] = message_id,  # noqa: A002 - what everybody calls it
+        on_error: OnError = "in_doubt",
+        claim_ahead: float = 0.05,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            history,
+            trigger,
+            service,
+            on_error=on_error,
+            claim_ahead=claim_ahead,
+            most=prefetch,
+            settings=settings,
+        )
+        self.queue = queue
+        self.connections = 0
+        """How often it was connected."""
+        self._parameters = pika.URLParameters(url) if isinstance(url, str) else url
+        self._prefetch = prefetch
+        self._id = id
+        self._connection: Any = None
+        self._channel: Any = None
+        self._epoch = 0
+        self._arrived: list[Message] = []
+        self._unsettled: deque[int] = deque()
+        self._lock = threading.Lock()
+        self._to_settle: list[tuple[Message, Settlement]] = []
+
+    def _receive(self) -> None:
+        self._connect()  # what fails the first time is a mistake, rather than an outage
+        while not self.is_stopping:
+            try:
+                self._turn()
+            except _LOST:
+                self._lost()
+                self._reconnecting(self._connect, _LOST, f"queue {self.queue!r}")
+        self._cancel()
+
+    def _connect(self) -> None:
+        self._connection = pika.BlockingConnection(self._parameters)
+        self.connections += 1
+        self._channel = self._connection.channel()
+        self._channel.basic_qos(prefetch_count=self._prefetch)
+        self._channel.add_on_cancel_callback(self._cancelled)
+        self._channel.basic_consume(self.queue, self._arrives)
+
+    def _cancelled(self, _frame: Any) -> None:
+        # The queue was deleted, or its node went: what comes next says which.
+        self._channel.close()
+
+    def _arrives(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        found = receiving.id_of(self._id((method, properties, body)))
+        count = _redeliveries(method, properties)
+        tag = (self._epoch, method.delivery_tag)
+        self._unsettled.append(method.delivery_tag)
+        self._arrived.append(Message(found, body, count, (method, properties), tag))
+
+    def _turn(self) -> None:
+        """Input and output for a moment."""
+        self._connection.process_data_events(time_limit=_SLICE)
+        if self._arrived:
+            arrived, self._arrived = self._arrived, []
+            self._worker.put(arrived)
+        self._flush()
+
+    def _settle(self, settled: Settled) -> None:
+        with self._lock:
+            is_first = not self._to_settle
+            self._to_settle.extend(settled)
+        connection = self._connection
+        if is_first and connection is not None:
+            # Ends the wait of `_turn`. If the connection is lost, all of these come again.
+            with contextlib.suppress(pika.exceptions.ConnectionWrongStateError):
+                connection.add_callback_threadsafe(lambda: None)
+
+    def _flush(self) -> None:
+        with self._lock:
+            settled, self._to_settle = self._to_settle, []
+        # Those of a connection that was lost were delivered again.
+        tags = [(message.tag[1], how) for message, how in settled if message.tag[0] == self._epoch]
+        acknowledged = {tag for tag, how in tags if how is Settlement.ACKNOWLEDGE}
+        returned = {tag for tag, how in tags if how is Settlement.RETURN}
+        # Acknowledgements first: a quorum queue may drop what comes behind many others when the channel closes.
+        self._tell(acknowledged, self._channel.basic_ack)
+        self._tell(returned, functools.partial(self._channel.basic_nack, requeue=True))
+        for tag, how in tags:
+            if how is Settlement.DEAD_LETTER:
+                self._unsettled.remove(tag)
+                self._channel.basic_reject(tag, requeue=False)
+
+    def _tell(self, tags: set[int], tell: Callable[..., object]) -> None:
+        """Settle deliveries: the oldest ones with one frame, others one by one."""
+        last = None
+        while self._unsettled and self._unsettled[0] in tags:
+            last = self._unsettled.popleft()
+            tags.remove(last)
+        if last is not None:
+            tell(last, multiple=True)
+        for tag in sorted(tags):
+            self._unsettled.remove(tag)
+            tell(tag)
+
+    def _is_current(self, message: Message) -> bool:
+        return bool(message.tag[0] == self._epoch)
+
+    def _lost(self) -> None:
+        """The connection is gone: the broker delivers again what was not acknowledged."""
+        self._epoch += 1
+        self._arrived, self._unsettled = [], deque()
+        self._worker.drop(lambda message: not self._is_current(message))
+        self._close()
+
+    def _cancel(self) -> None:
+        try:
+            for tag in [*self._channel.consumer_tags]:
+                self._channel.basic_cancel(tag)
+        except _LOST:
+            self._lost()
+
+    def _keep_alive(self) -> None:
+        if self._connection is None:
+            self._worker.stopping.wait(_SLICE)
+            return
+        try:
+            self._connection.process_data_events(time_limit=_SLICE)
+            self._flush()
+        except _LOST:
+            self._lost()
+
+    def _leave(self, left: Sequence[Message]) -> None:
+        del left  # all that is not settled goes back
+        try:
+            if self._connection is not None:
+                self._flush()
+                self._tell(set(self._unsettled), functools.partial(self._channel.basic_nack, requeue=True))
+        except _LOST:
+            self._lost()
+        self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        with contextlib.suppress(*_LOST):
+            connection.close()
+
+
+def _redeliveries(method: Any, properties: Any) -> int:
+    """As `brokers.rabbitmq_quorum` and `brokers.rabbitmq_classic`: the largest of what the broker says."""
+    headers = properties.headers or {}
+    said = (headers.get(name) for name in ("x-delivery-count", "x-acquired-count"))
+    return max(int(method.redelivered), *(count if isinstance(count, int) else 0 for count in said))

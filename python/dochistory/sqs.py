@@ -1,0 +1,247 @@
+"""Amazon SQS: receives a queue's messages, each processed once. Needs boto3 (`pip install dochistory[sqs]`).
+
+```python
+from dochistory import sqs
+
+sqs.Receiver("orders.history", trigger, "https://sqs…/orders", ship, id=sqs.attribute("id")).run()
+```
+
+`docs/sqs.md` says which id, which acknowledgement, and what happens on failure.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import boto3
+import botocore.exceptions
+
+import dochistory as dh
+from dochistory import receiving
+from dochistory._adapter import Adapter
+from dochistory.once import OnError
+from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
+
+__all__ = ["Message", "Receiver", "attribute", "deduplication_id"]
+
+_MOST = 10
+"""The maximum number of messages of one call, by SQS."""
+
+_ERRORS = (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError)
+
+Received = Mapping[str, Any]
+"""A message as boto3 returns it."""
+
+
+def attribute(name: str) -> Callable[[Received], object]:
+    """The id is in a message attribute, which the sender sets: the same after a redelivery and after a resend.
+
+    Args:
+        name: the attribute's name.
+
+    Returns:
+        callable: for `Receiver(id=…)`.
+    """
+
+    def of(received: Received) -> object:
+        found = received.get("MessageAttributes", {}).get(name, {})
+        return found.get("StringValue")
+
+    return of
+
+
+def deduplication_id(received: Received) -> object:
+    """The id is a FIFO queue's `MessageDeduplicationId`: the same after a redelivery and after a resend.
+
+    Args:
+        received: a message as boto3 returns it.
+
+    Returns:
+        str: the id; None in a queue that is not FIFO.
+    """
+    return received.get("Attributes", {}).get("MessageDeduplicationId")
+
+
+class Receiver(Adapter):
+    """Receives the messages of a queue, processes each once, and deletes it.
+
+    Args:
+        history: the directory of the history.
+        trigger: whose messages they are; used as `serial`, unless `in_batch` is set.
+        queue: the queue's URL.
+        service: called with each `Message` that is NEW.
+        id: called with the message as boto3 returns it; answers its id: `attribute(name)`,
+            `deduplication_id`, or your own. There is no default: a resend gets a new `MessageId`.
+        client: a client of boto3 for SQS; `boto3.client("sqs")`, if absent.
+        visibility: how long a message stays invisible to others, in seconds; it is prolonged as
+            long as the message is held here.
+        most: the maximum number of messages that are held.
+        dead_letter_queue: the URL of the queue for dead letters. Without it they become visible
+            again, and the queue's own redrive policy moves them.
+        on_error: what becomes of a message whose service raises.
+        claim_ahead: claim as many messages as are likely to be processed within this many seconds.
+        **settings: further settings of `Consumer`.
+
+    Raises:
+        ConfigError: [DH-CONFIG] an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        history: str | os.PathLike[str],
+        trigger: dh.Trigger,
+        queue: str,
+        service: Service,
+        *,
+        id: Callable[[Received], object],  # noqa: A002 - what everybody calls it
+        client: Any = None,
+        visibility: int = 60,
+        most: int = 100,
+        dead_letter_queue: str | None = None,
+        on_error: OnError = "in_doubt",
+        claim_ahead: float = 0.05,
+        **settings: Any,
+    ) -> None:
+        if visibility < 1:
+            raise dh.ConfigError(f"[DH-CONFIG] visibility is {visibility}; allowed is 1 or more seconds")
+        super().__init__(
+            history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=most, settings=settings
+        )
+        self.queue = queue
+        self._id = id
+        self._client = boto3.client("sqs") if client is None else client
+        self._visibility = visibility
+        self._most = most
+        self._dead_letters = dead_letter_queue
+        self._lock = threading.Lock()
+        self._held: dict[str, float] = {}  # receipt handle -> until when it is invisible
+        self._to_settle: list[tuple[Message, Settlement]] = []
+        self._threads: list[threading.Thread] = []
+        self._is_over = threading.Event()
+
+    def _receive(self) -> None:
+        # Receiving waits for messages; what keeps others from getting them must not wait for that.
+        keeper = threading.Thread(target=self._keep, name="dochistory-sqs", daemon=True)
+        keeper.start()
+        self._threads.append(keeper)
+        while not self.is_stopping:
+            if len(self._held) + _MOST > self._most:
+                self._worker.stopping.wait(0.02)
+                continue
+            self._reconnecting(self._receive_some, _ERRORS, self.queue)
+
+    def _receive_some(self) -> None:
+        start = time.monotonic()
+        answer = self._client.receive_message(
+            QueueUrl=self.queue,
+            MaxNumberOfMessages=_MOST,
+            WaitTimeSeconds=1,
+            VisibilityTimeout=self._visibility,
+            AttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        arrived = []
+        for received in answer.get("Messages", ()):
+            found = receiving.id_of(self._id(received))
+            count = int(received.get("Attributes", {}).get("ApproximateReceiveCount", 0)) - 1
+            body, handle = received.get("Body", "").encode(), received["ReceiptHandle"]
+            arrived.append(Message(found, body, count, received, handle))
+            with self._lock:
+                self._held[handle] = start + self._visibility
+        if arrived:
+            self._worker.put(arrived)
+
+    def _keep(self) -> None:
+        """Tell the queue what was settled, and prolong what is held."""
+        due = time.monotonic() + self._visibility / 3
+        while not self._is_over.wait(0.02):
+            self._flush()
+            if time.monotonic() >= due:
+                due = time.monotonic() + self._visibility / 3
+                self._prolong()
+
+    def _prolong(self) -> None:
+        with self._lock:
+            handles = [*self._held]
+        for some in _tens(handles):
+            now = time.monotonic()
+            failed = self._change(some, self._visibility)
+            with self._lock:
+                for handle in some:
+                    if handle in self._held and handle not in failed:
+                        self._held[handle] = now + self._visibility
+
+    def _change(self, handles: Sequence[str], seconds: int) -> set[str]:
+        """Change how long messages are invisible; answers those for which that failed."""
+        entries = [
+            {"Id": str(at), "ReceiptHandle": handle, "VisibilityTimeout": seconds} for at, handle in enumerate(handles)
+        ]
+        try:
+            answer = self._client.change_message_visibility_batch(QueueUrl=self.queue, Entries=entries)
+        except _ERRORS as error:
+            logging.getLogger(LOGGER).warning("%s: %s", self.queue, error)
+            return set(handles)
+        return {handles[int(one["Id"])] for one in answer.get("Failed", ())}
+
+    def _settle(self, settled: Settled) -> None:
+        with self._lock:
+            self._to_settle.extend(settled)
+
+    def _flush(self) -> None:
+        with self._lock:
+            settled, self._to_settle = self._to_settle, []
+        deleted = [message.tag for message, how in settled if how is Settlement.ACKNOWLEDGE]
+        returned = [message.tag for message, how in settled if how is Settlement.RETURN]
+        for message in (message for message, how in settled if how is Settlement.DEAD_LETTER):
+            (deleted if self._send_dead_letter(message) else returned).append(message.tag)
+        for some in _tens(deleted):
+            self._delete(some)
+        for some in _tens(returned):
+            self._change(some, 0)
+        with self._lock:
+            for handle in deleted + returned:
+                self._held.pop(handle, None)
+
+    def _delete(self, handles: Sequence[str]) -> None:
+        entries = [{"Id": str(at), "ReceiptHandle": handle} for at, handle in enumerate(handles)]
+        try:
+            self._client.delete_message_batch(QueueUrl=self.queue, Entries=entries)
+        except _ERRORS as error:  # they come again, and are duplicates
+            logging.getLogger(LOGGER).warning("%s: %s", self.queue, error)
+
+    def _send_dead_letter(self, message: Message) -> bool:
+        if self._dead_letters is None:
+            return False
+        attributes = message.raw.get("MessageAttributes", {})
+        given = {
+            name: {key: value for key, value in one.items() if key in ("DataType", "StringValue", "BinaryValue")}
+            for name, one in attributes.items()
+        }
+        try:
+            self._client.send_message(
+                QueueUrl=self._dead_letters, MessageBody=message.raw["Body"], MessageAttributes=given
+            )
+        except _ERRORS as error:
+            logging.getLogger(LOGGER).warning("%s: %s", self._dead_letters, error)
+            return False
+        return True
+
+    def _is_current(self, message: Message) -> bool:
+        return self._held.get(message.tag, 0.0) > time.monotonic()
+
+    def _keep_alive(self) -> None:
+        time.sleep(0.02)
+
+    def _leave(self, left: Sequence[Message]) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join()
+        self._settle([(message, Settlement.RETURN) for message in left])
+        self._flush()
+
+
+def _tens(handles: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (handles[at : at + _MOST] for at in range(0, len(handles), _MOST))

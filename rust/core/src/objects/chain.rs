@@ -1,0 +1,340 @@
+//! The chain of commits of one key space (`docs/object-storage.md`; `tests/objects_model.rs`
+//! searches all interleavings of its steps).
+//!
+//! - A commit gets its number by a create-if-absent: of two writers one has it.
+//! - Before the first commit of a block there is an open gate for the block. A collector closes the
+//!   gate before it deletes the first commit of the block, the lowest block first. A gate is never
+//!   deleted, and a closed one never opens.
+//! - A writer acknowledges a commit, and a reader believes what it read, only after it has read an
+//!   open gate for the newest commit that was there before: the number behind it was never deleted,
+//!   so nobody had it before.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::commit::{Commit, CommitId};
+use super::names::{Names, block_of};
+use super::{ObjectStore, Put};
+use crate::{Error, Result};
+
+/// How often a request is sent that gets no answer.
+const TRIES: u32 = 6;
+/// How often a reader begins again when a collector overtakes it.
+const FINDS: u32 = 50;
+/// The pause after a first failure; it doubles each time.
+const PAUSE: Duration = Duration::from_millis(20);
+const OPEN: &[u8] = b"open";
+pub(super) const CLOSED: &[u8] = b"closed";
+
+/// What is known to be the newest commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// 0 while there is none.
+    pub(crate) number: u64,
+    pub(crate) id: CommitId,
+    /// The commit from which the state can be read.
+    pub(crate) base: u64,
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// It counts, and is the head now.
+    Won,
+    /// Another one has its number, or had it; or it counted, and was collected before its writer
+    /// knew. The newest state tells.
+    Refused,
+}
+
+/// What follows a head.
+#[derive(Debug)]
+pub(crate) enum Followed {
+    /// These commits; the last one is the head now.
+    Newer(Vec<Commit>),
+    /// A collector has passed: the state has to be found again.
+    Lost,
+}
+
+/// The state of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    Absent,
+    Open,
+    Closed,
+}
+
+/// One key space's chain, as this process knows it.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) names: Names,
+    history: [u8; 16],
+    pub(super) head: Head,
+}
+
+impl Chain {
+    /// A chain whose head has to be found.
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, names: Names, history: [u8; 16]) -> Self {
+        Self { store, names, history, head: Head::default() }
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        self.head
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
+        self.store.clone()
+    }
+
+    /// Whether there is an object of this name.
+    pub(crate) fn has(&self, name: &str) -> Result<bool> {
+        self.tried(|| Ok(self.store.get(name)?.is_some()))
+    }
+
+    /// Create an object that says the same for every creator.
+    pub(crate) fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        self.tried(|| self.store.put_new(name, bytes))
+    }
+
+    /// Store a file under a name that nobody else uses.
+    pub(crate) fn put_file(&self, name: &str, path: &Path) -> Result<Put> {
+        self.tried(|| self.store.put_file(name, path))
+    }
+
+    /// Fetch an object into a file; answers whether it is there.
+    pub(crate) fn get_file(&self, name: &str, path: &Path) -> Result<bool> {
+        self.tried(|| self.store.get_file(name, path))
+    }
+
+    /// Find the newest commit, whatever was known, and answer the commits that make up its state:
+    /// from its base on. None if nothing was ever committed.
+    pub(crate) fn find(&mut self) -> Result<Vec<Commit>> {
+        for round in 0..FINDS {
+            // A hint saves the listing; neither is believed.
+            let first = match if round == 0 { self.hinted()? } else { None } {
+                Some(commit) => Some(commit),
+                None => self.listed()?,
+            };
+            if let Some(commits) = self.state_from(first)? {
+                self.accept(&commits)?;
+                return Ok(commits);
+            }
+            self.pause(round.min(6));
+        }
+        Err(failed("follow", &self.names.commits(), "commits are collected faster than they can be read"))
+    }
+
+    /// The commits that followed the head.
+    pub(crate) fn follow(&mut self) -> Result<Followed> {
+        let (id, number) = (self.head.id, self.head.number);
+        let Some(newer) = self.walk(number, id)? else { return Ok(Followed::Lost) };
+        let tail = newer.last().map_or(number, |commit| commit.number);
+        if !self.is_genuine(tail)? {
+            return Ok(Followed::Lost);
+        }
+        if let Some(last) = newer.last() {
+            self.head = Head { number: last.number, id: last.id, base: last.base };
+        }
+        Ok(Followed::Newer(newer))
+    }
+
+    /// Commit a change behind the head. An error means that nobody knows yet whether it counts.
+    pub(crate) fn commit(&mut self, change: Vec<u8>, is_base: bool) -> Result<Attempt> {
+        let Head { number: known, id: follows, base } = self.head;
+        let number = known + 1;
+        let base = if is_base || known == 0 { number } else { base };
+        let commit = Commit { history: self.history, number, id: drawn()?, follows, base, change };
+        if known == 0 || block_of(number) > block_of(known) {
+            let gate = self.names.gate(block_of(number));
+            self.tried(|| self.store.put_new(&gate, OPEN))?;
+        }
+        let (name, bytes) = (self.names.commit(number), commit.encode());
+        let mut failure = None;
+        for round in 0..TRIES {
+            // What is there decides, whatever the answer was: it may be ours after an error, and
+            // after a refusal.
+            match self.store.put_new(&name, &bytes) {
+                Ok(Put::Created) => return self.check(&commit),
+                Ok(Put::Exists) => failure = None,
+                Err(error) => failure = Some(error),
+            }
+            match self.read(number) {
+                Ok(Some(there)) if there.id == commit.id => return self.check(&commit),
+                Ok(Some(_)) => return Ok(Attempt::Refused),
+                // It was there, and was collected since.
+                Ok(None) if failure.is_none() => return Ok(Attempt::Refused),
+                Ok(None) => {}
+                Err(error) => failure = Some(error),
+            }
+            self.pause(round);
+        }
+        Err(failure.unwrap_or_else(|| failed("create", &name, "the store does not say what became of it")))
+    }
+
+    /// The object was created: it counts if nobody had its number before.
+    fn check(&mut self, commit: &Commit) -> Result<Attempt> {
+        if !self.is_genuine(self.head.number)? {
+            // Either it stands where a collector has been, and nobody believes it; or it counted,
+            // and this writer slept until it was collected. It is not deleted: it may be needed.
+            return Ok(Attempt::Refused);
+        }
+        self.head = Head { number: commit.number, id: commit.id, base: commit.base };
+        Ok(Attempt::Won)
+    }
+
+    /// Whether a commit that was read is one that counts, and the number behind it was never
+    /// deleted.
+    fn is_genuine(&self, number: u64) -> Result<bool> {
+        match self.gate(block_of(number))? {
+            Gate::Open => Ok(true),
+            Gate::Closed => Ok(false),
+            Gate::Absent if number == 0 => Ok(true),
+            Gate::Absent => {
+                let gate = self.names.gate(block_of(number));
+                Err(failed(
+                    "rely on",
+                    &gate,
+                    "this object is missing although commits behind it were written: was it \
+                     deleted by hand, or by a lifecycle rule? `dochistory repair` says what is left",
+                ))
+            }
+        }
+    }
+
+    pub(super) fn gate(&self, block: u64) -> Result<Gate> {
+        let name = self.names.gate(block);
+        self.tried(|| match self.store.get(&name)? {
+            None => Ok(Gate::Absent),
+            Some(bytes) if bytes == OPEN => Ok(Gate::Open),
+            Some(bytes) if bytes == CLOSED => Ok(Gate::Closed),
+            Some(_) => Err(Error::corrupt(Path::new(&name), 0, "neither open nor closed")),
+        })
+    }
+
+    /// The commits behind number `number` with this id, in order; none if they follow another one.
+    fn walk(&self, number: u64, id: CommitId) -> Result<Option<Vec<Commit>>> {
+        let mut found: Vec<Commit> = Vec::new();
+        let (mut number, mut id) = (number, id);
+        while let Some(commit) = self.tried(|| self.read(number + 1))? {
+            if commit.follows != id {
+                return Ok(None);
+            }
+            (number, id) = (commit.number, commit.id);
+            found.push(commit);
+        }
+        Ok(Some(found))
+    }
+
+    /// The commits from the base of the newest one on, which is found from `first` on; none if a
+    /// collector has passed, or if `first` does not count.
+    fn state_from(&self, first: Option<Commit>) -> Result<Option<Vec<Commit>>> {
+        let (number, id) = first.as_ref().map_or((0, CommitId::default()), |first| (first.number, first.id));
+        let Some(newer) = self.walk(number, id)? else { return Ok(None) };
+        let mut commits: Vec<Commit> = first.into_iter().chain(newer).collect();
+        let tail = commits.last().map_or(0, |last| last.number);
+        if !self.is_genuine(tail)? {
+            return Ok(None);
+        }
+        let Some(base) = commits.last().map(|last| last.base) else { return Ok(Some(commits)) };
+        commits.retain(|commit| commit.number >= base);
+        // Each is known by the one behind it.
+        while let Some((number, follows)) = commits.first().map(|first| (first.number, first.follows)) {
+            if number == base {
+                break;
+            }
+            match self.tried(|| self.read(number - 1))? {
+                Some(before) if before.id == follows => commits.insert(0, before),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(commits))
+    }
+
+    /// The state that was found must not be older than what this process knew.
+    fn accept(&mut self, commits: &[Commit]) -> Result<()> {
+        let head =
+            commits.last().map_or(Head::default(), |last| Head { number: last.number, id: last.id, base: last.base });
+        if head.number < self.head.number || head.number == self.head.number && head.id != self.head.id {
+            let path = self.names.commit(head.number).into();
+            let reason = format!(
+                "commit {} is the newest, but this handle knows commit {} of this history: an older copy was put in its \
+                 place, and nothing was acknowledged; open the history again, and see what the copy lacks",
+                head.number, self.head.number
+            );
+            return Err(Error::Fenced { path, reason });
+        }
+        self.head = head;
+        Ok(())
+    }
+
+    fn hinted(&self) -> Result<Option<Commit>> {
+        let hint = self.tried(|| self.store.get(&self.names.hint()))?;
+        let number = hint.as_deref().and_then(|bytes| Some(u64::from_le_bytes(*bytes.first_chunk()?)));
+        match number.filter(|number| (1..crate::format::manifest::MOST_NUMBER).contains(number)) {
+            Some(number) => self.tried(|| self.read(number)),
+            None => Ok(None),
+        }
+    }
+
+    fn listed(&self) -> Result<Option<Commit>> {
+        let names = self.tried(|| self.store.list(&self.names.commits()))?;
+        let newest = names.iter().filter_map(|listed| self.names.number_of_commit(&listed.name)).max();
+        match newest {
+            Some(number) => self.tried(|| self.read(number)),
+            None => Ok(None),
+        }
+    }
+
+    /// Write where a reader may begin. Nobody relies on it.
+    pub(crate) fn give_hint(&self) -> Result<()> {
+        self.store.put(&self.names.hint(), &self.head.base.max(1).to_le_bytes())
+    }
+
+    /// Commit number `number`, if it is there.
+    fn read(&self, number: u64) -> Result<Option<Commit>> {
+        let name = self.names.commit(number);
+        let bytes = self.store.get(&name)?;
+        bytes.map(|bytes| Commit::decode(&bytes, &name, self.history, number)).transpose()
+    }
+
+    /// Ask again while the store does not answer, or bytes come damaged.
+    pub(super) fn tried<T>(&self, ask: impl Fn() -> Result<T>) -> Result<T> {
+        let mut round = 0;
+        loop {
+            match ask() {
+                Err(Error::Objects { .. } | Error::Corrupt { .. }) if round + 1 < TRIES => {
+                    self.pause(round);
+                    round += 1;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Wait, for longer each time, and for another time than others do.
+    pub(crate) fn pause(&self, round: u32) {
+        self.store.pause(pause_of(round));
+    }
+}
+
+fn failed(operation: &'static str, name: &str, reason: &str) -> Error {
+    Error::Objects { operation, name: name.to_owned(), reason: reason.to_owned() }
+}
+
+/// How long to wait before round `round` is tried again.
+pub(crate) fn pause_of(round: u32) -> Duration {
+    let share = drawn().map_or(1.0, |drawn| f64::from(drawn[0]) / 255.0);
+    PAUSE.saturating_mul(1 << round.min(6)).mul_f64(0.25 + 0.75 * share)
+}
+
+/// Sixteen random bytes.
+pub(crate) fn drawn() -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Error::State(format!("no random numbers: {error}")))?;
+    Ok(bytes)
+}

@@ -1,0 +1,200 @@
+//! Making durable what was appended: commits of frames, and of manifests.
+
+use std::path::Path;
+
+use super::{Committed, Known, Mirror};
+use crate::format::manifest::Manifest;
+use crate::format::names::FileKind;
+use crate::objects::Put;
+use crate::objects::chain::{Attempt, Followed, drawn};
+use crate::objects::change::{Change, LogBytes, NewManifest, Stored};
+use crate::store::KeySpace;
+use crate::wal::START;
+use crate::{Error, Result};
+
+/// Bytes read at a time.
+const PIECE: usize = 1 << 20;
+
+impl Mirror {
+    /// An operation that wrote nothing rests on what was known when it began: check that it was the
+    /// newest state.
+    pub(in crate::store) fn check_newest(&self, generation: u64) -> Result<()> {
+        let mut known = self.lock();
+        if self.generation() != generation {
+            return Err(Error::Refused);
+        }
+        if known.newer.is_empty() && !self.look_for_newer(&mut known)? {
+            return Ok(());
+        }
+        Err(Error::Refused)
+    }
+
+    /// Read what others committed; answers whether there is anything to apply.
+    pub(super) fn look_for_newer(&self, known: &mut Known) -> Result<bool> {
+        match known.chain.follow()? {
+            Followed::Newer(newer) if newer.is_empty() => return Ok(false),
+            Followed::Newer(newer) => known.newer = newer,
+            Followed::Lost => known.is_loaded = false,
+        }
+        self.break_off(known);
+        Ok(true)
+    }
+
+    fn put(&self, known: &mut Known, change: &Change) -> Result<()> {
+        let attempt = known.chain.commit(change.encode(), change.is_base());
+        match attempt {
+            Ok(Attempt::Won) => {
+                self.note_length(known);
+                Ok(())
+            }
+            Ok(Attempt::Refused) => {
+                self.break_off(known);
+                Err(Error::Refused)
+            }
+            Err(error) => {
+                self.break_off(known);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl KeySpace {
+    /// Return once the log is committed up to `end`, as generation `generation` wrote it.
+    pub(in crate::store) fn reach_commit(&self, mirror: &Mirror, log: u64, end: u64, generation: u64) -> Result<()> {
+        let mut known = mirror.lock();
+        // A commit of another thread may have taken our frames along, while we waited.
+        if mirror.generation() != generation {
+            let ended = known.ended.get(&generation).copied().unwrap_or_default();
+            return if ended.covers(log, end) { Ok(()) } else { Err(Error::Refused) };
+        }
+        if known.committed.covers(log, end) {
+            return Ok(());
+        }
+        if !known.newer.is_empty() {
+            mirror.break_off(&mut known);
+            return Err(Error::Refused);
+        }
+        let frames = self.uncommitted(&known)?;
+        let Some(to) = frames.as_ref().map(|frames| frames.from + frames.bytes.len() as u64) else {
+            return Err(Error::State("the log does not hold what was appended".into()));
+        };
+        let change = Change { frames, manifest: None };
+        mirror.put(&mut known, &change)?;
+        known.committed.position = to;
+        Ok(())
+    }
+
+    /// Commit a manifest and the frames before it, and `publish` it in the replica. The writer lock
+    /// is held.
+    pub(in crate::store) fn commit_manifest(
+        &self,
+        mirror: &Mirror,
+        generation: u64,
+        manifest: &Manifest,
+        publish: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let mut known = mirror.lock();
+        if mirror.generation() != generation || known.is_broken || !known.newer.is_empty() {
+            return Err(Error::Refused);
+        }
+        let files = self.upload(&known, manifest)?;
+        let is_base = manifest.log.id != known.committed.log;
+        let new_log = if is_base { Some(self.log_head(manifest.log.id)?) } else { None };
+        // Frames of a log that ends stand in the manifest and its segments.
+        let frames = if is_base { None } else { self.uncommitted(&known)? };
+        let position = match (&new_log, &frames) {
+            (Some(_), _) => START,
+            (None, Some(frames)) => frames.from + frames.bytes.len() as u64,
+            (None, None) => known.committed.position,
+        };
+        let is_new = |file: &&(String, Stored)| is_base || !known.files.contains_key(&file.0);
+        let listed = files.iter().filter(is_new).cloned().collect();
+        let manifest_bytes = manifest.encode();
+        let change = Change {
+            frames,
+            manifest: Some(NewManifest { number: manifest.number, bytes: manifest_bytes, new_log, files: listed }),
+        };
+        mirror.put(&mut known, &change)?;
+        known.committed = Committed { log: manifest.log.id, position };
+        known.files.extend(files);
+        known.files.retain(|file, _| is_named(manifest, file));
+        if is_base {
+            // Nobody relies on it.
+            drop(known.chain.give_hint());
+        }
+        // Before anybody reads on: what others may have read of the chain by now is in the view.
+        publish().inspect_err(|_| known.is_loaded = false)
+    }
+
+    /// The frames that no commit holds yet.
+    fn uncommitted(&self, known: &Known) -> Result<Option<LogBytes>> {
+        let (file, log, to) = {
+            let view = self.present();
+            let Some(view) = view.as_ref() else { return Ok(None) };
+            (view.log.file.clone(), view.log.id, view.memtable.position)
+        };
+        let Committed { log: committed, position: from } = known.committed;
+        if log != committed || to <= from {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; (to - from) as usize];
+        file.read(&mut bytes, from)?;
+        Ok(Some(LogBytes { log, from, bytes }))
+    }
+
+    /// What a new log begins with.
+    fn log_head(&self, id: u64) -> Result<LogBytes> {
+        let mut bytes = vec![0; START as usize];
+        self.env.system.open_at(&FileKind::Log.path(&self.directory, id), false)?.read(&mut bytes, 0)?;
+        Ok(LogBytes { log: id, from: 0, bytes })
+    }
+
+    /// The length and the checksum of a file.
+    pub(super) fn sum_of(&self, path: &Path) -> Result<(u64, u32)> {
+        let file = self.env.system.open_at(path, false)?;
+        let (length, mut sum, mut at) = (file.length()?, 0, 0);
+        let mut piece = vec![0; (PIECE as u64).min(length) as usize];
+        while at < length {
+            let take = (PIECE as u64).min(length - at) as usize;
+            file.read(&mut piece[..take], at)?;
+            sum = crc32c::crc32c_append(sum, &piece[..take]);
+            at += take as u64;
+        }
+        Ok((length, sum))
+    }
+
+    /// Store the files of a manifest that are in no object yet; answers all its files with their
+    /// objects. The objects carry the number of the commit that is about to name them, so that a
+    /// collector knows when nobody can do so any more.
+    fn upload(&self, known: &Known, manifest: &Manifest) -> Result<Vec<(String, Stored)>> {
+        let (number, drawn) = (known.chain.head().number + 1, drawn()?);
+        let mark = drawn.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
+        let mut files = Vec::new();
+        for name in named(manifest) {
+            if let Some(stored) = known.files.get(&name) {
+                files.push((name, stored.clone()));
+                continue;
+            }
+            let object = known.chain.names().data(number, mark, &name);
+            let path = self.directory.join(&name);
+            // Under a random name only our own earlier request can have been first.
+            let (Put::Created | Put::Exists) = known.chain.put_file(&object, &path)?;
+            let (bytes, sum) = self.sum_of(&path)?;
+            files.push((name, Stored { object, bytes, sum }));
+        }
+        Ok(files)
+    }
+}
+
+/// The names of a manifest's files.
+pub(super) fn named(manifest: &Manifest) -> impl Iterator<Item = String> + '_ {
+    let segments = manifest.segments.iter().map(|entry| FileKind::Segment.name(entry.id));
+    let filters = manifest.global_filters.iter().map(|entry| FileKind::GlobalFilter.name(entry.id));
+    let values = manifest.values.iter().map(|entry| FileKind::Values.name(entry.id));
+    segments.chain(filters).chain(values)
+}
+
+pub(super) fn is_named(manifest: &Manifest, file: &str) -> bool {
+    named(manifest).any(|name| name == file)
+}

@@ -1,0 +1,112 @@
+//! Object storage: the engine's requests go to the client in `dochistory.objects`, in Python.
+//!
+//! The engine works outside Python. Each request enters Python for the call alone, and the client
+//! lets go of Python again while it waits for the store.
+
+mod failures;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use dochistory_core::Result;
+use dochistory_core::objects::{Listed, ObjectStore, Put};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::Outcome;
+
+/// A client of one place in an object store.
+#[derive(Debug)]
+pub(crate) struct Client {
+    client: Py<PyAny>,
+}
+
+impl Client {
+    /// The client for a URL. Sends no request.
+    #[expect(dead_code, reason = "histories on object storage are opened with it")]
+    pub(crate) fn connect(py: Python<'_>, url: &str, options: Option<&Bound<'_, PyAny>>) -> Outcome<Self> {
+        let client = py.import("dochistory.objects")?.getattr("open_client")?.call1((url, options))?;
+        Ok(Self { client: client.unbind() })
+    }
+
+    /// Refuse a store that does not keep what a history rests on.
+    #[expect(dead_code, reason = "histories on object storage are made with it")]
+    pub(crate) fn check(&self, py: Python<'_>) -> Outcome<()> {
+        py.import("dochistory.objects")?.getattr("quick_check")?.call1((&self.client,))?;
+        Ok(())
+    }
+
+    /// Call the client from outside Python.
+    fn ask<T>(&self, request: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<T>) -> Result<T> {
+        crate::calls::inside(|py| request(self.client.bind(py)).map_err(|error| failures::engine(py, error)))
+    }
+}
+
+impl ObjectStore for Client {
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        self.ask(|client| {
+            let bytes = PyBytes::new(client.py(), bytes);
+            put(&client.call_method1(intern!(client.py(), "put_new"), (name, bytes))?)
+        })
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.ask(|client| {
+            let bytes = PyBytes::new(client.py(), bytes);
+            client.call_method1(intern!(client.py(), "put"), (name, bytes)).map(drop)
+        })
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.ask(|client| bytes(&client.call_method1(intern!(client.py(), "get"), (name,))?))
+    }
+
+    fn get_range(&self, name: &str, offset: u64, length: usize) -> Result<Option<Vec<u8>>> {
+        self.ask(|client| bytes(&client.call_method1(intern!(client.py(), "get_range"), (name, offset, length))?))
+    }
+
+    fn put_file(&self, name: &str, path: &Path) -> Result<Put> {
+        self.ask(|client| put(&client.call_method1(intern!(client.py(), "put_file"), (name, path))?))
+    }
+
+    fn get_file(&self, name: &str, path: &Path) -> Result<bool> {
+        self.ask(|client| client.call_method1(intern!(client.py(), "get_file"), (name, path))?.extract())
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
+        self.ask(|client| {
+            let found = client.call_method1(intern!(client.py(), "list"), (prefix,))?;
+            found.try_iter()?.map(|one| listed(&one?)).collect()
+        })
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.ask(|client| client.call_method1(intern!(client.py(), "delete"), (name,)).map(drop))
+    }
+}
+
+fn put(answer: &Bound<'_, PyAny>) -> PyResult<Put> {
+    match answer.extract::<&str>()? {
+        "created" => Ok(Put::Created),
+        "exists" => Ok(Put::Exists),
+        other => Err(pyo3::exceptions::PyTypeError::new_err(format!("the client answers {other:?} to a put"))),
+    }
+}
+
+fn bytes(answer: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
+    if answer.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(answer.cast::<PyBytes>()?.as_bytes().to_vec()))
+}
+
+fn listed(one: &Bound<'_, PyAny>) -> PyResult<Listed> {
+    let py = one.py();
+    Ok(Listed {
+        name: one.getattr(intern!(py, "name"))?.extract()?,
+        size: one.getattr(intern!(py, "size"))?.extract()?,
+        modified_us: one.getattr(intern!(py, "changed_us"))?.extract()?,
+    })
+}

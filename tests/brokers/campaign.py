@@ -1,0 +1,142 @@
+"""What every broker is put through: duplicates, kills, restarts, poison; and what must be true afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import dochistory as dh
+from tests.support import trigger
+
+Published = tuple[str, bytes]
+"""An id and a body."""
+
+
+class Campaign:
+    """Receivers of one broker, and the effects of their service."""
+
+    def __init__(self, directory: Path, broker: str, where: str, more: dict[str, Any] | None = None) -> None:
+        self.history = directory / "orders.history"
+        self.effects = directory / "effects"
+        self._log = directory / "log"
+        self._environment = {"DOCHISTORY_STATE": str(directory / "state")}
+        self.settings: dict[str, Any] = {
+            "broker": broker,
+            "history": str(self.history),
+            "effects": str(self.effects),
+            "where": where,
+            "more": more or {},
+        }
+
+    def start(self, **settings: Any) -> subprocess.Popen[bytes]:
+        """A receiver in a process of its own."""
+        given = json.dumps({**self.settings, **settings})
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.brokers.receiver_process", given],
+                env={**os.environ, **self._environment},
+                stdout=log,
+                stderr=log,
+            )
+
+    def killing(self, kills: int, between: tuple[float, float], receivers: int = 1, **settings: Any) -> None:
+        """Kill receivers at random moments, and start others."""
+        chance = random.Random(kills)
+        running = [self.start(**settings) for _ in range(receivers)]
+        for kill in range(kills):
+            time.sleep(chance.uniform(*between))
+            running[kill % receivers].kill()
+            running[kill % receivers].wait()
+            running[kill % receivers] = self.start(**settings)
+        for one in running:
+            one.kill()
+            one.wait()
+
+    def finish(self, expected: set[str], timeout: float = 120, **settings: Any) -> None:
+        """Receive until every id has run or is in doubt; then SIGTERM, which must end the receiver cleanly."""
+        one = self.start(**settings)
+        end = time.monotonic() + timeout
+        while not expected <= set(self.ran()) | set(self.in_doubt()):
+            if one.poll() is not None:  # poison
+                one = self.start(**settings)
+            missing = expected - set(self.ran()) - set(self.in_doubt())
+            assert time.monotonic() < end, f"{len(missing)} are missing, {sorted(missing)[:3]}\n{self.log()}"
+            time.sleep(0.1)
+        time.sleep(0.5)
+        self.terminate(one)
+
+    def terminate(self, one: subprocess.Popen[bytes]) -> None:
+        """SIGTERM, which must end it cleanly."""
+        one.send_signal(signal.SIGTERM)
+        assert one.wait(30) == 0, self.log()
+
+    def log(self) -> str:
+        """What the receivers said."""
+        return self._log.read_text()[-3000:] if self._log.exists() else ""
+
+    def ran(self) -> list[str]:
+        """The ids that the service processed, each time."""
+        return self.effects.read_text().split() if self.effects.exists() else []
+
+    def in_doubt(self, state: Any = ("open",)) -> list[str]:
+        """The ids in the audit log."""
+        if not self.history.exists():
+            return []
+        with dh.open(self.history, read_only=True) as history:
+            keys: list[str] = history.audit.list(state=state)["key"].to_pylist()
+        return keys
+
+    def check(self, expected: set[str]) -> None:
+        """Each ran at most once, the rest is in doubt; resubmission brings all to exactly once."""
+        ran = Counter(self.ran())
+        assert {key: times for key, times in ran.items() if times > 1} == {}
+        assert expected - set(ran) <= set(self.in_doubt())
+        with dh.open(self.history) as history:
+            history.audit.reconcile()
+            left = history.audit.list(state="open")
+            by = dict(zip(left["number"].to_pylist(), left["key"].to_pylist(), strict=True))
+            done = [number for number, key in by.items() if key in ran]
+            history.audit.resolve(done, "duplicate")
+            rest = [number for number, key in by.items() if key not in ran]
+            with history.audit.resubmit(trigger(), rest) as again, self.effects.open("a") as effects:
+                effects.writelines(f"{key}\n" for key in again.documents["uuid"].to_pylist())
+            states = set(history.audit.list()["state"].to_pylist())
+            assert states <= {"duplicate", "resubmitted"}
+            verdicts = history.classify(pa.table({"uuid": sorted(expected)}), trigger())
+            assert set(verdicts["rule"].to_pylist()) == {"R9"}
+        assert Counter(self.ran()) == dict.fromkeys(expected, 1)
+
+
+def messages(count: int, duplicates: float = 0.1, seed: int = 0) -> list[Published]:
+    """Messages, some of them twice: at once, or much later."""
+    chance = random.Random(seed)
+    once = [(f"order-{seed}-{number:06}", b"x" * 64) for number in range(count)]
+    copies = chance.sample(once, int(count * duplicates))
+    all_ = [*once]
+    for at, copy in enumerate(copies):
+        all_.insert(all_.index(copy) + 1 if at % 2 else len(all_), copy)
+    return all_
+
+
+def ids_of(published: Sequence[Published]) -> set[str]:
+    """Their ids."""
+    return {one for one, _ in published}
+
+
+def eventually(holds: Callable[[], bool], what: str, timeout: float = 60) -> None:
+    """Wait until it holds."""
+    end = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < end, f"not within {timeout} s: {what}"
+        time.sleep(0.05)

@@ -1,0 +1,178 @@
+"""Kafka, a real one: each record runs exactly once, or is in doubt and in the audit log."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+import dochistory as dh
+from dochistory import kafka
+from dochistory.once import Retry
+from dochistory.receiving import Message
+from tests.brokers.campaign import Campaign, Published, eventually, ids_of, messages
+from tests.brokers.receiver_process import POISON
+from tests.servers.kafka import Kafka, server
+from tests.support import trigger
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Kafka]:
+    with server() as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "state"))
+
+
+def publish(broker: Kafka, topic: str, published: Sequence[Published]) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.servers, "log_level": 0, "acks": "all"})
+    for at, (key, body) in enumerate(published):
+        producer.produce(topic, body, key=str(at % 7), headers=[("id", key.encode())])
+        if at % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def config(broker: Kafka, group: str = "shipping") -> dict[str, Any]:
+    return {"bootstrap.servers": broker.servers, "group.id": group, "session.timeout.ms": 6000, "log_level": 0}
+
+
+def committed(broker: Kafka, topic: str, partitions: int = 3, group: str = "shipping") -> int:
+    client = confluent_kafka.Consumer(config(broker, group))
+    try:
+        places = [confluent_kafka.TopicPartition(topic, number) for number in range(partitions)]
+        return sum(max(place.offset, 0) for place in client.committed(places, timeout=10))
+    finally:
+        client.close()
+
+
+@contextmanager
+def receiving(
+    directory: Path, broker: Kafka, topic: str, service: Callable[[Message], object], **settings: Any
+) -> Iterator[kafka.Receiver]:
+    """A receiver in a thread, stopped at the end."""
+    settings = {"config": config(broker), "id": kafka.header("id"), **settings}
+    one = kafka.Receiver(directory / "orders.history", trigger("orders"), [topic], service, **settings)
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            one.run()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield one
+    finally:
+        one.stop()
+        thread.join(30)
+    for error in failed:
+        raise error
+
+
+def test_each_record_runs_once_and_copies_never(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("once")
+    published = messages(300)
+    publish(broker, "once", published)
+    ran: list[str | None] = []
+    with receiving(tmp_path, broker, "once", lambda message: ran.append(message.id)):
+        eventually(lambda: len(ran) >= 300, "all are processed")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
+    with receiving(tmp_path, broker, "once", lambda message: ran.append(message.id)):
+        time.sleep(2)
+    assert (len(ran), committed(broker, "once")) == (300, len(published))
+
+
+def test_released_record_runs_again_before_the_next(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("released", 1)
+    publish(broker, "released", [("a", b""), ("b", b"")])
+    tries: list[str | None] = []
+
+    def service(message: Message) -> None:
+        tries.append(message.id)
+        if tries.count("a") < 3:
+            raise dh.RolledBack("undone")
+
+    with receiving(tmp_path, broker, "released", service):
+        eventually(lambda: tries[-1:] == ["b"], "both are processed")
+    assert tries == ["a", "a", "a", "b"]
+    assert committed(broker, "released", 1) == 2
+
+
+def test_dead_letter_goes_to_its_topic(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("letters", 1)
+    broker.topic("dead", 1)
+    publish(broker, "letters", [("a", b"never"), ("b", b"always")])
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        if message.body == b"never":
+            raise ValueError("no")
+        ran.append(message.id)
+
+    policy = Retry(2, backoff=0.01)
+    with receiving(tmp_path, broker, "letters", service, on_error=policy, dead_letter_topic="dead"):
+        eventually(lambda: ran == ["b"], "the other one is processed")
+    client = confluent_kafka.Consumer({**config(broker, "reader"), "auto.offset.reset": "earliest"})
+    client.subscribe(["dead"])
+    record = client.poll(20)
+    client.close()
+    assert record is not None
+    assert (record.value(), record.headers()) == (b"never", [("id", b"a")])
+
+
+def test_dead_letters_without_a_topic_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(dh.ConfigError, match="dead_letter_topic"):
+        kafka.Receiver(tmp_path / "h", trigger(), ["t"], print, id=kafka.position, config={}, on_error=Retry())
+
+
+@pytest.mark.slow
+def test_slow_service_outlasts_the_poll_interval(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("slow", 1)
+    publish(broker, "slow", [("a", b""), ("b", b"")])
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        time.sleep(4 if message.id == "a" else 0)
+        ran.append(message.id)
+
+    impatient = {**config(broker), "max.poll.interval.ms": 3_000, "session.timeout.ms": 3_000}
+    with receiving(tmp_path, broker, "slow", service, config=impatient):
+        eventually(lambda: len(ran) == 2, "both are processed")
+    assert ran == ["a", "b"]
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_kills_rebalances_restarts_and_poison_run_nothing_twice(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("campaign")
+    published: list[Published] = messages(9_000)
+    published[700:700] = [("the-poison", POISON)]
+    campaign = Campaign(tmp_path, "kafka", "campaign", {"config": config(broker)})
+    publish(broker, "campaign", published[:6_000])
+    campaign.killing(9, (1.5, 3.5), receivers=2, takes=0.0005)
+    broker.stop(signal.SIGKILL)
+    broker.start()
+    publish(broker, "campaign", published[6_000:])
+    campaign.killing(6, (1.5, 3.5), receivers=2, takes=0.0005)
+    running = campaign.start(takes=0.0005)
+    time.sleep(3)
+    broker.stop()
+    broker.start()
+    campaign.finish(ids_of(published))
+    if running.poll() is None:
+        campaign.terminate(running)
+    campaign.check(ids_of(published))
+    assert committed(broker, "campaign") >= len(published) - 1_000

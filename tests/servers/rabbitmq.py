@@ -1,0 +1,125 @@
+"""A RabbitMQ of the test's own: on loopback, its data in a directory of its own, gone when the test is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pika
+import pika.exceptions
+
+from tests.servers import free_port, program
+
+_SCRIPTS = "usr/lib/rabbitmq/bin"
+_STARTS = 90
+_TRIES = 3
+
+
+class RabbitMQ:
+    """A server that can be stopped, killed and started again with the same data."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        program("rabbitmq-server", "rabbitmq-server")
+        # Not the one on the path, which becomes another user where root runs it.
+        self._program = next(Path("/").glob(f"{_SCRIPTS}/rabbitmq-server"))
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        config = home / "rabbitmq.conf"
+        config.write_text(
+            f"""listeners.tcp.local = 127.0.0.1:{self.port}
+log.file.level = error
+vm_memory_high_watermark.relative = 0.9
+disk_free_limit.absolute = 1MB
+loopback_users = none
+raft.wal_max_size_bytes = 16777216
+"""
+        )
+        (home / "enabled_plugins").write_text("[].\n")
+        (home / "advanced.config").write_text("[].\n")
+        self._environment = {
+            **os.environ,
+            "HOME": str(home),
+            "RABBITMQ_NODENAME": f"test-{uuid.uuid4().hex[:8]}@localhost",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_MNESIA_BASE": str(home / "data"),
+            "RABBITMQ_LOG_BASE": str(home / "log"),
+            "RABBITMQ_CONFIG_FILE": str(config),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(home / "advanced.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "enabled_plugins"),
+            "RABBITMQ_PID_FILE": str(home / "pid"),
+            "RABBITMQ_CONF_ENV_FILE": str(home / "none"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +sbwt none",
+            "ERL_EPMD_PORT": str(free_port()),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        with (self._home / "out").open("ab") as out:
+            self._process = subprocess.Popen(
+                [self._program], env=self._environment, cwd=self._home, stdout=out, stderr=out, start_new_session=True
+            )
+        end = time.monotonic() + _STARTS
+        while True:
+            try:
+                pika.BlockingConnection(pika.URLParameters(self.url)).close()
+            except (pika.exceptions.AMQPError, OSError):
+                if self._process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(
+                        f"RabbitMQ does not start:\n{(self._home / 'out').read_text()[-3000:]}"
+                    ) from None
+                time.sleep(0.2)
+            else:
+                return
+
+    def stop(self, how: int = signal.SIGTERM) -> None:
+        """Stop it: orderly, or with SIGKILL."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, how)
+            self._process.wait(60)
+            self._process = None
+
+    def close(self) -> None:
+        """Stop it, and Erlang's name server, too."""
+        self.stop(signal.SIGKILL)
+        epmd = shutil.which("epmd")
+        if epmd is not None:
+            subprocess.run([epmd, "-kill"], env=self._environment, check=False, capture_output=True)
+
+
+@contextmanager
+def server() -> Iterator[RabbitMQ]:
+    """A running server. Another process may take a port between its choice and its use: then others are chosen."""
+    home = Path(tempfile.mkdtemp(prefix="dochistory-rabbitmq-"))
+    try:
+        for attempt in range(_TRIES):
+            one = RabbitMQ(home)
+            try:
+                one.start()
+                break
+            except RuntimeError:
+                one.close()
+                if attempt == _TRIES - 1:
+                    raise
+        try:
+            yield one
+        finally:
+            one.close()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
