@@ -29,6 +29,7 @@ WHOLE = {
     ("journal",): ["journal.jsonl"],
     ("audit", "show"): ["1"],
     ("audit", "resolve"): ["1", "--as", "duplicate"],
+    ("audit", "resolve-all"): ["--as", "duplicate"],
     ("audit", "resubmit"): ["-o", "again.parquet"],
     ("audit", "purge"): ["--older-than", "1d"],
     ("audit", "forget"): ["--older-than", "1d"],

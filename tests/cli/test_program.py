@@ -89,7 +89,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     assert completed("dochistory entries --status ''", tmp_path) == {"processing", "completed"}
     assert completed("dochistory completion z", tmp_path) == {"zsh"}
     assert completed("dochistory classify d", tmp_path) == {"docs.csv"}
-    assert completed("dochistory audit re", tmp_path) == {"resolve", "resubmit"}
+    assert completed("dochistory audit re", tmp_path) == {"reconcile", "resolve", "resolve-all", "resubmit"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 SCHEMA = "uuid string, redelivery_count int, payload string"
 
+TIME_TO_LIVE = "2 hours"
+"""Of `orders()`; not the default, so whoever writes to such a history has to say it as well."""
+
 
 def orders(**settings: Any) -> dh.Trigger:
     """A trigger that detects duplicates by its history."""
-    return dh.Trigger("orders", **{"history_time_to_live": "2 hours", **settings})
+    return dh.Trigger("orders", **{"history_time_to_live": TIME_TO_LIVE, **settings})
 
 
 def rows(ids: Iterable[str | None], redelivery_count: int = 0) -> pa.Table:

@@ -10,7 +10,7 @@ import pytest
 
 import dochistory as dh
 from dochistory.spark import compat
-from tests.spark.support import orders, rows
+from tests.spark.support import TIME_TO_LIVE, orders, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ def nothing(*_: object) -> None:
 
 def _written(df: "DataFrame", history: Any, _: Any) -> None:
     writer = df.write.format("dochistory").mode("append").option("path", str(history))
-    writer.option("trigger", "orders").save()
+    writer.option("trigger", "orders").option("history_time_to_live", TIME_TO_LIVE).save()
 
 
 def _stream_written(df: "DataFrame", history: Any, _: Any) -> None:

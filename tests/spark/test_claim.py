@@ -320,7 +320,7 @@ def test_a_claim_starts_when_the_caller_says(spark: "SparkSession", history_path
 def test_what_cannot_be_claimed_is_refused(spark: "SparkSession", history_path: Path) -> None:
     documents = frame(spark, ["a"])
     with pytest.raises(dh.ConfigError, match="uses no history"):
-        dh.spark.claim(documents, history_path, dh.Trigger("orders"))
+        dh.spark.claim(documents, history_path, orders(use_history=False))
     with pytest.raises(dh.ConfigError, match="resolver_on"):
         dh.spark.claim(documents, history_path, orders(), resolver_on="mars")  # type: ignore[arg-type]
     with pytest.raises(dh.SchemaError, match="none of the id columns"):

@@ -11,7 +11,7 @@ import pytest
 
 import dochistory as dh
 from dochistory.spark import compat
-from tests.spark.support import SCHEMA, orders, rows, swept, wait_until
+from tests.spark.support import SCHEMA, TIME_TO_LIVE, orders, rows, swept, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -169,7 +169,7 @@ class Sink:
     def run(self, checkpoint: str = "checkpoint", **options: str) -> None:
         stream = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(self.home / "input"))
         writer = stream.writeStream.format("dochistory").option("path", str(self.history)).option("trigger", "orders")
-        for name, value in options.items():
+        for name, value in {"history_time_to_live": TIME_TO_LIVE, **options}.items():
             writer = writer.option(name, value)
         query = writer.option("checkpointLocation", str(self.home / checkpoint)).trigger(availableNow=True).start()
         query.awaitTermination()

@@ -107,20 +107,12 @@ def _number(text: str) -> int | str:
     return text if text in DECISIONS else positive(text)
 
 
-def _named(context: Context, history: dh.History) -> str | None:
-    """The trigger of the option, which the history or its audit log has to know; None without the option."""
-    name: str | None = context.options.trigger
-    if name is not None:
-        context.chosen({*history.triggers(), *history.audit.list()["trigger"].unique().to_pylist()})
-    return name
-
-
 def audit_list(context: Context) -> Exit:
     """Show the entries of the audit log."""
     options = context.options
     with context.open(read_only=True) as history:
         states = OPEN if options.unsettled and options.state is None else options.state
-        entries = history.audit.list(_named(context, history), states, rule=options.rule)
+        entries = history.audit.list(context.named_in_log(history), states, rule=options.rule)
     total = entries.num_rows
     limit = options.limit if options.limit is not None else (None if context.json else show.MOST)
     shown = entries if limit is None else entries.slice(max(total - limit, 0))
@@ -181,7 +173,7 @@ def audit_resubmit(context: Context) -> Exit:
         raise CommandError("no target given: pass --service MODULE:FUNCTION or --output FILE")
     given = options.numbers or None
     with context.open(read_only=False) as history:
-        _named(context, history)
+        context.named_in_log(history)
         trigger = context.described(_trigger_of(context, history, given))
         with history.audit.resubmit(trigger, given) as again:
             count, duplicates = again.documents.num_rows, again.duplicates.num_rows
@@ -250,7 +242,7 @@ def audit_purge(context: Context) -> Exit:
     options = context.options
     before = (options.now or dt.datetime.now(dt.UTC)) - options.older_than
     with context.open(read_only=options.dry_run) as history:
-        count = history.audit.forget(before, _named(context, history), dry_run=options.dry_run)
+        count = history.audit.forget(before, context.named_in_log(history), dry_run=options.dry_run)
     if context.json:
         print(show.as_json({"dry_run": options.dry_run, "before": before, "documents": count}))
     else:

@@ -59,7 +59,7 @@ def add_to(ways: Any, add: Add) -> None:
 def audit_reconcile(context: Context) -> Exit:
     """Settle documents that were completed."""
     with context.open(read_only=False) as history:
-        settled = history.audit.reconcile(context.options.trigger)
+        settled = history.audit.reconcile(context.named_in_log(history))
     if context.json:
         print(show.as_json({"numbers": settled}))
     else:
@@ -76,11 +76,12 @@ def audit_resolve_all(context: Context) -> Exit:
     by = options.by or getpass.getuser()
     decided: Mapping[Any, int]
     with context.open(read_only=False) as history:
+        trigger = context.named_in_log(history)
         if options.file is not None:
-            decided = _from_file(history, options.file, options.trigger, options.rule, by, options.note)
+            decided = _from_file(history, options.file, trigger, options.rule, by, options.note)
         else:
             how = options.decision or _function(options.resolver)
-            decided = history.audit.resolve_all(how, options.trigger, rule=options.rule, by=by, note=options.note)
+            decided = history.audit.resolve_all(how, trigger, rule=options.rule, by=by, note=options.note)
     if context.json:
         print(show.as_json(decided))
     else:

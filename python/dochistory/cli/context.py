@@ -124,6 +124,17 @@ class Context:
             raise self.no_trigger(named, names)
         return [named]
 
+    def named_in_log(self, history: dh.History) -> str | None:
+        """The trigger of the option, which the history or its audit log has to know; None without the option.
+
+        Raises:
+            CommandError: neither knows it.
+        """
+        name: str | None = self.options.trigger
+        if name is not None:
+            self.chosen({*history.triggers(), *history.audit.list()["trigger"].unique().to_pylist()})
+        return name
+
     def no_trigger(self, name: str, there: Iterable[str], where: str = "") -> CommandError:
         """The error about a name that nothing knows."""
         names = list(there)
