@@ -76,7 +76,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     jobs.execute("create table history (trigger text, uuid text, status text, time text)")
     jobs.commit()
     jobs.close()
-    with dh.open("orders.history", create=True) as history, dh.Consumer(history, orders) as consumer:
+    with dh.open("orders.history", create=True) as history, dh.Consumer("orders.history", orders) as consumer:
         for key in ("x", "y"):
             history.begin(documents([key]), orders)
         again = documents(["x", "y"])
