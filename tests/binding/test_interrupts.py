@@ -122,6 +122,7 @@ time.sleep(0.05)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["classify", "resolver", "mapper", "begin"])
 def test_threads_under_way_at_the_end_crash_nothing(directory: Path, what: str) -> None:
     for _ in range(ENDS):

@@ -82,6 +82,7 @@ def receiving(
         raise error
 
 
+@pytest.mark.slow
 def test_each_record_runs_once_and_copies_never(tmp_path: Path, broker: Kafka) -> None:
     broker.topic("once")
     published = messages(300)
@@ -95,6 +96,7 @@ def test_each_record_runs_once_and_copies_never(tmp_path: Path, broker: Kafka) -
     assert (len(ran), committed(broker, "once")) == (300, len(published))
 
 
+@pytest.mark.slow
 def test_released_record_runs_again_before_the_next(tmp_path: Path, broker: Kafka) -> None:
     broker.topic("released", 1)
     publish(broker, "released", [("a", b""), ("b", b"")])
@@ -111,6 +113,7 @@ def test_released_record_runs_again_before_the_next(tmp_path: Path, broker: Kafk
     assert committed(broker, "released", 1) == 2
 
 
+@pytest.mark.slow
 def test_dead_letter_goes_to_its_topic(tmp_path: Path, broker: Kafka) -> None:
     broker.topic("letters", 1)
     broker.topic("dead", 1)

@@ -101,6 +101,7 @@ def receiving(
         raise error
 
 
+@pytest.mark.slow
 def test_each_message_runs_once_and_copies_never(tmp_path: Path, broker: RabbitMQ) -> None:
     declare(broker, "once")
     published = messages(300)
@@ -113,6 +114,7 @@ def test_each_message_runs_once_and_copies_never(tmp_path: Path, broker: RabbitM
         assert history.audit.list().num_rows == 0
 
 
+@pytest.mark.slow
 def test_service_that_fails_leaves_its_message_in_doubt(tmp_path: Path, broker: RabbitMQ) -> None:
     declare(broker, "fails")
     publish(broker, "fails", [("good", b"1"), ("bad", b"2"), ("better", b"3")])
@@ -132,6 +134,7 @@ def test_service_that_fails_leaves_its_message_in_doubt(tmp_path: Path, broker: 
         assert rules(history.classify(documents(["bad"]), trigger("orders"))) == ["R11"]
 
 
+@pytest.mark.slow
 def test_released_message_comes_again(tmp_path: Path, broker: RabbitMQ) -> None:
     declare(broker, "released")
     publish(broker, "released", [("a", b"")])
@@ -147,6 +150,7 @@ def test_released_message_comes_again(tmp_path: Path, broker: RabbitMQ) -> None:
     assert counts == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_retried_message_becomes_a_dead_letter(tmp_path: Path, broker: RabbitMQ) -> None:
     declare(broker, "retried")
     publish(broker, "retried", [("a", b"never"), ("b", b"always")])
@@ -164,6 +168,7 @@ def test_retried_message_becomes_a_dead_letter(tmp_path: Path, broker: RabbitMQ)
     assert bodies(broker, "retried.dead") == [b"never"]
 
 
+@pytest.mark.slow
 def test_message_delivered_too_often_becomes_a_dead_letter(tmp_path: Path, broker: RabbitMQ) -> None:
     declare(broker, "often")
     publish(broker, "often", [("a", b"again")])
@@ -176,6 +181,7 @@ def test_message_delivered_too_often_becomes_a_dead_letter(tmp_path: Path, broke
     assert bodies(broker, "often.dead") == [b"again"]
 
 
+@pytest.mark.slow
 def test_messages_without_ids_stop_the_receiver_loudly(tmp_path: Path, broker: RabbitMQ) -> None:
     declare(broker, "nameless")
     publish(broker, "nameless", [(None, b"1"), (None, b"2"), (None, b"3")])
@@ -208,6 +214,7 @@ def test_suspended_trigger_keeps_the_connection(tmp_path: Path, broker: RabbitMQ
     thread.join(30)
 
 
+@pytest.mark.slow
 def test_stopped_receiver_returns_what_was_not_begun(tmp_path: Path, broker: RabbitMQ) -> None:
     declare(broker, "stopped")
     publish(broker, "stopped", [(f"{number}", b"") for number in range(40)])

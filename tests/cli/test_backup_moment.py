@@ -42,6 +42,7 @@ def ids(history: dh.History, name: str) -> set[str]:
     return {row["key"] for row in entries(history, trigger(name), status="completed")}
 
 
+@pytest.mark.slow
 def test_backup_never_holds_a_change_without_an_earlier_one(run: Run, tmp_path: Path) -> None:
     path, stop = tmp_path / "busy.history", tmp_path / "stop"
     with dh.open(path, create=True) as history:

@@ -216,6 +216,7 @@ def test_what_was_forgotten_is_not_missed_and_does_not_come_back(log: Path, doub
     assert doubtful.audit.verify() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("log")
 def test_readers_meet_no_error_while_others_keep_and_forget(doubtful: dh.History, directory: Path) -> None:
     script = """

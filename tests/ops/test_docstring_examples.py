@@ -41,6 +41,9 @@ def examples(language: str) -> dict[str, str]:
 
 PYTHON = examples("python")
 OF_SPARK = [name for name in PYTHON if name.startswith("spark/") or "brokers" in name]
+RECEIVERS = {"kafka": dh.kafka.Receiver, "rabbitmq": dh.rabbitmq.Receiver, "sqs": dh.sqs.Receiver}
+OF_RECEIVERS = [name for name in PYTHON if name.partition(".")[0] in RECEIVERS]
+ALONE = [name for name in PYTHON if name not in (*OF_SPARK, *OF_RECEIVERS)]
 
 
 class _OverError(Exception):
@@ -73,7 +76,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     jobs.execute("create table history (trigger text, uuid text, status text, time text)")
     jobs.commit()
     jobs.close()
-    with dh.open("orders.history", create=True) as history:
+    with dh.open("orders.history", create=True) as history, dh.Consumer("orders.history", orders) as consumer:
         for key in ("x", "y"):
             history.begin(documents([key]), orders)
         again = documents(["x", "y"])
@@ -88,11 +91,16 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
             "batches": [documents(["l", "m"])],
             "table": pa.table({"ApproximateReceiveCount": ["1", "3"]}),
             "broker": Broker(),
+            "consumer": consumer,
+            "message": SimpleNamespace(id="m"),
+            "n": 0,
+            "body": b"of m",
             "by_sql": dh.resolvers.by_sql,
             "psycopg": SimpleNamespace(connect=lambda _: sqlite3.connect(tmp_path / "is.db")),
             "mapper": history.mapper("jms"),
             "messages": pa.table({"id": ["1", "2"]}),
-            "process": lambda new: new.num_rows,
+            "process": len,
+            "ship": lambda message: message.body,
             "service": lambda new, *_: new.num_rows,
             "consume": lambda _: None,
             "brokers": dh.brokers,
@@ -105,7 +113,7 @@ def test_an_example_is_python(name: str) -> None:
     compile(PYTHON[name], name, "exec")
 
 
-@pytest.mark.parametrize("name", [name for name in PYTHON if name not in OF_SPARK])
+@pytest.mark.parametrize("name", ALONE)
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_an_example_runs(name: str, names: dict[str, Any]) -> None:
     code = PYTHON[name]
@@ -115,6 +123,23 @@ def test_an_example_runs(name: str, names: dict[str, Any]) -> None:
         exec(compile(code, name, "exec"), names)
     except _OverError:
         assert "while True:" in code
+
+
+@pytest.mark.parametrize("name", OF_RECEIVERS)
+@pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")  # boto3's own
+def test_an_example_makes_a_receiver_and_runs_it(
+    name: str, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the broker: `tests/brokers` runs receivers with brokers."""
+    run: list[object] = []
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setattr(RECEIVERS[name.partition(".")[0]], "run", lambda receiver: run.append(receiver))
+    exec(compile(PYTHON[name], name, "exec"), names)
+    assert len(run) == 1
+
+
+def test_each_receiver_has_an_example() -> None:
+    assert [name.partition(".")[0] for name in OF_RECEIVERS] == sorted(RECEIVERS)
 
 
 def test_the_examples_of_settings_are_read(tmp_path: Path) -> None:

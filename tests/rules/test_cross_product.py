@@ -121,6 +121,7 @@ def test_every_row_of_the_product_matches_the_reference(prepared: Prepared) -> N
     assert compared > 15_000
 
 
+@pytest.mark.slow
 def test_missing_columns_keep_rows_eligible_counts_undefined(prepared: Prepared) -> None:
     *_, count, eligible = COLUMN_NAMES[prepared.kind]
     whole = [row.document for row in prepared.rows if row.document["answer"] != "a transient error"]

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import dochistory as dh
 
@@ -30,6 +31,7 @@ print(rules.count("R9"), rules.count("R8"))
 """
 
 
+@pytest.mark.slow
 def test_history_larger_than_free_address_space_answers(tmp_path: Path) -> None:
     ids = pa.array(f"{number:08x}-0000-4000-8000-{number:012x}" for number in range(IDS))
     with dh.open(tmp_path / "h", create=True) as history:

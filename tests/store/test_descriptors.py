@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.store.processes import run, start
 
 LIMITED = """
@@ -27,6 +29,7 @@ with dh.open(sys.argv[1], create=True) as history:
 """
 
 
+@pytest.mark.slow
 def test_a_thousand_triggers_are_served_with_256_descriptors(directory: Path) -> None:
     assert run(LIMITED + TRIGGERS, directory) == ["1000", "500 500", "500", "True"]
 
@@ -41,6 +44,7 @@ with dh.open(sys.argv[1], create=True) as history:
 """
 
 
+@pytest.mark.slow
 def test_many_mappers_are_served_with_256_descriptors(directory: Path) -> None:
     assert run(LIMITED + MAPPERS, directory) == ["True"]
 

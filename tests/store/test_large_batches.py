@@ -12,6 +12,7 @@ from tests.support import trigger
 STEP = 0x9E3779B97F4A7C15F39CC0605CEDC835  # spreads numbers over all UUIDs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_large_batch_is_found_with_any_number_of_threads(tmp_path: Path, threads: int) -> None:
     serial = trigger(processing_mode="serial")

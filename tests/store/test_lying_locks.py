@@ -96,6 +96,7 @@ for number in range(60):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_no_lock_keeps_apart_get_no_id_twice(directory: Path, shim: Path, tmp_path: Path) -> None:
     for attempt in range(3):
         path, lies_from = directory.with_name(f"{attempt}.history"), tmp_path / f"lies-{attempt}"

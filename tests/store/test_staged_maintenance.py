@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import dochistory as dh
 from tests.support import documents, status_of, trigger
 
@@ -26,6 +28,7 @@ def files(path: Path) -> list[str]:
     return sorted(one.name for one in path.rglob("*") if one.is_file())
 
 
+@pytest.mark.slow
 def test_200_small_claims_leave_few_files_and_known_documents(tmp_path: Path) -> None:
     path = tmp_path / "orders.history"
     ids = [[f"d{number}-{row}" for row in range(8)] for number in range(CLAIMS)]
