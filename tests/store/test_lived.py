@@ -57,7 +57,8 @@ def test_life_of_a_history_stays_within_bounds(tmp_path: Path) -> None:
         assert np.median(calls) <= 16
         found = history.stats(ORDERS)
         assert found["filters"] <= 1
-        assert found["segments_uncovered"] <= 13
+        # Beyond 32 `begin` waits for maintenance, 150 ms at most.
+        assert found["segments_uncovered"] <= 40
         assert found["log_entries"] <= 3 * 262_144
         asked = history.stats(ORDERS)
         fresh = ids(1 << 40, 200_000)
