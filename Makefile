@@ -138,7 +138,7 @@ docs: $(STAMP)/native $(STAMP)/docs ## the documentation site, into out/site; st
 bench: $(STAMP)/release $(STAMP)/bench ## measure, next to the peers
 	$(PYTEST) benches -m benchmark -o timeout=0 --benchmark-json=out/pytest-benchmark.json
 	$(BIN)/python -m benches.amplification
-	$(BIN)/python -m benches.objects
+	$(BIN)/python -m benches.lived --later 60
 	$(BIN)/python -m benches.runner --runs 5 --budget 10 --wait 300
 	$(BIN)/python -m benches.chart
 

@@ -29,6 +29,7 @@ fn wanted() -> usize {
 
 #[test]
 fn crash_loses_nothing_acknowledged_and_leaves_no_half_batch() {
+    dochistory_core::testing::lower_limits();
     let known = REGRESSIONS.lines().filter(|line| !line.starts_with('#')).map(regression);
     crash_everywhere::<Triggers>("crash schedules", wanted(), known);
 }

@@ -160,6 +160,7 @@ fn live(seed: u64) {
 
 #[test]
 fn history_matches_a_naive_model_after_any_events() {
+    dochistory_core::testing::lower_limits();
     if let Ok(life) = std::env::var("DOCHISTORY_LIFE") {
         return live(life.parse().unwrap());
     }

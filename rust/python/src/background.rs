@@ -1,6 +1,7 @@
-//! Maintenance in the background: a thread of its own, at most one for each handle, which `begin`
-//! starts when maintenance is due. Closing the history stops it, which does no harm: finished steps
-//! stay, and the rest comes next time.
+//! Maintenance in the background: threads of their own, which `begin` starts when something is due.
+//! For each handle there is at most one that puts a full log into segments, and one that compacts
+//! and builds filters. Closing the history stops them, which does no harm: finished steps stay, and
+//! the rest comes next time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,33 +14,80 @@ use dochistory_core::{Error, Maintained, Progress};
 
 /// Maximum time that `begin` waits when maintenance is overdue, so that it can catch up.
 const OVERDUE_WAIT: Duration = Duration::from_millis(150);
+/// Maximum time that `begin` waits when the log is full again before the one before it is in
+/// segments: short, and at each `begin`, so that a debt slows many calls a little.
+const SEAL_WAIT: Duration = Duration::from_millis(4);
 /// Maximum time that closing waits for it.
 const CLOSING_WAIT: Duration = Duration::from_millis(150);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// A trigger's name, and why its maintenance failed.
 pub(crate) type Failed = (String, String);
 
+/// A job that runs, if one does.
+#[derive(Default)]
+struct Job(Mutex<Option<JoinHandle<Option<Failed>>>>);
+
 #[derive(Default)]
 pub(crate) struct Maintenance {
-    running: Mutex<Option<JoinHandle<Option<Failed>>>>,
+    maintaining: Job,
+    sealing: Job,
     stop: Arc<AtomicBool>,
 }
 
-impl Maintenance {
+impl Job {
     fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<Option<Failed>>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Start `work`, unless the job runs already. If no thread can be started, it comes later.
+    fn start(&self, name: &str, work: impl FnOnce() -> Option<Failed> + Send + 'static) {
+        let mut running = self.lock();
+        if running.is_none() {
+            *running = std::thread::Builder::new().name(name.into()).spawn(work).ok();
+        }
+    }
+
+    /// The result of the last run, if it is over.
+    fn collect(&self) -> Option<Failed> {
+        let mut running = self.lock();
+        running.take_if(|thread| thread.is_finished())?.join().ok().flatten()
+    }
+
+    fn wait(&self, limit: Duration) {
+        let start = Instant::now();
+        while self.lock().as_ref().is_some_and(|thread| !thread.is_finished()) && start.elapsed() < limit {
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+
+    fn join(&self) {
+        if let Some(thread) = self.lock().take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Maintenance {
     /// Start maintenance of a trigger if it is due; wait a little only when it is overdue. Answers
     /// how the previous maintenance failed, if it did.
     pub(crate) fn start_for(&self, history: &Arc<History>, name: &str) -> Option<Failed> {
         let failed = self.collect();
+        if history.is_seal_due(name) {
+            let (history, name) = (history.clone(), name.to_owned());
+            self.sealing.start("dochistory-sealing", move || {
+                let failed = history.seal(&name).err()?;
+                Some((name, failed.to_string()))
+            });
+        }
         if history.is_maintenance_due(name) {
             self.start(history, name);
             if history.is_maintenance_overdue(name) {
-                self.wait(OVERDUE_WAIT);
+                self.maintaining.wait(OVERDUE_WAIT);
             }
+        }
+        if history.is_seal_overdue(name) {
+            self.sealing.wait(SEAL_WAIT);
         }
         failed
     }
@@ -60,43 +108,29 @@ impl Maintenance {
     }
 
     fn run(&self, name: &str, job: impl FnOnce(Progress<'_>) -> dochistory_core::Result<Maintained> + Send + 'static) {
-        let mut running = self.lock();
-        if running.is_some() {
-            return;
-        }
         let (name, stop) = (name.to_owned(), self.stop.clone());
-        let work = move || {
+        self.maintaining.start("dochistory-maintenance", move || {
             let done = job(&mut |_, _| {
                 let is_over = stop.load(Ordering::Relaxed);
                 if is_over { Err(Error::State("the history is being closed".into())) } else { Ok(()) }
             });
             let error = done.err().filter(|_| !stop.load(Ordering::Relaxed))?;
             Some((name, error.to_string()))
-        };
-        // If no thread can be started, maintenance comes later.
-        *running = std::thread::Builder::new().name("dochistory-maintenance".into()).spawn(work).ok();
+        });
     }
 
-    /// The result of the last maintenance, if it is over.
+    /// How the last maintenance failed, if it did.
     fn collect(&self) -> Option<Failed> {
-        let mut running = self.lock();
-        running.take_if(|thread| thread.is_finished())?.join().ok().flatten()
+        let (sealing, maintaining) = (self.sealing.collect(), self.maintaining.collect());
+        sealing.or(maintaining)
     }
 
-    fn wait(&self, limit: Duration) {
-        let start = Instant::now();
-        while self.lock().as_ref().is_some_and(|thread| !thread.is_finished()) && start.elapsed() < limit {
-            std::thread::sleep(BETWEEN_LOOKS);
-        }
-    }
-
-    /// Let the thread end, or stop it.
+    /// Let the threads end, or stop them. Putting a log into segments is short, and ends.
     pub(crate) fn close(&self) {
-        self.wait(CLOSING_WAIT);
+        self.maintaining.wait(CLOSING_WAIT);
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.lock().take() {
-            drop(thread.join());
-        }
+        self.sealing.join();
+        self.maintaining.join();
     }
 }
 

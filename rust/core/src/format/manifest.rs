@@ -9,9 +9,10 @@ use crate::types::Kind;
 use crate::types::transaction::{BatchRows, Last, NumberedBatch, Transaction};
 
 const MAGIC: [u8; 8] = *b"DHMANIFS";
-/// Version 3 says which rows the last batches had; version 2 lists files of values. A manifest is
-/// written in the lowest version that can hold it.
-const VERSION: u32 = 3;
+/// Version 4 names a frozen log; version 3 says which rows the last batches had; version 2 lists
+/// files of values. A manifest is written in the lowest version that can hold it.
+const VERSION: u32 = 4;
+const WITHOUT_FROZEN: u32 = 3;
 const WITHOUT_ROWS: u32 = 2;
 const WITHOUT_VALUES: u32 = 1;
 /// Upper limit of the numbers of manifests, files and operations.
@@ -38,6 +39,8 @@ pub(crate) struct Manifest {
     /// Entries that began at or before this time were purged.
     pub(crate) purged_upto: i64,
     pub(crate) log: LogEntry,
+    /// The log before it, whose entries are not in segments yet.
+    pub(crate) frozen: Option<FrozenLog>,
     pub(crate) segments: Vec<SegmentEntry>,
     pub(crate) global_filters: Vec<GlobalFilterEntry>,
     /// Outcomes of claims whose entries stand open in segments.
@@ -53,6 +56,25 @@ pub(crate) struct LogEntry {
     pub(crate) id: u64,
     /// Up to here the log was durable when the manifest was published.
     pub(crate) proven: u64,
+}
+
+/// A log that was full. It is durable and no frame follows; its entries are being put into
+/// segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FrozenLog {
+    pub(crate) id: u64,
+    /// The end of its last frame.
+    pub(crate) end: u64,
+    /// The file numbers that are reserved for its segments.
+    pub(crate) first_file: u64,
+    pub(crate) files: u64,
+}
+
+impl FrozenLog {
+    /// Whether a file number is reserved for its segments.
+    pub(crate) fn reserves(&self, id: u64) -> bool {
+        id >= self.first_file && id - self.first_file < self.files
+    }
 }
 
 /// A segment file.
@@ -128,6 +150,10 @@ impl Manifest {
             global_filter.segments.iter_mut().filter(|id| !there.contains(id)).for_each(|id| *id = 0);
         }
         self.global_filters.retain(|global_filter| global_filter.segments.iter().any(|id| *id != 0));
+        if self.frozen.is_some() {
+            // Its entries are not in segments yet.
+            return;
+        }
         // An outcome has served once no segment holds open entries of that time.
         let holds_open = |time: i64| {
             let mut segments = self.segments.iter().filter(|entry| entry.open > 0);
@@ -178,6 +204,9 @@ impl Manifest {
         if version > WITHOUT_VALUES {
             self.encode_values(&mut out);
         }
+        if let Some(frozen) = self.frozen {
+            out.u64(frozen.id).u64(frozen.end).u64(frozen.first_file).u64(frozen.files);
+        }
         out.checksum();
         out.finish()
     }
@@ -195,7 +224,8 @@ impl Manifest {
 
     fn version(&self) -> u32 {
         match self {
-            _ if self.has_rows() => VERSION,
+            _ if self.frozen.is_some() => VERSION,
+            _ if self.has_rows() => WITHOUT_FROZEN,
             _ if self.values.is_empty() => WITHOUT_VALUES,
             _ => WITHOUT_ROWS,
         }
@@ -234,6 +264,14 @@ impl Manifest {
         if version > WITHOUT_VALUES {
             let count = from.count(69)?;
             manifest.values = (0..count).map(|_| read_values(&mut from)).collect::<Result<_>>()?;
+        }
+        if version > WITHOUT_FROZEN {
+            let (id, end) = (from.u64()?, from.u64()?);
+            let frozen = FrozenLog { id, end, first_file: from.u64()?, files: from.u64()? };
+            if frozen.first_file.saturating_add(frozen.files) > manifest.next_file {
+                return Err(from.corrupt("invalid number: out of range"));
+            }
+            manifest.frozen = Some(frozen);
         }
         from.finish()?;
         if [manifest.number, manifest.next_file, manifest.next_sequence].iter().any(|number| *number >= MOST_NUMBER) {

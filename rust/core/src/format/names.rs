@@ -17,6 +17,8 @@ pub(crate) const OF_THE_PACKAGE: [&str; 3] = ["audit", "statistics", "sweeper.js
 pub(crate) const WRITER_LOCK: &str = "turn";
 /// The file in a key space that maintenance locks.
 pub(crate) const MAINTENANCE_LOCK: &str = "upkeep";
+/// The file in a key space that the one who puts a frozen log into segments locks.
+pub(crate) const SEAL_LOCK: &str = "seal";
 /// The file in a key space that the writer of a bulk load's part locks.
 pub(crate) const LOAD_LOCK: &str = "load";
 

@@ -198,6 +198,21 @@ impl History {
         self.space(trigger).is_ok_and(|space| space.is_maintenance_overdue())
     }
 
+    /// Whether the log was full, and its entries wait to be put into segments.
+    pub fn is_seal_due(&self, trigger: &str) -> bool {
+        self.space(trigger).is_ok_and(|space| space.is_seal_due())
+    }
+
+    /// Whether the log is full again before that was done.
+    pub fn is_seal_overdue(&self, trigger: &str) -> bool {
+        self.space(trigger).is_ok_and(|space| space.is_seal_overdue())
+    }
+
+    /// Put the entries of a log that was full into segments.
+    pub fn seal(&self, trigger: &str) -> Result<()> {
+        self.space(trigger)?.seal_frozen()
+    }
+
     /// Check every byte of a trigger's files; answers the number of bytes checked. `progress` gets
     /// bytes done and bytes in all.
     pub fn verify(&self, trigger: &str, progress: Progress) -> Result<u64> {

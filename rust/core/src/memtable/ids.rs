@@ -12,8 +12,8 @@ use crate::memtable::values::ValueMemtable;
 use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::{EntryRun, Runs};
-use crate::types::FrameKeys;
 use crate::types::{Ending, TransactionEntry};
+use crate::types::{FrameKeys, Places};
 use crate::wal::frame::{Frame, FrameKind};
 
 const NONE: u32 = u32::MAX;
@@ -40,6 +40,10 @@ struct Claim {
     started_at: i64,
     /// Whether its `Begin` is in this log; else its entries are in segments.
     began_here: bool,
+    /// The first of the entries that its `Begin` made, which stand in the order of its keys, and
+    /// their number.
+    first: u32,
+    count: u32,
 }
 
 /// The state of the log up to a position.
@@ -91,6 +95,11 @@ impl Memtable {
         self.entries.len()
     }
 
+    /// The keys of the entries from number `from` on.
+    pub(crate) fn keys_from(&self, from: usize) -> impl ExactSizeIterator<Item = Key> {
+        self.entries[from.min(self.entries.len())..].iter().map(|entry| entry.key)
+    }
+
     /// Whether no frame was applied.
     pub(crate) fn is_untouched(&self, start: u64) -> bool {
         self.position == start
@@ -121,10 +130,12 @@ impl Memtable {
 
     fn begin(&mut self, frame: &Frame) {
         let claim = self.claim(frame.claim, frame.started_at);
-        if std::mem::replace(&mut self.claims[claim as usize].began_here, true) {
+        let known = &mut self.claims[claim as usize];
+        if std::mem::replace(&mut known.began_here, true) {
             return;
         }
-        self.entries.reserve(frame.keys.len());
+        (known.first, known.count) = (self.entries.len() as u32, frame.keys.len() as u32);
+        self.reserve(frame.keys.len());
         self.index.reserve(frame.keys.len());
         self.each_key(&frame.keys, |memtable, key, text, _| memtable.push(key, text, claim, Mark::Open));
         self.begin_transaction(frame);
@@ -183,7 +194,40 @@ impl Memtable {
         }
     }
 
+    /// Make room for entries by a quarter at a time: a memtable is the largest part of a writer's
+    /// memory.
+    fn reserve(&mut self, more: usize) {
+        if self.entries.capacity() - self.entries.len() < more {
+            self.entries.reserve_exact(more.max(self.entries.len() / 4));
+        }
+    }
+
+    /// Whether this log has begun a claim of this number of keys.
+    pub(crate) fn has_begun(&self, claim: (u64, i64), keys: usize) -> bool {
+        self.claim_index.get(&claim).is_some_and(|at| {
+            let claim = &self.claims[*at as usize];
+            claim.began_here && claim.count as usize == keys
+        })
+    }
+
+    /// End keys of a claim by their places. Without its `Begin`, which a salvaged log may lack, its
+    /// keys are unknown.
+    fn finish_places(&mut self, claim: (u64, i64), places: &Places, mark: Mark) {
+        if !self.has_begun(claim, places.count()) {
+            return;
+        }
+        let first = self.claim_index.get(&claim).map_or(0, |at| self.claims[*at as usize].first as usize);
+        for place in places.iter() {
+            let entry = &mut self.entries[first + place];
+            entry.mark = entry.mark.max(mark);
+        }
+    }
+
     fn finish_keys(&mut self, frame: &Frame, mark: Mark) {
+        if let Some(places) = &frame.keys.places {
+            self.finish_places((frame.claim, frame.started_at), places, mark);
+            return;
+        }
         let one = (frame.claim, frame.started_at);
         self.each_key(&frame.keys, |memtable, key, text, place| {
             let (claim, started_at) = frame.keys.claims.as_ref().map_or(one, |claims| claims[place]);
@@ -221,7 +265,7 @@ impl Memtable {
         let next = self.claims.len() as u32;
         let index = *self.claim_index.entry((number, started_at)).or_insert(next);
         if index == next {
-            self.claims.push(Claim { number, started_at, began_here: false });
+            self.claims.push(Claim { number, started_at, began_here: false, first: 0, count: 0 });
         }
         index
     }
@@ -288,7 +332,6 @@ impl Memtable {
         }
     }
 
-    /// How a claim as a whole ended.
     /// Entries that no frame ended, at most.
     pub(crate) fn open(&self) -> u64 {
         let is_open = |entry: &&MemtableEntry| {
@@ -298,6 +341,7 @@ impl Memtable {
         self.entries.iter().filter(is_open).count() as u64
     }
 
+    /// How a claim as a whole ended.
     pub(crate) fn outcome(&self, claim: u64) -> Option<Ending> {
         self.outcomes.get(&claim).map(|(outcome, _)| *outcome)
     }
@@ -353,6 +397,12 @@ impl Memtable {
     /// before `expired`.
     pub(crate) fn runs(&self, width: i64, expired: i64) -> Vec<EntryRun> {
         let mut runs = Runs::new(width);
+        self.fill(&mut runs, expired);
+        runs.into_list()
+    }
+
+    /// Add the entries to runs, without those that began at or before `expired`.
+    pub(crate) fn fill(&self, runs: &mut Runs, expired: i64) {
         for (key, text, stamp) in self.entries().filter(|(_, _, stamp)| stamp.started_at > expired) {
             let run = runs.of(stamp.started_at);
             match text {
@@ -360,7 +410,19 @@ impl Memtable {
                 Some(text) => run.push_text(key, text, stamp),
             }
         }
-        runs.into_list()
+    }
+
+    /// Maximum number of time partitions of `width` that the entries belong to.
+    pub(crate) fn partitions(&self, width: i64) -> u64 {
+        let (mut found, mut last) = (std::collections::BTreeSet::new(), None);
+        for claim in &self.claims {
+            let partition = Some(claim.started_at.div_euclid(width));
+            if partition != last {
+                found.extend(partition);
+                last = partition;
+            }
+        }
+        found.len() as u64
     }
 }
 

@@ -4,5 +4,7 @@ mod ids;
 mod index;
 mod slots;
 pub(crate) mod values;
+mod young;
 
 pub(crate) use ids::Memtable;
+pub(crate) use young::YoungFilter;

@@ -77,17 +77,29 @@ impl Kind {
     }
 }
 
+/// Bytes of a large file that are synced at a time.
+const PIECE: u64 = 4 << 20;
+
 /// Writes a file: the pages behind the header in order, then their checksums, then the header.
 pub(crate) struct Sink {
     file: NamedFile,
     at: u64,
     sums: Vec<u8>,
+    /// Bytes after which what was written is synced, and up to where it is.
+    piece: u64,
+    synced: u64,
 }
 
 impl Sink {
     pub(crate) fn create(system: &dyn FileSystem, path: &Path) -> Result<Self> {
         // The header holds its own checksum: its entry is zero.
-        Ok(Self { file: system.create_at(path)?, at: PAGE as u64, sums: vec![0; 4] })
+        Ok(Self { file: system.create_at(path)?, at: PAGE as u64, sums: vec![0; 4], piece: u64::MAX, synced: 0 })
+    }
+
+    /// [`Sink::create`] for a large file in the background. It is synced piece by piece: a sync of
+    /// the log meanwhile may have to wait for what is written and not synced.
+    pub(crate) fn create_in_pieces(system: &dyn FileSystem, path: &Path) -> Result<Self> {
+        Ok(Self { piece: PIECE, ..Self::create(system, path)? })
     }
 
     /// Append whole pages.
@@ -95,6 +107,10 @@ impl Sink {
         self.sums.extend(pages.chunks(PAGE).map(crc32c::crc32c).flat_map(u32::to_le_bytes));
         self.file.write(pages, self.at)?;
         self.at += pages.len() as u64;
+        if self.at - self.synced >= self.piece {
+            self.file.sync()?;
+            self.synced = self.at;
+        }
         Ok(())
     }
 

@@ -58,7 +58,13 @@ impl KeySpace {
                 text: text.map(<[u8]>::to_vec),
                 stamp,
             };
-            view.memtable.entries().filter(|(key, ..)| keys.contains(&key.hi)).map(entry).collect::<Vec<_>>()
+            let mut entries: Vec<_> =
+                view.memtable.entries().filter(|(key, ..)| keys.contains(&key.hi)).map(entry).collect();
+            if let Some(frozen) = &view.frozen {
+                let of_frozen = frozen.memtable.entries().filter(|(key, ..)| keys.contains(&key.hi));
+                entries.extend(of_frozen.filter(|entry| !view.is_told_by_log(entry)).map(entry));
+            }
+            entries
         };
         let from_log = view.as_ref().map_or(Vec::new(), of_tail).into_iter();
         Ok(EntryCursor { view, source: 0, part: Part::UuidKeys, place: None, keys, started_at, is_open, from_log })
@@ -93,13 +99,29 @@ fn completions(view: &View, wanted: &Wanted, states: &[HistoryState]) -> Result<
             found[row as usize].get_or_insert(Stamp { mark: Mark::Completed, ..stamp });
         }
     };
-    view.memtable.find(wanted, 0, &mut keep);
+    view.find_in_memory(wanted, &mut |row, stamp, _| keep(row, stamp));
     for segment in &view.segments {
         let mut candidates = Vec::new();
         segment.may_contain(wanted, 0, &mut candidates)?;
         segment.find(wanted, &candidates, &mut keep)?;
     }
     Ok((0..).zip(found).filter_map(|(row, stamp)| Some((row, stamp?))).collect())
+}
+
+impl View {
+    /// Whether the log says as much of a key as this entry of the frozen log before it.
+    fn is_told_by_log(&self, (key, text, stamp): &(Key, Option<&[u8]>, Stamp)) -> bool {
+        let form = if text.is_some() { Form::Text } else { Form::Uuid };
+        let wanted = Wanted { keys: &[*key], forms: &[form], text: &|_| text.unwrap_or_default() };
+        let (mark, mut is_told) = (self.memtable.effective(*stamp), false);
+        self.memtable.find(&wanted, 0, &mut |_, other| {
+            is_told |= match mark {
+                Mark::Completed => self.memtable.effective(other) == Mark::Completed,
+                Mark::Open | Mark::Released => other.claim == stamp.claim,
+            };
+        });
+        is_told
+    }
 }
 
 impl EntryCursor {
@@ -182,7 +204,7 @@ fn counting(view: &View, source: usize, chunk: &[ListedEntry]) -> Result<Vec<Lis
     let found = view.lookup(&wanted, i64::MIN)?;
     let mut told = vec![Vec::new(); chunk.len()];
     if source > 0 {
-        view.memtable.find(&wanted, 0, &mut |row, stamp| told[row as usize].push(stamp));
+        view.find_in_memory(&wanted, &mut |row, stamp, _| told[row as usize].push(stamp));
         for segment in &view.segments[..source - 1] {
             let mut candidates = Vec::new();
             segment.may_contain(&wanted, 0, &mut candidates)?;

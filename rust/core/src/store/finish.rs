@@ -6,9 +6,12 @@ use crate::key::{Form, Key};
 use crate::segment::Wanted;
 use crate::segment::values::run::ValueRun;
 use crate::store::Writer;
+use crate::store::limits;
 use crate::types::Ending;
 use crate::types::FrameKeys;
 use crate::types::HistoryState;
+use crate::types::Places;
+use crate::wal::FrameForms;
 use crate::wal::frame::{Frame, FrameKind};
 
 /// How many of the given keys were ended, and how many could not be.
@@ -37,13 +40,41 @@ impl Writer<'_> {
         self.end(kind, claim, started_at, keys)
     }
 
+    /// End some keys of one claim, by their places where the log has begun the claim; else `keys`
+    /// names them.
+    pub(crate) fn finish_places(
+        &mut self,
+        (claim, started_at): (u64, i64),
+        outcome: Ending,
+        places: Places,
+        keys: impl FnOnce() -> FrameKeys,
+    ) -> Result<()> {
+        if places.count() < limits::fewest_places() {
+            return self.finish_rows(claim, started_at, outcome, keys());
+        }
+        let state = self
+            .space
+            .present()
+            .as_ref()
+            .map(|view| (view.log.frames.places, view.memtable.has_begun((claim, started_at), places.count())));
+        match state {
+            Some((true, true)) => self.finish_rows(claim, started_at, outcome, FrameKeys::of_places(places)),
+            // From the next log on.
+            Some((false, _)) => {
+                self.seal_for(FrameForms { rows: false, places: true })?;
+                self.finish_rows(claim, started_at, outcome, keys())
+            }
+            _ => self.finish_rows(claim, started_at, outcome, keys()),
+        }
+    }
+
     /// End some keys of one claim.
     pub(crate) fn finish_rows(&mut self, claim: u64, started_at: i64, outcome: Ending, keys: FrameKeys) -> Result<()> {
         // An ended key stays ended: a release that comes after the completion of its claim changes
         // nothing.
         let is_completed =
             || self.space.present().as_ref().and_then(|view| view.memtable.outcome(claim)) == Some(Ending::Completed);
-        if keys.len() == 0 || outcome == Ending::Released && is_completed() {
+        if keys.names_none() || outcome == Ending::Released && is_completed() {
             return Ok(());
         }
         let kind = kind_for_keys(outcome);

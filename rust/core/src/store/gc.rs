@@ -28,11 +28,17 @@ impl Writer<'_> {
         names.sort();
         let pinned = pinned(&self.space.env, &self.space.directory, &names)?;
         let live = || pinned.iter().chain([manifest]);
-        let has_segment = |id: u64| live().any(|manifest| manifest.segments.iter().any(|entry| entry.id == id));
+        // The segments of a frozen log are written under their own names before a manifest names
+        // them.
+        let is_reserved = |id: u64| manifest.frozen.is_some_and(|frozen| frozen.reserves(id));
+        let has_segment =
+            |id: u64| is_reserved(id) || live().any(|manifest| manifest.segments.iter().any(|entry| entry.id == id));
         let has_values = |id: u64| live().any(|manifest| manifest.values.iter().any(|entry| entry.id == id));
         let has_global_filter =
             |id: u64| live().any(|manifest| manifest.global_filters.iter().any(|entry| entry.id == id));
-        let has_log = |id: u64| live().any(|manifest| manifest.log.id == id);
+        let has_log = |id: u64| {
+            live().any(|manifest| manifest.log.id == id || manifest.frozen.is_some_and(|frozen| frozen.id == id))
+        };
         let is_old = |name: &str| {
             let Some(kind) = FileKind::of(name) else { return false };
             // Files with later numbers are being written.

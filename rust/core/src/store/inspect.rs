@@ -113,7 +113,8 @@ impl KeySpace {
         let pages: u64 = view.segments.iter().map(|segment| segment.pages()).sum::<u64>()
             + view.covered.iter().map(|covered| covered.global_filter.pages()).sum::<u64>()
             + view.values.iter().map(|placed| placed.segment.pages()).sum::<u64>();
-        let total = pages * PAGE as u64 + view.memtable.position;
+        let total =
+            pages * PAGE as u64 + view.memtable.position + view.frozen.as_ref().map_or(0, |frozen| frozen.log.end);
         let mut done = 0;
         for segment in &view.segments {
             segment.verify(&mut |pages| done += pages * PAGE as u64)?;
@@ -127,6 +128,7 @@ impl KeySpace {
             placed.segment.verify(&mut |pages| done += pages * PAGE as u64)?;
             progress(done, total)?;
         }
+        done += view.verify_frozen(&self.env)?;
         let mut frames = Frames::new(&view.log, START, view.memtable.position);
         while let Next::Frame(_, end) = frames.next()? {
             progress(done + end, total)?;
@@ -140,16 +142,16 @@ impl View {
         let sum =
             |field: fn(&crate::format::manifest::SegmentEntry) -> u64| self.manifest.segments.iter().map(field).sum();
         let oldest =
-            self.manifest.segments.iter().map(|entry| entry.min_started_at).chain(self.memtable.oldest()).min();
+            self.manifest.segments.iter().map(|entry| entry.min_started_at).chain(self.oldest_in_memory()).min();
         let transaction = |entry: crate::types::TransactionEntry| {
             (entry.transaction.application, entry.transaction.batch, entry.outcome.is_some())
         };
         SpaceStatistics {
             segment_entries: sum(|entry| entry.entries),
-            log_entries: self.memtable.len() as u64,
+            log_entries: self.entries_in_memory() as u64,
             open_entries: sum(|entry| entry.open),
             segment_bytes: self.segments.iter().map(|segment| segment.file_bytes()).sum(),
-            log_bytes: self.memtable.position,
+            log_bytes: self.memtable.position + self.frozen.as_ref().map_or(0, |frozen| frozen.log.end),
             filter_bytes: self.covered.iter().map(|covered| covered.global_filter.file_bytes()).sum(),
             segments: self.segments.len() as u64,
             segments_uncovered: self.uncovered.len() as u64,

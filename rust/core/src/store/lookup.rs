@@ -134,7 +134,10 @@ fn of_place(chunk: &Wanted, first_row: u32, place: u32) -> Survivor {
 pub(crate) struct LookUp<'a> {
     findings: Findings<'a>,
     of_covered: Vec<Vec<Survivor>>,
-    of_uncovered: Vec<Vec<Survivor>>,
+    /// What passed the young filter, and what each segment's own filter let pass that is asked by
+    /// itself.
+    of_young: Vec<Survivor>,
+    of_apart: Vec<Vec<Survivor>>,
     /// Rows of the present chunk that passed one filter.
     passed: Vec<u32>,
     filter_positives: u64,
@@ -146,8 +149,8 @@ impl View {
     pub(crate) fn look_up<'a>(&'a self, states: &'a mut [HistoryState], expired: i64) -> LookUp<'a> {
         let none = |count: usize| std::iter::repeat_with(Vec::new).take(count).collect();
         let findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log: false };
-        let (of_covered, of_uncovered) = (none(self.covered.len()), none(self.uncovered.len()));
-        LookUp { findings, of_covered, of_uncovered, passed: Vec::new(), filter_positives: 0 }
+        let (of_covered, of_young, of_apart) = (none(self.covered.len()), Vec::new(), none(self.apart.len()));
+        LookUp { findings, of_covered, of_young, of_apart, passed: Vec::new(), filter_positives: 0 }
     }
 
     /// The whole look-up, for a small batch.
@@ -161,21 +164,27 @@ impl View {
 }
 
 impl LookUp<'_> {
-    /// Filter a chunk whose first row is `first_row` of the batch: look up in the log, and ask the
-    /// filters. Nearly all rows end here, at one cache line each.
+    /// Filter a chunk whose first row is `first_row` of the batch. Nearly all rows end here, at one
+    /// cache line of a global filter and one of the young filter each.
     pub(crate) fn see(&mut self, chunk: &Wanted, first_row: u32) -> Result<()> {
-        let Self { findings, of_covered, of_uncovered, passed, .. } = self;
+        let Self { findings, of_covered, of_young, of_apart, passed, .. } = self;
         let view = findings.view;
-        view.memtable.find(chunk, first_row, &mut |row, stamp| {
-            findings.rests_on_log = true;
-            findings.add(row, stamp);
-        });
+        if view.young.is_active() {
+            passed.clear();
+            view.young.may_contain(chunk, passed)?;
+            of_young.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
+        } else {
+            view.find_in_memory(chunk, &mut |place, stamp, is_in_log| {
+                findings.rests_on_log |= is_in_log;
+                findings.add(first_row + place, stamp);
+            });
+        }
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
             passed.clear();
             covered.global_filter.may_contain(chunk, 0, passed)?;
             survivors.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
         }
-        for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
+        for (segment, survivors) in view.apart.iter().zip(of_apart) {
             passed.clear();
             segment.may_contain(chunk, 0, passed)?;
             survivors.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
@@ -185,15 +194,29 @@ impl LookUp<'_> {
 
     /// Whether enough rows wait to be looked up exactly.
     pub(crate) fn is_full(&self) -> bool {
-        self.of_covered.iter().chain(&self.of_uncovered).any(|survivors| survivors.len() >= TOGETHER)
+        let each = self.of_covered.iter().chain(&self.of_apart).chain([&self.of_young]);
+        each.into_iter().any(|survivors| survivors.len() >= TOGETHER)
     }
 
     /// Look up the rows exactly that passed so far.
     pub(crate) fn confirm(&mut self, text: TextOf) -> Result<()> {
-        let Self { findings, of_covered, of_uncovered, filter_positives, .. } = self;
+        let Self { findings, of_covered, of_young, of_apart, filter_positives, .. } = self;
         let view = findings.view;
-        *filter_positives += of_covered.iter().chain(&*of_uncovered).map(|rows| rows.len() as u64).sum::<u64>();
+        let each = of_covered.iter().chain(&*of_apart).chain([&*of_young]);
+        *filter_positives += each.map(|rows| rows.len() as u64).sum::<u64>();
         let mut places = Vec::new();
+        each_block(of_young, text, |wanted, rows| {
+            view.find_in_memory(wanted, &mut |at, stamp, is_in_log| {
+                findings.rests_on_log |= is_in_log;
+                findings.add(rows[at as usize], stamp);
+            });
+            for segment in &view.joined {
+                places.clear();
+                segment.may_contain(wanted, 0, &mut places)?;
+                segment.find(wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))?;
+            }
+            Ok(())
+        })?;
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
             each_block(survivors, text, |wanted, rows| {
                 let candidates = covered.global_filter.candidates(wanted)?;
@@ -206,7 +229,7 @@ impl LookUp<'_> {
                 Ok(())
             })?;
         }
-        for (segment, survivors) in view.uncovered.iter().zip(of_uncovered) {
+        for (segment, survivors) in view.apart.iter().zip(of_apart) {
             each_block(survivors, text, |wanted, rows| {
                 places.clear();
                 places.extend(0..rows.len() as u32);

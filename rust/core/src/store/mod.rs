@@ -9,9 +9,11 @@ mod entries;
 pub(crate) mod environment;
 pub(crate) mod files;
 mod finish;
+mod frozen;
 mod gc;
 mod held;
 mod inspect;
+pub(crate) mod limits;
 mod lock;
 mod lookup;
 mod mirror;
@@ -28,6 +30,7 @@ pub(crate) mod view;
 mod waiter;
 mod writer;
 pub(crate) mod writer_lock;
+mod young;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,6 +84,8 @@ pub(crate) struct KeySpace {
 #[derive(Debug, Default)]
 struct Asked {
     rows: AtomicU64,
+    /// Rows when all segments had joined the young filter last.
+    rows_at_join: AtomicU64,
     filter_positives: AtomicU64,
 }
 
@@ -214,6 +219,7 @@ impl KeySpace {
         settings: SpaceSettings,
         mut look: impl FnMut(Option<&View>) -> Result<LookedUp>,
     ) -> Result<LookedUp> {
+        self.join_if_due();
         self.look_durably(|view| {
             settings.check(view)?;
             let found = self.asked.counted(look(view)?);

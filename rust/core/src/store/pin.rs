@@ -57,9 +57,7 @@ impl KeySpace {
             return Ok(EMPTY.into());
         }
         self.write(SpaceSettings::STORED, |writer| {
-            let is_touched =
-                writer.space.present().as_ref().is_some_and(|view| !view.memtable.is_untouched(crate::wal::START));
-            if is_touched {
+            if writer.space.present().as_ref().is_some_and(|view| !view.is_log_untouched()) {
                 writer.seal()?;
             }
             writer.pin_present(lease_us)

@@ -17,7 +17,7 @@ use crate::segment::writer::{self, Target};
 use crate::store::Writer;
 use crate::types::FrameKeys;
 use crate::types::TransactionEntry;
-use crate::wal::{Log, Owner, START};
+use crate::wal::{FrameForms, Log, Owner, START};
 use crate::{Error, Result};
 
 const MINUTE: i64 = 60_000_000;
@@ -84,10 +84,10 @@ impl KeySpace {
         Ok((id, path))
     }
 
-    pub(super) fn new_log(&self, id: u64, knows_rows: bool) -> Result<Log> {
+    pub(super) fn new_log(&self, id: u64, frames: FrameForms) -> Result<Log> {
         let path = FileKind::Log.path(&self.directory, id);
         self.env.system.remove_if_there(&path)?;
-        Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name), knows_rows)
+        Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name), frames)
     }
 }
 
@@ -108,30 +108,39 @@ impl Writer<'_> {
 
     fn seal_as(
         &mut self,
-        knows_rows: bool,
+        frames: FrameForms,
         expired: i64,
         values: Option<(&ValueMemtable, Expiry)>,
         change: impl FnOnce(&mut Manifest),
     ) -> Result<()> {
+        let mut written = Vec::new();
         let mut manifest = {
             let view = self.space.present();
             let Some(view) = view.as_ref() else { return Ok(()) };
             let mut manifest = view.successor();
             manifest.next_file += self.skipped_files()?;
-            let mut runs = view.memtable.runs(manifest.partition_us, expired);
+            manifest.frozen = None;
+            let mut runs = view.runs(expired);
             for run in &mut runs {
                 self.space.write_run(&mut manifest, run)?;
             }
+            written.extend(manifest.segments[view.manifest.segments.len()..].iter().map(|entry| entry.id));
             let (recent, expiry) = values.unwrap_or((&view.memtable.values, Expiry::NONE));
             self.seal_values(view, &mut manifest, recent, expiry)?;
             manifest
         };
-        let log = self.space.new_log(manifest.next_file, knows_rows || manifest.has_rows())?;
+        let log = self.space.new_log(manifest.next_file, self.forms_after(&manifest, frames))?;
         manifest.next_file += 1;
         manifest.log = LogEntry { id: log.id, proven: START };
         manifest.forget_dropped();
         change(&mut manifest);
-        self.publish(&manifest)
+        self.publish(&manifest)?;
+        self.space.change(|slot| {
+            if let Some(view) = slot {
+                view.cover_written(&written);
+            }
+            Ok(())
+        })
     }
 
     /// Publish the first manifest of a new key space.
@@ -142,7 +151,7 @@ impl Writer<'_> {
         let parent = self.space.directory.parent().unwrap_or(&self.space.directory);
         self.space.env.system.sync_names(parent)?;
         let first = 1 + self.skipped_files()?;
-        let log = self.space.new_log(first, false)?;
+        let log = self.space.new_log(first, FrameForms::default())?;
         let manifest = Manifest {
             number: 1,
             history: self.space.env.history,
@@ -177,14 +186,20 @@ impl Writer<'_> {
         values: Option<(&ValueMemtable, Expiry)>,
         change: impl FnOnce(&mut Manifest),
     ) -> Result<()> {
-        self.seal_as(false, expired, values, change)
+        self.seal_as(FrameForms::default(), expired, values, change)
     }
 
-    /// Put the log's entries into segments and start a log whose frames may record the rows of a
-    /// batch. Earlier versions refuse such a log by its version, instead of taking its frames as
-    /// damage.
-    pub(super) fn seal_for_rows(&mut self) -> Result<()> {
-        self.seal_as(true, i64::MIN, None, |_| {})
+    /// Put the log's entries into segments and start a log whose frames may say more. Earlier
+    /// versions refuse such a log by its version, instead of taking its frames as damage.
+    pub(super) fn seal_for(&mut self, frames: FrameForms) -> Result<()> {
+        self.seal_as(frames, i64::MIN, None, |_| {})
+    }
+
+    /// What the frames of the next log may say: what this manifest needs, and places if those of
+    /// the present log may.
+    pub(super) fn forms_after(&self, manifest: &Manifest, wanted: FrameForms) -> FrameForms {
+        let places = self.space.present().as_ref().is_some_and(|view| view.log.frames.places);
+        FrameForms { rows: wanted.rows || manifest.has_rows(), places: wanted.places || places }
     }
 
     /// Write `processing` for a large batch as segments of its own, which one manifest adds to the

@@ -82,12 +82,8 @@ impl KeySpace {
         }
         self.write_again(settings, |writer| {
             let (cutoff, expired) = planned(writer.space.present().as_ref())?;
-            let in_log = writer
-                .space
-                .present()
-                .as_ref()
-                .and_then(|view| view.memtable.oldest())
-                .is_some_and(|oldest| oldest <= cutoff);
+            let in_log =
+                writer.space.present().as_ref().and_then(View::oldest_in_memory).is_some_and(|oldest| oldest <= cutoff);
             // One manifest for everything: a purge that is interrupted has purged nothing.
             let purge = |manifest: &mut Manifest| {
                 manifest.purged_upto = manifest.purged_upto.max(cutoff);
@@ -115,7 +111,9 @@ impl View {
             purged.bytes += entry.bytes;
             purged.segments += 1;
         }
-        purged.log_entries = self.memtable.entries().filter(|(_, _, stamp)| stamp.started_at <= cutoff).count() as u64;
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.memtable.entries());
+        let in_log = self.memtable.entries().chain(frozen);
+        purged.log_entries = in_log.filter(|(_, _, stamp)| stamp.started_at <= cutoff).count() as u64;
         purged.entries += purged.log_entries;
         purged
     }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use super::environment::Environment;
 use super::files::{newest, read_manifest};
+use super::frozen::Frozen;
 use super::values::Placed;
 use super::writer_lock;
 
 use crate::format::manifest::Manifest;
 use crate::format::names::{FileKind, WRITER_LOCK};
 use crate::io::FileId;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, YoungFilter};
 use crate::segment::Segment;
 use crate::segment::global::GlobalFilter;
 use crate::wal::{Frames, Log, Next, Owner, START};
@@ -49,10 +50,23 @@ pub(crate) struct View {
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) covered: Vec<Covered>,
     pub(crate) uncovered: Vec<Arc<Segment>>,
+    /// The uncovered segments that the young filter covers, and those that are asked one by one.
+    pub(crate) joined: Vec<Arc<Segment>>,
+    pub(crate) apart: Vec<Arc<Segment>>,
     /// Files of values, in look-up order.
     pub(crate) values: Vec<Placed>,
     pub(crate) log: Log,
     pub(crate) memtable: Memtable,
+    /// The entries of the log before, while they are not in segments.
+    pub(crate) frozen: Option<Arc<Frozen>>,
+    /// Its file, before its entries are read.
+    pub(super) frozen_log: Option<Log>,
+    /// One filter over the log, the frozen log and the joined segments.
+    pub(crate) young: YoungFilter,
+    /// Whether entries were read that it does not cover yet.
+    pub(super) lacks_young: bool,
+    /// The buffers of a memtable that was frozen and is gone.
+    pub(super) spare: Option<Memtable>,
     /// The bytes before the memtable's position, which reveal a log that was overwritten.
     pub(crate) last: Option<[u8; 8]>,
     /// Bytes behind the last whole frame: a writer is writing, or died while writing.
@@ -66,6 +80,8 @@ impl View {
     pub(crate) fn load(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
         let mut view = Self::load_files(env, directory, known)?;
         if let Some(view) = &mut view {
+            view.read_frozen(None)?;
+            view.build_young();
             view.read_log(env)?;
         }
         Ok(view)
@@ -108,6 +124,7 @@ impl View {
             return Err(Error::replaced(&directory.join(WRITER_LOCK)));
         }
         view.open_files(env, known)?;
+        view.open_frozen(env, known)?;
         Ok(view)
     }
 
@@ -145,6 +162,7 @@ impl View {
         })?;
         let mut view = Self::of(env, directory, name.to_owned(), manifest, None)?;
         view.open_files(env, None)?;
+        view.sort_uncovered();
         Ok(view)
     }
 
@@ -166,6 +184,7 @@ impl View {
         let memtable = Memtable::new(&manifest, START);
         let directory = directory.to_path_buf();
         let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
+        let (joined, apart) = (Vec::new(), Vec::new());
         let (values, buffer) = (Vec::new(), Vec::new());
         let own = FileKind::Manifest.path(&directory, manifest.number);
         let next = FileKind::Manifest.path(&directory, manifest.number + 1);
@@ -178,11 +197,18 @@ impl View {
             segments,
             covered,
             uncovered,
+            joined,
+            apart,
             values,
             own_file: None,
             lock_file: None,
             log,
             memtable,
+            frozen: None,
+            frozen_log: None,
+            young: YoungFilter::default(),
+            lacks_young: false,
+            spare: None,
             last: None,
             torn: 0,
             buffer,
@@ -292,6 +318,8 @@ impl View {
         let Some(mut newer) = Self::load_files(env, &directory, Some(self))? else {
             return Err(env.missing(&directory));
         };
+        newer.young = std::mem::take(&mut self.young);
+        newer.spare = self.spare.take();
         if newer.log.id == self.log.id {
             if newer.log.identity != self.log.identity {
                 return Err(Error::replaced(&self.log.file.path));
@@ -302,9 +330,14 @@ impl View {
             newer.memtable = std::mem::take(&mut self.memtable);
             newer.memtable.learn(&newer.manifest);
         } else {
-            newer.memtable.reuse(std::mem::take(&mut self.memtable));
+            self.retire_memtable(&mut newer)?;
         }
+        newer.retire_frozen(self);
         *self = newer;
+        self.sort_uncovered();
+        if self.lacks_young {
+            self.build_young();
+        }
         self.read_log(env)
     }
 
@@ -316,7 +349,7 @@ impl View {
         self.torn = 0;
         loop {
             match frames.next()? {
-                Next::Frame(frame, end) => self.memtable.apply(&frame, end),
+                Next::Frame(frame, end) => self.apply(&frame, end),
                 Next::End => break,
                 Next::Torn => {
                     self.torn = length - self.memtable.position;

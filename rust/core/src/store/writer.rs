@@ -11,12 +11,12 @@ use crate::segment::values::run::ValueRun;
 use crate::types::FrameKeys;
 use crate::types::TransactionEntry;
 use crate::types::transaction::NumberedBatch;
-use crate::wal::Log;
 use crate::wal::frame::{Frame, FrameKind};
+use crate::wal::{FrameForms, Log};
 use crate::{Error, Result};
 
-/// Maximum number of entries in the log; above it they are put into a segment. (Small in tests, so
-/// that small batches meet every path.)
+/// Maximum number of entries with values in the log; above it they are put into a file. (Small in
+/// tests, so that small batches meet every path.)
 pub(super) const MOST_IN_LOG: usize = if cfg!(feature = "small") { 150 } else { 768 << 10 };
 
 /// Number of new keys from which a batch goes into segments at once: as a frame it would be written
@@ -232,6 +232,7 @@ impl Writer<'_> {
 
     /// Look up without a refresh, as nobody else can write now.
     pub(crate) fn look(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
+        self.space.join_if_due();
         Ok(self.space.asked.counted(look(self.space.present().as_ref())?))
     }
 
@@ -257,16 +258,16 @@ impl Writer<'_> {
 
     /// Append one frame; `frame` makes it for its sequence number.
     pub(super) fn append(&mut self, frame: impl FnOnce(u64) -> Frame) -> Result<Frame> {
-        let (sequence, knows_rows) = {
+        let (sequence, forms) = {
             let view = self.space.present();
             let Some(view) = view.as_ref() else {
                 return Err(Error::State("the key space is not there".into()));
             };
-            (view.memtable.next_sequence, view.log.knows_rows)
+            (view.memtable.next_sequence, view.log.frames)
         };
         let mut frame = frame(sequence);
-        if frame.rows().is_some() && !knows_rows {
-            self.seal_for_rows()?;
+        if frame.rows().is_some() && !forms.rows {
+            self.seal_for(FrameForms { rows: true, places: false })?;
         }
         let (bytes, log, position) = {
             let view = self.space.present();
@@ -283,7 +284,7 @@ impl Writer<'_> {
         self.check_alone()?;
         self.space.change(|slot| {
             if let Some(view) = slot {
-                view.memtable.apply(&frame, position + bytes.len() as u64);
+                view.apply(&frame, position + bytes.len() as u64);
                 view.last = bytes.last_chunk().copied();
             }
             Ok(frame)
@@ -303,13 +304,5 @@ impl Writer<'_> {
             self.space.env.system.randomness_for(&self.space.directory, &mut drawn)?;
         }
         Ok(u64::from(u32::from_le_bytes(drawn)))
-    }
-
-    fn seal_if_full(&mut self) -> Result<()> {
-        let is_full = |view: &View| view.memtable.len() > MOST_IN_LOG || KeySpace::is_log_full_of_values(view);
-        let has_frames = |view: &View| !view.memtable.is_untouched(crate::wal::START);
-        let is_long = self.space.mirror.as_deref().is_some_and(Mirror::is_long);
-        let is_due = |view: &View| is_full(view) || is_long && has_frames(view);
-        if self.space.present().as_ref().is_some_and(is_due) { self.seal() } else { Ok(()) }
     }
 }

@@ -1,5 +1,6 @@
 //! Keys of a batch, as columns.
 
+use super::Places;
 use crate::key::Key;
 
 /// The keys of a frame, as columns.
@@ -12,11 +13,23 @@ pub(crate) struct FrameKeys {
     /// Claim and start time of each key, first of the UUIDs, then of the texts, where they differ
     /// from the frame's.
     pub(crate) claims: Option<Vec<(u64, i64)>>,
+    /// The keys of a claim that the same log began, by their places; then there are no others.
+    pub(crate) places: Option<Places>,
 }
 
 impl FrameKeys {
     pub(crate) fn len(&self) -> usize {
         self.uuids.len() + self.texts.len()
+    }
+
+    /// Whether it names no key.
+    pub(crate) fn names_none(&self) -> bool {
+        self.len() == 0 && self.places.as_ref().is_none_or(|places| places.iter().next().is_none())
+    }
+
+    /// Some keys of a claim, by their places.
+    pub(crate) fn of_places(places: Places) -> Self {
+        Self { places: Some(places), ..Self::default() }
     }
 
     pub(crate) fn push_text(&mut self, key: Key, text: &[u8]) {

@@ -2,11 +2,13 @@
 
 pub(crate) mod duration;
 mod keys;
+mod places;
 mod state;
 pub(crate) mod transaction;
 pub(crate) mod words;
 
 pub(crate) use keys::FrameKeys;
+pub(crate) use places::Places;
 pub use state::{Ending, HistoryState};
 pub(crate) use transaction::TransactionEntry;
 pub use words::Kind;

@@ -1,6 +1,6 @@
 //! One frame of the write-ahead log: one operation on a batch (docs/format.md, "Log").
 
-use crate::types::FrameKeys;
+use crate::types::{FrameKeys, Places};
 use std::path::Path;
 
 use crate::Result;
@@ -15,8 +15,10 @@ const MAGIC: u32 = u32::from_le_bytes(*b"DHFR");
 pub(crate) const HEADER: usize = 96;
 const HAS_TRANSACTION: u8 = 1;
 const HAS_CLAIMS: u8 = 2;
-/// Only in logs of version 3.
+/// Only in logs of version 3 or later.
 const HAS_ROWS: u8 = 4;
+/// Only in logs of version 4.
+const HAS_PLACES: u8 = 8;
 
 /// What a frame does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +109,12 @@ impl Frame {
         flags |= if self.transaction.is_some() { HAS_TRANSACTION } else { 0 };
         flags |= if self.rows().is_some() { HAS_ROWS } else { 0 };
         flags |= if self.keys.claims.is_some() { HAS_CLAIMS } else { 0 };
+        flags |= if self.keys.places.is_some() { HAS_PLACES } else { 0 };
         let is_of_values = self.kind.is_of_values();
-        let of_keys = (self.keys.uuids.len(), self.keys.texts.len());
+        let of_keys = match &self.keys.places {
+            Some(places) => (places.count(), 0),
+            None => (self.keys.uuids.len(), self.keys.texts.len()),
+        };
         let (uuids, texts) = if is_of_values { (self.values.len(), 0) } else { of_keys };
         let mut out = Encoder::with_capacity(HEADER + payload.len());
         out.u32(MAGIC).u8(self.kind as u8).u8(flags).u16(HEADER as u16);
@@ -140,6 +146,12 @@ impl Frame {
         }
         if self.kind.is_of_values() {
             self.values.encode(&mut out);
+            return out.finish();
+        }
+        if let Some(places) = &keys.places {
+            for word in places.words() {
+                out.u64(*word);
+            }
             return out.finish();
         }
         for key in keys.uuids.iter().chain(&keys.texts) {
@@ -226,6 +238,14 @@ impl FrameHeader {
         if kind.is_of_values() {
             values = ValueRun::decode(&mut from, self.uuids as usize)?;
             from.finish()?;
+        } else if self.flags & HAS_PLACES != 0 {
+            from.expect((self.uuids as usize).div_ceil(64), 8)?;
+            let words = (0..self.uuids.div_ceil(64)).map(|_| from.u64()).collect::<Result<_>>()?;
+            from.finish()?;
+            keys.places = Places::of_words(self.uuids as usize, words);
+            if keys.places.is_none() {
+                return Err(from.corrupt("a place behind the last key of a claim"));
+            }
         } else {
             keys = self.keys(&mut from)?;
         }

@@ -17,9 +17,11 @@ use crate::io::{Closed, FileId, FileSystem, NamedFile, write_new};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DHISTLOG";
-/// Version 3 may hold frames that record the rows of a batch. Version 2 has a mark that its frames
+/// Version 4 may hold frames that name keys of a claim by their places. Version 3 may hold frames
+/// that record the rows of a batch. Version 2 has a mark that its frames
 /// repeat. Logs of version 1 have none, and are continued as they are.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+const WITHOUT_PLACES: u32 = 3;
 const WITHOUT_ROWS: u32 = 2;
 const WITHOUT_MARK: u32 = 1;
 /// Bytes before the first frame.
@@ -29,6 +31,9 @@ const CHUNK: usize = 1 << 20;
 /// Bytes of zeros added behind a frame that does not fit in the present room. A sync of a frame
 /// that leaves the file's length unchanged writes one block less, and takes two thirds of the time.
 const ROOM: u64 = 16 << 10;
+/// Room behind a large frame: for this number of its kind, up to a limit.
+const FRAMES_OF_ROOM: u64 = 8;
+const MOST_ROOM: u64 = 2 << 20;
 const BLOCK: u64 = 4096;
 
 /// An open log file.
@@ -43,14 +48,39 @@ pub(crate) struct Log {
     /// A random number of this log, which every frame repeats. So ids within a frame cannot pass
     /// for frames, as nobody who sends ids can know it. 0 in logs of version 1.
     pub(crate) mark: u64,
-    /// Whether its frames may record the rows of a batch.
-    pub(crate) knows_rows: bool,
+    /// What its frames may say.
+    pub(crate) frames: FrameForms,
     /// The identity of the file: another one under its name is a different log.
     pub(crate) identity: FileId,
     /// Whether the file is closed until it is needed.
     pub(crate) is_closed: bool,
     /// The length of the file, as far as we know.
     room: Arc<AtomicU64>,
+}
+
+/// What the frames of a log may say. Earlier versions refuse a log that may say more than they
+/// know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FrameForms {
+    /// The rows of a batch.
+    pub(crate) rows: bool,
+    /// Keys of a claim by their places.
+    pub(crate) places: bool,
+}
+
+impl FrameForms {
+    fn of_version(version: u32) -> Self {
+        Self { rows: version > WITHOUT_ROWS, places: version > WITHOUT_PLACES }
+    }
+
+    /// The lowest version whose frames may say this.
+    fn version(self) -> u32 {
+        match self {
+            Self { places: true, .. } => VERSION,
+            Self { rows: true, .. } => WITHOUT_PLACES,
+            Self { .. } => WITHOUT_ROWS,
+        }
+    }
 }
 
 /// The owner of a log, which tells it from logs of other triggers or histories.
@@ -84,12 +114,11 @@ impl Log {
         path: &Path,
         id: u64,
         owner: Owner,
-        knows_rows: bool,
+        frames: FrameForms,
     ) -> Result<Self> {
         let mut drawn = [0; 8];
         system.randomness_for(path, &mut drawn)?;
-        let version = if knows_rows { VERSION } else { WITHOUT_ROWS };
-        Self::create_as(system, path, id, owner, (version, u64::from_le_bytes(drawn) | 1))
+        Self::create_as(system, path, id, owner, (frames.version(), u64::from_le_bytes(drawn) | 1))
     }
 
     /// [`Log::create`] with a given mark; 0 makes a log of version 1.
@@ -112,8 +141,8 @@ impl Log {
         let file = write_new(system, path, &[&out.finish()])?;
         let room = Arc::new(AtomicU64::new(START));
         let identity = file.identity()?;
-        let (knows_rows, is_closed) = (version > WITHOUT_ROWS, false);
-        Ok(Self { id, file, inherited: START, mark, knows_rows, identity, is_closed, room })
+        let (frames, is_closed) = (FrameForms::of_version(version), false);
+        Ok(Self { id, file, inherited: START, mark, frames, identity, is_closed, room })
     }
 
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, write: bool) -> Result<Self> {
@@ -134,8 +163,8 @@ impl Log {
         let mark = if version == WITHOUT_MARK { 0 } else { from.u64()? };
         let room = Arc::new(AtomicU64::new(length));
         let identity = file.identity()?;
-        let (knows_rows, is_closed) = (version > WITHOUT_ROWS, false);
-        Ok(Self { id, file, inherited: length, mark, knows_rows, identity, is_closed, room })
+        let (frames, is_closed) = (FrameForms::of_version(version), false);
+        Ok(Self { id, file, inherited: length, mark, frames, identity, is_closed, room })
     }
 
     /// Close the file until it is needed again. Nobody may be using it, and what this process wrote
@@ -175,7 +204,8 @@ impl Log {
     pub(crate) fn append(&self, bytes: &[u8], position: u64) -> Result<()> {
         let end = position + bytes.len() as u64;
         if end > self.room.load(Ordering::Relaxed) {
-            let length = (end + ROOM).next_multiple_of(BLOCK);
+            let room = (FRAMES_OF_ROOM * bytes.len() as u64).clamp(ROOM, MOST_ROOM);
+            let length = (end + room).next_multiple_of(BLOCK);
             // Without room the file grows with the frame. If nothing can be written at all, the
             // write reports it.
             if self.file.file.extend(length).is_ok() {

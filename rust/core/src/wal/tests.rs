@@ -16,7 +16,7 @@ fn made(mark: Option<u64>) -> (Simulated, Log) {
     let path = Path::new("/log");
     let log = match mark {
         Some(mark) => Log::create_with(&system, path, LOG, owner, mark),
-        None => Log::create(&system, path, LOG, owner, false),
+        None => Log::create(&system, path, LOG, owner, FrameForms::default()),
     };
     (system, log.unwrap())
 }
@@ -98,7 +98,8 @@ fn a_repair_takes_no_frame_out_of_an_id() {
 #[test]
 fn two_logs_have_different_marks_and_keep_them() {
     let (system, log) = made(None);
-    let other = Log::create(&system, Path::new("/other"), LOG, Owner::new([1; 16], "orders"), false).unwrap();
+    let other =
+        Log::create(&system, Path::new("/other"), LOG, Owner::new([1; 16], "orders"), FrameForms::default()).unwrap();
     assert!(log.mark != 0 && other.mark != 0 && log.mark != other.mark);
     let again = Log::open(&system, &log.file.path, LOG, Owner::new([1; 16], "orders"), false).unwrap();
     assert_eq!(again.mark, log.mark);

@@ -8,7 +8,7 @@ use crate::columns::Documents;
 use crate::history::History;
 use crate::store::{Finished, KeySpace, SpaceSettings};
 use crate::types::Ending as End;
-use crate::types::FrameKeys;
+use crate::types::{FrameKeys, Places};
 use crate::{Error, Result};
 
 use super::classify::expired;
@@ -74,17 +74,25 @@ impl Claim {
 
     fn finish(&self, end: End, rows: Option<&[u32]>) -> Result<()> {
         if self.ends.is_over(end) {
-            return rows.map_or(Ok(()), |rows| self.keys_of(rows).map(drop));
+            return rows.map_or(Ok(()), |rows| self.places_of(rows).map(drop));
         }
-        let keys = rows.map(|rows| self.keys_of(rows)).transpose()?;
+        let places = rows.map(|rows| self.places_of(rows)).transpose()?;
         self.space.write_again(SpaceSettings::STORED, |writer| {
             self.ends.check(end, rows, |row| format!("row {row}"))?;
-            match keys.clone() {
-                Some(keys) => writer.finish_rows(self.number, self.started_at, end, keys)?,
+            match &places {
+                Some(places) => {
+                    let claim = (self.number, self.started_at);
+                    writer.finish_places(claim, end, places.clone(), || self.keys_at(places))?;
+                }
                 // After a purge of its partition no entry is left that a claim's outcome could
                 // apply to: name the keys.
                 None if writer.is_purged(self.started_at) => {
-                    writer.finish_claim(self.number, self.started_at, end, self.keys_of(&self.kept_rows())?)?;
+                    writer.finish_claim(
+                        self.number,
+                        self.started_at,
+                        end,
+                        self.keys_at(&self.places_of(&self.kept_rows())?),
+                    )?;
                 }
                 None => writer.finish_claim(self.number, self.started_at, end, FrameKeys::default())?,
             }
@@ -111,35 +119,40 @@ impl Claim {
         self.ends.released()
     }
 
-    /// The keys of some rows, each of which must be claimed.
-    fn keys_of(&self, rows: &[u32]) -> Result<FrameKeys> {
-        let mut wanted = rows.to_vec();
-        wanted.sort_unstable();
-        wanted.dedup();
-        let is_wanted = |row: &u32| wanted.binary_search(row).is_ok();
-        let mut keys = FrameKeys::default();
-        for (_, key) in self.uuid_rows.iter().zip(&self.keys.uuids).filter(|(row, _)| is_wanted(row)) {
-            keys.uuids.push(*key);
+    /// The places of some rows among the keys, each of which must be claimed.
+    fn places_of(&self, rows: &[u32]) -> Result<Places> {
+        let rows_end = rows.iter().max().map_or(0, |last| *last as usize + 1);
+        let mut wanted = Places::none_of(rows_end);
+        let different = rows.iter().filter(|row| wanted.insert(**row as usize)).count();
+        let mut places = Places::none_of(self.len());
+        let claimed = self.uuid_rows.iter().chain(&self.text_rows).enumerate();
+        let found = claimed.filter(|(place, row)| wanted.contains(**row as usize) && places.insert(*place)).count();
+        if found == different {
+            return Ok(places);
         }
+        let is_claimed =
+            |row: &u32| self.uuid_rows.binary_search(row).is_ok() || self.text_rows.binary_search(row).is_ok();
+        let stranger = wanted.iter().map(|row| row as u32).find(|row| !is_claimed(row));
+        Err(Error::State(format!(
+            "row {} is not among the {} documents of this claim",
+            stranger.unwrap_or(0),
+            self.len()
+        )))
+    }
+
+    /// The keys at some places.
+    fn keys_at(&self, places: &Places) -> FrameKeys {
+        let (mut keys, uuids) = (FrameKeys::default(), self.keys.uuids.len());
+        keys.uuids = places.iter().take_while(|place| *place < uuids).map(|place| self.keys.uuids[place]).collect();
         let mut start = 0;
-        for ((row, key), length) in self.text_rows.iter().zip(&self.keys.texts).zip(&self.keys.lengths) {
+        for (place, (key, length)) in (uuids..).zip(self.keys.texts.iter().zip(&self.keys.lengths)) {
             let end = start + usize::from(*length);
-            if is_wanted(row) {
+            if places.contains(place) {
                 keys.push_text(*key, &self.keys.heap[start..end]);
             }
             start = end;
         }
-        if keys.len() == wanted.len() {
-            return Ok(keys);
-        }
-        let is_claimed =
-            |row: &u32| self.uuid_rows.binary_search(row).is_ok() || self.text_rows.binary_search(row).is_ok();
-        let stranger = wanted.iter().find(|row| !is_claimed(row));
-        Err(Error::State(format!(
-            "row {} is not among the {} documents of this claim",
-            stranger.unwrap_or(&0),
-            self.len()
-        )))
+        keys
     }
 }
 

@@ -17,15 +17,35 @@ pub(super) struct Ends<D>(Mutex<State<D>>);
 struct State<D> {
     /// The end that was written, or may have been: a failed write may be on disk all the same.
     whole: Option<End>,
-    released: HashSet<D>,
-    completed: HashSet<D>,
+    released: Ended<D>,
+    completed: Ended<D>,
     /// The durable end of the whole claim.
     is_durable: Option<End>,
 }
 
+/// Documents that ended one way. They are put into a set only when somebody asks for one of them.
+#[derive(Debug)]
+struct Ended<D> {
+    set: HashSet<D>,
+    noted: Vec<D>,
+}
+
+impl<D: Hash + Eq> Ended<D> {
+    fn set(&mut self) -> &HashSet<D> {
+        self.set.extend(self.noted.drain(..));
+        &self.set
+    }
+}
+
+impl<D> Default for Ended<D> {
+    fn default() -> Self {
+        Self { set: HashSet::new(), noted: Vec::new() }
+    }
+}
+
 impl<D> Default for Ends<D> {
     fn default() -> Self {
-        let (released, completed) = (HashSet::new(), HashSet::new());
+        let (released, completed) = (Ended::default(), Ended::default());
         Self(Mutex::new(State { whole: None, released, completed, is_durable: None }))
     }
 }
@@ -48,11 +68,12 @@ impl<D: Hash + Eq + Clone> Ends<D> {
     /// An error if these documents, or all, ended the other way before. Must be called under the
     /// lock, so that of two ends at the same time one is refused.
     pub(super) fn check(&self, end: End, documents: Option<&[D]>, name: impl Fn(&D) -> String) -> Result<()> {
-        let state = self.lock();
+        let mut state = self.lock();
         if state.whole.is_some_and(|before| before != end) {
             return Err(refused("this claim", end));
         }
-        let others = if end == End::Completed { &state.released } else { &state.completed };
+        let others = if end == End::Completed { &mut state.released } else { &mut state.completed };
+        let others = others.set();
         match documents.unwrap_or_default().iter().find(|document| others.contains(document)) {
             Some(document) => Err(refused(format!("{} of this claim", name(document)), end)),
             None => Ok(()),
@@ -64,8 +85,8 @@ impl<D: Hash + Eq + Clone> Ends<D> {
         let mut state = self.lock();
         match documents {
             None => state.whole = Some(end),
-            Some(documents) if end == End::Completed => state.completed.extend(documents.iter().cloned()),
-            Some(documents) => state.released.extend(documents.iter().cloned()),
+            Some(documents) if end == End::Completed => state.completed.noted.extend_from_slice(documents),
+            Some(documents) => state.released.noted.extend_from_slice(documents),
         }
     }
 
@@ -76,13 +97,14 @@ impl<D: Hash + Eq + Clone> Ends<D> {
 
     /// Run `work` with a function that tells whether a document was released by itself.
     pub(super) fn kept<T>(&self, work: impl FnOnce(&dyn Fn(&D) -> bool) -> T) -> T {
-        let state = self.lock();
-        work(&|document| !state.released.contains(document))
+        let mut state = self.lock();
+        let released = state.released.set();
+        work(&|document| !released.contains(document))
     }
 
     /// The documents that were released by themselves.
     pub(super) fn released(&self) -> Vec<D> {
-        self.lock().released.iter().cloned().collect()
+        self.lock().released.set().iter().cloned().collect()
     }
 }
 

@@ -17,7 +17,9 @@ use crate::store::view::View;
 use crate::store::{KeySpace, SpaceSettings};
 
 /// Number of segments outside the global filter from which maintenance is due.
-const MOST_UNCOVERED: usize = 6;
+const MOST_UNCOVERED: usize = 12;
+/// Entries in them from which it is due; more where the global filter is larger.
+const LEAST_UNCOVERED: u64 = 3 << 19;
 /// Number of segments outside the global filter from which writers wait for maintenance.
 const TOO_MANY_UNCOVERED: usize = 32;
 
@@ -38,7 +40,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 impl KeySpace {
     /// Whether maintenance is due.
     pub(crate) fn is_maintenance_due(&self) -> bool {
-        let is_due = |view: &View| view.uncovered.len() > MOST_UNCOVERED || view.is_value_maintenance_due();
+        let is_due = |view: &View| view.are_many_uncovered() || view.is_value_maintenance_due();
         self.present().as_ref().is_some_and(is_due)
     }
 
@@ -65,6 +67,7 @@ impl KeySpace {
     }
 
     fn run_maintenance(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
+        self.seal_frozen()?;
         self.collect_orphans()?;
         self.maintain_value_files(all, progress, done)?;
         let groups = self.read(|view| Ok(view.map_or(Vec::new(), |view| view.merge_groups(all))))?;

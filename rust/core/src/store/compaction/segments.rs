@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::Maintained;
+use super::{LEAST_UNCOVERED, MOST_UNCOVERED, Maintained};
 use crate::Result;
 use crate::format::manifest::{GlobalFilterEntry, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
@@ -15,6 +15,9 @@ use crate::store::view::{Covered, View};
 use crate::store::{KeySpace, SpaceSettings};
 use crate::types::Ending;
 
+/// Entries up to which a global filter is built again together with the segments outside it.
+/// Above, there are several, each at most half as large as the one before.
+const ONE_FILTER: u64 = 16 << 20;
 /// Number of small segments in the present partition from which they are compacted.
 const MOST_SMALL: usize = 4;
 
@@ -89,6 +92,13 @@ fn folded(outcomes: &HashMap<u64, Ending>, mut stamp: Stamp) -> Option<Stamp> {
 }
 
 impl View {
+    /// Whether enough segments or entries are outside the global filter for building it to pay.
+    pub(super) fn are_many_uncovered(&self) -> bool {
+        let entries: u64 = self.uncovered.iter().map(|segment| segment.header().entries()).sum();
+        let covered: u64 = self.manifest.global_filters.iter().map(|entry| entry.entries).sum();
+        self.uncovered.len() > MOST_UNCOVERED || entries >= LEAST_UNCOVERED.max(covered / 3)
+    }
+
     /// The outcomes that may be folded into entries. Outcomes in the log are left out, because they
     /// may not be durable yet. So are claims of which single keys were released, because the record
     /// of that may be in another file.
@@ -98,7 +108,8 @@ impl View {
         if outcomes.is_empty() {
             return Ok(outcomes);
         }
-        let of_log = self.memtable.entries().map(|(_, _, stamp)| stamp);
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.memtable.entries());
+        let of_log = self.memtable.entries().chain(frozen).map(|(_, _, stamp)| stamp);
         let mut released: Vec<u64> =
             of_log.filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim).collect();
         for segment in &self.segments {
@@ -143,7 +154,7 @@ impl View {
         let mut covered: Vec<_> = self.covered.iter().map(live).collect();
         covered.sort_by_key(|segments| entries_of(segments));
         for segments in covered {
-            if all || entries_of(&segments) <= 2 * entries_of(&group) {
+            if all || entries_of(&segments) <= ONE_FILTER.max(2 * entries_of(&group)) {
                 group.extend(segments);
             }
         }

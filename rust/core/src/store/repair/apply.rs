@@ -12,7 +12,7 @@ use crate::segment::Segment;
 use crate::store::values::Runs;
 use crate::store::writer_lock::WriterLock;
 use crate::store::{KeySpace, Writer};
-use crate::wal::START;
+use crate::wal::{FrameForms, START};
 
 /// Repair a key space under the writer lock, and check all of it again. Files that go out of use
 /// first get a second name in `aside`.
@@ -100,13 +100,14 @@ fn publish(case: Case, diagnosis: &Diagnosis, writer: &mut Writer<'_>) -> Result
     }
     write_values(space, &mut manifest, diagnosis)?;
     if let Some(memtable) = &diagnosis.memtable {
+        manifest.frozen = None;
         for mut run in memtable.runs(manifest.partition_us, i64::MIN) {
             space.write_run(&mut manifest, &mut run)?;
         }
         manifest.outcomes = memtable.outcomes();
         manifest.transactions = memtable.transactions();
         manifest.next_sequence = manifest.next_sequence.max(memtable.next_sequence);
-        let log = space.new_log(manifest.next_file, manifest.has_rows())?;
+        let log = space.new_log(manifest.next_file, FrameForms { rows: manifest.has_rows(), places: false })?;
         manifest.next_file += 1;
         manifest.log = LogEntry { id: log.id, proven: START };
     }

@@ -38,9 +38,16 @@ impl Diagnosing<'_> {
             self.memtable = Some(memtable);
             return Ok(());
         }
-        let id = self.manifest.log.id;
-        if self.read_log(id, owner, &mut memtable)? {
-            self.retire(&FileKind::Log.path(self.case.directory, id));
+        let logs: Vec<u64> =
+            self.manifest.frozen.iter().map(|frozen| frozen.id).chain([self.manifest.log.id]).collect();
+        let mut is_damaged = false;
+        for id in &logs {
+            is_damaged |= self.read_log(*id, owner, &mut memtable)?;
+        }
+        if is_damaged {
+            for id in &logs {
+                self.retire(&FileKind::Log.path(self.case.directory, *id));
+            }
             self.memtable = Some(memtable);
         }
         Ok(())
@@ -49,7 +56,10 @@ impl Diagnosing<'_> {
     /// Add the readable frames of a log; answers whether it is damaged.
     fn read_log(&mut self, id: u64, owner: Owner, memtable: &mut Memtable) -> Result<bool> {
         let (env, path) = (self.case.env, FileKind::Log.path(self.case.directory, id));
-        let proven = self.manifest.log.proven.max(writer_lock::watermark(&*env.system, self.case.directory, id));
+        let proven = match self.manifest.frozen.filter(|frozen| frozen.id == id) {
+            Some(frozen) => frozen.end,
+            None => self.manifest.log.proven.max(writer_lock::watermark(&*env.system, self.case.directory, id)),
+        };
         memtable.position = START;
         let log = match Log::open(&*env.system, &path, id, owner, false) {
             Ok(log) => log,
@@ -68,8 +78,9 @@ impl Diagnosing<'_> {
                 return Ok(true);
             }
         };
+        let known_open = memtable.open();
         let gaps = log.salvage(proven, &mut |frame, end| memtable.apply(frame, end))?;
-        self.open_entries = self.open_entries.saturating_add(memtable.open());
+        self.open_entries = self.open_entries.saturating_add(memtable.open().saturating_sub(known_open));
         self.tell_of(&log, &gaps);
         if self.case.room.is_some() {
             self.take_in(&log, proven, gaps.first())?;

@@ -50,6 +50,7 @@ pub(super) fn basis(case: Case, names: &[String]) -> Basis {
     manifest.number = numbers(FileKind::Manifest).into_iter().max().unwrap_or(0);
     manifest.next_file = files.iter().copied().max().unwrap_or(1).max(manifest.next_file) + 1;
     manifest.global_filters = Vec::new();
+    manifest.frozen = None;
     let staged = staged(env, directory, names);
     // The commit gives a staged file its second name before it publishes, and removes the first one
     // only afterwards.
@@ -144,8 +145,9 @@ fn highest_claim(env: &Environment, directory: &Path, manifest: &Manifest) -> u6
     manifest.segments.iter().map(|entry| claims(entry).unwrap_or(0)).max().unwrap_or(0)
 }
 
-/// The logs that may hold entries that no segment holds: the newest, and if that is empty the one
-/// before it, because a new log is created before the manifest that names it.
+/// The logs that may hold entries that no segment holds: the newest two that are not empty, as the
+/// first may have been frozen, and the empty ones behind them, because a new log is created before
+/// the manifest that names it.
 pub(super) fn live_logs(case: Case, names: &[String], owner: Owner) -> Vec<u64> {
     let id = |name: &String| FileKind::Log.number_in(name);
     let mut ids: Vec<u64> = names.iter().filter_map(id).collect();
@@ -160,12 +162,12 @@ pub(super) fn live_logs(case: Case, names: &[String], owner: Owner) -> Vec<u64> 
         let has_none = |log: Log| matches!(Frames::new(&log, START, log.inherited).next(), Ok(Next::End));
         log.is_ok_and(has_none) || is_short(id).unwrap_or(false)
     };
-    let mut live = Vec::new();
-    while let Some(id) = ids.pop() {
+    let (mut live, mut full) = (Vec::new(), 0);
+    while full < 2
+        && let Some(id) = ids.pop()
+    {
         live.insert(0, id);
-        if !is_empty(id) {
-            break;
-        }
+        full += u64::from(!is_empty(id));
     }
     live
 }

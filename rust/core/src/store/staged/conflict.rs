@@ -182,7 +182,7 @@ impl Met<'_> {
     /// Look the smaller side up in the larger one.
     fn find(&mut self) -> Result<()> {
         let entries = |segments: &[Arc<Segment>]| segments.iter().map(|one| one.header().entries()).sum::<u64>();
-        let (added, staged) = (entries(self.added) + self.view.memtable.len() as u64, entries(self.staged));
+        let (added, staged) = (entries(self.added) + self.view.entries_in_memory() as u64, entries(self.staged));
         if added == 0 || staged == 0 {
             return Ok(());
         }
@@ -193,7 +193,8 @@ impl Met<'_> {
 
     fn look_up_added(&mut self) -> Result<()> {
         let mut of_log = Keys::default();
-        self.view.memtable.entries().for_each(|(key, text, _)| of_log.push(key, text));
+        let frozen = self.view.frozen.iter().flat_map(|frozen| frozen.memtable.entries());
+        self.view.memtable.entries().chain(frozen).for_each(|(key, text, _)| of_log.push(key, text));
         let (staged, met) = (self.staged, &mut *self.met);
         let mut look = |keys: Keys| {
             for segment in staged {
@@ -209,7 +210,7 @@ impl Met<'_> {
         let (view, added, met) = (self.view, self.added, &mut *self.met);
         let mut look = |keys: Keys| {
             let mut rows = Vec::new();
-            keys.wanted(|wanted| view.memtable.find(wanted, 0, &mut |row, _| rows.push(row)));
+            keys.wanted(|wanted| view.find_in_memory(wanted, &mut |row, _, _| rows.push(row)));
             for segment in added {
                 rows.extend(held_by(segment, &keys)?);
             }

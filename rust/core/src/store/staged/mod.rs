@@ -64,8 +64,7 @@ impl KeySpace {
                 manifest.next_sequence += 1;
                 manifest.next_file += u64::from(plan.parts) * FILES_PER_PART;
             };
-            let is_touched =
-                writer.space.present().as_ref().is_some_and(|view| !view.memtable.is_untouched(crate::wal::START));
+            let is_touched = writer.space.present().as_ref().is_some_and(|view| !view.is_log_untouched());
             if plan.reads && is_touched {
                 writer.seal_with(i64::MIN, take)?;
             } else {

@@ -1,0 +1,120 @@
+//! One filter in memory over everything that no global filter covers yet: the log's entries, and
+//! the segments that were written since. It makes a miss there one small cache line, however many
+//! segments there are, before the memtable's index is asked.
+//!
+//! It is never trusted for a positive answer. It only grows; what is gone stays in it until it is
+//! full and built again.
+
+use memmap2::MmapMut;
+
+use crate::Result;
+use crate::filter;
+use crate::key::Key;
+use crate::segment::Wanted;
+
+/// Bits a key.
+const BITS: u32 = 12;
+/// Fewer keys than this are looked up at once: their index is as small as a filter.
+const FEWEST: usize = if cfg!(feature = "small") { 8 } else { 1 << 10 };
+/// Bytes from which large pages pay: the size of one.
+const LARGE_BYTES: usize = 2 << 20;
+
+/// The filter, and the segments that it covers beside the log.
+#[derive(Debug, Default)]
+pub(crate) struct YoungFilter {
+    /// None while there are few keys.
+    blocks: Option<MmapMut>,
+    capacity: usize,
+    keys: usize,
+    segments: Vec<u64>,
+}
+
+/// Memory of our own has no pages to verify.
+struct Verified;
+
+impl filter::Pages for Verified {
+    fn is_verified(&self, _page: u64) -> bool {
+        true
+    }
+
+    fn are_verified(&self) -> bool {
+        true
+    }
+
+    fn verify(&self, _page: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl YoungFilter {
+    /// Maximum number of keys. Segments beyond it are asked one by one.
+    pub(crate) const MOST: usize = 8 << 20;
+
+    /// Whether it rules keys out. If not, it covers nothing.
+    pub(crate) fn is_active(&self) -> bool {
+        self.blocks.is_some()
+    }
+
+    /// Whether it covers this segment.
+    pub(crate) fn covers(&self, segment: u64) -> bool {
+        self.segments.contains(&segment)
+    }
+
+    /// It holds all keys of this segment.
+    pub(crate) fn cover(&mut self, segment: u64) {
+        if self.is_active() {
+            self.segments.push(segment);
+        }
+    }
+
+    /// Forget segments that are gone.
+    pub(crate) fn retain(&mut self, is_there: impl Fn(u64) -> bool) {
+        self.segments.retain(|id| is_there(*id));
+    }
+
+    /// Whether it holds keys, and has room for `count` more.
+    pub(crate) fn fits(&self, count: usize) -> bool {
+        self.is_active() && self.keys + count <= self.capacity
+    }
+
+    /// An empty filter for `keys` keys and as many again; an inactive one for few keys, or if there
+    /// is no memory for it.
+    pub(crate) fn for_keys(keys: usize) -> Self {
+        if keys < FEWEST {
+            return Self::default();
+        }
+        let capacity = (2 * keys).next_multiple_of(1 << 14);
+        let bytes = filter::blocks_for(capacity as u64, BITS) as usize * filter::BLOCK_BYTES;
+        let Ok(blocks) = MmapMut::map_anon(bytes) else { return Self::default() };
+        #[cfg(target_os = "linux")]
+        if bytes >= LARGE_BYTES {
+            // Where there are no large pages, small ones do.
+            drop(blocks.advise(memmap2::Advice::HugePage));
+        }
+        Self { blocks: Some(blocks), capacity, keys: 0, segments: Vec::new() }
+    }
+
+    /// Put keys in.
+    pub(crate) fn insert(&mut self, keys: impl ExactSizeIterator<Item = Key>) {
+        if let Some(blocks) = &mut self.blocks {
+            self.keys += keys.len();
+            filter::insert_all(blocks, keys);
+        }
+    }
+
+    /// Put one key in.
+    pub(crate) fn insert_one(&mut self, key: Key) {
+        if let Some(blocks) = &mut self.blocks {
+            self.keys += 1;
+            filter::insert(blocks, key);
+        }
+    }
+
+    /// The rows that it does not rule out.
+    pub(crate) fn may_contain(&self, wanted: &Wanted, survivors: &mut Vec<u32>) -> Result<()> {
+        match &self.blocks {
+            Some(blocks) => filter::probe(blocks, wanted.keys, wanted.forms, 0, &Verified, survivors),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A log that is full is frozen: it ends, another one takes its place, and its entries stay in
+//! memory while they are put into segments outside the lock. To everyone who reads, a frozen log
+//! is like segments: it is durable, no frame follows, and only its own frames tell how its entries
+//! ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::environment::Environment;
+use super::limits::{most_in_memtable, too_many_in_memtable};
+use super::lock::Lock;
+use super::mirror::Mirror;
+use super::publish::entry_of;
+use super::view::View;
+use super::{KeySpace, SpaceSettings};
+use crate::format::manifest::{FrozenLog, LogEntry, SegmentEntry};
+use crate::format::names::{FileKind, SEAL_LOCK};
+use crate::memtable::Memtable;
+use crate::segment::Wanted;
+use crate::segment::format::Stamp;
+use crate::segment::run::{EntryRun, Runs};
+use crate::segment::writer;
+use crate::store::Writer;
+use crate::wal::{FrameForms, Frames, Log, Next, Owner, START};
+use crate::{Error, Result};
+
+/// The entries of a frozen log.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    pub(crate) log: FrozenLog,
+    pub(crate) memtable: Memtable,
+}
+
+impl View {
+    /// Open the frozen log's file, unless its entries are known already.
+    pub(super) fn open_frozen(&mut self, env: &Environment, known: Option<&Self>) -> Result<()> {
+        let Some(frozen) = self.manifest.frozen else { return Ok(()) };
+        self.frozen = known.and_then(|known| known.frozen.clone()).filter(|known| known.log.id == frozen.id);
+        if self.frozen.is_none() {
+            let path = FileKind::Log.path(&self.directory, frozen.id);
+            let owner = Owner::new(env.history, &self.manifest.name);
+            self.frozen_log = Some(Log::open(&*env.system, &path, frozen.id, owner, false)?);
+        }
+        Ok(())
+    }
+
+    /// Read the entries of the frozen log, of which `memtable` holds a part.
+    pub(super) fn read_frozen(&mut self, memtable: Option<Memtable>) -> Result<()> {
+        let (Some(frozen), Some(log)) = (self.manifest.frozen, self.frozen_log.take()) else { return Ok(()) };
+        let mut memtable = memtable.unwrap_or_default();
+        memtable.position = memtable.position.max(START);
+        let mut frames = Frames::new(&log, memtable.position, frozen.end.min(log.len()?));
+        while memtable.position < frozen.end {
+            self.lacks_young = true;
+            match frames.next()? {
+                Next::Frame(frame, end) => memtable.apply(&frame, end),
+                Next::End | Next::Torn => return Err(incomplete(&log, memtable.position, frozen)),
+            }
+        }
+        self.frozen = Some(Arc::new(Frozen { log: frozen, memtable }));
+        Ok(())
+    }
+
+    /// The memtable of a log that has ended becomes the frozen one of the `newer` view, or its
+    /// buffers are used again.
+    pub(super) fn retire_memtable(&mut self, newer: &mut Self) -> Result<()> {
+        let old = std::mem::take(&mut self.memtable);
+        if newer.manifest.frozen.is_some_and(|frozen| frozen.id == self.log.id) && newer.frozen_log.is_some() {
+            newer.read_frozen(Some(old))?;
+        } else {
+            newer.spare = Some(old);
+            newer.read_frozen(None)?;
+        }
+        if let Some(spare) = newer.spare.take() {
+            newer.memtable.reuse(spare);
+        }
+        Ok(())
+    }
+
+    /// After a newer manifest was read: the young filter covers the segments that hold the entries
+    /// of a frozen log, and the buffers of its memtable can be used again.
+    pub(super) fn retire_frozen(&mut self, old: &mut Self) {
+        let Some(frozen) = old.frozen.take().filter(|_| self.frozen.is_none()) else { return };
+        for entry in self.manifest.segments.iter().filter(|entry| frozen.log.reserves(entry.id)) {
+            self.young.cover(entry.id);
+        }
+        self.spare = Arc::try_unwrap(frozen).ok().map(|frozen| frozen.memtable);
+    }
+
+    /// Read all frames of the frozen log again; answers their bytes.
+    pub(super) fn verify_frozen(&self, env: &Environment) -> Result<u64> {
+        let Some(frozen) = &self.frozen else { return Ok(0) };
+        let path = FileKind::Log.path(&self.directory, frozen.log.id);
+        let log = Log::open(&*env.system, &path, frozen.log.id, Owner::new(env.history, &self.manifest.name), false)?;
+        let (mut frames, mut at) = (Frames::new(&log, START, frozen.log.end.min(log.len()?)), START);
+        while at < frozen.log.end {
+            match frames.next()? {
+                Next::Frame(_, end) => at = end,
+                Next::End | Next::Torn => return Err(incomplete(&log, at, frozen.log)),
+            }
+        }
+        Ok(at)
+    }
+
+    /// Look every usable row up in the log and in the frozen log; `hit` gets each entry found, and
+    /// whether it is in the log.
+    pub(crate) fn find_in_memory(&self, wanted: &Wanted, hit: &mut dyn FnMut(u32, Stamp, bool)) {
+        self.memtable.find(wanted, 0, &mut |row, stamp| hit(row, stamp, true));
+        if let Some(frozen) = &self.frozen {
+            frozen.memtable.find(wanted, 0, &mut |row, stamp| {
+                let mark = frozen.memtable.effective(stamp);
+                hit(row, Stamp { mark, ..stamp }, false);
+            });
+        }
+    }
+
+    /// The earliest start time among the entries in memory.
+    pub(crate) fn oldest_in_memory(&self) -> Option<i64> {
+        self.memtable.oldest().into_iter().chain(self.frozen.as_ref().and_then(|frozen| frozen.memtable.oldest())).min()
+    }
+
+    /// Whether neither the log nor a frozen log before it holds any frame.
+    pub(crate) fn is_log_untouched(&self) -> bool {
+        self.frozen.is_none() && self.memtable.is_untouched(START)
+    }
+
+    /// The entries in memory as runs, one for each time partition, without those that began at or
+    /// before `expired`.
+    pub(super) fn runs(&self, expired: i64) -> Vec<EntryRun> {
+        let mut runs = Runs::new(self.manifest.partition_us);
+        if let Some(frozen) = &self.frozen {
+            frozen.memtable.fill(&mut runs, expired);
+        }
+        self.memtable.fill(&mut runs, expired);
+        runs.into_list()
+    }
+}
+
+fn incomplete(log: &Log, at: u64, frozen: FrozenLog) -> Error {
+    let reason = format!("no whole frame here, but {} bytes of this log were durable", frozen.end);
+    Error::corrupt(&log.file.path, at, reason)
+}
+
+impl Writer<'_> {
+    /// Make room in a log that is full: freeze it, or put its entries into segments where the one
+    /// before it is frozen still.
+    pub(super) fn seal_if_full(&mut self) -> Result<()> {
+        if let Some(mirror) = self.space.mirror.as_deref() {
+            return if self.is_seal_due_in(mirror) { self.seal() } else { Ok(()) };
+        }
+        let is_full_of_values = |view: &View| KeySpace::is_log_full_of_values(view);
+        let state = self.space.present().as_ref().map(|view| {
+            let has_values = !view.memtable.values.run.is_empty();
+            (view.memtable.len(), view.frozen.is_some() || has_values, is_full_of_values(view))
+        });
+        match state {
+            Some((_, _, true)) => self.seal(),
+            Some((entries, is_taken, _)) if entries > too_many_in_memtable() && is_taken => self.seal(),
+            Some((entries, false, _)) if entries > most_in_memtable() => self.freeze(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a log in a bucket is full, or took many commits: a new reader fetches each of them.
+    /// It is not frozen, as a replica belongs to one handle.
+    fn is_seal_due_in(&self, mirror: &Mirror) -> bool {
+        let is_full = |view: &View| view.memtable.len() > most_in_memtable() || KeySpace::is_log_full_of_values(view);
+        let has_frames = |view: &View| !view.memtable.is_untouched(START);
+        let is_due = |view: &View| is_full(view) || mirror.is_long() && has_frames(view);
+        self.space.present().as_ref().is_some_and(is_due)
+    }
+
+    /// End the log, and start another one beside it.
+    fn freeze(&mut self) -> Result<()> {
+        let (log, position) = {
+            let view = self.space.present();
+            let Some(view) = view.as_ref() else { return Ok(()) };
+            (view.log.clone(), view.memtable.position)
+        };
+        // Nobody appends meanwhile. What the manifest says of this log is durable first.
+        self.space.reach(&log, position, true)?;
+        let mut manifest = {
+            let view = self.space.present();
+            let Some(view) = view.as_ref() else { return Ok(()) };
+            let mut manifest = view.successor();
+            manifest.next_file += self.skipped_files()?;
+            let (first_file, files) = (manifest.next_file, view.memtable.partitions(manifest.partition_us));
+            manifest.frozen = Some(FrozenLog { id: log.id, end: position, first_file, files });
+            manifest.next_file += files;
+            manifest
+        };
+        let log = self.space.new_log(manifest.next_file, self.forms_after(&manifest, FrameForms::default()))?;
+        manifest.next_file += 1;
+        manifest.log = LogEntry { id: log.id, proven: START };
+        manifest.forget_dropped();
+        self.publish(&manifest)
+    }
+}
+
+impl KeySpace {
+    /// Whether a frozen log waits to be put into segments.
+    pub(crate) fn is_seal_due(&self) -> bool {
+        self.present().as_ref().is_some_and(|view| view.frozen.is_some())
+    }
+
+    /// Whether the log is full again before the frozen one is in segments.
+    pub(crate) fn is_seal_overdue(&self) -> bool {
+        let is_overdue = |view: &View| view.frozen.is_some() && view.memtable.len() > most_in_memtable();
+        self.present().as_ref().is_some_and(is_overdue)
+    }
+
+    /// Put the entries of a frozen log into segments. Only publishing needs the writer lock; one
+    /// process at a time does it.
+    pub(crate) fn seal_frozen(&self) -> Result<()> {
+        if self.read(|view| Ok(view.is_none_or(|view| view.frozen.is_none())))? {
+            return Ok(());
+        }
+        let lock = Lock::open(&*self.env.system, &self.directory.join(SEAL_LOCK))?;
+        let Some(_guard) = lock.take(Duration::ZERO, || {})? else { return Ok(()) };
+        let Some((frozen, width)) =
+            self.read(|view| Ok(view.and_then(|view| Some((view.frozen.clone()?, view.manifest.partition_us)))))?
+        else {
+            return Ok(());
+        };
+        let log = frozen.log;
+        let written = self.write_frozen(&frozen, width).inspect_err(|error| self.note(error))?;
+        // Its buffers are used again once nobody holds it.
+        drop(frozen);
+        self.write(SpaceSettings::STORED, |writer| {
+            let mut manifest = writer.successor()?;
+            // Somebody else may have put the log into segments meanwhile; these files go then.
+            if manifest.frozen.is_none_or(|frozen| frozen.id != log.id) {
+                return Ok(());
+            }
+            manifest.frozen = None;
+            manifest.segments.extend(written);
+            manifest.forget_dropped();
+            writer.publish(&manifest)
+        })
+    }
+
+    /// Write the entries of a frozen log under the numbers that are reserved for it.
+    fn write_frozen(&self, frozen: &Frozen, width: i64) -> Result<Vec<SegmentEntry>> {
+        let mut written = Vec::new();
+        let mut numbers = frozen.log.first_file..frozen.log.first_file.saturating_add(frozen.log.files);
+        for mut run in frozen.memtable.runs(width, i64::MIN) {
+            run.settle();
+            let Some(id) = numbers.next() else {
+                return Err(Error::State("a frozen log has more time partitions than files were reserved for".into()));
+            };
+            let path = FileKind::Segment.path(&self.directory, id);
+            // One who died before may have left it.
+            self.env.system.remove_if_there(&path)?;
+            let (header, sum, bytes) = writer::write(self.segment_at(&path, id), &run)?;
+            written.push(entry_of(&header, sum, bytes));
+        }
+        Ok(written)
+    }
+}

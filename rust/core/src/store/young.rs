@@ -1,0 +1,123 @@
+//! What no global filter covers yet (the log, the frozen log before it, and the segments written
+//! since) under one filter in memory, so that a miss there costs one line.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::KeySpace;
+use super::view::View;
+use crate::Result;
+use crate::memtable::YoungFilter;
+use crate::segment::Segment;
+use crate::segment::merge::KeyCursor;
+use crate::wal::frame::Frame;
+
+impl View {
+    /// Apply a frame of the log.
+    pub(super) fn apply(&mut self, frame: &Frame, end: u64) {
+        let before = self.memtable.len();
+        self.memtable.apply(frame, end);
+        let added = self.memtable.len() - before;
+        if added == 0 {
+            return;
+        }
+        if self.young.fits(added) {
+            self.young.insert(self.memtable.keys_from(before));
+        } else {
+            self.build_young();
+        }
+    }
+
+    /// Entries in memory: of the log, and of the frozen log before it.
+    pub(crate) fn entries_in_memory(&self) -> usize {
+        self.memtable.len() + self.frozen.as_ref().map_or(0, |frozen| frozen.memtable.len())
+    }
+
+    /// Build the young filter over the log and the segments that have joined it.
+    pub(super) fn build_young(&mut self) {
+        self.build_young_over(self.joined.clone());
+    }
+
+    /// Build the young filter over the log and `segments`, as many as it has room for.
+    fn build_young_over(&mut self, mut segments: Vec<Arc<Segment>>) {
+        let mut keys = self.entries_in_memory();
+        segments.retain(|segment| {
+            let fits = keys + entries_of(segment) <= YoungFilter::MOST;
+            keys += if fits { entries_of(segment) } else { 0 };
+            fits
+        });
+        let mut young = YoungFilter::for_keys(keys);
+        young.insert(self.memtable.keys_from(0));
+        if let Some(frozen) = &self.frozen {
+            young.insert(frozen.memtable.keys_from(0));
+        }
+        for segment in segments.iter().filter(|_| young.is_active()).cloned().collect::<Vec<_>>() {
+            // One that cannot be read is asked by itself, and tells then what is wrong.
+            if add_keys(&mut young, &segment).is_ok() {
+                young.cover(segment.header().id);
+            }
+        }
+        (self.young, self.lacks_young) = (young, false);
+        self.sort_uncovered();
+    }
+
+    /// Divide the uncovered segments into those that the young filter covers and the others.
+    pub(super) fn sort_uncovered(&mut self) {
+        let Self { uncovered, young, joined, apart, .. } = self;
+        young.retain(|id| uncovered.iter().any(|segment| segment.header().id == id));
+        (*joined, *apart) = uncovered.iter().cloned().partition(|segment| young.covers(segment.header().id));
+    }
+
+    /// Segments that hold nothing but entries of the log that ended.
+    pub(super) fn cover_written(&mut self, segments: &[u64]) {
+        for id in segments {
+            self.young.cover(*id);
+        }
+        self.sort_uncovered();
+    }
+
+    /// Entries in the segments that are asked one by one, as far as they may join.
+    fn entries_apart(&self) -> usize {
+        let entries = self.apart.iter().map(|segment| entries_of(segment));
+        entries.filter(|entries| *entries <= YoungFilter::MOST / 2).sum()
+    }
+
+    /// Let the segments that are asked one by one join the young filter.
+    fn join(&mut self) {
+        let mut segments = self.joined.clone();
+        segments.extend(self.apart.iter().cloned());
+        self.build_young_over(segments);
+    }
+}
+
+impl KeySpace {
+    /// Let segments join the young filter once as many rows were looked up as the segments have
+    /// entries: then reading their keys pays.
+    pub(super) fn join_if_due(&self) {
+        let rows = self.asked.rows.load(Ordering::Relaxed);
+        let wanted = self.present().as_ref().map_or(0, View::entries_apart) as u64;
+        if wanted == 0 {
+            self.asked.rows_at_join.store(rows, Ordering::Relaxed);
+        } else if rows.saturating_sub(self.asked.rows_at_join.load(Ordering::Relaxed)) >= wanted {
+            self.asked.rows_at_join.store(rows, Ordering::Relaxed);
+            if let Some(view) = self.files.view.write().unwrap_or_else(std::sync::PoisonError::into_inner).as_mut() {
+                view.join();
+            }
+        }
+    }
+}
+
+fn entries_of(segment: &Segment) -> usize {
+    segment.header().entries() as usize
+}
+
+/// Put the keys of a segment into a filter.
+fn add_keys(young: &mut YoungFilter, segment: &Arc<Segment>) -> Result<()> {
+    for mut cursor in KeyCursor::both(segment) {
+        cursor.take_while(|key| {
+            young.insert_one(key);
+            true
+        })?;
+    }
+    Ok(())
+}
