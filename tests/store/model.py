@@ -63,6 +63,11 @@ class Model:
             claim.state = state
             claim.purged = claim.purged and state == "released"
 
+    def complete_whole(self, claims: list[Claim]) -> None:
+        """Completes what a `begin` began; after a purge its keys are named, those that were completed before, too."""
+        for claim in claims:
+            claim.state, claim.purged = "completed", False
+
     def end_by_key(self, key: str, state: Literal["completed", "released"]) -> None:
         """Ends all that is still processing under a key."""
         for claim in self.claims.get(key, []):

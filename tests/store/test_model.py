@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
@@ -96,8 +97,7 @@ class Lives(RuleBasedStateMachine):
         if any(one.state == "released" for one in ends.values()):
             return
         engine.complete()
-        for one in ends.values():
-            self.models[name].end(one, "completed")
+        self.models[name].complete_whole([*ends.values()])
 
     @rule(name=st.sampled_from(TRIGGERS), keys=st.lists(st.sampled_from(KEYS), max_size=4))
     def complete_by_key(self, name: str, keys: list[str]) -> None:
@@ -166,9 +166,17 @@ OTHERS = int(os.environ.get("DOCHISTORY_LIVES", "0"))
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(
-    max_examples=OTHERS or 60,
+    max_examples=OTHERS or 20,
     derandomize=not OTHERS,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+class MoreLives(Lives):
+    """The same, and more of them."""
+
+
+TestMoreLives = pytest.mark.slow(MoreLives.TestCase)
+TestMoreLives.settings = settings(TestLives.settings, max_examples=OTHERS or 100)
