@@ -142,8 +142,7 @@ impl Error {
             Self::Transaction(_) => "DH-TRANSACTION",
             Self::Conflict(_) => "DH-CONFLICT",
             Self::Elsewhere(_) => "DH-CLUSTER",
-            Self::Objects { .. } => "DH-OBJECTS",
-            Self::ObjectStore(_) => "DH-OBJECTS",
+            Self::Objects { .. } | Self::ObjectStore(_) => "DH-OBJECTS",
             Self::State(_) => "DH-STATE",
             Self::Interrupted => "DH-INTERRUPTED",
         }
