@@ -194,6 +194,10 @@ class Receiver(Adapter):
         self._close()
 
     def _cancel(self) -> None:
+        if self._channel is None or not self._channel.is_open:
+            # It was told to stop while it reconnected.
+            self._lost()
+            return
         try:
             for tag in [*self._channel.consumer_tags]:
                 self._channel.basic_cancel(tag)

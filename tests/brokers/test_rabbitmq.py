@@ -234,6 +234,22 @@ def test_stopped_receiver_returns_what_was_not_begun(tmp_path: Path, broker: Rab
 
 
 @pytest.mark.slow
+def test_receiver_stopped_while_the_broker_is_away_ends_cleanly(tmp_path: Path, broker: RabbitMQ) -> None:
+    declare(broker, "away")
+    published = messages(20)
+    publish(broker, "away", published)
+    campaign = Campaign(tmp_path, "rabbitmq", "away", {"url": broker.url, "prefetch": 10})
+    running = campaign.start(takes=0.0)
+    eventually(lambda: len(set(campaign.ran())) == len(set(ids_of(published))), "all ran")
+    broker.stop()
+    try:
+        eventually(lambda: "queue 'away'" in campaign.log(), "the receiver noticed")
+        campaign.terminate(running)
+    finally:
+        broker.start()
+
+
+@pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.parametrize("kind", ["quorum", "classic"])
 def test_kills_restarts_and_poison_run_nothing_twice(tmp_path: Path, broker: RabbitMQ, kind: str) -> None:
