@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -178,4 +179,9 @@ def test_kills_rebalances_restarts_and_poison_run_nothing_twice(tmp_path: Path, 
     if running.poll() is None:
         campaign.terminate(running)
     campaign.check(ids_of(published))
-    assert committed(broker, "campaign") >= len(published) - 1_000
+    # Copies at the end of the topic may be left: a last receiver reads them, and commits all.
+    if committed(broker, "campaign") < len(published):
+        last = campaign.start(takes=0.0)
+        eventually(lambda: committed(broker, "campaign") == len(published), "all is committed")
+        campaign.terminate(last)
+    assert set(Counter(campaign.ran()).values()) == {1}
