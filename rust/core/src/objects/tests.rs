@@ -185,6 +185,7 @@ fn each_id_is_new_once_whatever_becomes_of_requests() {
 }
 
 /// A store on which every gate seems open: as if nobody looked.
+#[cfg_attr(not(feature = "small"), expect(dead_code, reason = "its campaign wants small blocks of commits"))]
 #[derive(Debug)]
 struct NoGates(SimulatedObjects);
 
