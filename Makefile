@@ -6,13 +6,19 @@ STAMP := $(VENV)/stamps
 MATRIX := .venv-matrix
 # maturin installs into the environment that is active.
 export VIRTUAL_ENV := $(abspath $(VENV))
+# maturin calls pip, and so do we.
+export PIP_QUIET := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Python compiles what it imports: a fraction of what is installed.
+export PIP_COMPILE := 0
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
 
 RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 MATURIN := $(BIN)/maturin
 PYTEST := $(BIN)/python -m pytest
-# In two processes, a file of tests in one of them.
+# Side by side, a file of tests in one process. Spark's tests also wait a lot.
 SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile
+THREE_SIDE_BY_SIDE := --numprocesses=3 --dist=loadfile
 PYTHON_CODE := python tests tools examples benches
 policy ?= in_doubt
 seconds ?= 60
@@ -23,9 +29,13 @@ what ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build shipped release wheels docs demo check lint types test test-fast test-engine test-extension test-spark test-all \
-  test-engine-all test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
-  bench bench-spark wheel clean
+# What a person starts runs in order; only set-up does two things at once.
+ifeq ($(MAKELEVEL),0)
+.NOTPARALLEL:
+endif
+.PHONY: help build shipped release wheels docs demo demo-broker check lint types test test-fast test-engine test-extension test-spark test-all \
+  set-up compiled test-engine-all test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
+  bench bench-brokers bench-spark wheel clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,27 +47,28 @@ shipped: $(STAMP)/release ## the same as it is shipped: slower to build, faster 
 demo: $(STAMP)/native $(STAMP)/demo $(STAMP)/java ## 6,046 real mails, a kill, a restart, everything again (policy=in_doubt|rerun)
 	$(BIN)/python examples/demo --policy $(policy)
 
+demo-broker: $(STAMP)/native $(STAMP)/demo $(STAMP)/dev ## the same mails through RabbitMQ (or SQS), a receiver killed five times
+	$(BIN)/python -m examples.broker
+
 check: lint types test-fast ## before a commit: formats, lints, types, stubs and the quick tests
 
-test: test-fast test-engine test-extension test-spark ## rules, store and package, the engine's own tests, Spark
+test: test-fast test-engine test-spark ## rules, store and package, the engine's own tests, Spark
 
-test-all: test-engine-all test-engine-shipped test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
+test-all: test-engine-all test-engine-shipped test-extension test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
 
-test-fast: $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, nothing slow
+test-fast: set-up $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, nothing slow
 	$(PYTEST) $(SIDE_BY_SIDE) -m "not spark and not slow and not crash and not benchmark"
 
-# Tests of the engine that take seconds. `test-engine-all` runs these and all others.
-QUICK_ENGINE_TESTS := bytes imports damage lifecycle load objects staged
-ENGINE_TESTS := --lib $(foreach name,$(QUICK_ENGINE_TESTS),--test $(name))
-# Damage to maps of values takes longer.
+# Tests of the engine that are soon compiled and run. `test-engine-all` runs these and all others.
+QUICK_ENGINE_TESTS := bytes imports lifecycle objects
 test-engine: $(STAMP)/venv ## the engine's own tests, the quick ones
-	cargo test --locked --package dochistory-core --all-features $(ENGINE_TESTS) -- --skip _of_a_space
+	cargo test --locked --package dochistory-core --all-features --lib $(QUICK_ENGINE_TESTS:%=--test %)
 
 test-engine-all: $(STAMP)/venv ## all of the engine's own tests
-	cargo test --locked --package dochistory-core --all-features
+	cargo test --locked --package dochistory-core --all-features --no-fail-fast
 
 # Without feature `small`: segments, batches and logs get as large as they do for users.
-SHIPPED_ENGINE_TESTS := crash faults lifecycle model staged values
+SHIPPED_ENGINE_TESTS := beside crash faults lifecycle model staged values
 test-engine-shipped: $(STAMP)/venv ## the engine's own tests at the thresholds that are shipped
 	DOCHISTORY_SCHEDULES=2000 cargo test --locked --package dochistory-core --features testing --lib $(SHIPPED_ENGINE_TESTS:%=--test %)
 
@@ -75,7 +86,7 @@ test-aarch64: ## the engine's tests for the other processor, emulated (wants qem
 	cargo test --locked --package dochistory-core --all-features --target aarch64-unknown-linux-gnu --lib --test lifecycle
 
 test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
-	$(PYTEST) $(SIDE_BY_SIDE) -m "spark and not slow and not crash and not benchmark"
+	$(PYTEST) $(THREE_SIDE_BY_SIDE) -m "spark and not slow and not crash and not benchmark"
 
 # Each Spark in an environment of its own, with the package as its users get it. They run on Java 17.
 # A comma, for where it would end an argument.
@@ -87,7 +98,7 @@ test-matrix-%: $(STAMP)/matrix-% $(STAMP)/java
 	$(MATRIX)/$*/bin/python -m pytest tests/spark -m "matrix and not benchmark" -W ignore -p no:cacheprovider -o timeout=900
 
 test-crash: $(STAMP)/release $(STAMP)/dev $(STAMP)/java $(STAMP)/servers ## killed processes, the demo, anything long
-	$(PYTEST) -m "(slow or crash) and not benchmark"
+	$(PYTEST) $(SIDE_BY_SIDE) -m "(slow or crash) and not benchmark"
 
 campaign: $(STAMP)/release $(STAMP)/dev ## try to break every promise, and print the report (campaign="--schedules 1000000 --load-seconds 600")
 	$(BIN)/python -m tests.campaign $(campaign)
@@ -109,11 +120,11 @@ audit: $(STAMP)/venv ## licences, bans and known vulnerabilities of all dependen
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check licenses bans sources
 	@cargo deny check advisories || echo "NOT CHECKED, or found wanting: advisories of Rust packages (see above)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/python -m pip install pip-audit
 	@$(BIN)/pip-audit --strict --progress-spinner off || \
 	  echo "NOT CHECKED, or found wanting: vulnerabilities of Python packages (see above)"
 
-lint: $(STAMP)/dev
+lint: set-up $(STAMP)/dev
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	$(BIN)/ruff format --check $(wildcard $(PYTHON_CODE))
@@ -140,7 +151,14 @@ bench: $(STAMP)/release $(STAMP)/bench ## measure, next to the peers
 	$(BIN)/python -m benches.amplification
 	$(BIN)/python -m benches.lived --later 60
 	$(BIN)/python -m benches.runner --runs 5 --budget 10 --wait 300
+	$(BIN)/python -m benches.objects
+	$(BIN)/python -m benches.objects_history
 	$(BIN)/python -m benches.chart
+
+bench-brokers: $(STAMP)/release $(STAMP)/bench $(STAMP)/java ## measure consumers, and receivers on a real RabbitMQ and Kafka
+	$(BIN)/python -m benches.consumers
+	$(BIN)/python -m benches.consumers_beside
+	$(BIN)/python -m benches.brokers
 
 bench-spark: $(STAMP)/release $(STAMP)/bench $(STAMP)/java ## measure the Spark side, next to Spark's own ways
 	$(BIN)/python -m benches.spark
@@ -162,18 +180,25 @@ clean: ## remove what was built; .venv too
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
 
+# The first time, compile while packages come.
+set-up: $(STAMP)/venv
+	@test -e $(STAMP)/dev || $(MAKE) --no-print-directory --jobs=2 compiled $(STAMP)/dev
+
+compiled: $(STAMP)/venv
+	$(MATURIN) develop --profile quick --quiet --skip-install
+
 $(STAMP)/venv:
 	@command -v cargo >/dev/null || { echo "Rust is needed: there is no cargo on PATH (install rustup, or your system's rust)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1): try make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'maturin>=1.9,<2'
+	$(BIN)/python -m pip install 'maturin>=1.9,<2'
 	@mkdir -p $(STAMP) && touch $@
 
 # What the named groups and extras need, without the package itself. Kept apart from the build: sources change more often.
 $(STAMP)/base $(STAMP)/demo $(STAMP)/dev $(STAMP)/bench $(STAMP)/docs $(STAMP)/package: $(STAMP)/%: pyproject.toml tools/requirements.py $(STAMP)/venv
 	$(BIN)/python tools/requirements.py $(filter-out base,$*) > $@.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $@.txt
+	$(BIN)/python -m pip install --requirement $@.txt
 	@touch $@
 
 $(STAMP)/wheel: $(RUST) $(shell find python -name '*.py') pyproject.toml $(STAMP)/venv
@@ -187,8 +212,8 @@ $(STAMP)/wheel: $(RUST) $(shell find python -name '*.py') pyproject.toml $(STAMP
 # Spark 3.5 wants NumPy 1, and that an older pyarrow.
 $(STAMP)/matrix-%: $(STAMP)/wheel
 	$(PYTHON) -m venv $(MATRIX)/$*
-	$(MATRIX)/$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps out/wheel/*.whl
-	$(MATRIX)/$*/bin/python -m pip install --quiet --disable-pip-version-check 'pyspark[sql]~=$*.0' 'pandas>=2.2,<3' \
+	$(MATRIX)/$*/bin/python -m pip install --force-reinstall --no-deps out/wheel/*.whl
+	$(MATRIX)/$*/bin/python -m pip install 'pyspark[sql]~=$*.0' 'pandas>=2.2,<3' \
 	  'pytest>=8.3' 'pytest-timeout>=2.3' $(if $(filter 3.5,$*),'numpy<2' 'pyarrow>=18$(,)<19' setuptools,'pyarrow>=18')
 	@touch $@
 
@@ -208,9 +233,10 @@ $(STAMP)/release: $(RUST) $(STAMP)/base
 	@touch $(STAMP)/native $@
 
 # Spark needs a Java: the machine's own, or else one from a package.
+FIND_JAVA = $(BIN)/python -W ignore::RuntimeWarning -m dochistory.spark.java
 $(STAMP)/java: $(STAMP)/native $(STAMP)/demo
-	$(BIN)/python -m dochistory.spark.java || { \
+	@$(FIND_JAVA) || { \
 	  $(BIN)/python tools/requirements.py jre > $@.txt && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $@.txt && \
-	  $(BIN)/python -m dochistory.spark.java; }
+	  $(BIN)/python -m pip install --requirement $@.txt && \
+	  $(FIND_JAVA); }
 	@touch $@

@@ -1,6 +1,7 @@
-"""The chart on the project's first page: `python -m benches.chart` draws out/bench.json."""
+"""The charts: `python -m benches.chart` draws out/bench.json, `… lived` what out/lived.json has."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,44 @@ def _panel(panel: Any, job: Job, result: dict[str, Any]) -> None:
     panel.spines[["top", "right"]].set_visible(False)
 
 
+def draw_lives(result: dict[str, Any], path: Path) -> None:
+    """What a life's batches take, and how many ids a second begin and end, beside the peers."""
+    lives = result["jobs"]["life"]
+    figure, (rates, times) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
+    batches = sorted(lives, key=int)
+    _rates(rates, {batch: lives[batch]["ids_a_second"] / 1e6 for batch in batches}, result["jobs"].get("peers", {}))
+    for name, label in (("p50_ms", "p50"), ("p99_ms", "p99"), ("p999_ms", "p99.9"), ("worst_ms", "worst")):
+        values = [lives[batch]["begin_and_complete"][name] for batch in batches]
+        times.plot([f"{int(batch):,}" for batch in batches], values, marker="o", label=label)
+    times.set_yscale("log")
+    times.legend(fontsize=8)
+    times.set_title("begin + complete of one batch, by its documents\nms, shorter is better", fontsize=9)
+    times.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"A life of {result['n']:,} ids, no maintenance called ({result['machine']['cpu']})", fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _rates(panel: Any, own: dict[str, float], peers: dict[str, Any]) -> None:
+    bars = [(f"{OWN}, {int(batch):,}", value, OWN_COLOUR) for batch, value in own.items()]
+    for batch, found in peers.items():
+        each = ((f"{name}, {int(batch):,}", one["ids_a_second"] / 1e6) for name, one in found.items())
+        bars += [(name, value, PEER_COLOUR) for name, value in each]
+    bars.sort(key=lambda bar: bar[1])
+    drawn = panel.barh([bar[0] for bar in bars], [bar[1] for bar in bars], color=[bar[2] for bar in bars], log=True)
+    panel.bar_label(drawn, labels=[f" {bar[1]:.2f}" for bar in bars], fontsize=8, padding=2)
+    panel.set_title("begin + complete, durable\nM ids/s, longer is better", fontsize=9)
+    panel.margins(x=0.25)
+    panel.tick_params(labelsize=8)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
 def main() -> None:
     """Draw the last run."""
+    if sys.argv[1:] == ["lived"]:
+        draw_lives(json.loads(Path("out/lived.json").read_text()), Path("docs/images/lived.png"))
+        return
     draw(json.loads(Path("out/bench.json").read_text()), Path("docs/images/benchmark.png"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
 import tempfile
@@ -85,20 +86,27 @@ def per_document(consumer: dh.Consumer, runs: int = 500) -> float:
 
 
 def main() -> None:
-    """Measure, and print."""
-    measured: list[tuple[str, Callable[[dh.Consumer], float]]] = [
-        ("a batch of 500, all NEW: ms CPU", cpu_of_batches),
-        ("one, NEW: us", per_document),
-        ("one, DUPLICATE: us", per_duplicate),
-        ("one, 64 threads: documents/s", lambda consumer: rate_of_threads(consumer, 64)),
-        ("one, 1,000 coroutines: documents/s", lambda consumer: rate_of_tasks(consumer, 1_000)),
-    ]
+    """Measure in turns, and print the medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3, help="of a rate, each turn")
+    options = parser.parse_args()
+    seconds: float = options.seconds
+    measured: dict[str, Callable[[dh.Consumer], float]] = {
+        "a batch of 500, all NEW: ms CPU": cpu_of_batches,
+        "one, NEW: us": per_document,
+        "one, DUPLICATE: us": per_duplicate,
+        "one, 64 threads: documents/s": lambda consumer: rate_of_threads(consumer, 64, seconds),
+        "one, 1,000 coroutines: documents/s": lambda consumer: rate_of_tasks(consumer, 1_000, seconds),
+    }
+    found: dict[str, list[float]] = {name: [] for name in measured}
     with tempfile.TemporaryDirectory() as directory:
-        for number, (name, measure) in enumerate(measured):
-            with dh.Consumer(
-                Path(directory) / f"{number}.history", dh.Trigger("orders", detect_duplicates=True, use_history=True)
-            ) as consumer:
-                print(f"{name:40} {measure(consumer):12,.2f}", flush=True)
+        for turn in range(options.turns):
+            for number, (name, measure) in enumerate(measured.items()):
+                with dh.Consumer(Path(directory) / f"{turn}-{number}.history", dh.Trigger("orders")) as consumer:
+                    found[name].append(measure(consumer))
+    for name, figures in found.items():
+        print(f"{name:40} {statistics.median(figures):12,.2f} {min(figures):12,.2f} … {max(figures):,.2f}")
 
 
 if __name__ == "__main__":

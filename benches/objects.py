@@ -51,6 +51,7 @@ def measured(proxy: FaultProxy, job: Job, runs: int, documents: int) -> dict[str
     requests = counted(proxy.counts, proxy.bytes_in, proxy.bytes_out)
     a_run = requests.times(1 / runs)
     return {
+        "documents": documents,
         "seconds": statistics.median(seconds),
         "least": min(seconds),
         "most": max(seconds),
@@ -210,15 +211,16 @@ def run(server: Server, latency_ms: float, batch: int, runs: int, home: Path) ->
 def shown(latency_ms: float, found: dict[str, Any]) -> Iterator[str]:
     """The figures as Markdown."""
     yield f"\n{latency_ms:g} ms added: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in found["client"].items())
-    yield "| way | documents/s | puts a batch | gets a batch | dollars a million documents |"
-    yield "|---|---:|---:|---:|---|"
+    yield "| way | documents/s | documents a batch | puts a batch | gets a batch | dollars a million documents |"
+    yield "|---|---:|---:|---:|---:|---|"
     for way, one in found.items():
         if way != "client":
             costs = {
                 name: cost for name, cost in one["dollars_a_million_documents"].items() if name in ("S3", "DynamoDB")
             }
             said = ", ".join(f"{name} {cost:.4f}" for name, cost in costs.items())
-            yield f"| {way} | {one['documents_a_second']:,.0f} | {one['puts']:.1f} | {one['gets']:.1f} | {said} |"
+            figures = f"{one['documents_a_second']:,.0f} | {one['documents']:,} | {one['puts']:.1f} | {one['gets']:.1f}"
+            yield f"| {way} | {figures} | {said} |"
 
 
 def main() -> None:

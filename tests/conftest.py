@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# A test runs each of its plans a few times: to compile them well would cost more than it saves.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SPARK_ENVIRONMENT = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
@@ -29,6 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     for name in [*os.environ]:
         if name.startswith("SPARK_") or name in SPARK_ENVIRONMENT:
             del os.environ[name]
+    os.environ["SPARK_SUBMIT_OPTS"] = JAVA_OPTIONS
     from dochistory.spark import session
 
     home = tmp_path_factory.mktemp("spark")

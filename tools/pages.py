@@ -54,8 +54,8 @@ def as_page(text: str, file: Path) -> str:
         page = page_of((file.parent / link[2]).resolve())
         return f"{link[1]}{page}{link[3] or ''}{link[4]}" if page else f"{link[1]}index.md{link[4]}"
 
-    # A fence of `python spark` says for tests which Spark it needs.
-    return LINK.sub(made, text).replace("```python spark\n", "```python\n")
+    # A second word in a fence, as in `python spark`, says for tests what it needs.
+    return re.sub(r"^```python \w+$", "```python", LINK.sub(made, text), flags=re.MULTILINE)
 
 
 def command_line() -> str:

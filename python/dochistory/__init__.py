@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from dochistory import consumer as consumer
     from dochistory import journal as journal
     from dochistory import kafka as kafka
+    from dochistory import kafka_share as kafka_share
     from dochistory import metrics as metrics
     from dochistory import migration as migration
     from dochistory import once as once
@@ -161,7 +162,14 @@ __all__ = [
 ]
 if find_spec("pyspark") is not None:  # else `from dochistory import *` would fail
     __all__ += ["spark"]
-_ADAPTERS = {"kafka": "confluent_kafka", "rabbitmq": "pika", "sqs": "boto3"}
+_ADAPTERS = {
+    "aio_rabbitmq": "aio_pika",
+    "kafka": "confluent_kafka",
+    "kafka_share": "confluent_kafka",
+    "rabbitmq": "pika",
+    "sqs": "boto3",
+    "stomp": "stomp",
+}
 """Adapters of brokers, and the packages that they need."""
 __all__ += [name for name, package in _ADAPTERS.items() if find_spec(package) is not None]
 

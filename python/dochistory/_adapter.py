@@ -10,7 +10,7 @@ from typing import Any
 
 import dochistory as dh
 from dochistory.consumer import Consumer
-from dochistory.once import OnError
+from dochistory.once import OnError, Retry
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement, Worker, serial
 
 _BACKOFF = (0.2, 10.0)
@@ -21,7 +21,7 @@ class Adapter:
     """What the adapters share: a consumer, a worker, and when they end.
 
     Args:
-        history: the directory of the history.
+        history: the directory of the history, or the URL of its bucket.
         trigger: whose messages they are. It is used as `serial`, unless its `in_batch` says what a
             copy in one batch is: a receiver runs one message after the other.
         service: called with each message that is NEW; what it raises is handled by `on_error`.
@@ -119,6 +119,25 @@ class Adapter:
                 return
 
 
+def check_dead_letters(place: str | None, name: str, on_error: OnError, trigger: dh.Trigger | None = None) -> None:
+    """Dead letters must have a place to go to.
+
+    Args:
+        place: where they go.
+        name: the argument that says so.
+        on_error: the policy, which may lead to some.
+        trigger: one that may reject messages by their count, where the broker has a count.
+
+    Raises:
+        ConfigError: [DH-CONFIG] they have none.
+    """
+    rejects = trigger is not None and (trigger.kind == "jms" or trigger.max_redelivery_count is not None)
+    gives_up = isinstance(on_error, Retry) and on_error.then == "dead_letter"
+    if place is None and (rejects or gives_up):
+        why = "on_error" if gives_up else "max_redelivery_count or a jms trigger"
+        raise dh.ConfigError(f"[DH-CONFIG] {why} leads to dead letters: name a {name}, or set then= of the policy")
+
+
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
     """Stop at SIGTERM and SIGINT, where this is the main thread."""
@@ -138,4 +157,4 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-__all__ = ["Adapter", "Message", "Settlement"]
+__all__ = ["Adapter", "Message", "Settlement", "check_dead_letters"]

@@ -34,11 +34,18 @@ class Combiner(Generic[T]):
     Args:
         serve: called with the requests of a round, by one thread at a time; sets `error` of those
             that failed. It returns the requests that must wait for the next round.
+        alone: the same for a thread that is alone; raises what went wrong.
         most: the maximum number of requests of a round.
     """
 
-    def __init__(self, serve: Callable[[list[Request[T]]], Sequence[Request[T]]], most: int = 4_096) -> None:
+    def __init__(
+        self,
+        serve: Callable[[list[Request[T]]], Sequence[Request[T]]],
+        alone: Callable[[T], object],
+        most: int = 4_096,
+    ) -> None:
         self._serve = serve
+        self._alone = alone
         self._most = most
         self._lock = threading.Lock()
         self._waiting: deque[Request[T]] = deque()
@@ -47,21 +54,25 @@ class Combiner(Generic[T]):
 
     def run(self, subject: T) -> None:
         """Serve a caller; returns when it is done, or raises what went wrong."""
-        request = Request(subject)
-        request.lock = threading.Lock()
-        request.lock.acquire()
         with self._lock:
-            self._waiting.append(request)
-            is_leader = not self._is_led
-            self._is_led = True
-        while True:
-            if is_leader:
-                self._lead()
+            is_led, self._is_led = self._is_led, True
+            if is_led:
+                request = Request(subject)
+                request.lock = _locked()
+                self._waiting.append(request)
+        if not is_led:  # so nobody waits, either
+            try:
+                self._alone(subject)
+            finally:
+                self._pass_on(())
+            return
+        while request.lock is not None:
             # Released by the leader that served it, or to let it lead the next round.
             request.lock.acquire()
-            is_leader, request.leads = request.leads, False
-            if not is_leader:
+            if not request.leads:
                 break
+            request.leads = False
+            self._lead()
         if request.error is not None:
             raise request.error
 
@@ -88,13 +99,23 @@ class Combiner(Generic[T]):
         """One round; then somebody who waits leads the next one."""
         with self._lock:
             some = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._most))]
+        self._serve_round(some)
+
+    def _serve_round(self, some: list[Request[T]]) -> None:
         later: Sequence[Request[T]] = ()
         try:
             later = self._serve(some)
         except BaseException as error:  # noqa: BLE001 - it is raised by each caller
             for request in some:
                 request.error = error
-        kept = {id(request) for request in later}
+        self._pass_on(later)
+        if later:
+            kept = {id(request) for request in later}
+            some = [request for request in some if id(request) not in kept]
+        _wake(some)
+
+    def _pass_on(self, later: Sequence[Request[T]]) -> None:
+        """Let the first of those that wait lead the next round."""
         with self._lock:
             self._waiting.extendleft(reversed(later))
             successor = self._waiting[0] if self._waiting else None
@@ -105,7 +126,6 @@ class Combiner(Generic[T]):
                 successor.lock.release()
             else:
                 self._in_thread()
-        _wake([request for request in some if id(request) not in kept])
 
     def close(self) -> None:
         """End the thread that serves coroutines, once it has served those that wait."""
@@ -114,13 +134,19 @@ class Combiner(Generic[T]):
             executor.shutdown(wait=False)
 
 
+def _locked() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
 def _wake(done: Sequence[Request[T]]) -> None:
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for request in done:
-        if request.future is not None:
-            loops.setdefault(request.future.get_loop(), []).append(request.future)
-        elif request.lock is not None:
+        if request.lock is not None:
             request.lock.release()
+        elif request.future is not None:  # else its own thread has served it
+            loops.setdefault(request.future.get_loop(), []).append(request.future)
     for loop, futures in loops.items():
         if not loop.is_closed():
             loop.call_soon_threadsafe(_finish, futures)

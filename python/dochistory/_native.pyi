@@ -48,6 +48,8 @@ __all__ = [
     "UnitOfWork",
     "__version__",
     "_close",
+    "_copy_from_bucket",
+    "_copy_to_bucket",
     "_seconds",
     "count_verdicts",
     "local_path",
@@ -143,6 +145,7 @@ class _TriggerFigures(TypedDict):
     filters: int
     looked_up: int
     filter_positives: int
+    begun_without_id: int
     manifest: int
     pins: int
     oldest_started_at: dt.datetime | None
@@ -181,7 +184,7 @@ class _Finding(TypedDict):
     trigger: str | None
     mapper: str | None
     delivery: str | None
-    file: Path
+    file: Path | str
     byte: int
     reason: str
     remedy: Literal["rebuilt", "salvaged", "dropped", "impossible"]
@@ -201,7 +204,7 @@ class _Finding(TypedDict):
 @type_check_only
 class _Repaired(TypedDict):
     repaired: bool
-    kept_in: Path | None
+    kept_in: Path | str | None
     findings: list[_Finding]
 
 @type_check_only
@@ -1330,7 +1333,10 @@ class History:
 
     @property
     def path(self) -> Path:
-        """The directory."""
+        """The directory. A history in a bucket has none: it has a `url`."""
+    @property
+    def url(self) -> str | None:
+        """The URL of a history in a bucket; None for one in a directory."""
     @property
     def id(self) -> str:
         """The history's own id, which copies of it share, in 32 hexadecimal digits."""
@@ -1467,7 +1473,8 @@ class History:
                 (nothing is recorded), or `look_up` (each row is what the history holds of it).
             audit: True keeps the documents in doubt, whole, in the history's audit log before this
                 returns; or an audit log of your own (`dochistory.audit`). What fails there is
-                raised, and nothing is claimed.
+                raised, and nothing is claimed. Without it, a warning is logged of the first
+                document that has no id; False logs none.
 
         Returns:
             Claim: the verdicts (`Claim.verdicts`, in the columns of `classify`), the documents to
@@ -1499,7 +1506,8 @@ class History:
         persistent: bool | None = None,
         now: dt.datetime | None = None,
     ) -> DocumentClaim:
-        """Begin one document; the same as `begin` with a batch of one.
+        """Begin one document; the same as `begin` with a batch of one. One that is completed is
+        answered without the writer lock.
 
         Args:
             trigger: whose document it is.
@@ -1653,6 +1661,7 @@ class History:
         *,
         all: bool = False,
         progress: Callable[[int, int], object] | bool | None = None,
+        grace: _Duration | None = None,
     ) -> dict[str, _Maintained]:
         """Put small files together and roll filters up. `begin` does it by itself when it pays, unless
         told otherwise.
@@ -1663,6 +1672,8 @@ class History:
             all: go as far as it goes, rather than as far as it pays.
             progress: called with (entries done, entries in all) from time to time; what it raises
                 stops the work, which does no harm.
+            grace: in a bucket, how long objects stay that no state needs any more, because others
+                may be reading them; 15 minutes, if absent.
 
         Returns:
             For each trigger, by its name: `merged` (files before, files after), `rewritten` and
@@ -1751,12 +1762,13 @@ class History:
             entries (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`,
             `log_bytes`, `filter_bytes`), files (`segments`, `segments_uncovered`, `filters`), what
             this handle was asked since it was opened (rows `looked_up`, and `filter_positives`: how
-            often a filter let one of them through to an exact look-up), `manifest` (number of the
-            newest), `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`,
-            `transactions` (application -> last batch, whether it ended), `longest_run` (timedelta
-            from `begin` to the end of a claim, the longest that this handle saw; None before the
-            first), and `partitions` (a list, oldest first, of what lies in segments: `start`,
-            `entries`, `bytes`, `segments`).
+            often a filter let one of them through to an exact look-up; `begun_without_id`:
+            documents that `begin` found to have no id), `manifest` (number of the newest),
+            `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`, `transactions`
+            (application -> last batch, whether it ended), `longest_run` (timedelta from `begin` to
+            the end of a claim, the longest that this handle saw; None before the first), and
+            `partitions` (a list, oldest first, of what lies in segments: `start`, `entries`,
+            `bytes`, `segments`).
 
         Raises:
             StorageError: [DH-IO] the operating system refused a file operation.
@@ -1777,12 +1789,13 @@ class History:
             entries (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`,
             `log_bytes`, `filter_bytes`), files (`segments`, `segments_uncovered`, `filters`), what
             this handle was asked since it was opened (rows `looked_up`, and `filter_positives`: how
-            often a filter let one of them through to an exact look-up), `manifest` (number of the
-            newest), `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`,
-            `transactions` (application -> last batch, whether it ended), `longest_run` (timedelta
-            from `begin` to the end of a claim, the longest that this handle saw; None before the
-            first), and `partitions` (a list, oldest first, of what lies in segments: `start`,
-            `entries`, `bytes`, `segments`).
+            often a filter let one of them through to an exact look-up; `begun_without_id`:
+            documents that `begin` found to have no id), `manifest` (number of the newest),
+            `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`, `transactions`
+            (application -> last batch, whether it ended), `longest_run` (timedelta from `begin` to
+            the end of a claim, the longest that this handle saw; None before the first), and
+            `partitions` (a list, oldest first, of what lies in segments: `start`, `entries`,
+            `bytes`, `segments`).
 
         Raises:
             StorageError: [DH-IO] the operating system refused a file operation.
@@ -2564,6 +2577,7 @@ class Shards:
         *,
         all: bool = False,
         progress: Callable[[int, int], object] | bool | None = None,
+        grace: _Duration | None = None,
     ) -> dict[str, _Maintained]:
         """`History.maintain` of the mappers and of guaranteed delivery alone.
 
@@ -2571,6 +2585,7 @@ class Shards:
             all: go as far as it goes, rather than as far as it pays.
             progress: called with (entries done, entries in all) from time to time; what it raises
                 stops the work, which does no harm.
+            grace: as of `History.maintain`.
 
         Returns:
             As `History.maintain`.
@@ -2636,6 +2651,32 @@ def _seconds(setting: str, value: _Duration) -> float:
         ConfigError: [DH-CONFIG] it is no duration.
     """
 
+def _copy_from_bucket(
+    url: str, directory: str | os.PathLike[str], storage_options: Mapping[str, object] | None = None
+) -> list[str]:
+    """Copy a history in a bucket into a new directory. Not public: `dochistory backup` uses it.
+
+    Args:
+        url: the history.
+        directory: where the copy is made. Nothing is synced.
+        storage_options: as for `open`.
+
+    Returns:
+        list of str: the triggers that were copied.
+    """
+
+def _copy_to_bucket(
+    directory: str | os.PathLike[str], url: str, storage_options: Mapping[str, object] | None = None
+) -> None:
+    """Copy a history in a directory, to which nobody else writes, to a URL where nothing is. Not
+    public: `dochistory backup` uses it.
+
+    Args:
+        directory: the history; its log is put into segments.
+        url: where the copy is made.
+        storage_options: as for `open`.
+    """
+
 def _close() -> None:
     """Before the interpreter ends: let the calls under way come out of Python, and nobody in again."""
 
@@ -2648,11 +2689,18 @@ def open(  # noqa: A001 - always said as dochistory.open
     shards: int = 64,
     *,
     auto_maintain: bool = True,
+    storage_options: Mapping[str, object] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_bytes: int | None = None,
 ) -> History:
-    """Open the history in a directory.
+    """Open the history in a directory, or in a bucket.
+
+    In a bucket it serves triggers, mappers and guaranteed delivery. The audit log raises
+    `StateError` there.
 
     Args:
-        path: the directory; a relative path is made absolute now.
+        path: the directory; a relative path is made absolute now. Or the URL of a bucket
+            (`s3://bucket/orders.history`, `gs://`, `az://`, `abfss://`).
         create: make the history if there is none.
         read_only: never write, and need no right to write.
         lock_timeout: how long to wait for another writer's operation: text ("30 s"), a timedelta,
@@ -2661,6 +2709,12 @@ def open(  # noqa: A001 - always said as dochistory.open
         shards: number of key ranges that Spark may divide a new history's work into; a power of two
             up to 65,536. A history that exists keeps its own.
         auto_maintain: put small files together, in a thread of its own, when `begin` has made many.
+        storage_options: credentials, region, endpoint and the like of a bucket, by the names of
+            delta-rs and Polars; what is absent comes from the environment, or the machine's role.
+        cache: a directory on a local disk, where the processes of a machine keep the files that
+            they fetched from the bucket, and this handle its copy of the rest; if absent, nothing
+            is kept, and the copy is where the system keeps temporary files.
+        cache_bytes: how many bytes of files are kept that no open handle uses; 16 GiB, if absent.
 
     Returns:
         History: the open history; leaving a `with` block closes it.
@@ -2673,6 +2727,8 @@ def open(  # noqa: A001 - always said as dochistory.open
         FencedError: [DH-FENCED] the file system gives a lock to two at a time, so several writers
             would not exclude each other.
         ConfigError: [DH-CONFIG] an argument makes no sense.
+        ObjectStoreError: [DH-OBJECTS], [DH-BUCKET], …: the bucket cannot be used; [DH-STORE] a
+            store on which a history would be made does not keep what it rests on.
     """
 
 def read_receipt(receipt: bytes) -> _Receipt:
@@ -2696,6 +2752,7 @@ def repair(
     apply: bool = False,
     lock_timeout: _Duration = "30 s",
     progress: Callable[[int, int], object] | None = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> _Repaired:
     """Say what is damaged in a history and what a repair would drop; with `apply`, repair it.
 
@@ -2705,7 +2762,7 @@ def repair(
     dropped are new when they come again.
 
     Args:
-        path: the directory.
+        path: the directory, or the URL of a bucket.
         trigger: this trigger, or its name, only; needed where a damaged file has taken the name
             with it.
         apply: repair. Otherwise nothing is written, and the right to write is not needed.
@@ -2713,6 +2770,7 @@ def repair(
             or seconds.
         progress: called with (files looked at, files in all) of a trigger from time to time; what
             it raises stops the work.
+        storage_options: as for `open`.
 
     Returns:
         `repaired`: whether it was repaired; `kept_in`: the directory of the files that went out of

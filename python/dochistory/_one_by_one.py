@@ -4,6 +4,7 @@
 
 import asyncio
 import datetime as dt
+import functools
 import json
 import logging
 from collections.abc import Coroutine, Sequence
@@ -14,6 +15,7 @@ import pyarrow as pa
 import dochistory as dh
 from dochistory import _columns, journal
 from dochistory._combining import Combiner, Request
+from dochistory._results import results_of
 from dochistory.once import Document
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ _TYPES = {
 }
 _CHAIN = ("uuid", "track_id", "event_id", "jms_message_id")
 _NEW = (("NEW", "PROCESS", "R8"), ("NEW", "PROCESS", "R1"))
+_Kind = tuple[str | None, str, str]
+"""Status, action and rule of a document."""
+_Kinds = list[tuple[_Kind, int]]
+"""The same of documents, and how many there are."""
 _MOST_CLAIMS = 2
 """The documents of more claims than these are completed by their keys, in one write."""
 
@@ -44,8 +50,11 @@ class OneByOne:
 
     def __init__(self, consumer: "Consumer") -> None:
         self.consumer = consumer
-        self._begins: Combiner[Document] = Combiner(self._serve_begins)
-        self._ends: Combiner[Document] = Combiner(self._serve_ends)
+        self._begins: Combiner[Document] = Combiner(self._serve_begins, self._begin_alone)
+        self._ends: Combiner[Document] = Combiner(self._serve_ends, self._end_alone)
+        # How documents of a verdict are acknowledged, as the history said.
+        self._acknowledged: dict[tuple[str | None, str, str], str] = {}
+        self._has_results = False
         # Documents of many callers are no batch of one producer, in which ids cannot all be missing.
         self._trigger = consumer.trigger.replace(without_ids="in_doubt")
 
@@ -85,53 +94,78 @@ class OneByOne:
     def _serve_begins(self, requests: list[Request[Document]]) -> list[Request[Document]]:
         consumer = self.consumer
         was_suspended = consumer._check()
-        now, later = _apart(requests)
+        now, later = (requests, []) if len(requests) == 1 else _apart(requests)
         documents = [request.subject for request in now]
-        if len(documents) == 1:
-            self._begin_one(documents[0])
-        else:
-            self._begin_many(documents)
-        for request in now:
-            document = request.subject
-            kind = (document.status, str(document.action), str(document.rule))
-            if document.status != "NEW":
-                request.error = self._record(document)
-            consumer._tally.add(kind, _listed(document))
+        kinds = [(self._begin_one(documents[0]), 1)] if len(documents) == 1 else self._begin_many(documents)
+        for kind, count in kinds:
+            consumer._tally.add(kind, count)
+        if len(kinds) > 1 or kinds[0][0][0] != "NEW":
+            for request in now:
+                if request.subject.status != "NEW":
+                    request.error = self._record(request.subject)
         if was_suspended and not any(document.action == "SUSPEND" for document in documents):
             consumer.suspension.succeeded()
         return later
 
-    def _begin_one(self, document: Document) -> None:
-        history = self.consumer.history
-        claim = self.consumer._trying(lambda: history.begin_one(trigger=self._trigger, **document.asked))
-        document.claim, document.row = claim, None
-        document.status, document.action, document.acknowledge = claim.status, claim.action, claim.acknowledge
-        document.rule, document.key, document.message = claim.rule, claim.key, claim.message
+    def _begin_alone(self, document: Document) -> None:
+        consumer = self.consumer
+        was_suspended = consumer._check()
+        kind = self._begin_one(document)
+        consumer._tally.add(kind)
+        if kind[0] != "NEW" and (error := self._record(document)) is not None:
+            raise error
+        if was_suspended and document.action != "SUSPEND":
+            consumer.suspension.succeeded()
 
-    def _begin_many(self, documents: Sequence[Document]) -> None:
+    def _end_alone(self, document: Document) -> None:
+        if document.row is None:
+            document.claim.complete()
+        else:
+            document.claim.complete(rows=[document.row])
+        document.is_over = True
+
+    def _begin_one(self, document: Document) -> _Kind:
+        consumer = self.consumer
+        try:
+            claim = consumer.history.begin_one(trigger=self._trigger, **document.asked)
+        except dh.DocHistoryError as error:
+            consumer._failed(error)
+            raise
+        document.claim = claim
+        document.status, document.action, document.rule = kind = claim.status, claim.action, claim.rule
+        document.acknowledge, document.key, document.message = claim.acknowledge, claim.key, claim.message
+        return kind
+
+    def _begin_many(self, documents: Sequence[Document]) -> _Kinds:
         batch = _batch_of(documents)
-        history = self.consumer.history
-        claim = self.consumer._trying(lambda: history.begin(batch, self._trigger))
-        verdicts = claim.verdicts
-        if len(claim.counts) == 1 and claim.counts[0][:3] in _NEW:
-            first = verdicts.slice(0, 1).to_pylist()[0]
-            for row, (document, key) in enumerate(zip(documents, verdicts["key"].to_pylist(), strict=True)):
+        try:
+            claim = self.consumer.history.begin(batch, self._trigger)
+        except dh.DocHistoryError as error:
+            self.consumer._failed(error)
+            raise
+        verdicts, counts = claim.verdicts, claim.counts
+        kinds = [((status, action, rule), count) for status, action, rule, count in counts]
+        keys = verdicts["key"].to_pylist()
+        if len(kinds) == 1 and kinds[0][0] in _NEW:
+            status, action, rule = kind = kinds[0][0]
+            acknowledge = self._acknowledged.get(kind)
+            if acknowledge is None:
+                acknowledge = self._acknowledged[kind] = verdicts["acknowledge"][0].as_py()
+            for row, (document, key) in enumerate(zip(documents, keys, strict=True)):
                 document.claim, document.row, document.key = claim, row, key
-                document.status, document.action, document.rule = "NEW", "PROCESS", first["rule"]
-                document.acknowledge = first["acknowledge"]
-            return
-        for row, (document, found) in enumerate(zip(documents, verdicts.to_pylist(), strict=True)):
-            document.claim, document.row = claim, row
-            document.status, document.action, document.acknowledge = (
-                found["status"],
-                found["action"],
-                found["acknowledge"],
-            )
-            document.rule, document.key, document.message = found["rule"], found["key"], found["message"]
+                document.status, document.action, document.rule = status, action, rule
+                document.acknowledge = acknowledge
+            return kinds
+        columns = [verdicts[name].to_pylist() for name in ("status", "action", "acknowledge", "rule", "message")]
+        for row, (document, key, *found) in enumerate(zip(documents, keys, *columns, strict=True)):
+            document.claim, document.row, document.key = claim, row, key
+            document.status, document.action, document.acknowledge, document.rule, document.message = found
+        return kinds
 
     def _record(self, document: Document) -> BaseException | None:
         """Record a verdict that is not plainly NEW; answers what the caller is to get instead of it."""
         consumer = self.consumer
+        consumer._tally.note(lambda: _listed(document))
         if document.status == "DUPLICATE" and not consumer._records("DUPLICATE"):
             return None
         if document.rule == "R3":
@@ -192,9 +226,24 @@ class OneByOne:
         self.consumer.history.audit.keep(table, verdicts, self.consumer.trigger, columns=columns)
 
     def _results(self) -> dh.MessageIdMapper:
-        trigger = self.consumer.trigger
-        lives = trigger.history_time_to_live
-        return self.consumer.history.mapper(f"{trigger.name}.results", expiry="exact", persist=lives)
+        return results_of(self.consumer.history, self.consumer.trigger)
+
+    def check_results(self) -> None:
+        """Refuse before anything is begun: what a service returns could not be kept afterwards.
+
+        Raises:
+            StateError: [DH-STATE] the history keeps no results.
+        """
+        if self._has_results or self.consumer.url is None:
+            return
+        try:
+            self._results()
+        except dh.StateError as error:
+            raise dh.StateError(
+                f"[DH-STATE] the history at {self.consumer.url} is in a bucket, which keeps no results yet: leave "
+                'result="json" away, and keep what the function returns where it works'
+            ) from error
+        self._has_results = True
 
     def keep_result(self, document: Document, result: str) -> None:
         """Keep what a service returned, for the duplicates of its document."""
@@ -234,8 +283,13 @@ def _batch_of(documents: Sequence[Document]) -> pa.RecordBatch:
     names = dict.fromkeys(["uuid", *(name for document in documents for name in document.asked)])
     if unknown := next((name for name in names if name not in _TYPES), None):
         raise dh.ConfigError(f"[DH-CONFIG] there is no argument {unknown}; allowed are {', '.join(_TYPES)}")
-    columns = {name: pa.array([document.asked.get(name) for document in documents], _TYPES[name]) for name in names}
-    return pa.RecordBatch.from_pydict(columns)
+    columns = [pa.array([document.asked.get(name) for document in documents], _TYPES[name]) for name in names]
+    return pa.RecordBatch.from_arrays(columns, schema=_schema_of(tuple(names)))
+
+
+@functools.cache
+def _schema_of(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([(name, _TYPES[name]) for name in names])
 
 
 def _kept(document: Document) -> pa.Table:

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -13,7 +13,7 @@ class Repaired(TypedDict):
     """What was damaged, and whether it was repaired; see `repair`."""
 
     repaired: bool
-    kept_in: Path | None
+    kept_in: Path | str | None
     audit_kept_in: Path | None
     findings: list[dict[str, Any]]
 
@@ -25,6 +25,7 @@ def repair(
     apply: bool = False,
     lock_timeout: str | dt.timedelta | float = "30 s",
     progress: Callable[[int, int], object] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Repaired:
     """Say what is damaged in a history and what a repair would drop; with `apply`, repair it.
 
@@ -33,8 +34,12 @@ def repair(
     out of use is kept in a directory `repaired-<time>`, so that a repair can be undone by hand. Ids
     that are dropped are new when they arrive again.
 
+    A history in a bucket is fetched to a local disk as it is, repaired there, and committed; what
+    goes out of use is kept below `repaired-<time>/`. Restoring lost objects, or older versions of
+    them, loses nothing: try that first.
+
     Args:
-        path: the directory.
+        path: the directory, or the URL of a bucket.
         trigger: this trigger, or its name, only, and no audit log. It is needed where a damaged
             file has taken the name with it.
         apply: repair. Otherwise nothing is written, and the right to write is not needed.
@@ -42,6 +47,7 @@ def repair(
             or seconds.
         progress: called with (files looked at, files in all) of a trigger from time to time; what
             it raises stops the work.
+        storage_options: of a bucket, as for `open`.
 
     Returns:
         `repaired`: whether it was repaired; `kept_in` and `audit_kept_in`: the directories (paths)
@@ -66,13 +72,18 @@ def repair(
 
     Raises:
         OpenError: [DH-OPEN] there is no history, or one of a newer format.
-        LockedError: [DH-LOCKED] another writer held a trigger for longer than `lock_timeout`.
+        LockedError: [DH-LOCKED] another writer held a trigger for longer than `lock_timeout`; or,
+            in a bucket, wrote to it meanwhile, and nothing was changed in it.
         StorageError: [DH-IO] the operating system refused a file operation.
         CorruptError: [DH-CORRUPT] a finding would not be certain, because the files change.
     """
-    store = _native.repair(path, trigger, apply=apply, lock_timeout=lock_timeout, progress=progress)
+    store = _native.repair(
+        path, trigger, apply=apply, lock_timeout=lock_timeout, progress=progress, storage_options=storage_options
+    )
     log: dict[str, Any] = {"repaired": False, "kept_in": None, "findings": []}
-    if trigger is None:
+    from dochistory import objects  # it needs the package whole
+
+    if trigger is None and not objects.is_url(path):
         from dochistory import audit  # it needs more of Arrow than opening a history does
 
         log = audit.repair(_native.local_path(path), apply=apply, lock_timeout=lock_timeout)

@@ -29,17 +29,21 @@ class Tally:
         self._listed: list[Any] = []
         self._timer: threading.Timer | None = None
 
-    def add(self, kind: tuple[str | None, str, str], listed: list[Any] | None = None) -> None:
-        """Count a document of this status, action and rule; list it, if few are listed."""
+    def add(self, kind: tuple[str | None, str, str], count: int = 1) -> None:
+        """Count documents of this status, action and rule."""
         with self._lock:
-            self._counts[kind] += 1
-            if listed is not None and len(self._listed) < _LISTED:
-                self._listed.append(listed)
+            self._counts[kind] += count
             if self._timer is not None:
                 return
             self._timer = threading.Timer(_AFTER, self.flush)
             self._timer.daemon = True
             self._timer.start()
+
+    def note(self, row_of: Callable[[], Sequence[Any] | None]) -> None:
+        """List a document that was counted, if few are listed."""
+        if len(self._listed) < _LISTED and (row := row_of()) is not None:
+            with self._lock:
+                self._listed.append(row)
 
     def flush(self) -> None:
         """Write what was counted."""
@@ -50,5 +54,5 @@ class Tally:
                 timer, self._timer = self._timer, None
             if timer is not None:
                 timer.cancel()
-            if counts:
+            if counts or listed:
                 self._write([(*kind, count) for kind, count in counts.items()], listed)

@@ -24,12 +24,14 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import dochistory as dh
-from dochistory import _checks, _columns, _files, _ids, journal
+from dochistory import _checks, _columns, _ids, journal
 from dochistory._one_by_one import OneByOne
+from dochistory._place import Place
 from dochistory._tally import Tally
 from dochistory.once import Document, Once, OnError, on_error_of
 from dochistory.statistics import Statistics
@@ -38,7 +40,9 @@ from dochistory.suspension import Suspension
 __all__ = ["LOGGER", "Consumer"]
 
 LOGGER = "dochistory.consumer"
-"""The name of the logger that is told of batches that the statistics lack, and of documents without an id."""
+"""The logger for batches that the statistics lack, and for documents without an id."""
+
+_JOURNAL = logging.getLogger(journal.LOGGER)
 
 
 class Consumer:
@@ -47,22 +51,29 @@ class Consumer:
     All methods may be called by many threads at once.
 
     Args:
-        history: the directory of the history; created if it does not exist. It is opened when it is
-            needed, and opened again after a failure of its storage.
+        history: the directory of the history, or the URL of its bucket; created if it does not
+            exist. It is opened when it is needed, and opened again after a failure of its storage.
         trigger: whose documents they are. `serial` is right where one consumer runs its documents
             one after the other: then a copy in the same batch is DUPLICATE. `concurrent` is right
             where the documents of one batch run side by side.
+        storage_options: of a bucket, as in `dochistory.open`.
+        cache: of a bucket, as in `dochistory.open`.
+        cache_bytes: of a bucket, as in `dochistory.open`.
         suspension: how the trigger is suspended and resumed; `Suspension(history, trigger)`, if
             absent.
         audit: keep documents in doubt in the history's audit log (only messaging triggers have
             one).
         log: write the journal through `logging`.
         sinks: write the journal to these, too.
-        statistics: count verdicts in the history's statistics. If a batch cannot be counted, a
-            warning is logged.
+        statistics: count verdicts in the history's statistics; True for a directory, if absent. A
+            bucket holds none. If a batch cannot be counted, a warning is logged.
         name: the documents' column with their names, for the statistics' list.
         on_error: what `one` and `once` do with a document whose service raises, unless told
             otherwise; see `dochistory.once`.
+
+    Raises:
+        ConfigError: [DH-CONFIG] an argument makes no sense.
+        StateError: [DH-STATE] a bucket does not hold what is asked for.
     """
 
     def __init__(
@@ -70,24 +81,28 @@ class Consumer:
         history: str | os.PathLike[str],
         trigger: dh.Trigger,
         *,
+        storage_options: Mapping[str, Any] | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        cache_bytes: int | None = None,
         suspension: Suspension | None = None,
         audit: bool = True,
         log: bool = True,
         sinks: Sequence[journal.Sink] = (),
-        statistics: bool = True,
+        statistics: bool | None = None,
         name: str = "document_name",
         on_error: OnError = "in_doubt",
     ) -> None:
         _checks.trigger(trigger)
         self.trigger = trigger
-        self.path = _files.place(history)
-        self.suspension = suspension or Suspension(history, trigger)
+        self._at = Place.of(history, storage_options, cache, cache_bytes)
+        self.suspension = suspension or Suspension(history, trigger, storage_options=storage_options, cache=cache)
         self.on_error = on_error_of(on_error)
         self.is_audited = audit and trigger.kind == "messaging"
         self._most = 1_000 if log else 0
         self._log = log
         self._sinks = tuple(sinks)
-        self._statistics = Statistics(history) if statistics else None
+        is_counted = self._at.directory is not None if statistics is None else statistics
+        self._statistics = Statistics(history) if is_counted else None
         self._name = name
         self._lock = threading.Lock()
         self._opened: dh.History | None = None
@@ -97,11 +112,26 @@ class Consumer:
         self._one_by_one = OneByOne(self)
 
     @property
+    def path(self) -> Path:
+        """The directory of the history. One in a bucket has none: it has a `url`.
+
+        Raises:
+            StateError: [DH-STATE] it is in a bucket.
+        """
+        return self._at.need_directory("directory", "ask for url")
+
+    @property
+    def url(self) -> str | None:
+        """The URL of a history in a bucket; None for one in a directory."""
+        return self._at.name if self._at.directory is None else None
+
+    @property
     def history(self) -> dh.History:
         """The open history.
 
         Raises:
             OpenError: [DH-OPEN] the history was there before, and is gone.
+            StateError: [DH-STATE] it is in a bucket, and documents in doubt were to be kept there.
             StorageError: [DH-IO] the operating system refused.
         """
         opened = self._opened
@@ -111,8 +141,10 @@ class Consumer:
             if self._opened is None or self._opened.closed:
                 # A history that is unavailable (on a disk that is not mounted) must not be created again, empty.
                 is_known = self._was_there or self.suspension.status is not None
-                self._opened = dh.open(self.path, create=not is_known)
-                self._was_there = True
+                opened = self._at.open(create=not is_known)
+                if self.is_audited and opened.url is not None:
+                    _check_audit(opened)
+                self._opened, self._was_there = opened, True
             return self._opened
 
     def begin(
@@ -152,8 +184,8 @@ class Consumer:
         """
         was_suspended = self._check()
         table = _ids.table_of(documents, columns)
-        claim: dh.Claim = self._trying(
-            lambda: self.history.begin(
+        try:
+            claim = self.history.begin(
                 table,
                 self.trigger,
                 columns=columns,
@@ -164,7 +196,9 @@ class Consumer:
                 now=now,
                 audit=self.is_audited,
             )
-        )
+        except dh.DocHistoryError as error:
+            self._failed(error)
+            raise
         counts = claim.counts
         try:
             self._write_down(table, claim.verdicts, counts, columns)
@@ -214,9 +248,14 @@ class Consumer:
             SuspendedError: [DH-SUSPENDED] on entering: the trigger is suspended; nothing was begun.
             DocHistoryError: on entering: as `begin`.
         """
-        given = {"uuid": _ids.text_of(id), "redelivery_count": redelivery_count}
-        given |= {name: _ids.text_of(value) if name in _ids.ROLES else value for name, value in others.items()}
-        asked = {name: value for name, value in given.items() if value is not None}
+        asked: dict[str, Any] = {}
+        if id is not None:
+            asked["uuid"] = _ids.text_of(id)
+        if redelivery_count is not None:
+            asked["redelivery_count"] = redelivery_count
+        for name, value in others.items():
+            if value is not None:
+                asked[name] = _ids.text_of(value) if name in _ids.ROLES else value
         return Document(self._one_by_one, asked, payload, self.on_error if on_error is None else on_error_of(on_error))
 
     def once(
@@ -250,6 +289,8 @@ class Consumer:
 
         Raises:
             ConfigError: [DH-CONFIG] an argument makes no sense.
+            StateError: [DH-STATE] by the function, before anything is begun: the history is in a
+                bucket, which cannot keep results.
         """
         policy = self.on_error if on_error is None else on_error_of(on_error)
         return Once(self._one_by_one, key, redelivery_count, payload, policy, result)
@@ -275,7 +316,7 @@ class Consumer:
     def _records(self, status: str) -> bool:
         """Whether the journal has a reader for documents of this status."""
         level = logging.INFO if status == "DUPLICATE" else logging.WARNING
-        return bool(self._sinks) or (self._log and logging.getLogger(journal.LOGGER).isEnabledFor(level))
+        return bool(self._sinks) or (self._log and _JOURNAL.isEnabledFor(level))
 
     def _check(self) -> bool:
         """Whether the trigger is suspended and may be tried again; raises if it must not."""
@@ -284,13 +325,14 @@ class Consumer:
         self.suspension.check()
         return True
 
-    def _trying(self, begin: Callable[[], Any]) -> Any:
-        try:
-            return begin()
-        except (dh.StorageError, dh.FailedError, dh.OpenError) as error:
-            self._close_history()  # a handle whose write failed writes no more
-            if not self.suspension.suspends:
-                raise
+    def _failed(self, error: dh.DocHistoryError) -> None:
+        """After a failure of the storage: close the history, and suspend the trigger if it says so."""
+        if not isinstance(error, dh.StorageError | dh.FailedError | dh.OpenError):
+            return
+        # A handle whose write failed writes no more. One of a bucket finds its state again by itself.
+        if not isinstance(error, dh.ObjectStoreError):
+            self._close_history()
+        if self.suspension.suspends:
             raise self.suspension.failed(error) from error
 
     def _write_down(
@@ -371,4 +413,21 @@ class Consumer:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Consumer of trigger {self.trigger.name!r} with {str(self.path)!r}>"
+        return f"<Consumer of trigger {self.trigger.name!r} with {self._at.name!r}>"
+
+
+def _check_audit(opened: dh.History) -> None:
+    """Refuse before anything is begun: a document in doubt is acknowledged, and must be kept somewhere.
+
+    Raises:
+        StateError: [DH-STATE] the history cannot keep documents in doubt.
+    """
+    try:
+        opened.audit  # noqa: B018 - it raises
+    except dh.StateError as error:
+        url = opened.url
+        opened.close()
+        raise dh.StateError(
+            f"[DH-STATE] the history at {url} is in a bucket, which holds no audit log yet: pass audit=False, if the "
+            "journal is enough. It names documents in doubt, which are acknowledged; nothing keeps their content"
+        ) from error

@@ -24,8 +24,9 @@ import confluent_kafka
 
 import dochistory as dh
 from dochistory import receiving
-from dochistory._adapter import Adapter
-from dochistory.once import OnError, Retry
+from dochistory._adapter import Adapter, check_dead_letters
+from dochistory._dead_letter_topic import DeadLetterTopic
+from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
 
 __all__ = ["Message", "Receiver", "header", "position"]
@@ -84,7 +85,7 @@ class Receiver(Adapter):
     back: one that must come again is kept here, and its partition's offset stays before it.
 
     Args:
-        history: the directory of the history.
+        history: the directory of the history, or the URL of its bucket.
         trigger: whose records they are; used as `serial`, unless `in_batch` is set.
         topics: the topics.
         service: called with each `Message` that is NEW.
@@ -98,7 +99,7 @@ class Receiver(Adapter):
         on_error: what becomes of a record whose service raises.
         claim_ahead: claim as many records as are likely to be processed within this many seconds.
         revoke_timeout: how long a rebalance waits for the present record, in seconds.
-        **settings: further settings of `Consumer`.
+        **settings: further settings of `Consumer`; for a bucket `storage_options`, `cache`.
 
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense.
@@ -120,8 +121,7 @@ class Receiver(Adapter):
         revoke_timeout: float = 30.0,
         **settings: Any,
     ) -> None:
-        if isinstance(on_error, Retry) and on_error.then == "dead_letter" and dead_letter_topic is None:
-            raise dh.ConfigError("[DH-CONFIG] on_error leads to dead letters: name a dead_letter_topic, or set then=")
+        check_dead_letters(dead_letter_topic, "dead_letter_topic", on_error)
         super().__init__(
             history,
             trigger,
@@ -142,8 +142,7 @@ class Receiver(Adapter):
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
         }
-        self._dead_letters = dead_letter_topic
-        self._producer: Any = None
+        self._dead_letters = DeadLetterTopic(dead_letter_topic, self._config) if dead_letter_topic else None
         self._client: Any = None
         self._lock = threading.Lock()
         self._partitions: dict[Place, _Partition] = {}
@@ -200,34 +199,12 @@ class Receiver(Adapter):
                 with self._lock:
                     partition.returned.add(offset)
                 continue
-            if how is Settlement.DEAD_LETTER:
-                self._send_dead_letter(message)
+            if how is Settlement.DEAD_LETTER and self._dead_letters is not None:
+                self._dead_letters.send(message)
             with self._lock:
                 partition.settled.add(offset)
         if again:
             self._worker.put_back(again)
-
-    def _send_dead_letter(self, message: Message) -> None:
-        if self._dead_letters is None:
-            return
-        if self._producer is None:
-            names = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password")
-            self._producer = confluent_kafka.Producer(
-                {name: self._config[name] for name in names if name in self._config} | {"enable.idempotence": True}
-            )
-        failed: list[Any] = []
-        record = message.raw
-        self._producer.produce(
-            self._dead_letters,
-            record.value(),
-            record.key(),
-            headers=record.headers(),
-            on_delivery=lambda error, _: failed.append(error) if error is not None else None,
-        )
-        if self._producer.flush(60) or failed:
-            raise dh.StateError(
-                f"[DH-STATE] the dead letter {message.id!r} cannot be written to {self._dead_letters}: {failed}"
-            )
 
     def _is_current(self, message: Message) -> bool:
         return not message.tag[0].is_gone

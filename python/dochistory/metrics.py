@@ -122,12 +122,12 @@ def history_metrics(
         For each trigger: `entries` (in segments and log), `bytes`, `segments` and `filters`
         (files), `pins` (pinned states, which keep their files), `log_bytes`, `looked_up` (rows that
         this handle looked up) and `filter_positives` (rows among them that passed a filter and
-        needed an exact look-up), `history_time_to_live_seconds`, `oldest_entry_seconds` (age of the
-        oldest entry; None without one), `oldest_partition_seconds` (age of its time partition, from
-        the partition's begin), `expired_seconds` (for how long that entry has been ready for a
-        purge, 0 if it is not), `processing` (entries begun and not ended) and
-        `oldest_processing_seconds`, `transactions` (applications with batches) and
-        `unfinished_transactions`.
+        needed an exact look-up), `begun_without_id`, `history_time_to_live_seconds`,
+        `oldest_entry_seconds` (age of the oldest entry; None without one),
+        `oldest_partition_seconds` (age of its time partition, from the partition's begin),
+        `expired_seconds` (for how long that entry has been ready for a purge, 0 if it is not),
+        `processing` (entries begun and not ended) and `oldest_processing_seconds`, `transactions`
+        (applications with batches) and `unfinished_transactions`.
     """
     moment = now or dt.datetime.now(dt.UTC)
     return {name: _of(history, name, in_progress, moment) for name in sorted(history.stats()["triggers"])}
@@ -149,6 +149,7 @@ def _of(history: dh.History, name: str, in_progress: bool, now: dt.datetime) -> 
         "log_bytes": figures["log_bytes"],
         "looked_up": figures["looked_up"],
         "filter_positives": figures["filter_positives"],
+        "begun_without_id": figures["begun_without_id"],
         "history_time_to_live_seconds": lives,
         "oldest_entry_seconds": age,
         "oldest_partition_seconds": _partition_age(oldest, figures["partition"], now),
@@ -199,6 +200,9 @@ _OF_HISTORY = {
     "looked_up": _Metric("dochistory_looked_up_total", "counter", "Documents that this process looked up."),
     "filter_positives": _Metric(
         "dochistory_filter_positives_total", "counter", "How often a filter let one of them through."
+    ),
+    "begun_without_id": _Metric(
+        "dochistory_begun_without_id_total", "counter", "Documents that this process began and that have no id."
     ),
     "oldest_partition_seconds": _Metric(
         "dochistory_oldest_partition_age_seconds", "gauge", "Age of the oldest time partition, from where it begins."
@@ -275,8 +279,11 @@ def _around(history: dh.History, now: dt.datetime, triggers: Collection[str] | N
     """The metrics of this machine's sweeper and suspensions."""
     suspended = [one for one in suspension.suspended(history) if _is_wanted(one.trigger, triggers)]
     found = [({"trigger": one.trigger}, one) for one in suspended]
-    due = sweeper.next_purge(history)
-    runs = [(name, seconds) for name, seconds in sweeper.longest_runs(history).items() if _is_wanted(name, triggers)]
+    # The sweeper of a bucket writes nothing down.
+    is_told = history.url is None
+    due = sweeper.next_purge(history) if is_told else None
+    longest = sweeper.longest_runs(history) if is_told else {}
+    runs = [(name, seconds) for name, seconds in longest.items() if _is_wanted(name, triggers)]
     return [
         *_samples(_SUSPENDED, ((labels, 1) for labels, _ in found)),
         *_samples(_SUSPENDED_FOR, ((labels, (now - one.since).total_seconds()) for labels, one in found)),

@@ -22,7 +22,7 @@ _MOST = 20
 
 def history_html(history: dh.History) -> str:
     """A history: what waits, and its triggers."""
-    path = escape(str(history.path))
+    path = escape(history.url or str(history.path))
     if history.closed:
         return f"<p>Document history <code>{path}</code>, closed</p>"
     from dochistory import overview  # here, because it imports what this package imports

@@ -100,26 +100,28 @@ class Document:
     decides, and the exception is raised further.
     """
 
+    # Values of the class until the verdict: a document is made for each call.
+    claim: Any = None
+    row: int | None = None
+    is_over = False
+    status: str | None = None
+    """NEW, DUPLICATE or IN_DOUBT; None if it is rejected."""
+    action: str | None = None
+    """PROCESS, DISCARD, LOG or REJECT."""
+    acknowledge: str | None = None
+    """AFTER_SERVICE or NOW."""
+    rule: str | None = None
+    """The rule that decided."""
+    key: str | None = None
+    """Its key."""
+    message: str | None = None
+    """A sentence for the journal."""
+
     def __init__(self, one_by_one: "OneByOne", asked: dict[str, Any], payload: object, on_error: OnError) -> None:
         self._one_by_one = one_by_one
         self.asked = asked
         self.payload = payload
         self.on_error = on_error
-        self.claim: Any = None
-        self.row: int | None = None
-        self.is_over = False
-        self.status: str | None = None
-        """NEW, DUPLICATE or IN_DOUBT; None if it is rejected."""
-        self.action: str | None = None
-        """PROCESS, DISCARD, LOG or REJECT."""
-        self.acknowledge: str | None = None
-        """AFTER_SERVICE or NOW."""
-        self.rule: str | None = None
-        """The rule that decided."""
-        self.key: str | None = None
-        """Its key."""
-        self.message: str | None = None
-        """A sentence for the journal."""
 
     @property
     def new(self) -> bool:
@@ -207,6 +209,8 @@ class Once:
         return in_thread
 
     def _document(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Document:
+        if self.result is not None:
+            self.one_by_one.check_results()
         count = None if self.count is None else self.count(*args, **kwargs)
         payload = None if self.payload is None else self.payload(*args, **kwargs)
         one = self.one_by_one.consumer.one

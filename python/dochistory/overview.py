@@ -18,6 +18,7 @@ from typing import Any
 
 import dochistory as dh
 from dochistory import metrics, suspension, sweeper
+from dochistory._place import audit_of
 from dochistory.display import span
 from dochistory.statistics import Statistics
 
@@ -93,19 +94,22 @@ def look(
     """
     at = now or dt.datetime.now(dt.UTC)
     figures = metrics.history_metrics(history, in_progress=in_progress, now=at)
+    # The files beside a history are in directories only.
+    is_directory = history.url is None
     kept = _audit(history)
-    counted = Statistics(history).summary()
+    counted = Statistics(history).summary() if is_directory else {}
     suspended = {one.trigger: one.reason for one in suspension.suspended(history)}
+    mappers = sorted(history.mappers())
     return Overview(
-        path=str(history.path),
+        path=history.url or str(history.path),
         at=at,
         triggers=[
             _of(name, one, kept.get(name, Counter()), suspended.get(name), counted.get(name, {}))
             for name, one in figures.items()
             if trigger in (None, name)
         ],
-        next_purge=sweeper.next_purge(history),
-        pending={name: count for name in sorted(history.mappers()) if (count := _pending(history, name))},
+        next_purge=sweeper.next_purge(history) if is_directory else None,
+        pending={name: count for name in mappers if (count := _pending(history, name))},
         streams=_streams(history),
     )
 
@@ -136,7 +140,10 @@ def _span(seconds: float | None) -> dt.timedelta | None:
 
 def _audit(history: dh.History) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
-    listed = history.audit.list()
+    log = audit_of(history)
+    if log is None:
+        return found
+    listed = log.list()
     for name, state in zip(listed["trigger"].to_pylist(), listed["state"].to_pylist(), strict=True):
         found.setdefault(name, Counter())[state] += 1
     return found

@@ -24,7 +24,7 @@ import pika
 import pika.exceptions
 
 import dochistory as dh
-from dochistory import receiving
+from dochistory import _amqp, receiving
 from dochistory._adapter import Adapter
 from dochistory.once import OnError
 from dochistory.receiving import Message, Service, Settled, Settlement
@@ -54,19 +54,20 @@ class Receiver(Adapter):
     """Receives the messages of a queue, processes each once, and acknowledges it.
 
     Args:
-        history: the directory of the history.
+        history: the directory of the history, or the URL of its bucket.
         trigger: whose messages they are; used as `serial`, unless `in_batch` is set.
         queue: the queue's name; it must exist.
         service: called with each `Message` that is NEW.
         url: where the broker is: an AMQP URL, or `pika.ConnectionParameters`.
-        prefetch: the maximum number of messages that the broker hands out before it hears of one.
+        prefetch: the maximum number of deliveries without an acknowledgement.
         id: called with (method, properties, body); answers the message's id. The property
             `message_id`, if absent.
         on_error: what becomes of a message whose service raises: `in_doubt`, `release` or
             `dochistory.once.Retry`; a dead letter is rejected, so the queue needs a dead-letter
             exchange.
         claim_ahead: claim as many messages as are likely to be processed within this many seconds.
-        **settings: further settings of `Consumer`: `suspension`, `audit`, `sinks`, …
+        **settings: further settings of `Consumer`: `suspension`, `audit`, `sinks`, …; for a bucket
+            `storage_options`, `cache`.
 
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense.
@@ -133,7 +134,7 @@ class Receiver(Adapter):
 
     def _arrives(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
         found = receiving.id_of(self._id((method, properties, body)))
-        count = _redeliveries(method, properties)
+        count = _amqp.redeliveries(method.redelivered, properties.headers)
         tag = (self._epoch, method.delivery_tag)
         self._unsettled.append(method.delivery_tag)
         self._arrived.append(Message(found, body, count, (method, properties), tag))
@@ -230,10 +231,3 @@ class Receiver(Adapter):
             return
         with contextlib.suppress(*_LOST):
             connection.close()
-
-
-def _redeliveries(method: Any, properties: Any) -> int:
-    """As `brokers.rabbitmq_quorum` and `brokers.rabbitmq_classic`: the largest of what the broker says."""
-    headers = properties.headers or {}
-    said = (headers.get(name) for name in ("x-delivery-count", "x-acquired-count"))
-    return max(int(method.redelivered), *(count if isinstance(count, int) else 0 for count in said))

@@ -28,7 +28,7 @@ from dochistory.once import OnError, Retry, on_error_of
 __all__ = ["LOGGER", "Message", "Service", "Settlement", "Worker", "serial"]
 
 LOGGER = "dochistory.receiving"
-"""The name of the logger that is told of services that fail, of lost connections, and of the end."""
+"""The logger for services that fail, lost connections, and the end."""
 
 _FIRST = 0.0025
 """A first guess of how long a service takes, in seconds."""
@@ -54,7 +54,7 @@ class Message:
 
 
 class Settlement(Enum):
-    """What the broker is told about a delivery."""
+    """How a delivery is settled with the broker."""
 
     ACKNOWLEDGE = "acknowledge"
     """It is done with, or kept in the audit log."""
@@ -227,7 +227,7 @@ class Worker:
         # A copy of what has just ended would otherwise find it still in progress.
         self._ender.wait_for({message.id for message in batch})
         try:
-            claim = self.consumer.begin(_table_of(batch, self.consumer.trigger.kind))
+            claim = self.consumer.begin(table_of(batch, self.consumer.trigger.kind))
         except dh.SuspendedError:
             self.put_back(batch)
             self.consumer.wait(stop=self.stopping)
@@ -314,7 +314,7 @@ class Worker:
     def _left_in_doubt(self, message: Message, error: Exception) -> None:
         _log("%s: the service failed with %s; it is in doubt", message.id, _short(error))
         if self.consumer.is_audited:
-            self.consumer.keep_failed(_table_of([message], self.consumer.trigger.kind), error)
+            self.consumer.keep_failed(table_of([message], self.consumer.trigger.kind), error)
         self._settle([(message, Settlement.ACKNOWLEDGE)])
 
 
@@ -379,7 +379,8 @@ class _Ender:
         self._settle([(message, Settlement.ACKNOWLEDGE) for _, _, message in some])
 
 
-def _table_of(batch: Sequence[Message], kind: str) -> pa.Table:
+def table_of(batch: Sequence[Message], kind: str) -> pa.Table:
+    """Messages as a batch of documents."""
     counts = [message.redelivery_count for message in batch]
     if kind == "jms":  # which counts from 1
         counts = [count + 1 if count >= 0 else -1 for count in counts]

@@ -16,18 +16,17 @@ A resolver can be pickled if the arguments it was made from can, so it works in 
 """
 
 import datetime as dt
-import itertools
-import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
+from dochistory._retrying import LONGEST, Retrying
 
 __all__ = ["Answer", "Resolver", "by_document", "by_lease", "by_sql", "by_table", "retrying"]
 
@@ -299,7 +298,7 @@ def retrying(
     attempts: int = 3,
     backoff: dt.timedelta | float = 0.5,
     *,
-    longest: dt.timedelta | float = 30.0,
+    longest: dt.timedelta | float = LONGEST,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Resolver:
     """A resolver that asks another one again after a temporary failure.
@@ -329,69 +328,7 @@ def retrying(
     first, most = _seconds(backoff), _seconds(longest)
     if first < 0 or most < 0:
         raise dh.ConfigError("[DH-CONFIG] a wait is below zero; it must be 0 or more")
-    return _Retrying(resolver, attempts, first, most, sleep)
-
-
-@dataclass(frozen=True)
-class _Retrying:
-    resolver: Callable[[pa.RecordBatch], Any]
-    attempts: int
-    backoff: float
-    longest: float
-    sleep: Callable[[float], object]
-    share: Callable[[float, float], float] = field(default=random.uniform)
-
-    def __call__(self, batch: pa.RecordBatch) -> Any:
-        answers: list[Any] | None = None
-        rows: list[int] = []
-        for attempt in itertools.count(1):
-            try:
-                given = self.resolver(batch if answers is None else batch.take(pa.array(rows, pa.int64())))
-            except dh.TransientError as error:
-                if attempt == self.attempts:
-                    if answers is None:
-                        raise
-                    return _replaced(answers, rows, [error] * len(rows))
-                self._wait(attempt)
-                continue
-            if not isinstance(given, list | tuple | Mapping) and answers is None:
-                return given  # a column or a table has no exceptions in it
-            said = _listed(given)
-            answers = list(said) if answers is None else _replaced(answers, rows, said)
-            rows = [row for row, answer in enumerate(answers) if _is_transient(answer)]
-            if not rows or attempt == self.attempts:
-                return answers
-            self._wait(attempt)
-        raise AssertionError  # the loop has no end of its own
-
-    def _wait(self, attempt: int) -> None:
-        wait = min(self.backoff * 2 ** (attempt - 1), self.longest)
-        self.sleep(self.share(wait / 2, wait))
-
-
-def _is_transient(answer: Any) -> bool:
-    status = answer[0] if isinstance(answer, tuple) and len(answer) == 2 else answer
-    return isinstance(status, dh.TransientError)
-
-
-def _replaced(answers: list[Any], rows: Sequence[int], by: Sequence[Any]) -> list[Any]:
-    if len(by) != len(rows):
-        raise dh.SchemaError(f"[DH-SCHEMA] the resolver gave {len(by)} answers about {len(rows)} documents")
-    now = dict(zip(rows, by, strict=True))
-    return [now.get(row, answer) for row, answer in enumerate(answers)]
-
-
-def _listed(given: Any) -> list[Any]:
-    """Answers of any form as a list; with messages, as pairs."""
-    if not isinstance(given, pa.Table | pa.RecordBatch | Mapping):
-        return _plain(given)
-    names = given.keys() if isinstance(given, Mapping) else given.schema.names
-    status = _plain(given["status"])
-    return [*zip(status, _plain(given["message"]), strict=True)] if "message" in names else status
-
-
-def _plain(column: Any) -> list[Any]:
-    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    return Retrying(resolver, attempts, first, most, sleep)
 
 
 def _seconds(duration: dt.timedelta | float) -> float:

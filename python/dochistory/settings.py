@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import dochistory as dh
+from dochistory import objects
 
 __all__ = [
     "FILE_NAME",
@@ -78,8 +79,8 @@ class Settings:
 
     path: Path
     """The file."""
-    history: Path | None = None
-    """The directory of the history; None if the file names none."""
+    history: Path | str | None = None
+    """The directory of the history, or the URL of its bucket; None if the file names none."""
     triggers: Mapping[str, dh.Trigger] = field(default_factory=dict)
     """The triggers by name, in the order of the file."""
 
@@ -107,7 +108,7 @@ def settings_from_toml(path: str | os.PathLike[str]) -> Settings:
         path: the file.
 
     Returns:
-        Settings: the triggers by name, and the directory of their history.
+        Settings: the triggers by name, and where their history is.
 
     Raises:
         ConfigError: [DH-CONFIG] as `triggers_from_toml`.
@@ -124,7 +125,11 @@ def settings_from_toml(path: str | os.PathLike[str]) -> Settings:
         settings = file.table(("triggers", name))
         file.check_settings(("triggers", name), settings)
         triggers[name] = file.trigger(name, defaults, settings)
-    return Settings(file.path, None if history is None else dh.local_path(file.path.parent / history), triggers)
+    return Settings(file.path, None if history is None else _place(file.path.parent, history), triggers)
+
+
+def _place(directory: Path, history: str) -> Path | str:
+    return history if objects.is_url(history) else dh.local_path(directory / history)
 
 
 def found_settings(directory: Path) -> Path | None:

@@ -69,7 +69,7 @@ class Receiver(Adapter):
     """Receives the messages of a queue, processes each once, and deletes it.
 
     Args:
-        history: the directory of the history.
+        history: the directory of the history, or the URL of its bucket.
         trigger: whose messages they are; used as `serial`, unless `in_batch` is set.
         queue: the queue's URL.
         service: called with each `Message` that is NEW.
@@ -83,7 +83,7 @@ class Receiver(Adapter):
             again, and the queue's own redrive policy moves them.
         on_error: what becomes of a message whose service raises.
         claim_ahead: claim as many messages as are likely to be processed within this many seconds.
-        **settings: further settings of `Consumer`.
+        **settings: further settings of `Consumer`; for a bucket `storage_options`, `cache`.
 
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense.

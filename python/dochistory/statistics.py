@@ -31,6 +31,7 @@ import pyarrow as pa
 
 import dochistory as dh
 from dochistory import _columns, _files, metrics, sweeper
+from dochistory._place import Place
 
 __all__ = ["COUNTS", "DOCUMENTS", "Statistics"]
 
@@ -79,7 +80,8 @@ class Statistics:
     """Counts of verdicts, and lists of documents that were not NEW, of one history.
 
     Args:
-        history: the history, or its directory.
+        history: the history, or its directory. A bucket holds no statistics: count with
+            `metrics.VerdictCounts` there.
         most_documents: the maximum number of listed documents of a trigger.
         most_per_batch: the maximum number of documents that one batch adds to the list, for each
             status.
@@ -94,7 +96,7 @@ class Statistics:
     ) -> None:
         if most_documents < 0 or most_per_batch < 0:
             raise dh.ConfigError("[DH-CONFIG] most_documents and most_per_batch must be 0 or more")
-        self.path = _files.place(history)
+        self.path = Place.of(history).need_directory("statistics", "count with dochistory.metrics.VerdictCounts")
         self._file = self.path / "statistics" / "verdicts.jsonl"
         self._most = most_documents
         self._per_batch = most_per_batch

@@ -24,7 +24,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,7 @@ import pyarrow as pa
 import dochistory as dh
 from dochistory import _checks, _columns, _durations, _files
 from dochistory._durations import state_directory
+from dochistory._place import Place
 from dochistory.errors import SuspendedError
 
 __all__ = ["LOGGER", "Status", "SuspendedError", "Suspension", "state_directory", "suspended"]
@@ -51,7 +52,7 @@ class Status:
     """A suspended trigger."""
 
     history: str
-    """The directory of the history."""
+    """The directory of the history, or its URL."""
     trigger: str
     """The trigger's name."""
     cause: Cause
@@ -70,7 +71,7 @@ class Suspension:
     """Whether a trigger is suspended, and until when. Thread-safe.
 
     Args:
-        history: the history, or its directory.
+        history: the history, its directory, or the URL of its bucket.
         trigger: the trigger.
         poll_every: how long to wait before the first poll: text, a timedelta, or seconds.
         backoff: the factor by which the wait grows with each failed poll; 1 for no growth.
@@ -78,6 +79,8 @@ class Suspension:
         state: the directory for the state; that of the machine, if absent.
         on_change: called with the new status (None: resumed) whenever it changes here.
         now: the clock; the system's, if absent.
+        storage_options: of a bucket, as in `open`: polls read the history.
+        cache: of a bucket, as in `open`.
 
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense.
@@ -94,17 +97,20 @@ class Suspension:
         state: str | os.PathLike[str] | None = None,
         on_change: Callable[[Status | None], object] | None = None,
         now: Callable[[], dt.datetime] = _durations.utc_now,
+        storage_options: Mapping[str, Any] | None = None,
+        cache: str | os.PathLike[str] | None = None,
     ) -> None:
         _checks.trigger(trigger)
         if backoff < 1:
             raise dh.ConfigError(f"[DH-CONFIG] backoff is {backoff}; allowed is 1 or more")
         self._history = history if isinstance(history, dh.History) else None
-        self._path = _files.place(history).absolute()
+        self._at = Place.of(history, storage_options, cache)
         self._trigger = trigger
         self._poll_every = _durations.seconds("poll_every", poll_every)
         self._longest = max(_durations.seconds("longest", longest), self._poll_every)
         self._backoff = backoff
-        self._file = _file((Path(state) if state else state_directory()).absolute(), self._path, trigger.name)
+        self._file = _file((Path(state) if state else state_directory()).absolute(), self._at.name, trigger.name)
+        self._place = str(self._file)
         self._on_change = on_change
         self._now = now
         self._lock = threading.RLock()
@@ -122,7 +128,7 @@ class Suspension:
         Raises:
             CorruptError: [DH-CORRUPT] the file of the state is damaged.
         """
-        if not os.path.exists(self._file):  # noqa: PTH110 - asked for each document, and four times as fast
+        if not os.access(self._place, os.F_OK):  # asked for each document, and six times as fast as a path
             return self._memory
         try:
             return _read(self._file) or self._memory
@@ -197,7 +203,7 @@ class Suspension:
         Returns:
             Status: the suspension.
         """
-        return self._set(Status(str(self._path), self._trigger.name, "person", reason, self._now(), 0, None))
+        return self._set(Status(self._at.name, self._trigger.name, "person", reason, self._now(), 0, None))
 
     def resume(self) -> None:
         """Resume the trigger, whatever the reason of the suspension; if it is not suspended, nothing changes.
@@ -247,7 +253,7 @@ class Suspension:
             status = self.status
             if status is None:
                 first = self._now() + dt.timedelta(seconds=self._poll_every)
-                found = Status(str(self._path), self._trigger.name, cause, reason, self._now(), 0, first)
+                found = Status(self._at.name, self._trigger.name, cause, reason, self._now(), 0, first)
                 return self._set(found)
             if status.next_poll is None or self._now() < status.next_poll:
                 return status  # a batch that was begun before
@@ -280,8 +286,13 @@ class Suspension:
         try:
             if self._history is not None and not self._history.closed:
                 verdicts = self._history.classify(nothing, probe)
+            elif self._at.directory is None:
+                # Nothing is fetched of the trigger: its files may be large.
+                with self._at.open(read_only=True) as history:
+                    history.triggers()
+                return None
             else:
-                with dh.open(self._path) as history:
+                with self._at.open() as history:
                     verdicts = history.classify(nothing, probe)
         except (dh.StorageError, dh.OpenError) as error:
             return str(error)
@@ -295,7 +306,7 @@ def suspended(
     """The triggers that are suspended on this machine, the longest suspended first.
 
     Args:
-        history: only those of this history, or of the one in this directory.
+        history: only those of this history, or of the one in this directory or at this URL.
         state: the directory for the state; that of the machine, if absent.
 
     Returns:
@@ -306,12 +317,12 @@ def suspended(
     all_ = sorted((one for one in found if one is not None), key=lambda one: one.since)
     if history is None:
         return all_
-    path = str(_files.place(history).absolute())
-    return [one for one in all_ if one.history == path]
+    name = Place.of(history).name
+    return [one for one in all_ if one.history == name]
 
 
-def _file(directory: Path, history: Path, trigger: str) -> Path:
-    return directory / f"suspended-{_durations.file_name(str(history), trigger)}.json"
+def _file(directory: Path, history: str, trigger: str) -> Path:
+    return directory / f"suspended-{_durations.file_name(history, trigger)}.json"
 
 
 def _read(path: Path) -> Status | None:

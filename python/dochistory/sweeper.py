@@ -8,22 +8,26 @@ sweeper = dh.Sweeper("orders.history")
 sweeper.sweep_if_due()  # in a stream: a call with each batch, which rarely does anything
 ```
 
+What services returned (`Consumer.once(result=…)`) goes with the entries of its trigger.
+
 `dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand only
-removes expired entries, and does not move the sweeper's next run. The file `sweeper.json` of the
-history has the time of the next run, and the longest run of a service that the sweeper saw.
+removes expired entries, and does not move the sweeper's next run. The file `sweeper.json` of a
+history in a directory has the time of the next run, and the longest run of a service that the
+sweeper saw.
 """
 
 import datetime as dt
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import dochistory as dh
-from dochistory import _durations, _files
+from dochistory import _durations, _files, _results
+from dochistory._place import Place
 
 __all__ = ["LOGGER", "Sweeper", "next_purge", "warnings_about"]
 
@@ -37,7 +41,8 @@ class Sweeper:
     """Purges a history repeatedly. Safe with threads and forks: a forked process has none until it starts one.
 
     Args:
-        history: the history, or its directory, which is then opened for each purge.
+        history: the history, its directory, or its URL. A directory is opened for each purge, a
+            bucket once; after each purge, what nothing needs any more is deleted there.
         triggers: the expected settings of triggers; a trigger that the history stores with another
             time to live is not purged, and a warning is logged.
         every: how long from one run to the next: text, a timedelta, or seconds.
@@ -45,6 +50,8 @@ class Sweeper:
             causes a warning.
         on_sweep: called after each run with the result of `History.purge`.
         now: the clock; the system's, if absent.
+        storage_options: of a bucket, as in `dochistory.open`.
+        cache: of a bucket, as in `dochistory.open`.
 
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense.
@@ -59,9 +66,13 @@ class Sweeper:
         retry_window: str | dt.timedelta | float | None = None,
         on_sweep: Callable[[dict[str, Any]], object] | None = None,
         now: Callable[[], dt.datetime] = _durations.utc_now,
+        storage_options: Mapping[str, Any] | None = None,
+        cache: str | os.PathLike[str] | None = None,
     ) -> None:
         self._history = history if isinstance(history, dh.History) else None
-        self.path = _files.place(history)
+        self._at = Place.of(history, storage_options, cache)
+        self._opened: tuple[int, dh.History] | None = None  # of a URL, and by which process
+        self.path = self._at.directory
         self._triggers = {trigger.name: trigger for trigger in triggers}
         self._every = dt.timedelta(seconds=_durations.seconds("every", every, least=0.001))
         self._window = None if retry_window is None else _durations.seconds("retry_window", retry_window)
@@ -100,9 +111,11 @@ class Sweeper:
         purged: dict[str, Any] = {}
         if self._history is not None:
             purged = self._swept(self._history, log)
-        else:
+        elif self.path is not None:
             with dh.open(self.path) as history:
                 purged = self._swept(history, log)
+        else:
+            purged = self._swept_bucket(log)
         for name, gone in purged.items():
             if gone["entries"]:
                 log.info("%s: purged %d entries, %d bytes", name, gone["entries"], gone["bytes"])
@@ -121,6 +134,18 @@ class Sweeper:
                 return None
             return self.sweep()
 
+    def _swept_bucket(self, log: logging.Logger) -> dict[str, Any]:
+        """Purge a bucket, which stays open: opening it fetches its triggers' files."""
+        opener, history = self._opened or (0, None)
+        if history is None or opener != os.getpid():
+            history = self._at.open(auto_maintain=False)
+            self._opened = os.getpid(), history
+        try:
+            return self._swept(history, log)
+        except dh.DocHistoryError:
+            self._let_go()
+            raise
+
     def _swept(self, history: dh.History, log: logging.Logger) -> dict[str, Any]:
         purged: dict[str, Any] = {}
         figures = history.stats()["triggers"]
@@ -132,7 +157,10 @@ class Sweeper:
                 log.warning("%s: left for the next run: %s", name, error)
             except dh.ConfigError as error:
                 log.error("%s: not purged, others are: %s", name, error)  # noqa: TRY400 - a sentence, not a fault
-        runs = _note(self.path, figures, self._next, self._every)
+            if self.path is None:
+                history.maintain(name)
+        self._sweep_results(history, {*figures, *self._triggers}, log)
+        runs = {} if self.path is None else _note(self.path, figures, self._next, self._every)
         for name, one in figures.items():
             lives = self._triggers[name].history_time_to_live if name in self._triggers else one["history_time_to_live"]
             for sentence in warnings_about(name, lives, runs.get(name), self._window):
@@ -143,13 +171,25 @@ class Sweeper:
 
     def _reconcile(self, history: dh.History, name: str, log: logging.Logger) -> None:
         """Settle documents in doubt that were completed after all: a purge takes what shows that."""
-        if not (self.path / "audit").is_dir():
+        if self.path is None or not (self.path / "audit").is_dir():
             return
         try:
             if settled := history.audit.reconcile(name, now=self._now()):
                 log.info("%s: settled %d documents in doubt that were completed", name, len(settled))
         except dh.DocHistoryError as error:
             log.warning("%s: documents in doubt are left for the next run: %s", name, error)
+
+    def _sweep_results(self, history: dh.History, names: Iterable[str], log: logging.Logger) -> None:
+        """Purge what services returned: it is kept for their triggers' time to live."""
+        kept = {*history.mappers()}
+        for channel in sorted({_results.channel_of(name) for name in names} & kept):
+            try:
+                gone = history.mapper(channel).purge(now=self._now())
+            except (dh.LockedError, dh.ConfigError) as error:
+                log.warning("%s: left for the next run: %s", channel, error)
+                continue
+            if gone["entries"]:
+                log.info("%s: purged %d results, %d bytes", channel, gone["entries"], gone["bytes"])
 
     def start(self) -> Self:
         """Start the thread, a daemon; repeating this changes nothing."""
@@ -158,7 +198,7 @@ class Sweeper:
                 return self
             self._process, self._stop = os.getpid(), threading.Event()
             self._next = self._now() + self._every
-            _note_next(self.path, self._next, self._every)
+            self._note_next()
             arguments = (self._stop,)
             self._thread = threading.Thread(target=self._run, args=arguments, name="dochistory sweeper", daemon=True)
             self._thread.start()
@@ -171,13 +211,14 @@ class Sweeper:
         self._stop.set()
         self._thread.join()
         self._thread = None
+        self._let_go()
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.wait(max((self._next - self._now()).total_seconds(), 0.0)):
             try:
                 self.sweep()
             except Exception:  # the next run may do better, and nobody is there to raise it to
-                logging.getLogger(LOGGER).exception("the purge of %s failed; it is tried again", self.path)
+                logging.getLogger(LOGGER).exception("the purge of %s failed; it is tried again", self._at.name)
 
     def run(self) -> None:
         """Purge at once, and from then on until `stop_running` is called or an interrupt comes.
@@ -186,12 +227,25 @@ class Sweeper:
         """
         self._process, self._stop = os.getpid(), threading.Event()
         self._next = self._now()
-        _note_next(self.path, self._next, self._every)
-        self._run(self._stop)
+        self._note_next()
+        try:
+            self._run(self._stop)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Close what this opened."""
+        (_, opened), self._opened = self._opened or (0, None), None
+        if opened is not None:
+            opened.close()
 
     def stop_running(self) -> None:
         """End `run`; may be called by a signal handler."""
         self._stop.set()
+
+    def _note_next(self) -> None:
+        if self.path is not None:
+            _note_next(self.path, self._next, self._every)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -202,7 +256,7 @@ class Sweeper:
         self.stop()
 
     def __repr__(self) -> str:
-        return f"<Sweeper of {str(self.path)!r}, every {self._every}, next at {self._next:%Y-%m-%d %H:%M:%S}>"
+        return f"<Sweeper of {self._at.name!r}, every {self._every}, next at {self._next:%Y-%m-%d %H:%M:%S}>"
 
 
 def warnings_about(
@@ -257,7 +311,7 @@ def longest_runs(history: dh.History | str | os.PathLike[str]) -> dict[str, floa
 
 
 def _read(history: dh.History | str | os.PathLike[str]) -> dict[str, Any]:
-    path = _files.place(history)
+    path = Place.of(history).need_directory("times of a sweeper", "look where the sweeper runs")
     try:
         return _files.content_of(path / _FILE) or {}
     except dh.CorruptError:

@@ -22,6 +22,9 @@ NATIVE = Path(_native.__file__).with_name("_native.pyi")
 ENTRY = re.compile(r"^    (?:dh\.)?([A-Z]\w+): (.*)$", re.MULTILINE)
 
 
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
 @dataclass(frozen=True)
 class Member:
     """A public function, method or property."""
@@ -31,16 +34,16 @@ class Member:
     text: str
 
     @property
-    def code(self) -> ast.FunctionDef | None:
+    def code(self) -> Definition | None:
         """Its source; None of what was made by a decorator."""
         try:
             (found,) = ast.parse(textwrap.dedent(inspect.getsource(self.member))).body
         except (TypeError, OSError):
             return None
-        return found if isinstance(found, ast.FunctionDef) else None
+        return found if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) else None
 
     @property
-    def signature(self) -> ast.FunctionDef | None:
+    def signature(self) -> Definition | None:
         """What its source or the stub says of arguments and result."""
         return self.code or STUBS.get(self.name)
 
@@ -112,7 +115,7 @@ def gives(member: Member) -> bool:
     return signature.returns is not None and ast.unparse(signature.returns) not in ("None", "Self", "NoReturn")
 
 
-def raised(code: ast.FunctionDef) -> set[str]:
+def raised(code: Definition) -> set[str]:
     """The package's own errors that it raises by itself."""
     found = set()
     for node in ast.walk(code):

@@ -10,6 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -247,6 +248,21 @@ def test_rows_that_are_not_the_claims_are_refused(history: dh.History) -> None:
     claim.complete(rows=pa.array([2, 0]))
     claim.complete(rows=pa.chunked_array([[0], [2]]))
     assert status_of(history, ["a", "free"]) == ["DUPLICATE", "NEW"]
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint32", "uint64", "int16", "uint8"])
+def test_numpys_rows_of_any_integer_are_the_rows(history: dh.History, kind: str) -> None:
+    claim = history.begin(documents(["a", "b", "c", "d"]), trigger())
+    claim.complete(rows=np.array([3, 9, 1, 9], dtype=kind)[::2])
+    assert status_of(history, ["a", "b", "c", "d"]) == ["IN_DOUBT", "DUPLICATE", "IN_DOUBT", "DUPLICATE"]
+
+
+def test_numpys_rows_that_are_no_rows_are_refused(history: dh.History) -> None:
+    claim = history.begin(documents(["a"]), trigger())
+    for rows in (np.array([[0]]), np.array([0.0]), np.array([1 << 63], dtype=np.uint64), np.array([-1])):
+        with pytest.raises((dh.SchemaError, dh.StateError, ValueError, TypeError, OverflowError)):
+            claim.complete(rows=rows)
+    assert status_of(history, ["a"]) == ["IN_DOUBT"]
 
 
 def test_a_claim_that_records_nothing_has_no_number(history: dh.History) -> None:

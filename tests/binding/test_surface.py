@@ -37,7 +37,7 @@ def test_every_export_of_the_extension_is_public_in_the_package(name: str) -> No
 def test_a_history_shows_what_its_users_need() -> None:
     shown = {name for name, _ in public_members(dh.History)}
     assert shown == {
-        *("path", "id", "closed", "shards", "close"),
+        *("path", "url", "id", "closed", "shards", "close"),
         *("classify", "classify_codes", "begin", "begin_one", "complete", "release", "transaction"),
         *("entries", "triggers", "load", "audit"),
         *("purge", "change", "maintain", "verify", "stats", "pin", "pins", "unpin"),

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import dochistory as dh
+from tests.brokers.receiver_process import POISON
+from tests.servers.running import Server
 from tests.support import trigger
 
 Published = tuple[str, bytes]
@@ -26,11 +28,15 @@ Published = tuple[str, bytes]
 class Campaign:
     """Receivers of one broker, and the effects of their service."""
 
+    _in_a_group = False
+    """Whether a receiver starts processes of its own, and is the leader of their group."""
+
     def __init__(self, directory: Path, broker: str, where: str, more: dict[str, Any] | None = None) -> None:
         self.history = directory / "orders.history"
         self.effects = directory / "effects"
         self._log = directory / "log"
-        self._environment = {"DOCHISTORY_STATE": str(directory / "state")}
+        self._environment = {**os.environ, "DOCHISTORY_STATE": str(directory / "state")}
+        self._command = [sys.executable, "-m", "tests.brokers.receiver_process"]
         self.settings: dict[str, Any] = {
             "broker": broker,
             "history": str(self.history),
@@ -44,10 +50,11 @@ class Campaign:
         given = json.dumps({**self.settings, **settings})
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "tests.brokers.receiver_process", given],
-                env={**os.environ, **self._environment},
+                [*self._command, given],
+                env=self._environment,
                 stdout=log,
                 stderr=log,
+                start_new_session=self._in_a_group,
             )
 
     def killing(self, kills: int, between: tuple[float, float], receivers: int = 1, **settings: Any) -> None:
@@ -62,6 +69,36 @@ class Campaign:
         for one in running:
             one.kill()
             one.wait()
+
+    def endure(
+        self,
+        broker: Server,
+        publish: Callable[[Sequence[Published]], None],
+        count: int,
+        between: tuple[float, float],
+        **settings: Any,
+    ) -> Sequence[Published]:
+        """Fifteen kills of two receivers, a crash and a restart of the broker, and a message that kills.
+
+        Answers all messages that were published.
+        """
+        published = messages(count)
+        published[700:700] = [("the-poison", POISON)]
+        early = count * 2 // 3
+        publish(published[:early])
+        self.killing(9, between, receivers=2, **settings)
+        broker.stop(signal.SIGKILL)
+        broker.start()
+        publish(published[early:])
+        self.killing(6, between, receivers=2, **settings)
+        another = self.start(**settings)
+        time.sleep(between[0])
+        broker.stop()
+        broker.start()
+        self.finish(ids_of(published), **settings)
+        if another.poll() is None:
+            self.terminate(another)
+        return published
 
     def finish(self, expected: set[str], timeout: float = 120, **settings: Any) -> None:
         """Receive until every id has run or is in doubt; then SIGTERM, which must end the receiver cleanly."""
@@ -129,6 +166,13 @@ def messages(count: int, duplicates: float = 0.1, seed: int = 0) -> list[Publish
     return all_
 
 
+def kept_in_audit(directory: Path) -> int:
+    """The number of documents in the audit log of a test's history."""
+    with dh.open(directory / "orders.history", read_only=True) as history:
+        rows: int = history.audit.list().num_rows
+        return rows
+
+
 def ids_of(published: Sequence[Published]) -> set[str]:
     """Their ids."""
     return {one for one, _ in published}
@@ -140,3 +184,38 @@ def eventually(holds: Callable[[], bool], what: str, timeout: float = 60) -> Non
     while not holds():
         assert time.monotonic() < end, f"not within {timeout} s: {what}"
         time.sleep(0.05)
+
+
+class BucketCampaign(Campaign):
+    """The same with a history in a bucket, which keeps no audit log: what is in doubt stays in progress."""
+
+    def __init__(
+        self, directory: Path, broker: str, where: str, history: str, options: Mapping[str, str], **more: Any
+    ) -> None:
+        super().__init__(directory, broker, where, {**more, "storage_options": dict(options), "audit": False})
+        self.url = history
+        self.options = dict(options)
+        self.settings["history"] = history
+
+    def in_doubt(self, state: Any = ("processing",)) -> list[str]:
+        """The ids in progress."""
+        try:
+            with dh.open(self.url, storage_options=self.options, read_only=True) as history:
+                entries = history.entries("orders").read_all().to_pylist()
+        except dh.OpenError:
+            return []
+        return [entry["key"] for entry in entries if entry["status"] in state]
+
+    def check(self, expected: set[str]) -> None:
+        """Each ran at most once; what did not is in progress, and once released and sent again, it runs."""
+        ran = Counter(self.ran())
+        assert {key: times for key, times in ran.items() if times > 1} == {}
+        held = set(self.in_doubt())
+        assert expected - set(ran) <= held
+        with dh.open(self.url, storage_options=self.options) as history:
+            history.complete(sorted(held & set(ran)), trigger())
+            history.release(sorted(held - set(ran)), trigger())
+            again = history.begin(pa.table({"uuid": sorted(expected)}), trigger())
+            new = again.new["uuid"].to_pylist()
+            assert set(new) == expected - set(ran)
+            again.complete()

@@ -7,6 +7,8 @@ there whole, or not at all.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 import os
 import sys
@@ -45,10 +47,26 @@ def receiver(settings: dict[str, Any]) -> Any:
         from dochistory import rabbitmq
 
         return rabbitmq.Receiver(history, of, where, service, **more)
+    if settings["broker"] == "aio_rabbitmq":
+        from dochistory import aio_rabbitmq
+
+        async def in_loop(message: Message) -> None:
+            service(message)
+
+        return aio_rabbitmq.Receiver(history, of, where, in_loop, **more)
     if settings["broker"] == "kafka":
         from dochistory import kafka
 
         return kafka.Receiver(history, of, [where], service, id=kafka.header("id"), **more)
+    if settings["broker"] == "kafka_share":
+        from dochistory import kafka, kafka_share
+
+        return kafka_share.Receiver(history, of, [where], service, id=kafka.header("id"), **more)
+    if settings["broker"] == "stomp":
+        from dochistory import stomp
+
+        at = [tuple(one) for one in more.pop("brokers")]
+        return stomp.Receiver(history, of, where, service, id=stomp.header("order"), brokers=at, **more)
     from dochistory import sqs
 
     return sqs.Receiver(history, of, where, service, id=sqs.attribute("id"), **more)
@@ -59,7 +77,10 @@ def main() -> None:
     one = receiver(json.loads(sys.argv[1]))
     print("receiving", flush=True)
     try:
-        one.run()
+        if inspect.iscoroutinefunction(one.run):
+            asyncio.run(one.run())
+        else:
+            one.run()
     except dh.DocHistoryError as error:
         print(error, flush=True)
         sys.exit(3)

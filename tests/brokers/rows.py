@@ -35,6 +35,12 @@ ROWS = [
     Row("nats_jetstream", ([1, 2, 7, ABSENT, 0],), [0, 1, 6, -1, -1]),
     Row("azure_service_bus", ([0, 1, 7, ABSENT, -1],), [0, 1, 7, -1, -1]),
     Row("pubsub", ([1, 2, 7, ABSENT, 0],), [0, 1, 6, -1, -1]),
+    Row("stomp", (["true", "false", ABSENT, "?"],), [1, 0, -1, -1]),
+    Row(
+        "stomp",
+        (["true", "false", ABSENT, ABSENT, "false", "true"], ["3", "1", "1", ABSENT, "many", ABSENT]),
+        [2, 0, 0, -1, 0, 1],
+    ),
     Row("sqs", (["99999999999", "+2"],), [2_147_483_647, 1]),
     Row("amqp", ([0.0, 3.0, 2.5, float("nan")],), [0, 3, -1, 0]),
     Row("rabbitmq_classic", (["true", "False", "?", ABSENT],), [1, 0, -1, -1]),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +17,9 @@ from dochistory import kafka
 from dochistory.once import Retry
 from dochistory.receiving import Message
 from tests.brokers.campaign import Campaign, Published, eventually, ids_of, messages
-from tests.brokers.receiver_process import POISON
+from tests.brokers.in_thread import running
 from tests.servers.kafka import Kafka, server
+from tests.servers.network import network
 from tests.support import trigger
 
 
@@ -28,11 +27,6 @@ from tests.support import trigger
 def broker() -> Iterator[Kafka]:
     with server() as one:
         yield one
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "state"))
 
 
 def publish(broker: Kafka, topic: str, published: Sequence[Published]) -> None:
@@ -64,23 +58,8 @@ def receiving(
     """A receiver in a thread, stopped at the end."""
     settings = {"config": config(broker), "id": kafka.header("id"), **settings}
     one = kafka.Receiver(directory / "orders.history", trigger("orders"), [topic], service, **settings)
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            one.run()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with running(one):
         yield one
-    finally:
-        one.stop()
-        thread.join(30)
-    for error in failed:
-        raise error
 
 
 @pytest.mark.slow
@@ -159,25 +138,73 @@ def test_slow_service_outlasts_the_poll_interval(tmp_path: Path, broker: Kafka) 
 
 
 @pytest.mark.slow
+def test_member_that_joins_and_leaves_puts_nothing_in_doubt(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("joined")
+    published = messages(1_500)
+    publish(broker, "joined", published)
+    ran: list[str | None] = []
+    by: Counter[str] = Counter()
+
+    def service_of(name: str) -> Callable[[Message], object]:
+        def service(message: Message) -> None:
+            time.sleep(0.002)
+            ran.append(message.id)
+            by[name] += 1
+
+        return service
+
+    with receiving(tmp_path, broker, "joined", service_of("first")):
+        eventually(lambda: by["first"] >= 50, "the first one works")
+        with receiving(tmp_path, broker, "joined", service_of("second")):
+            end = time.monotonic() + 60
+            while by["second"] < 50:  # however long it takes to join, there must be something left for it
+                assert time.monotonic() < end, "the second one does not work"
+                some = messages(300, seed=len(published))
+                publish(broker, "joined", some)
+                published += some
+                time.sleep(0.5)
+        eventually(lambda: len(ran) >= len(ids_of(published)), "all are processed")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
+    with dh.open(tmp_path / "orders.history") as history:
+        assert history.audit.list().num_rows == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["reset", "silence"])
+def test_network_that_is_cut_runs_nothing_twice(tmp_path: Path, broker: Kafka, how: str) -> None:
+    topic = f"cut-{how}"
+    broker.topic(topic)
+    published = messages(1_000)
+    publish(broker, topic, published)
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        time.sleep(0.002)
+        ran.append(message.id)
+
+    with network(broker.behind, broker.before) as between:
+        through = {**config(broker, how), "bootstrap.servers": f"127.0.0.1:{between.port}", "socket.timeout.ms": 2_000}
+        with receiving(tmp_path, broker, topic, service, config=through):
+            eventually(lambda: len(ran) >= 100, "some are processed")
+            before = between.connections
+            if how == "silence":
+                between.silence()
+                time.sleep(8)  # longer than the group waits for a member
+                between.restore()
+            else:
+                between.reset()
+            eventually(lambda: between.connections > before, "it connects again")
+            eventually(lambda: len(ran) >= 1_000, "all are processed")
+            eventually(lambda: committed(broker, topic, group=how) == len(published), "all is committed")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
+
+
+@pytest.mark.slow
 @pytest.mark.crash
 def test_kills_rebalances_restarts_and_poison_run_nothing_twice(tmp_path: Path, broker: Kafka) -> None:
     broker.topic("campaign")
-    published: list[Published] = messages(9_000)
-    published[700:700] = [("the-poison", POISON)]
     campaign = Campaign(tmp_path, "kafka", "campaign", {"config": config(broker)})
-    publish(broker, "campaign", published[:6_000])
-    campaign.killing(9, (1.5, 3.5), receivers=2, takes=0.0005)
-    broker.stop(signal.SIGKILL)
-    broker.start()
-    publish(broker, "campaign", published[6_000:])
-    campaign.killing(6, (1.5, 3.5), receivers=2, takes=0.0005)
-    running = campaign.start(takes=0.0005)
-    time.sleep(3)
-    broker.stop()
-    broker.start()
-    campaign.finish(ids_of(published))
-    if running.poll() is None:
-        campaign.terminate(running)
+    published = campaign.endure(broker, lambda some: publish(broker, "campaign", some), 9_000, (1.5, 3.5), takes=0.0005)
     campaign.check(ids_of(published))
     # Copies at the end of the topic may be left: a last receiver reads them, and commits all.
     if committed(broker, "campaign") < len(published):

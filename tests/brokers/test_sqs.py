@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from dochistory import sqs
 from dochistory.once import Retry
 from dochistory.receiving import Message
 from tests.brokers.campaign import Campaign, Published, eventually, ids_of, messages
+from tests.brokers.in_thread import running
 from tests.brokers.receiver_process import POISON
 from tests.servers import free_port
 from tests.support import trigger
@@ -41,11 +41,6 @@ def endpoint() -> Iterator[str]:
             del os.environ[name]
         else:
             os.environ[name] = value
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "state"))
 
 
 def client(endpoint: str) -> Any:
@@ -84,13 +79,8 @@ def receiving(
     """A receiver in a thread, stopped at the end."""
     settings = {"client": client(endpoint), "id": sqs.attribute("id"), **settings}
     one = sqs.Receiver(directory / "orders.history", trigger("orders"), url, service, **settings)
-    thread = threading.Thread(target=one.run)
-    thread.start()
-    try:
+    with running(one):
         yield one
-    finally:
-        one.stop()
-        thread.join(30)
 
 
 def test_each_message_runs_once_and_copies_never(tmp_path: Path, endpoint: str) -> None:

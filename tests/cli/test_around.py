@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,10 @@ def test_the_audit_log_is_listed_and_shown(run: Run, doubtful: Path) -> None:
     assert run("audit", "list", "--history", doubtful, "--state", "process", "--json").json["total"] == 0
     shown = run("audit", "show", "1", "--history", doubtful)
     assert "three" in shown.out
-    assert run("audit", "show", "2", "--history", doubtful, "--json").json["document"]["payload"] == "ff"
+    assert (
+        run("audit", "show", "2", "--history", doubtful, "--json").json["document"]["payload"]
+        == b64encode(b"\xff").decode()
+    )
     limited = run("audit", "list", "--history", doubtful, "--limit", "1").out
     assert "the newest 1 of 2" in limited
 
@@ -278,6 +282,14 @@ def test_a_journal_is_filtered(run: Run, written: Path, words: list[str], rows: 
     shown = run("journal", written, *words)
     assert shown.status == 0
     assert ("R9" in shown.out) == (0 in rows)
+
+
+def test_a_rule_that_there_is_not_is_refused_in_a_journal(run: Run, written: Path) -> None:
+    assert run("journal", written, "--rule", "R16").status == 0
+    for rule, unknown in (("R99", "'R99'"), ("R10>S9", "'S9'"), ("r11", "did you mean 'R11'")):
+        ran = run("journal", written, "--rule", rule)
+        assert (ran.status, ran.out) == (2, "")
+        assert unknown in ran.err
 
 
 def test_more_records_than_are_shown_are_told(run: Run, tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 import dochistory as dh
+from tests.bucket_fixtures import identity, in_bucket, store
+
+__all__ = ["identity", "in_bucket", "store"]
 
 
 @pytest.fixture
@@ -14,10 +17,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "messages.history"
 
 
-@pytest.fixture
-def history(path: Path) -> Iterator[dh.History]:
-    """An empty history."""
-    with dh.open(path, create=True) as opened:
+@pytest.fixture(params=["directory", pytest.param("bucket", marks=pytest.mark.slow)])
+def history(request: pytest.FixtureRequest, path: Path) -> Iterator[dh.History]:
+    """An empty history, in a directory and in a bucket."""
+    is_directory = request.param == "directory"
+    with dh.open(path, create=True) if is_directory else request.getfixturevalue("in_bucket")() as opened:
         yield opened
 
 

@@ -41,7 +41,14 @@ def examples(language: str) -> dict[str, str]:
 
 PYTHON = examples("python")
 OF_SPARK = [name for name in PYTHON if name.startswith("spark/") or "brokers" in name]
-RECEIVERS = {"kafka": dh.kafka.Receiver, "rabbitmq": dh.rabbitmq.Receiver, "sqs": dh.sqs.Receiver}
+RECEIVERS: dict[str, Any] = {
+    "aio_rabbitmq": dh.aio_rabbitmq.Receiver,
+    "kafka": dh.kafka.Receiver,
+    "kafka_share": dh.kafka_share.Receiver,
+    "rabbitmq": dh.rabbitmq.Receiver,
+    "sqs": dh.sqs.Receiver,
+    "stomp": dh.stomp.Receiver,
+}
 OF_RECEIVERS = [name for name in PYTHON if name.partition(".")[0] in RECEIVERS]
 ALONE = [name for name in PYTHON if name not in (*OF_SPARK, *OF_RECEIVERS)]
 
@@ -133,7 +140,15 @@ def test_an_example_makes_a_receiver_and_runs_it(
     """Up to the broker: `tests/brokers` runs receivers with brokers."""
     run: list[object] = []
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    monkeypatch.setattr(RECEIVERS[name.partition(".")[0]], "run", lambda receiver: run.append(receiver))
+
+    async def run_async(receiver: object) -> None:
+        run.append(receiver)
+
+    def run_sync(receiver: object) -> None:
+        run.append(receiver)
+
+    is_async = name.startswith("aio_")
+    monkeypatch.setattr(RECEIVERS[name.partition(".")[0]], "run", run_async if is_async else run_sync)
     exec(compile(PYTHON[name], name, "exec"), names)
     assert len(run) == 1
 

@@ -78,7 +78,7 @@ def test_top_prints_once_into_a_pipe(run: Run, busy: Path) -> None:  # noqa: F81
     assert run("top", "--history", busy, "--trigger", "ordres").status == 2
 
 
-def test_top_draws_anew_on_a_terminal(run: Run, busy: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_top_redraws_on_a_terminal(run: Run, busy: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     shown = run("top", "--history", busy, "--runs", "2", "--every", "10 ms").out

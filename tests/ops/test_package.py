@@ -57,7 +57,7 @@ def test_a_wheel_fits_where_its_libraries_are_as_old(found: str, wanted: str, fi
 
 def test_public_extras_are_those_that_users_need() -> None:
     project = tomllib.loads(PYPROJECT)
-    brokers = {"kafka", "rabbitmq", "sqs"}
+    brokers = {"aio-rabbitmq", "kafka", "rabbitmq", "sqs", "stomp"}
     others = {"spark", "connect", "objects", "cli", "jre", "metrics"}
     assert set(project["project"]["optional-dependencies"]) == brokers | others
     assert {"demo", "bench", "contributing", "docs", "package"} == set(project["dependency-groups"])

@@ -182,3 +182,19 @@ def test_a_trigger_that_is_locked_is_left_for_the_next_run(
 def test_invalid_settings_are_refused(used: dh.History, settings: Any) -> None:
     with pytest.raises(dh.ConfigError, match=next(iter(settings))):
         dh.Sweeper(used, **settings)
+
+
+def test_stored_results_are_purged_with_their_trigger(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "state"))
+    with dh.Consumer(directory, trigger()) as consumer:
+        handle = consumer.once(key=lambda key: key, result="json")(lambda key: {"of": key})
+        handle("a")
+        channel = "orders.results"
+        later = dt.datetime.now(dt.UTC)
+        dh.Sweeper(consumer.history, now=lambda: later + dt.timedelta(hours=1)).sweep()
+        assert (handle("a"), consumer.history.mappers()) == ({"of": "a"}, [channel])
+        assert consumer.history.mapper(channel).entries().read_all().num_rows == 1
+        dh.Sweeper(consumer.history, now=lambda: later + dt.timedelta(hours=3)).sweep()
+        assert consumer.history.mapper(channel).entries().read_all().num_rows == 0

@@ -126,3 +126,29 @@ def test_a_claim_counts_its_verdicts(history: dh.History) -> None:
     claim = history.begin(documents(["a", "b", "c", None]), trigger())
     assert claim.counts == dh.count_verdicts(claim.verdicts)
     assert statuses(claim.verdicts) == ["DUPLICATE", "NEW", "NEW", "IN_DOUBT"]
+
+
+def test_document_without_id_is_warned_of_once_and_counted(
+    history: dh.History, caplog: pytest.LogCaptureFixture
+) -> None:
+    nameless = documents([None])
+    for _ in range(2):
+        assert rules(history.begin(nameless, trigger()).verdicts) == ["R3"]
+    assert history.begin_one(uuid=None, trigger=trigger()).rule == "R3"
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("orders: a document has no id, so it is in doubt (R3), and nobody processes it")
+    assert history.stats("orders")["begun_without_id"] == 3
+    assert dh.metrics.history_metrics(history)["orders"]["begun_without_id"] == 3
+    assert 'dochistory_begun_without_id_total{trigger="orders"} 3\n' in dh.metrics.prometheus_text(history)
+
+
+@pytest.mark.parametrize(
+    ("of", "audit"),
+    [(trigger(), True), (trigger(), False), (trigger(without_ids="in_doubt"), None)],
+    ids=["kept", "told", "meant"],
+)
+def test_document_without_id_that_is_kept_is_only_counted(
+    history: dh.History, caplog: pytest.LogCaptureFixture, of: dh.Trigger, audit: bool | None
+) -> None:
+    history.begin(documents([None]), of, audit=audit)
+    assert (caplog.records, history.stats("orders")["begun_without_id"]) == ([], 1)

@@ -342,11 +342,12 @@ def test_beginning_asks_again_too_and_holds_no_lock_meanwhile(begun: dh.History)
 
 
 def test_an_interrupt_ends_the_wait_for_a_resolver(begun: dh.History) -> None:
-    import _thread
+    import os
+    import signal
     import threading
 
     def resolver(_: pa.RecordBatch) -> Any:
-        threading.Timer(0.05, _thread.interrupt_main).start()
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
         raise dh.TransientError("down")
 
     with pytest.raises(KeyboardInterrupt):

@@ -90,7 +90,7 @@ class FaultProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Set the counters to zero."""
         with self._lock:
             self.counts.clear()
             self.bytes_in = self.bytes_out = 0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.servers import program
 
-_CACHE = Path.home() / ".cache" / "dochistory-tests"
+CACHE = Path.home() / ".cache" / "dochistory-tests"
+"""What tests fetch once."""
 
 
 def java() -> str:
@@ -19,7 +20,7 @@ def java() -> str:
 
 def jars(group: str, name: str, version: str) -> str:
     """The class path of an artifact, with all it needs; fetched once."""
-    where = _CACHE / f"{name}-{version}"
+    where = CACHE / f"{name}-{version}"
     if not (where / "complete").exists():
         spec = find_spec("pyspark")
         if spec is None or spec.origin is None:
@@ -27,7 +28,7 @@ def jars(group: str, name: str, version: str) -> str:
         ivy = next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
         where.mkdir(parents=True, exist_ok=True)
         pattern = f"{where}/[artifact]-[revision](-[classifier]).[ext]"
-        command = [java(), "-jar", str(ivy), "-cache", str(_CACHE / "ivy"), "-dependency", group, name, version]
+        command = [java(), "-jar", str(ivy), "-cache", str(CACHE / "ivy"), "-dependency", group, name, version]
         subprocess.run([*command, "-confs", "default", "-retrieve", pattern], check=True, capture_output=True)
         (where / "complete").touch()
     return ":".join(map(str, sorted(where.glob("*.jar"))))

@@ -42,7 +42,8 @@ class Server:
 def moto(bucket: str = "bucket") -> Iterator[Server]:
     """moto: S3 in one process, in memory; DynamoDB too."""
     port = _free_port()
-    with _running([str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1", "-p", str(port)], port):
+    program = Path(__file__).with_name("moto_server.py")
+    with _running([sys.executable, str(program), "-H", "127.0.0.1", "-p", str(port)], port):
         yield _with_bucket(port, bucket)
 
 

@@ -14,8 +14,12 @@ _BINARIES = "usr/lib/postgresql/*/bin"
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """A running server on loopback; what `psycopg.connect` takes to reach it."""
+def server(*, durable: bool = False) -> Iterator[str]:
+    """A running server on loopback; what `psycopg.connect` takes to reach it.
+
+    Args:
+        durable: it syncs each commit, as one at work does.
+    """
     initdb, pg_ctl = (program(name, "postgresql", _BINARIES) for name in ("initdb", "pg_ctl"))
     # Not pytest's directory: the server runs as another user, who may not look into that.
     home = Path(tempfile.mkdtemp(prefix="dochistory-postgres-"))
@@ -30,7 +34,8 @@ def server() -> Iterator[str]:
     try:
         run(initdb, "--auth=trust", "--username=test", "--no-sync", "--no-instructions", "-D", str(data))
         port = free_port()
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='{home}' -c fsync=off"
+        fsync = "on" if durable else "off"
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='{home}' -c fsync={fsync}"
         run(pg_ctl, "start", "--wait", "--silent", "-D", str(data), "-l", str(home / "log"), "-o", options)
         try:
             yield f"host=127.0.0.1 port={port} user=test dbname=postgres"

@@ -7,19 +7,18 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pika
 import pika.exceptions
 
 from tests.servers import free_port, program
+from tests.servers.running import Running
 
 _SCRIPTS = "usr/lib/rabbitmq/bin"
-_STARTS = 90
 _TRIES = 3
 
 
@@ -27,12 +26,11 @@ class RabbitMQ:
     """A server that can be stopped, killed and started again with the same data."""
 
     def __init__(self, home: Path) -> None:
-        self._home = home
         program("rabbitmq-server", "rabbitmq-server")
         # Not the one on the path, which becomes another user where root runs it.
         self._program = next(Path("/").glob(f"{_SCRIPTS}/rabbitmq-server"))
         self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._running = Running("RabbitMQ", home)
         config = home / "rabbitmq.conf"
         config.write_text(
             f"""listeners.tcp.local = 127.0.0.1:{self.port}
@@ -70,30 +68,18 @@ raft.wal_max_size_bytes = 16777216
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        with (self._home / "out").open("ab") as out:
-            self._process = subprocess.Popen(
-                [self._program], env=self._environment, cwd=self._home, stdout=out, stderr=out, start_new_session=True
-            )
-        end = time.monotonic() + _STARTS
-        while True:
-            try:
-                pika.BlockingConnection(pika.URLParameters(self.url)).close()
-            except (pika.exceptions.AMQPError, OSError):
-                if self._process.poll() is not None or time.monotonic() > end:
-                    raise RuntimeError(
-                        f"RabbitMQ does not start:\n{(self._home / 'out').read_text()[-3000:]}"
-                    ) from None
-                time.sleep(0.2)
-            else:
-                return
+        self._running.start([str(self._program)], self._answers, self._environment)
+
+    def _answers(self) -> bool:
+        try:
+            pika.BlockingConnection(pika.URLParameters(self.url)).close()
+        except (pika.exceptions.AMQPError, OSError):
+            return False
+        return True
 
     def stop(self, how: int = signal.SIGTERM) -> None:
         """Stop it: orderly, or with SIGKILL."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, how)
-            self._process.wait(60)
-            self._process = None
+        self._running.stop(how)
 
     def close(self) -> None:
         """Stop it, and Erlang's name server, too."""

@@ -6,19 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import dochistory as dh
-from tests.spark.support import Recorder, Stream, orders, rows, states
+from dochistory.objects.options import is_secret
+from tests.spark.support import Recorder, Stream, orders, rows
+
+Given = dict[str, Any]
+"""What a bucket needs besides its URL."""
 
 
-def judged(spark: Any, history: Path) -> dict[str, Any]:
+def judged(spark: Any, history: str, given: Given) -> dict[str, Any]:
     documents = spark.createDataFrame(rows(["done", "begun", "fresh"]))
     documents.createOrReplaceTempView("arrived")
-    verdict = dh.spark.verdict(history, orders())
-    dh.spark.register(spark, "verdict_of", history, orders(), columns=("uuid", "redelivery_count"))
-    dh.spark.register_table(spark, "classified", history, orders(), documents.schema)
-    entries = spark.read.format("dochistory").option("path", str(history)).load()
+    verdict = dh.spark.verdict(history, orders(), **given)
+    dh.spark.register(spark, "verdict_of", history, orders(), columns=("uuid", "redelivery_count"), **given)
+    dh.spark.register_table(spark, "classified", history, orders(), documents.schema, **given)
+    if given:
+        public = {name: value for name, value in given["storage_options"].items() if not is_secret(name)}
+        entries = dh.spark.read(spark, history, "orders", storage_options=public, cache=given["cache"])
+    else:
+        entries = spark.read.format("dochistory").option("path", history).load()
     return {
-        "udf": _statuses(dh.spark.classify(documents, history, orders())),
-        "map": _statuses(dh.spark.classify(documents, history, orders(), "map")),
+        "udf": _statuses(dh.spark.classify(documents, history, orders(), **given)),
+        "map": _statuses(dh.spark.classify(documents, history, orders(), "map", **given)),
         "column": _statuses(documents.select("uuid", verdict["status"].alias("status"))),
         "sql": _statuses(spark.sql("SELECT uuid, verdict_of(uuid, redelivery_count).status AS status FROM arrived")),
         "table": _statuses(spark.sql("SELECT uuid, status FROM classified(TABLE(arrived))")),
@@ -26,34 +34,35 @@ def judged(spark: Any, history: Path) -> dict[str, Any]:
     }
 
 
-def begun(spark: Any, history: Path) -> dict[str, Any]:
+def begun(spark: Any, history: str, given: Given) -> dict[str, Any]:
     """Claim, replay, load and count."""
     from pyspark.sql import Observation
 
     documents = spark.createDataFrame(rows(["done", "begun", "fresh", "fresher", "undone", "fresh"]))
     runs: list[str] = []
     for _ in range(2):
-        with dh.spark.claim(documents, history, orders(), transaction=("connect", 1), parts=2) as claim:
+        with dh.spark.claim(documents, history, orders(), transaction=("connect", 1), parts=2, **given) as claim:
             runs += [row.uuid for row in claim.new.collect()]
             claim.release(claim.new.where("uuid = 'undone'"))
             claim.complete(claim.new.where("uuid = 'fresh'"))
             claim.complete()
     seen = Observation("seen")
-    dh.spark.observed(dh.spark.classify(documents, history, orders()), seen).collect()
-    loaded = dh.spark.load(spark.createDataFrame(rows(["old", "older"])), history, orders(), application="seed")
+    dh.spark.observed(dh.spark.classify(documents, history, orders(), **given), seen).collect()
+    older = spark.createDataFrame(rows(["old", "older"]))
+    loaded = dh.spark.load(older, history, orders(), application="seed", **given)
     return {"runs": sorted(runs), "loaded": loaded, "duplicates": seen.get["duplicate"], "new": seen.get["new"]}
 
 
-def streamed(spark: Any, home: Path) -> dict[str, Any]:
+def streamed(spark: Any, home: Path, history: str, given: Given) -> dict[str, Any]:
     """A stream whose batches are processed once, in a process of the server's; it is made to forget, and goes on."""
-    stream, history, recorder = Stream(spark, home), home / "streamed.history", Recorder(home / "runs")
+    stream, recorder = Stream(spark, home), Recorder(home / "runs")
 
     def service(new: Any, batch: Any) -> None:
         for row in new.collect():
             recorder.run(f"{batch.id}:{row.uuid}")
 
     def run(**options: Any) -> str | None:
-        handle = dh.spark.exactly_once(str(history), orders(), service, **options)
+        handle = dh.spark.exactly_once(history, orders(), service, **given, **options)
         try:
             stream.run(handle)
         except Exception as error:  # noqa: BLE001 - which of Connect's it is, is not what is asked
@@ -70,7 +79,9 @@ def streamed(spark: Any, home: Path) -> dict[str, Any]:
     found["again"] = run(application="connect", decide_on="executors", parts=2)
     stream.checkpoint = home / "another"
     found["another checkpoint"] = run(application="connect")
-    return {**found, "runs": recorder.runs(), "completed": sorted(states(history, "completed"))}
+    with dh.open(history, **given) as opened:
+        ended = opened.entries(orders(), status="completed").read_all()["key"].to_pylist()
+    return {**found, "runs": recorder.runs(), "completed": sorted(ended)}
 
 
 def _statuses(df: Any) -> dict[str, str]:
@@ -90,16 +101,20 @@ def serve(port: int) -> None:
     spark.stop()
 
 
-def ask(port: int, history: Path) -> None:
+def ask(port: int, home: Path, history: str, given: Given) -> None:
     """Connect to that server, and print what each entrance finds."""
-    with dh.open(history, create=True) as opened:
+    with dh.open(history, create=True, **given) as opened:
         opened.begin(rows(["done"]), orders()).complete()
         opened.begin(rows(["begun"]), orders())
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder
     spark = builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
-    found = {**judged(spark, history), "begun": begun(spark, history), "streamed": streamed(spark, history.parent)}
+    found = {
+        **judged(spark, history, given),
+        "begun": begun(spark, history, given),
+        "streamed": streamed(spark, home, f"{history}-streamed", given),
+    }
     module = type(spark).__module__
     spark.stop()
     print(json.dumps({"session": module, **found}))
@@ -109,4 +124,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(int(sys.argv[2]))
     else:
-        ask(int(sys.argv[2]), Path(sys.argv[3]))
+        ask(int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], json.loads(sys.argv[5]))

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.servers.objects import KEY, SECRET, moto
+
 pytestmark = pytest.mark.spark
 pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
 
@@ -20,6 +22,8 @@ PROGRAM = [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_client"]
 
 def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    # The format takes no secrets as options: what reads by it finds them here.
+    kept |= {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
     return {**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])}
 
 
@@ -42,8 +46,22 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_every_entrance_works_through_connect(port: int, history_path: Path) -> None:
-    command = [*PROGRAM, "ask", str(port), str(history_path)]
+    asked(port, history_path.parent, str(history_path), {})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_entrance_takes_the_url_of_a_bucket(port: int, tmp_path: Path) -> None:
+    with moto() as s3:
+        given = {"storage_options": dict(s3.options), "cache": str(tmp_path / "cache")}
+        asked(port, tmp_path, f"{s3.url}/orders.history", given)
+
+
+def asked(port: int, home: Path, history: str, given: dict[str, Any]) -> None:
+    """Use each entrance by a client of its own."""
+    command = [*PROGRAM, "ask", str(port), str(home), history, json.dumps(given)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=550, env=environment(), cwd=ROOT)
     assert run.returncode == 0, run.stderr[-4000:]
     found = json.loads(run.stdout.splitlines()[-1])

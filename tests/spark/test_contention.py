@@ -35,7 +35,8 @@ print(begins)
 """
 
 
-@pytest.mark.parametrize("claims", [30, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("claims", [30, 100])
 def test_every_claim_succeeds_beside_consumers_at_full_speed(
     claims: int, spark: "SparkSession", history_path: Path, tmp_path: Path
 ) -> None:

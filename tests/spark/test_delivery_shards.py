@@ -128,6 +128,7 @@ def test_retried_task_applies_each_message_once(
     assert applied.of == dict.fromkeys(NAMES, texts)
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_for_good_changes_nothing(
     spark: SparkSession, history_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

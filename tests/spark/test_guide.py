@@ -54,6 +54,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]
 
 
+@pytest.mark.slow
 def test_the_snippets_of_the_first_page_run(
     spark: "SparkSession", incoming: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +80,7 @@ def test_the_stream_of_the_readme_runs(spark: "SparkSession", incoming: Path) ->
     assert sorted(row.uuid for row in shipped.collect()) == ["o-10", "o-11"]
 
 
+@pytest.mark.slow
 def test_the_snippets_of_the_second_page_run(
     spark: "SparkSession", incoming: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 import dochistory as dh
 
 # A Spark of its own starts, on machines that may be busy.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 

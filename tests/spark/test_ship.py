@@ -12,7 +12,7 @@ import pytest
 
 import dochistory as dh
 
-pytestmark = [pytest.mark.spark, pytest.mark.matrix]
+pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.slow]
 
 
 def without_python_settings() -> dict[str, str]:

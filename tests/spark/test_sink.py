@@ -115,6 +115,22 @@ def test_a_write_that_fails_records_nothing(spark: "SparkSession", history_path:
     assert entries(history_path) == {}
 
 
+def test_settings_that_differ_are_refused_before_tasks_run(
+    spark: "SparkSession", tmp_path: Path, history_path: Path
+) -> None:
+    write(a_frame(spark, ["a"]), history_path)
+    ran = tmp_path / "ran"
+
+    def mark(batches: Any) -> Any:
+        ran.touch()
+        yield from batches
+
+    with pytest.raises(Exception, match=r"\[DH-CONFIG\].* has a history_time_to_live of"):
+        write(a_frame(spark, ["b"]).mapInArrow(mark, SCHEMA), history_path, history_time_to_live="9 days")
+    assert not ran.exists()
+    assert entries(history_path) == {"a": "completed"}
+
+
 def test_a_row_without_an_id_stops_the_write(spark: "SparkSession", history_path: Path) -> None:
     with pytest.raises(Exception, match="DH-SCHEMA"):
         write(spark.createDataFrame([("a",), (None,)], "uuid string"), history_path)
@@ -242,6 +258,7 @@ def test_new_checkpoint_with_old_number_other_rows_is_refused(sink: Sink) -> Non
     assert entries(sink.history) == dict.fromkeys(["a", "b", "c"], "completed")
 
 
+@pytest.mark.slow
 def test_failed_commit_aborted_with_same_messages_stays_commit(sink: Sink, tmp_path: Path) -> None:
     sink.add(["a", "b"])
     sink.add(["c"])

@@ -66,6 +66,7 @@ def test_retried_task_counts_only_its_winning_attempt(
     assert left_over(history_path) == []
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_for_good_leaves_nothing(
     spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

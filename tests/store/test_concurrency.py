@@ -228,6 +228,48 @@ def _stop_until_locked(pid: int, history: dh.History) -> dh.LockedError:
     pytest.fail(f"the holder was never named: {caught}")
 
 
+def test_one_duplicate_waits_for_no_writer(directory: Path) -> None:
+    with dh.open(directory, create=True) as history:
+        history.begin(documents(["a"]), trigger()).complete()
+    holder = start(
+        """
+        with dh.open(sys.argv[1]) as history:
+            while True:
+                history.begin(documents(fresh_ids(20_000)), trigger())
+                print("begun", flush=True)
+        """,
+        directory,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    caught = 0
+    try:
+        with dh.open(directory, lock_timeout="100 ms") as history:
+            for attempt in range(300):
+                os.kill(holder.pid, signal.SIGSTOP)
+                try:
+                    history.begin_one(uuid=f"attempt {attempt}", trigger=trigger())
+                except dh.LockedError:
+                    caught += 1
+                    assert history.begin_one(uuid="a", trigger=trigger()).rule == "R9"
+                finally:
+                    os.kill(holder.pid, signal.SIGCONT)
+                if caught == 3:
+                    break
+                time.sleep(0.005 + attempt % 7 * 0.003)
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert caught == 3
+
+
+def test_one_document_of_a_history_for_reading_is_refused(directory: Path) -> None:
+    with dh.open(directory, create=True) as history:
+        history.begin(documents(["a"]), trigger()).complete()
+    with dh.open(directory, read_only=True) as history, pytest.raises(dh.ReadOnlyError):
+        history.begin_one(uuid="a", trigger=trigger())
+
+
 def test_classifying_waits_for_nobody(directory: Path) -> None:
     with dh.open(directory, create=True) as history:
         history.begin(documents(["a"]), trigger()).complete()

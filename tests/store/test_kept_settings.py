@@ -20,6 +20,7 @@ def test_a_shorter_time_to_live_is_refused_and_purges_nothing(history: dh.Histor
     for call in (
         lambda: history.begin(documents(["b"]), SHORT, now=T0),
         lambda: history.begin_one(uuid="b", trigger=SHORT, now=T0),
+        lambda: history.begin_one(uuid="a", trigger=SHORT, now=T0),
         lambda: history.complete(["a"], SHORT, now=T0),
         lambda: history.load(documents(["b"]), SHORT, now=T0),
         lambda: history._shards.reserve(SHORT, parts=1),

@@ -2,13 +2,13 @@
 
 # ruff: noqa: SLF001 - a log is made of both
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
+from dochistory._retrying import answer_of, listed
 
 if TYPE_CHECKING:
     from dochistory.audit.log import AuditLog, State
@@ -45,11 +45,12 @@ def answers(log: "AuditLog", trigger: str, numbers: list[int], resolver: Any) ->
     for start in range(0, len(numbers), _AT_ONCE):
         some = numbers[start : start + _AT_ONCE]
         given = resolver(_batch(log, trigger, some))
-        said = _listed(given)
+        said = listed(given, arrow=True) or []
         if len(said) != len(some):
             raise dh.SchemaError(f"[DH-SCHEMA] the resolver gave {len(said)} answers about {len(some)} documents")
         found |= {
-            number: str(answer).replace("IN DOUBT", "IN_DOUBT") for number, answer in zip(some, said, strict=True)
+            number: str(answer_of(answer)).replace("IN DOUBT", "IN_DOUBT")
+            for number, answer in zip(some, said, strict=True)
         }
     return found
 
@@ -69,10 +70,3 @@ def _batch(log: "AuditLog", trigger: str, numbers: list[int]) -> pa.RecordBatch:
     for name, column in asked.items():
         documents = documents.append_column(name, column)
     return documents.combine_chunks().to_batches()[0]
-
-
-def _listed(given: Any) -> list[Any]:
-    if isinstance(given, pa.Table | pa.RecordBatch | Mapping):
-        given = given["status"]
-    said = given.to_pylist() if hasattr(given, "to_pylist") else list(given)
-    return [answer[0] if isinstance(answer, tuple) else answer for answer in said]

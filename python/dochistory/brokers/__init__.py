@@ -44,6 +44,7 @@ __all__ = [
     "rabbitmq_classic",
     "rabbitmq_quorum",
     "sqs",
+    "stomp",
 ]
 
 
@@ -276,6 +277,30 @@ def pubsub(delivery_attempt: Any) -> Any:
         The attempt less one; -1 where it is absent, or below 1.
     """
     return _ordinal(delivery_attempt, first=1)
+
+
+@overload
+def stomp(redelivered: "Column", delivery_count: "Column | None" = None) -> "Column": ...
+@overload
+def stomp(redelivered: Any, delivery_count: Any = None) -> Any: ...
+def stomp(redelivered: Any, delivery_count: Any = None) -> Any:
+    """STOMP (Artemis, ActiveMQ Classic): the header `redelivered`, and `JMSXDeliveryCount` where it is sent.
+
+    Traps: Artemis sends `redelivered` only, `true` or `false`; a message that three consumers lost
+    is `true`, as one that was lost once. ActiveMQ Classic leaves it away at the first delivery. The
+    header `message-id` is no id: Artemis gives the same message another one at each redelivery.
+
+    Args:
+        redelivered: the header, boolean or text; null where it is absent.
+        delivery_count: the header `JMSXDeliveryCount`, 1 at the first delivery; leave it out if
+            you do not have it.
+
+    Returns:
+        The larger of the count less one and the flag; -1 where neither says anything.
+    """
+    made = _backend(redelivered, delivery_count)
+    flag = made.flag(redelivered)
+    return flag if delivery_count is None else made.largest(made.ordinal(delivery_count, 1, UNKNOWN), flag)
 
 
 def _ordinal(values: Any, *, first: int, absent: int = UNKNOWN) -> Any:

@@ -31,13 +31,16 @@ class ArrowColumns:
         same = pa.repeat(pa.scalar(constant, pa.int32()), len(column))
         return pa.chunked_array([same]) if isinstance(column, pa.ChunkedArray) else same
 
+    def largest(self, *counts: Any) -> Any:
+        """As `Columns`."""
+        if len({len(one) for one in counts}) > 1:
+            lengths = ", ".join(str(len(one)) for one in counts)
+            raise dh.SchemaError(f"[DH-SCHEMA] the columns have {lengths} rows: give columns of the same documents")
+        return pc.max_element_wise(*counts)
+
     def combined(self, counts: list[Any], flag: Any) -> Any:
         """As `Columns`."""
-        shown = [*counts] if flag is None else [*counts, flag]
-        if len({len(one) for one in shown}) > 1:
-            lengths = ", ".join(str(len(one)) for one in shown)
-            raise dh.SchemaError(f"[DH-SCHEMA] the columns have {lengths} rows: give columns of the same documents")
-        largest = pc.max_element_wise(*shown)
+        largest = self.largest(*counts) if flag is None else self.largest(*counts, flag)
         unreadable = pc.and_(pc.equal(pc.min_element_wise(*counts), UNKNOWN), pc.equal(largest, 0))
         return pc.if_else(unreadable, pa.scalar(UNKNOWN, pa.int32()), largest)
 

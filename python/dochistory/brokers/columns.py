@@ -27,6 +27,10 @@ class Columns(Protocol):
         """The same number for every value."""
         ...
 
+    def largest(self, *counts: Any) -> Any:
+        """The maximum of the counts."""
+        ...
+
     def combined(self, counts: list[Any], flag: Any) -> Any:
         """The maximum of the counts and the flag, if there is one; but a count of -1 wins over 0."""
         ...

@@ -35,6 +35,10 @@ class SparkColumns:
         del values
         return self._functions.lit(constant)
 
+    def largest(self, *counts: Any) -> Any:
+        """As `Columns`."""
+        return self._functions.greatest(*counts)
+
     def combined(self, counts: list[Any], flag: Any) -> Any:
         """As `Columns`."""
         f = self._functions

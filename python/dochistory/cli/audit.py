@@ -3,9 +3,6 @@
 import argparse
 import datetime as dt
 import getpass
-import importlib
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from dochistory.audit.states import STATES
 from dochistory.cli import audit_settling, files, show
 from dochistory.cli.context import Add, Context, duration, moment, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.imported import function
 from dochistory.cli.names import known
 from dochistory.cli.outputs import add_output
 from dochistory.cli.parser import add_group
@@ -168,7 +166,7 @@ def audit_resubmit(context: Context) -> Exit:
     options = context.options
     for option in ("--format", "--force", "--binary"):
         needs(options, option, "--output")
-    service = _service(options.service) if options.service else None
+    service = function(options.service, "service") if options.service else None
     if (service is None) == (options.output is None):
         raise CommandError("no target given: pass --service MODULE:FUNCTION or --output FILE")
     given = options.numbers or None
@@ -220,21 +218,6 @@ def _trigger_of(context: Context, history: dh.History, numbers: list[int] | None
     if not waiting:
         raise CommandError("no document is resolved as process: name documents by number, or resolve some first")
     raise CommandError(f"no trigger given: name it with --trigger NAME (there are {known(waiting)})")
-
-
-def _service(spelt: str) -> Callable[[pa.Table], object]:
-    module, _, name = spelt.partition(":")
-    sys.path.insert(0, "")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except Exception as error:  # the module is the user's, and may raise anything
-        raise CommandError(f"the service {spelt!r} cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove("")
-    if not callable(found):
-        raise CommandError(f"the service {spelt!r} is not a function")
-    made: Callable[[pa.Table], object] = found
-    return made
 
 
 def audit_purge(context: Context) -> Exit:

@@ -2,18 +2,15 @@
 
 import csv
 import getpass
-import importlib
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 import dochistory as dh
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, trigger_option
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.imported import function
 
 _DECISIONS = ("process", "duplicate")
 
@@ -80,7 +77,7 @@ def audit_resolve_all(context: Context) -> Exit:
         if options.file is not None:
             decided = _from_file(history, options.file, trigger, options.rule, by, options.note)
         else:
-            how = options.decision or _function(options.resolver)
+            how = options.decision or function(options.resolver, "resolver")
             decided = history.audit.resolve_all(how, trigger, rule=options.rule, by=by, note=options.note)
     if context.json:
         print(show.as_json(decided))
@@ -127,18 +124,3 @@ def _from_file(
         if numbers:
             history.audit.resolve(numbers, decision, by=by, note=note)  # type: ignore[arg-type]
     return {decision: len(numbers) for decision, numbers in chosen.items()}
-
-
-def _function(spelt: str) -> Callable[[pa.RecordBatch], Any]:
-    module, _, name = spelt.partition(":")
-    sys.path.insert(0, "")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except Exception as error:  # the module is the user's, and may raise anything
-        raise CommandError(f"the resolver {spelt!r} cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove("")
-    if not callable(found):
-        raise CommandError(f"the resolver {spelt!r} is not a function")
-    made: Callable[[pa.RecordBatch], Any] = found
-    return made

@@ -3,12 +3,13 @@
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import dochistory as dh
-from dochistory import _durations, _moment
+from dochistory import _durations, _moment, _native, objects
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context
 from dochistory.cli.failures import CommandError, Exit
@@ -25,32 +26,77 @@ def add_to(commands: Any, add: Add) -> None:
         "copy a history and check the copy",
         "Others may write to the history meanwhile; the copy holds all that was acknowledged before it began. It is a "
         "history like any other, and can be opened where it lies.",
-        examples=["dochistory backup /backup/orders.history"],
+        examples=[
+            "dochistory backup /backup/orders.history",
+            "dochistory --history s3://bucket/orders.history backup /backup/orders.history",
+            "dochistory backup s3://bucket/backup/orders.history",
+        ],
     )
-    command.add_argument("target", metavar="DIR", help="a directory that does not exist yet")
+    command.add_argument(
+        "target", metavar="DIR|URL", help="a directory that does not exist yet, or a place in a bucket"
+    )
 
 
 def backup(context: Context) -> Exit:
     """Copy a history."""
-    source, target = context.history_path, dh.local_path(context.options.target)
+    given: str = context.options.target
+    size = _into_bucket(context, given) if objects.is_url(given) else _into_directory(context, dh.local_path(given))
+    if context.json:
+        print(show.as_json({"backup": given, "bytes": size}))
+    else:
+        print(f"{given}: a checked copy of {context.place}, {show.size(size)}")
+    return Exit.DONE
+
+
+def _into_bucket(context: Context, target: str) -> int:
+    """Copy to a local disk first, because others may write to the history meanwhile, and then to the bucket."""
+    with tempfile.TemporaryDirectory(prefix="dochistory-backup-") as home:
+        draft = Path(home) / "draft"
+        if isinstance(context.place, str):
+            _fetched(context, context.place, draft)
+        else:
+            _copied(context, context.place, draft)
+        if (draft / "audit").exists():
+            raise CommandError(
+                f"{context.place}: it has an audit log, and a bucket holds triggers only so far: copy it to a directory"
+            )
+        _native._copy_to_bucket(draft, target, context.storage_options)  # noqa: SLF001
+    with dh.open(target, read_only=True, storage_options=context.storage_options) as copy:
+        return _checked(context, copy)
+
+
+def _into_directory(context: Context, target: Path) -> int:
     if target.exists() or target.is_symlink():
         raise CommandError(f"{target}: exists already: name a new directory")
-    if target.resolve().is_relative_to(source.resolve()):
+    source = context.place
+    if isinstance(source, Path) and target.resolve().is_relative_to(source.resolve()):
         raise CommandError(f"{target}: this is inside the history: name a directory outside it")
     if not target.parent.is_dir():
         raise CommandError(f"{target.parent}: no such directory: create it first")
     draft = target.with_name(f".{target.name}.draft-{os.getpid()}")
     try:
-        size = _copied(context, source, draft)
+        size = _copied(context, source, draft) if isinstance(source, Path) else _fetched(context, source, draft)
         draft.rename(target)
         _sync(target.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    if context.json:
-        print(show.as_json({"backup": target, "bytes": size}))
-    else:
-        print(f"{target}: a checked copy of {source}, {show.size(size)}")
-    return Exit.DONE
+    return size
+
+
+def _fetched(context: Context, source: str, draft: Path) -> int:
+    """Copy the newest state of a bucket: each trigger's own, as an instant between two of its commits."""
+    _native._copy_from_bucket(source, draft, context.storage_options)  # noqa: SLF001
+    for directory, _, files in os.walk(draft, topdown=False):
+        for name in files:
+            _sync_file(Path(directory) / name)
+        _sync(Path(directory))
+    with dh.open(draft, read_only=True) as copy:
+        return _checked(context, copy)
+
+
+def _checked(context: Context, copy: dh.History) -> int:
+    with show.progress("checking the copy", quiet=context.json) as progress:
+        return copy.verify(progress=progress)
 
 
 def _copied(context: Context, source: Path, draft: Path) -> int:
@@ -148,6 +194,14 @@ def _write_file(target: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _sync_file(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _sync(directory: Path) -> None:

@@ -1,15 +1,13 @@
 """`dochistory check`: whether an object store keeps what a history rests on."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from dochistory import objects
 from dochistory.cli import show
-from dochistory.cli.context import Add, Context
+from dochistory.cli.context import Add, Context, storage_options
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.times import positive
-from dochistory.objects.options import is_secret
 
 
 def add_to(commands: Any, add: Add) -> None:
@@ -41,7 +39,8 @@ def check(context: Context) -> Exit:
     url = context.options.url
     if not objects.is_url(url) and not url.startswith("file:"):
         raise CommandError(f"{url}: not a URL of an object store; `dochistory doctor` checks a history in a directory")
-    client = objects.open_client(url, _options(context.options.option))
+    options = storage_options("--option", context.options.option)
+    client = objects.open_client(url, {**context.storage_options, **options})
     report = objects.check(client, rounds=context.options.rounds)
     if context.json:
         print(show.as_json({"keeps_promises": report.keeps_promises, **asdict(report)}))
@@ -52,17 +51,3 @@ def check(context: Context) -> Exit:
         kept = "This store keeps" if report.keeps_promises else "This store does NOT keep"
         print(f"{kept} what a history rests on.")
     return Exit.DONE if report.keeps_promises else Exit.FOUND
-
-
-def _options(given: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise CommandError(f"--option {name}: it must be NAME=VALUE, as in --option aws_region=eu-west-1")
-        if is_secret(name):
-            raise CommandError(
-                f"--option {name}: other users of this machine can see command lines; set it in the environment instead"
-            )
-        found[name] = value
-    return found

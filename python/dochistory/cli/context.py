@@ -3,16 +3,19 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import dochistory as dh
+from dochistory import objects
 from dochistory.cli.failures import CommandError
 from dochistory.cli.names import known, near
 from dochistory.cli.times import duration, moment, positive, since
+from dochistory.objects.options import is_secret
 from dochistory.settings import FILE_NAME, Settings, found_settings, settings_from_toml, stored_settings
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
 ]
 
 HISTORY_VARIABLE = "DOCHISTORY_HISTORY"
+CACHE_VARIABLE = "DOCHISTORY_CACHE"
 SETTINGS_VARIABLE = "DOCHISTORY_SETTINGS"
 
 
@@ -62,20 +66,50 @@ class Context:
         return settings_from_toml(found) if found else None
 
     @cached_property
-    def history_path(self) -> Path:
-        """The directory of the history.
+    def place(self) -> Path | str:
+        """The directory of the history, or the URL of its bucket.
 
         Raises:
             CommandError: no option and no settings file tells where it is.
         """
         named = self.options.history or os.environ.get(HISTORY_VARIABLE)
         if named:
-            return dh.local_path(named)
+            return str(named) if objects.is_url(named) else dh.local_path(named)
         if self.settings and self.settings.history:
             return self.settings.history
         raise CommandError(
-            f'no history given: pass --history DIR, set {HISTORY_VARIABLE}, or write history = "…" in {FILE_NAME}'
+            f"no history given: pass --history with a directory or a URL, set {HISTORY_VARIABLE}, or write "
+            f'history = "…" in {FILE_NAME}'
         )
+
+    @property
+    def history_path(self) -> Path:
+        """The directory of the history.
+
+        Raises:
+            CommandError: nothing tells where it is, or it is in a bucket.
+        """
+        if isinstance(self.place, Path):
+            return self.place
+        raise CommandError(
+            f"{self.place}: `{self.options.leaf.prog}` needs a history in a directory, and this one is in a bucket: "
+            "`dochistory --history URL backup DIR` makes a copy in a directory",
+            code="DH-STATE",
+        )
+
+    @cached_property
+    def storage_options(self) -> dict[str, str]:
+        """The options of the bucket, from `--storage-option`; the client finds the others in the environment.
+
+        Raises:
+            CommandError: one has no value, or is a secret.
+        """
+        return storage_options("--storage-option", self.options.storage_option or [])
+
+    @property
+    def bucket_options(self) -> dict[str, str] | None:
+        """The storage options, where the history is in a bucket."""
+        return self.storage_options if isinstance(self.place, str) else None
 
     @property
     def directory(self) -> Path:
@@ -97,10 +131,43 @@ class Context:
         Raises:
             CommandError: it does not exist.
         """
-        path = self.directory
-        if not (path / "HISTORY").exists():
-            raise _no_history(path)
-        return dh.open(self.history_path, read_only=read_only, lock_timeout=self.options.lock_timeout)
+        if isinstance(self.place, Path) and not (self.directory / "HISTORY").exists():
+            raise _no_history(self.place)
+        return self.opened(read_only=read_only)
+
+    @contextmanager
+    def looked_at(self) -> Iterator[dh.History]:
+        """The history for a look, of which there may be many: a directory is closed after it, a bucket stays open.
+
+        Raises:
+            CommandError: it does not exist.
+        """
+        if isinstance(self.place, Path):
+            with self.open(read_only=True) as history:
+                yield history
+        else:
+            yield self._bucket
+
+    @cached_property
+    def _bucket(self) -> dh.History:
+        # Opening it fetches its files.
+        return self.open(read_only=True)
+
+    def close(self) -> None:
+        """Close what stayed open."""
+        if "_bucket" in self.__dict__:
+            self._bucket.close()
+
+    def opened(self, **how: Any) -> dh.History:
+        """The history, wherever it is, with more arguments of `open`."""
+        if isinstance(self.place, str):
+            how = {
+                "storage_options": self.storage_options,
+                "cache": os.environ.get(CACHE_VARIABLE),
+                "auto_maintain": False,
+                **how,
+            }
+        return dh.open(self.place, lock_timeout=self.options.lock_timeout, **how)
 
     def named(self, history: dh.History) -> list[str]:
         """The names of the selected triggers: the one of the option, or all.
@@ -140,7 +207,7 @@ class Context:
         names = list(there)
         may_be_new = "; pass --create-trigger if it is new" if hasattr(self.options, "create_trigger") else ""
         return CommandError(
-            f"{where or f'the history {self.history_path}'} has no trigger {name!r}; it has {known(names)}"
+            f"{where or f'the history {self.place}'} has no trigger {name!r}; it has {known(names)}"
             f"{near(name, names)}{may_be_new}"
         )
 
@@ -187,6 +254,25 @@ class Context:
     def _rule_options(self) -> dict[str, Any]:
         names = ("kind", "processing_mode", "in_batch", "expiry")
         return {name: value for name in names if (value := getattr(self.options, name, None)) is not None}
+
+
+def storage_options(option: str, given: Iterable[str]) -> dict[str, str]:
+    """The storage options of a command line.
+
+    Raises:
+        CommandError: one has no value, or is a secret.
+    """
+    found = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise CommandError(f"{option} {name}: it must be NAME=VALUE, as in {option} aws_region=eu-west-1")
+        if is_secret(name):
+            raise CommandError(
+                f"{option} {name}: other users of this machine can see command lines; set it in the environment instead"
+            )
+        found[name] = value
+    return found
 
 
 def _no_history(path: Path) -> CommandError:

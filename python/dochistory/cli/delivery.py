@@ -56,9 +56,7 @@ def _offset(text: str) -> int:
 
 def _no_stream(context: Context, name: str, streams: list[dict[str, Any]]) -> CommandError:
     names = [one["stream"] for one in streams]
-    return CommandError(
-        f"the history {context.history_path} has no stream {name!r}; it has {known(names)}{near(name, names)}"
-    )
+    return CommandError(f"the history {context.place} has no stream {name!r}; it has {known(names)}{near(name, names)}")
 
 
 def _status(context: Context) -> Exit:

@@ -123,28 +123,32 @@ def _settings(context: Context) -> Iterator[Check]:
 
 def _store(context: Context) -> Iterator[Check]:
     try:
-        path = context.history_path
+        place = context.place
     except (CommandError, dh.ConfigError):
         yield Check("history", "note", "none named: --history DIR checks it too")
         return
     try:
         with context.open(read_only=True) as history:
             triggers = ", ".join(sorted(history.triggers())) or "none yet"
-            yield Check("history", "ok", f"{path} opens; triggers: {triggers}")
+            yield Check("history", "ok", f"{place} opens; triggers: {triggers}")
             figures = metrics.history_metrics(history, in_progress=False)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what the doctor was asked about
         known = explained(error)
         yield Check("history", "wrong", known.sentence if known else f"{type(error).__name__}: {error}")
         return
-    yield _permissions(path)
-    yield _free_space(path)
+    if isinstance(place, Path):
+        yield _permissions(place)
+        yield _free_space(place)
     overdue = [name for name, one in figures.items() if (one["expired_seconds"] or 0.0) > _OVERDUE]
     if overdue:
         yield Check("purge", "wrong", f"overdue by more than a day for {', '.join(overdue)}: run dochistory purge")
     else:
         yield Check("purge", "ok", "nothing is overdue by more than a day")
-    yield from _lives(path, figures)
-    for one in suspension.suspended(path):
+    if not isinstance(place, Path):
+        yield Check("store", "note", f"`dochistory check {place}` says whether the bucket keeps its promises")
+        return
+    yield from _lives(place, figures)
+    for one in suspension.suspended(place):
         yield Check("suspension", "note", f"{one.trigger} has been suspended since {one.since}: {one.reason}")
 
 

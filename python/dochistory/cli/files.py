@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.outputs import draft
-from dochistory.cli.show import as_json
+from dochistory.cli.show import as_json, base64
 
 FORMATS = ("parquet", "arrow", "arrows", "csv", "jsonl")
 """Names of the formats: Parquet, Arrow IPC file, Arrow IPC stream, CSV, JSON lines."""
@@ -147,16 +146,12 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
-def _base64(value: bytes) -> str:
-    return b64encode(value).decode()
-
-
 class _JsonLines:
     def __init__(self, out: Any) -> None:
         self._out = out
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        self._out.write("".join(f"{as_json(row, binary=_base64)}\n" for row in batch.to_pylist()).encode())
+        self._out.write("".join(f"{as_json(row)}\n" for row in batch.to_pylist()).encode())
 
     def close(self) -> None:
         """Nothing is buffered."""
@@ -233,7 +228,7 @@ def _as_text(schema: pa.Schema) -> pa.Schema:
 def _in_base64(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with bytes as base64, which JSON lines write so by themselves."""
     columns = [
-        pa.array([None if value is None else b64encode(value).decode() for value in column.to_pylist()], pa.string())
+        pa.array([None if value is None else base64(value) for value in column.to_pylist()], pa.string())
         if _is_binary(column.type)
         else column
         for column in batch.columns

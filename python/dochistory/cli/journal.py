@@ -1,5 +1,6 @@
 """`dochistory journal`: records of a journal that was written to files."""
 
+import re
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ from dochistory.cli.context import Add, Context, needs, positive, since, trigger
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.names import known, near
 from dochistory.journal import reading
+from dochistory.report.rules import RULES
 
 _JOURNAL = ("time", "trigger", "status", "rule", "count", "key", "message")
 
@@ -58,8 +60,8 @@ def journal(context: Context) -> Exit:
         # Only the newest are shown; records that are certainly older are dropped.
         while limit is not None and sum(one.num_rows for one in found[1:]) >= limit:
             found.pop(0)
-    if not total and options.trigger is not None:
-        _check_name(options.path, options.trigger)
+    if not total:
+        _check_names(options.path, wanted)
     table = pa.concat_tables(found) if found else None
     if table is not None and limit is not None:
         table = table.slice(max(table.num_rows - limit, 0))
@@ -74,15 +76,28 @@ def journal(context: Context) -> Exit:
     return Exit.DONE
 
 
-def _check_name(path: str, name: str) -> None:
-    """Refuse a trigger that no record of the journal is about."""
+def _check_names(path: str, wanted: reading.Filter) -> None:
+    """Refuse a trigger that no record of the journal is about, and a rule that there is not."""
+    if wanted.trigger is not None:
+        there = _there(path, "trigger")
+        if wanted.trigger not in there:
+            raise CommandError(
+                f"the journal {path} has no record of trigger {wanted.trigger!r}; it has those of {known(there)}"
+                f"{near(wanted.trigger, there)}"
+            )
+    if wanted.rule is not None:
+        codes = {code for rule in (*RULES, *_there(path, "rule")) for code in (rule, *re.split("[>+]", rule))}
+        unknown = [code for code in re.split("[>+]", wanted.rule) if code not in codes]
+        if unknown:
+            raise CommandError(f"there is no rule {unknown[0]!r}, but {known(codes)}{near(unknown[0], codes)}")
+
+
+def _there(path: str, column: str) -> set[str]:
+    """The values of a column of the journal."""
     there: set[str] = set()
-    for records in reading.read(path, reading.Filter()):
-        there.update(records["trigger"].unique().to_pylist())
-    if name not in there:
-        raise CommandError(
-            f"the journal {path} has no record of trigger {name!r}; it has those of {known(there)}{near(name, there)}"
-        )
+    for records in reading.read(path):
+        there.update(records[column].unique().to_pylist())
+    return there
 
 
 def _followed(context: Context, wanted: reading.Filter) -> Exit:

@@ -113,7 +113,7 @@ def _told(context: Context, done: migration.Imported) -> Exit:
 def _history(context: Context) -> dh.History:
     if not context.options.create:
         return context.open(read_only=False)
-    return dh.open(context.history_path, create=True, lock_timeout=context.options.lock_timeout)
+    return context.opened(create=True)
 
 
 def _statuses(given: list[str]) -> dict[str, str]:

@@ -18,6 +18,12 @@ def add_to(commands: Any, add: Add) -> None:
     maintained = add(commands, "maintain", maintain, "compact small files and build global filters")
     trigger_option(maintained)
     maintained.add_argument("--all", action="store_true", help="compact as far as possible, not only as far as it pays")
+    maintained.add_argument(
+        "--grace",
+        type=duration,
+        metavar="TIME",
+        help="in a bucket: how long objects stay that nothing needs any more (15 min)",
+    )
     changed = add(
         commands,
         "change",
@@ -148,14 +154,15 @@ def change(context: Context) -> Exit:
 
 def maintain(context: Context) -> Exit:
     """Compact small segments and build global filters."""
+    options = context.options
     done: dict[str, Any] = {}
     with context.open(read_only=False) as history:
         for name in context.named(history):
             with show.progress(f"maintaining {show.cell(name)}", quiet=context.json) as progress:
-                done.update(history.maintain(name, all=context.options.all, progress=progress))
-        if context.options.trigger is None:
+                done.update(history.maintain(name, all=options.all, progress=progress, grace=options.grace))
+        if options.trigger is None:
             with show.progress("maintaining mappers and delivery", quiet=context.json) as progress:
-                done.update(history._shards.maintain_values(all=context.options.all, progress=progress))
+                done.update(history._shards.maintain_values(all=options.all, progress=progress, grace=options.grace))
     if context.json:
         print(show.as_json({"triggers": done}))
         return Exit.DONE
@@ -173,11 +180,12 @@ def verify(context: Context) -> Exit:
         for name in context.named(history):
             with show.progress(f"checking {show.cell(name)}", quiet=context.json) as progress:
                 checked[name] = history.verify(name, progress=progress)
-        values = 0
+        values = log = 0
         if context.options.trigger is None:
             with show.progress("checking mappers and delivery", quiet=context.json) as progress:
                 values = history._shards.verify_values(progress=progress)
-        log = history.audit.verify()
+        if history.url is None:
+            log = history.audit.verify()
     if context.json:
         print(show.as_json({"whole": True, "bytes": checked, "value_bytes": values, "audit_bytes": log}))
         return Exit.DONE

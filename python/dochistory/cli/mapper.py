@@ -166,8 +166,7 @@ def _channels(context: Context, history: dh.History) -> list[str]:
         return sorted(there)
     if named not in there:
         raise CommandError(
-            f"the history {context.history_path} has no mapper of channel {named!r}; it has {known(there)}"
-            f"{near(named, there)}"
+            f"the history {context.place} has no mapper of channel {named!r}; it has {known(there)}{near(named, there)}"
         )
     return [named]
 

@@ -59,11 +59,10 @@ def shown(context: Context) -> Exit:
 
 def _text(context: Context) -> str:
     options = context.options
-    with context.open(read_only=True) as history:
+    with context.looked_at() as history:
         names = options.trigger and context.named(history)
-        return metrics.prometheus_text(
-            history, Statistics(history), in_progress=not options.fast, triggers=names or None
-        )
+        counts = Statistics(history) if history.url is None else None
+        return metrics.prometheus_text(history, counts, in_progress=not options.fast, triggers=names or None)
 
 
 def _served(context: Context, host: str, port: int) -> Exit:
@@ -91,7 +90,7 @@ def _served(context: Context, host: str, port: int) -> Exit:
             f"{host}:{port}: {error.strerror}: name another port", Exit.UNAVAILABLE, "DH-STORAGE"
         ) from error
     try:
-        print(f"serving {context.history_path} under http://{host}:{server.server_port}/metrics", flush=True)
+        print(f"serving {context.place} under http://{host}:{server.server_port}/metrics", flush=True)
         stop.wait()
     finally:
         signal.signal(signal.SIGTERM, previous)

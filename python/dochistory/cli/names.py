@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 _LISTED = 10
-"""So many names are listed in an error."""
+"""Maximum number of names in an error."""
 
 
 def near(word: str, names: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """The commands by what they are for; `--help` shows them so."""
 
-COMMON_WITH_VALUE = ("--history", "--settings", "--lock-timeout")
+COMMON_WITH_VALUE = ("--history", "--storage-option", "--settings", "--lock-timeout")
 COMMON_FLAGS = ("--json", "--debug")
 
 
@@ -118,10 +118,18 @@ def common(*, top: bool = False) -> argparse.ArgumentParser:
     group = made.add_argument_group("common options")
     group.add_argument(
         "--history",
-        metavar="DIR",
+        metavar="DIR|URL",
         default=default,
         help="the history (or $DOCHISTORY_HISTORY, or the line history = … of dochistory.toml)",
     ).complete = "directory"  # type: ignore[attr-defined]
+    group.add_argument(
+        "--storage-option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=default,
+        help="of a history in a bucket: an option that is no secret, such as aws_region=eu-west-1; secrets come from "
+        "the environment",
+    )
     group.add_argument(
         "--settings",
         metavar="FILE",

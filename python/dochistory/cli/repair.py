@@ -22,7 +22,11 @@ def add_to(commands: Any, add: Add) -> None:
         "With --yes, repair: what can be read stays, filters are rebuilt, and every file that goes out of use is "
         "kept in a directory repaired-<time> within the history. Exit status 1 without --yes if there is damage, with "
         "it if not all of it could be repaired.",
-        examples=["dochistory repair", "dochistory repair --yes"],
+        examples=[
+            "dochistory repair",
+            "dochistory repair --yes",
+            "dochistory --history s3://bucket/orders.history repair",
+        ],
     )
     trigger_option(command, "this trigger only; needed where its name is lost")
     yes_option(command, "repair; otherwise nothing is changed")
@@ -33,11 +37,12 @@ def repair(context: Context) -> Exit:
     options = context.options
     with show.progress("looking at files", quiet=context.json) as progress:
         told: Mapping[str, Any] = dh.repair(
-            context.directory,
+            context.place if isinstance(context.place, str) else context.directory,
             options.trigger,
             apply=options.yes,
             lock_timeout=options.lock_timeout,
             progress=progress,
+            storage_options=context.storage_options if isinstance(context.place, str) else None,
         )
     findings: Sequence[Mapping[str, Any]] = told["findings"]
     status = Exit.DONE if not findings or told["repaired"] else Exit.FOUND

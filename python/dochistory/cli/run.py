@@ -25,7 +25,10 @@ def main(given: Sequence[str] | None = None) -> int:
         context = Context(options)
         if options.leaf.replaced_by:
             context.warn(f"this command is `dochistory {options.leaf.replaced_by}` since 0.2.0")
-        status: Exit = options.run(context)
+        try:
+            status: Exit = options.run(context)
+        finally:
+            context.close()
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("dochistory: interrupted", file=sys.stderr)

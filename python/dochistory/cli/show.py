@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -14,7 +15,7 @@ from typing import Any
 from dochistory.display import cell, size
 from dochistory.progress import Bar
 
-__all__ = ["as_json", "cell", "progress", "size", "table"]
+__all__ = ["as_json", "base64", "cell", "progress", "size", "table"]
 
 TERMINAL = {
     "NEW": "green",
@@ -38,18 +39,23 @@ Progress = Callable[[int, int], object]
 """Called with what is done, and all there is."""
 
 
-def as_json(value: Any, binary: Callable[[bytes], str] = bytes.hex) -> str:
-    """One JSON document: times in ISO 8601, durations in seconds, bytes as `binary` says."""
-    return json.dumps(value, default=lambda one: _plain(one, binary), ensure_ascii=False)
+def as_json(value: Any) -> str:
+    """One JSON document: times in ISO 8601, durations in seconds, bytes in base64."""
+    return json.dumps(value, default=_plain, ensure_ascii=False)
 
 
-def _plain(value: Any, binary: Callable[[bytes], str]) -> Any:
+def base64(value: bytes) -> str:
+    """Bytes, where there is text only."""
+    return b64encode(value).decode()
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, dt.datetime | dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
     if isinstance(value, bytes):
-        return binary(value)
+        return base64(value)
     if isinstance(value, Path):
         return str(value)
     return str(value)

@@ -62,6 +62,8 @@ def statistics_clear(context: Context) -> Exit:
 
 def statistics_shown(context: Context, history: dh.History, names: list[str]) -> dict[str, Any]:
     """The statistics, for `stats`; printed unless the output is for a program."""
+    if history.url is not None:
+        return {}
     kept = Statistics(history)
     found = {name: one for name, one in kept.summary().items() if name in names}
     if context.json or not any(_was_counted(one) for one in found.values()):
@@ -110,10 +112,8 @@ def stats(context: Context) -> Exit:
         if context.options.prometheus:
             if context.json:
                 raise CommandError("two formats given: pass --json or --prometheus")
-            print(
-                metrics.prometheus_text(history, Statistics(history), triggers=context.options.trigger and names),
-                end="",
-            )
+            kept = Statistics(history) if history.url is None else None
+            print(metrics.prometheus_text(history, kept, triggers=context.options.trigger and names), end="")
             return Exit.DONE
         found = history.stats()
         figures: dict[str, Any] = {**found, "triggers": {name: found["triggers"][name] for name in names}}

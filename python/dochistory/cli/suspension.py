@@ -30,7 +30,7 @@ def add_to(commands: Any, add: Add) -> None:
 
 def suspension_list(context: Context) -> Exit:
     """Show what is suspended on this machine."""
-    found = suspension.suspended(context.options.history and context.history_path)
+    found = suspension.suspended(context.options.history and context.place)
     if context.json:
         print(show.as_json({"suspended": [vars(one) for one in found]}))
         return Exit.DONE
@@ -57,7 +57,7 @@ def _one(context: Context) -> tuple[dh.Suspension, bool]:
     name = context.options.trigger
     if name is None:
         raise CommandError("no trigger given: name it with --trigger NAME")
-    one = dh.Suspension(context.history_path, dh.Trigger(name))
+    one = dh.Suspension(context.place, dh.Trigger(name), storage_options=context.bucket_options)
     was = one.status is not None
     if not was:  # what is suspended is known, even if the history cannot be opened
         with context.open(read_only=True) as history:

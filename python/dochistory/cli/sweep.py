@@ -3,6 +3,7 @@
 import datetime as dt
 import itertools
 import signal
+from pathlib import Path
 from typing import Any
 
 import dochistory as dh
@@ -31,8 +32,10 @@ def sweep(context: Context) -> Exit:
     """Purge repeatedly, until it is interrupted."""
     options = context.options
     known = list(context.settings.triggers.values()) if context.settings else []
-    with context.open(read_only=True):
-        pass  # what is wrong with the history is better said now than in ten minutes
+    # What is wrong with the history is better said now than in ten minutes.
+    opened = context.open(read_only=isinstance(context.place, Path))
+    if isinstance(context.place, Path):
+        opened.close()
     runs = itertools.count(1)
 
     def tell(purged: dict[str, Any]) -> None:
@@ -44,12 +47,12 @@ def sweep(context: Context) -> Exit:
         if next(runs) == options.runs:
             sweeper.stop_running()
 
-    sweeper = dh.Sweeper(
-        context.history_path, known, every=options.every, retry_window=options.retry_window, on_sweep=tell
-    )
+    swept = context.place if isinstance(context.place, Path) else opened
+    sweeper = dh.Sweeper(swept, known, every=options.every, retry_window=options.retry_window, on_sweep=tell)
     previous = signal.signal(signal.SIGTERM, lambda *_: sweeper.stop_running())
     try:
         sweeper.run()
     finally:
         signal.signal(signal.SIGTERM, previous)
+        opened.close()
     return Exit.DONE

@@ -22,7 +22,7 @@ def add_to(commands: Any, add: Add) -> None:
         "top",
         top,
         "show what is unfinished, waits or is overdue, live",
-        "On a terminal the page is drawn anew until Ctrl-C; in a pipe it is printed once.",
+        "On a terminal the page is redrawn until Ctrl-C; in a pipe it is printed once.",
         examples=["dochistory top", "dochistory top --every 10s", "dochistory top --runs 1"],
     )
     trigger_option(command)
@@ -39,7 +39,7 @@ def top(context: Context) -> Exit:
     live = sys.stdout.isatty() and not context.json
     runs = options.runs or (None if live else 1)
     for number in itertools.count(1):
-        with context.open(read_only=True) as history:
+        with context.looked_at() as history:
             context.named(history)
             seen = overview.look(history, trigger=options.trigger, in_progress=not options.fast)
         if live:

@@ -175,7 +175,9 @@ def _race(probe: _Probe, rounds: int, creators: int) -> Check:
         if _raced(probe, place, 1) == ["created"]:
             return Check(name, "wrong", f"after round {number + 1}, an object that exists was created again")
     if not decided:
-        return Check(name, "wrong", "in every round all requests failed: the store does not serve so many at a time")
+        return Check(
+            name, "wrong", "in every round all requests failed: the store refuses that number of requests at a time"
+        )
     more = f"; in {failed} rounds some requests failed" if failed else ""
     return Check(name, "ok", f"exactly one created each object{more}")
 

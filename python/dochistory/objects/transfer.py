@@ -38,23 +38,32 @@ def get(part: Callable[[int, int], Any], size: int, path: Path) -> None:
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
-        os.truncate(handle, size)
-
-        def fetch(start: int) -> None:
-            view = memoryview(part(start, min(PART, size - start)))
-            if len(view) != min(PART, size - start):
-                raise OSError(f"{path}: the store answered {len(view)} bytes of a part of {min(PART, size - start)}")
-            written = 0
-            while written < len(view):
-                written += os.pwrite(handle, view[written:], start + written)
-
-        starts = range(0, size, PART)
-        if len(starts) <= 1:
-            for start in starts:
-                fetch(start)
-        else:
-            with ThreadPoolExecutor(THREADS) as threads:
-                # All results are asked for, so that the first failure is raised.
-                list(threads.map(fetch, starts))
+        _write(handle, part, size, path)
+    except OSError as error:
+        # What is said of an open file does not name it.
+        if error.errno is None or isinstance(error.filename, str):
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
     finally:
         os.close(handle)
+
+
+def _write(handle: int, part: Callable[[int, int], Any], size: int, path: Path) -> None:
+    os.truncate(handle, size)
+
+    def fetch(start: int) -> None:
+        view = memoryview(part(start, min(PART, size - start)))
+        if len(view) != min(PART, size - start):
+            raise OSError(f"{path}: the store answered {len(view)} bytes of a part of {min(PART, size - start)}")
+        written = 0
+        while written < len(view):
+            written += os.pwrite(handle, view[written:], start + written)
+
+    starts = range(0, size, PART)
+    if len(starts) <= 1:
+        for start in starts:
+            fetch(start)
+    else:
+        with ThreadPoolExecutor(THREADS) as threads:
+            # All results are asked for, so that the first failure is raised.
+            list(threads.map(fetch, starts))

@@ -81,7 +81,7 @@ class TriggerReport:
     """Of them those in the log."""
     purge_bytes: int
     purge_log_bytes: int
-    """About so many bytes of the log."""
+    """Bytes of the log, estimated."""
     purge_segments: int
     kept: list[Kept] = field(default_factory=list)
     """What waits in the audit log, the oldest first."""

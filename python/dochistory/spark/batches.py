@@ -20,6 +20,7 @@ from dochistory.spark import checks, compat
 from dochistory.spark.begun_batch import Batch, StagedBatch
 from dochistory.spark.claims import OtherRows, Replay, claim
 from dochistory.spark.open_history import OpenHistory
+from dochistory.spark.place import Place
 from dochistory.spark.stored_rows import InSpark, OnDriver, arrived
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class ExactlyOnce:
 
     def __init__(
         self,
-        history: "History | str | os.PathLike[str]",
+        place: Place,
         trigger: "Trigger",
         service: Callable[[Any, Any], object],
         *,
@@ -47,7 +48,7 @@ class ExactlyOnce:
         parts: int | None,
         order_by: Any,
     ) -> None:
-        self._history = OpenHistory(history)
+        self._history = OpenHistory(place)
         self._trigger = trigger
         self._service = service
         self._application = application
@@ -130,6 +131,8 @@ class ExactlyOnce:
                 columns=self._columns or None,
                 parts=self._parts,
                 order_by=self._order_by,
+                storage_options=self._history.place.given.options,
+                cache=self._history.place.cache,
             ) as claimed,
         ):
             batch = StagedBatch(batch_id, application, claimed)
@@ -203,6 +206,8 @@ def exactly_once(
     decide_on: Literal["auto", "driver", "executors"] = "auto",
     parts: int | None = None,
     order_by: "str | Column | Sequence[str | Column]" = (),
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> ExactlyOnce:
     """A function for `foreachBatch` that hands each document to `service` once.
 
@@ -215,7 +220,8 @@ def exactly_once(
     completed is DUPLICATE; what was begun and not completed is settled by `on_replay`.
 
     Args:
-        history: the history, or its directory, which is created if it is not there.
+        history: the history, its directory, or the URL of its bucket; it is created if it is not
+            there.
         trigger: whose documents they are.
         service: called as `service(new, batch)` with the documents to process, in order, in the
             columns they came in. Not called when nothing is new. When it returns, the documents are
@@ -247,6 +253,11 @@ def exactly_once(
         parts: tasks to divide the work among, where executors decide.
         order_by: columns that say which of several copies within a batch came first, where
             executors decide.
+        storage_options: for the URL of a bucket: credentials, region, endpoint and the like. They
+            travel to the workers, and are shown nowhere; what is absent comes from the environment
+            of each process, or from its machine's role.
+        cache: for the URL of a bucket: a directory on a local disk of every machine, which keeps
+            what was fetched; one below the system's directory for temporary files, if absent.
 
     Returns:
         ExactlyOnce: callable with (frame, batch number), for `foreachBatch`.
@@ -265,7 +276,7 @@ def exactly_once(
     _checks.choice("documents", documents, ("spark", "arrow"))
     _checks.choice("decide_on", decide_on, ("auto", "driver", "executors"))
     return ExactlyOnce(
-        history,
+        Place.of(history, storage_options, cache),
         trigger,
         service,
         application=application,

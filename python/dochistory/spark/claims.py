@@ -28,7 +28,7 @@ from dochistory import _checks, _native
 from dochistory.spark import checks, compat, resolver_on_driver, shards, staging
 from dochistory.spark.decider import VERDICT_COLUMNS
 from dochistory.spark.lost_rows import MOST, PLACE, Lost
-from dochistory.spark.same_directory import Sight
+from dochistory.spark.place import Place
 from dochistory.spark.settings import ids_of
 from dochistory.spark.snapshots import Snapshot
 
@@ -206,6 +206,8 @@ def claim(
     resolver_on: Literal["executors", "driver"] = "executors",
     prefix: str = "",
     now: dt.datetime | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> SparkClaim:
     """Decider all rows of `df`, and begin what is to be processed: as a whole or not at all. Durable on return.
 
@@ -225,8 +227,8 @@ def claim(
         df: the documents, in the columns that the trigger looks at, and any others. It is evaluated
             once; again only if others run the same transaction meanwhile, or are first with more
             than a million of the documents.
-        history: the history or its directory, which all machines must see under the same path; it
-            is created if it is not there.
+        history: the history, its directory, which all machines must see under the same path, or the
+            URL of its bucket; it is created if it is not there.
         trigger: whose documents they are. It must detect duplicates by its history.
         transaction: (application, number of the batch): a batch that comes again is known by it.
         on_replay: what documents are that this very transaction began and never ended: `in_doubt`
@@ -244,6 +246,11 @@ def claim(
             undecided rows, or on the driver, once about all of them. It sees the trigger's columns.
         prefix: put before the names of the six verdict columns of `documents`.
         now: the time at which the services begin, with a time zone; the clock's, if absent.
+        storage_options: for the URL of a bucket: credentials, region, endpoint and the like. They
+            travel to the workers, and are shown nowhere; what is absent comes from the environment
+            of each process, or from its machine's role.
+        cache: for the URL of a bucket: a directory on a local disk of every machine, which keeps
+            what was fetched; one below the system's directory for temporary files, if absent.
 
     Returns:
         SparkClaim: the rows with their verdicts, what is new, and the right to end it; leaving a
@@ -263,8 +270,9 @@ def claim(
     """
     _checks.count("parts", parts, optional=True)
     claimer = Claimer(df, trigger, columns, order_by, prefix, resolver_on)
-    opened = dh.open(history, create=True) if isinstance(history, str | os.PathLike) else history
-    end = opened.close if opened is not history else lambda: None
+    place = Place.of(history, storage_options, cache)
+    opened = place.history or place.open(create=True)
+    end = opened.close if opened is not place.history else lambda: None
     try:
         number = parts or _default_parts(df, opened)
         for attempt in range(_TRIES):
@@ -280,7 +288,7 @@ def claim(
             )
             try:
                 # At last the driver takes on whatever others were first with.
-                return claimer.run(opened, job, end, MOST if attempt + 1 < _TRIES else None)
+                return claimer.run(opened, place, job, end, MOST if attempt + 1 < _TRIES else None)
             except dh.ConflictError as error:
                 job.abort()
                 if attempt + 1 == _TRIES:
@@ -336,14 +344,21 @@ class Claimer:
         self.receipts: list[bytes] | None = None
         """Those of the last attempt: they say which rows the batch has."""
 
-    def run(self, history: "History", job: "Job", end: Callable[[], None], most_lost: int | None = MOST) -> SparkClaim:
+    def run(
+        self,
+        history: "History",
+        place: Place,
+        job: "Job",
+        end: Callable[[], None],
+        most_lost: int | None = MOST,
+    ) -> SparkClaim:
         """Stage, keep, commit, and decide again what was lost to others.
 
         Raises:
             ConflictError: [DH-CONFLICT] others were first with more than `most_lost` documents, or
                 with the transaction; nothing was begun.
         """
-        kept = self._staged(history, job).localCheckpoint(eager=True)
+        kept = self._staged(history, place, job).localCheckpoint(eager=True)
         found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
         receipts = self.receipts = [bytes(row.receipt) for row in found]
         read: list[Mapping[str, Any]] = [_native.read_receipt(receipt) for receipt in receipts]
@@ -355,9 +370,9 @@ class Claimer:
         attempts = [staging.attempt_number(one["attempt"]) for one in read if "attempt" in one]
         return SparkClaim(self._judged(words, kept, attempts), self._ids, committed, read, end)
 
-    def _staged(self, history: "History", job: "Job") -> "DataFrame":
+    def _staged(self, history: "History", place: Place, job: "Job") -> "DataFrame":
         routed = shards.by_shard(self._df, self._ids, job.parts, self._order_by)
-        snapshot = Snapshot(Sight.of(history, self._trigger.name), str(job.snapshot))
+        snapshot = Snapshot(place.sight(history, self._trigger.name), str(job.snapshot))
         work = staging.Staging(snapshot, job.token, self._trigger, tuple(self._found))
         if self._trigger.resolver is not None and self._resolver_on == "driver":
             work = work.with_trigger(resolver_on_driver.answered(work, routed, self._found))

@@ -3,7 +3,7 @@
 import datetime as dt
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.types import ByteType, DataType, ShortType, StringType, StructField, StructType
@@ -12,6 +12,7 @@ import dochistory as dh
 from dochistory.spark import checks, compat, resolver_on_driver
 from dochistory.spark.decider import VERDICT_COLUMNS, Decider
 from dochistory.spark.decode import quoted, verdict_sql, verdict_words
+from dochistory.spark.place import Place
 from dochistory.spark.settings import ids_of, types_of
 from dochistory.spark.shipped import iterating
 
@@ -33,6 +34,8 @@ def classify(
     now: dt.datetime | None = None,
     prefix: str = "",
     resolve: Literal["workers", "driver"] = "workers",
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> "DataFrame":
     """Every row of `df` with its verdict by the history as it is now.
 
@@ -47,7 +50,8 @@ def classify(
             `event_id`, `redelivery_count`, `guaranteed`; for JMS `uuid`, `jms_message_id`,
             `delivery_count`, `persistent`) and any others. At least one id column must be there:
             text, or UUIDs as 16 bytes of binary.
-        history: the history or its directory, which every worker must see under the same path.
+        history: the history, its directory, which every worker must see under the same path, or the
+            URL of its bucket.
         trigger: whose documents they are.
         how: `udf` sends only the trigger's columns to Python and leaves the others in the JVM; a
             resolver then sees only those. `map` sends whole rows.
@@ -58,6 +62,11 @@ def classify(
             rows, whenever the plan is evaluated. `driver`: here, now, once, about all undecided
             rows of `df`, which is evaluated for that; its answers then travel with the plan. (Keys
             are told apart, not rows: copies get one answer.)
+        storage_options: for the URL of a bucket: credentials, region, endpoint and the like. They
+            travel to the workers, and are shown nowhere; what is absent comes from the environment
+            of each process, or from its machine's role.
+        cache: for the URL of a bucket: a directory on a local disk of every machine, which keeps
+            what was fetched; one below the system's directory for temporary files, if absent.
 
     Returns:
         The rows of `df`, and appended as strings: `status` (NEW, DUPLICATE, IN_DOUBT, or null),
@@ -77,7 +86,7 @@ def classify(
     if taken := [name for name in appended if name in df.columns]:
         raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} exists already: rename it or pass a prefix")
     found = checks.columns(trigger, df.schema, columns)
-    judge = Decider.of(history, trigger, now)
+    judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
     if judge.asks and resolve == "driver":
         seen = df.select(*(df[f"`{there}`"] for there in found.values())) if how == "udf" else df
         judge = resolver_on_driver.resolved(judge, seen, found)

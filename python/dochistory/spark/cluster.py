@@ -13,6 +13,7 @@ from dochistory import probe
 from dochistory.checks import Check
 from dochistory.file_systems import known
 from dochistory.spark import compat
+from dochistory.spark.place import in_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,9 +43,10 @@ def check_cluster(
 
     Raises:
         OSError: the driver itself cannot write there.
+        StateError: [DH-STATE] the history is in a bucket, which `dochistory check` looks at.
     """
     session = spark or compat.running_session()
-    directory = Path(history).absolute()
+    directory = Path(str(in_directory(history, "check_cluster")))
     with probe.probing(directory) as nonce:
         driver = probe.look(directory, nonce)
         workers = _from_workers(session, directory, nonce, tasks or _TASKS_A_SLOT * compat.parallelism(session))

@@ -110,9 +110,14 @@ def columnar_udf(function: ArrowFunction, takes: Sequence[pa.DataType | None], r
 
     import pandas as pd  # here, because later Sparks do without
 
+    def array_of(column: pd.Series | pd.DataFrame) -> pa.Array:
+        if isinstance(column, pd.DataFrame):  # a struct
+            return pa.RecordBatch.from_pandas(column, preserve_index=False).to_struct_array()
+        return pa.Array.from_pandas(column)
+
     def arrays_of(columns: Sequence[pd.Series]) -> list[pa.Array]:
         # In pandas, integers with a null among them are floats.
-        arrays = [pa.Array.from_pandas(one) for one in columns]
+        arrays = [array_of(one) for one in columns]
         return [one if type_ is None else one.cast(type_) for one, type_ in zip(arrays, takes, strict=True)]
 
     # Spark reads the hints of these two.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import os
 
     from dochistory import History, Trigger
+    from dochistory.spark.place import Place
 
 VERDICT_COLUMNS = ("status", "action", "acknowledge", "rule", "key", "message")
 """What `classify` appends, in this order; all are strings."""
@@ -31,7 +32,7 @@ class Decider:
 
     @classmethod
     def of(
-        cls, history: "History | str | os.PathLike[str]", trigger: "Trigger", now: dt.datetime | None = None
+        cls, history: "History | str | os.PathLike[str] | Place", trigger: "Trigger", now: dt.datetime | None = None
     ) -> "Decider":
         """Decider by what the history holds now.
 

@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
-from dochistory import _checks, _paths
+from dochistory import _checks
 from dochistory._native import Shards
 from dochistory.spark import compat
 from dochistory.spark.delivery_shards import DeliveryShards
+from dochistory.spark.place import in_directory
 from dochistory.spark.same_directory import Sight
 from dochistory.spark.shipped import iterating
 
@@ -103,7 +104,7 @@ class Delivery:
         on_answers: Callable[[DeliveryBatch], object] | None,
         options: Mapping[str, Any],
     ) -> None:
-        self._history = _paths.absolute(history)
+        self._history = in_directory(history, "delivery")
         self._apply = apply
         self._application = application
         self._on_replay = on_replay

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import dochistory as dh
-from dochistory import _checks, _columns, _durations, _paths
+from dochistory import _checks, _columns, _durations
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat
 from dochistory.spark.begun_batch import StagedBatch
+from dochistory.spark.place import in_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +40,7 @@ def keep_in_doubt(
         Callable: a function for `on_verdicts`.
     """
     _checks.trigger(trigger)
-    place = _paths.absolute(history)
+    place = in_directory(history, "keep_in_doubt")
 
     def keep(batch: Any) -> None:
         transaction = (batch.application, batch.id)
@@ -89,7 +90,7 @@ def audit_sink(
     """
     _checks.trigger(trigger)
     _checks.application(application)
-    place = _paths.absolute(history)
+    place = in_directory(history, "audit_sink")
 
     def keep(frame: "DataFrame", batch_id: int) -> None:
         name = application or compat.query_id(frame.sparkSession)

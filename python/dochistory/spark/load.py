@@ -3,9 +3,8 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,6 +13,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 import dochistory as dh
 from dochistory import _checks
 from dochistory.spark import checks, compat
+from dochistory.spark.place import Place
+from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
 from dochistory.spark.shipped import iterating
 from dochistory.spark.staging import attempt_name
@@ -42,6 +43,8 @@ def load(
     progress: Callable[[int, int, int], object] | None = None,
     maintain: bool = True,
     spark: "SparkSession | None" = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> int:
     """Record documents that were processed elsewhere, or before there was this history.
 
@@ -53,8 +56,8 @@ def load(
         documents: a DataFrame, or the path of Parquet files. With the trigger's id columns, and
             optionally `started_at` (timestamp: when the service began; now, if absent or null) and
             `status` (`completed` or `processing`; completed, if absent or null).
-        history: the history or its directory, which every worker must see under the same path; it
-            is created if it is not there.
+        history: the history, its directory, which every worker must see under the same path, or the
+            URL of its bucket; it is created if it is not there.
         trigger: whose documents they are.
         columns: the trigger's name of a column, or `started_at` or `status` -> its name in
             `documents`.
@@ -70,6 +73,11 @@ def load(
             steps in all.
         maintain: put small segments together at the end.
         spark: the session; the running one, if absent.
+        storage_options: for the URL of a bucket: credentials, region, endpoint and the like. They
+            travel to the workers, and are shown nowhere; what is absent comes from the environment
+            of each process, or from its machine's role.
+        cache: for the URL of a bucket: a directory on a local disk of every machine, which keeps
+            what was fetched; one below the system's directory for temporary files, if absent.
 
     Returns:
         The number of entries published; those of steps that an earlier run published do not count.
@@ -94,7 +102,8 @@ def load(
         steps = [session.read.parquet(*files[n : n + files_a_step]) for n in range(0, len(files), files_a_step)]
     else:
         steps = [documents]
-    with _opened(history) as opened:
+    place = Place.of(history, storage_options, cache)
+    with place.opened(create=True) as opened:
         done = _already(opened, trigger, application)
         if done >= len(steps):
             raise _fewer(application, done + 1, len(steps))
@@ -103,16 +112,12 @@ def load(
             # The last one that was published comes again, so that its rows are compared.
             if number >= done:
                 transaction = None if application is None else (application, number)
-                loaded += _step(step, opened, trigger, dict(columns or {}), transaction, on_other_rows)
+                loaded += _step(step, place, opened, trigger, dict(columns or {}), transaction, on_other_rows)
             if progress is not None:
                 progress(loaded, number + 1, len(steps))
         if maintain and loaded:
             opened.maintain(trigger, all=True)
     return loaded
-
-
-def _opened(history: "History | str | os.PathLike[str]") -> "AbstractContextManager[History]":
-    return dh.open(history, create=True) if isinstance(history, str | os.PathLike) else nullcontext(history)
 
 
 def _fewer(application: str | None, before: int, now: int) -> dh.TransactionError:
@@ -130,6 +135,7 @@ def _already(history: "History", trigger: "Trigger", application: str | None) ->
 
 def _step(
     df: "DataFrame",
+    place: Place,
     history: "History",
     trigger: "Trigger",
     columns: dict[str, str],
@@ -143,7 +149,7 @@ def _step(
     # Whatever else is in the rows stays where it is, and the rest gets the names that it goes by here.
     taken = {**found, **{name: at for name, at in own.items() if at in df.columns}}
     narrow = df.select(*(df[f"`{at}`"].alias(name) for name, at in taken.items()))
-    staged = narrow.mapInArrow(iterating(_staging(Sight.of(history, trigger.name), trigger)), _STAGED)
+    staged = narrow.mapInArrow(iterating(_staging(place.sight(history, trigger.name), trigger)), _STAGED)
     rows = compat.collect_arrow(staged)
     receipts = rows["receipt"].to_pylist()
     try:
@@ -155,7 +161,9 @@ def _step(
         raise
 
 
-def _staging(sight: Sight, trigger: "Trigger") -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _staging(
+    sight: Sight | BucketSight, trigger: "Trigger"
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def staged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first = next(batches, None)
         if first is None:

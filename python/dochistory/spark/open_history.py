@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dochistory as dh
-from dochistory import _paths
+from dochistory.spark.place import Place
 
 if TYPE_CHECKING:
     from dochistory import History
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 class OpenHistory:
     """The history of a function for `foreachBatch`: opened by its first batch, and again after a batch that failed."""
 
-    def __init__(self, history: "History | str | os.PathLike[str]") -> None:
-        self._given = _paths.absolute(history)
+    def __init__(self, history: "History | str | os.PathLike[str] | Place") -> None:
+        self._place = Place.of(history)
         self._was_there = False
         self._opened: History | None = None
         self._as: tuple[int, int, int] | None = None
@@ -45,20 +44,27 @@ class OpenHistory:
             raise
 
     def _current(self) -> "History":
-        if not isinstance(self._given, str):
-            return self._given
-        if self._opened is None or self._place() != self._as:
+        if self._place.history is not None:
+            return self._place.history
+        if self._opened is None or self._present() != self._as:
             self._opened = None
             # Once it was there, it must not be created again, empty, where its disk is not mounted.
-            self._opened = dh.open(self._given, create=not self._was_there)
+            self._opened = self._place.open(create=not self._was_there)
             self._was_there = True
-            self._as = self._place()
+            self._as = self._present()
         return self._opened
 
-    def _place(self) -> tuple[int, int, int] | None:
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return self._place
+
+    def _present(self) -> tuple[int, int, int] | None:
         """Which process works with which directory: what is open is of use to no other."""
+        if self._place.is_bucket:
+            return os.getpid(), 0, 0
         try:
-            found = Path(str(self._given)).stat()
+            found = Path(self._place.path).stat()
         except OSError:
             return None
         return os.getpid(), found.st_dev, found.st_ino

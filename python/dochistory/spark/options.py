@@ -12,16 +12,19 @@ from typing import Literal
 
 import dochistory as dh
 from dochistory import _checks
+from dochistory.objects.options import is_secret
 from dochistory.settings import SETTINGS, settings_from_toml, trigger_from_text
+from dochistory.spark.place import Place
 from dochistory.spark.settings import COLUMNS
 
 Table = Literal["entries", "transactions", "statistics"]
 TABLES: tuple[Table, ...] = ("entries", "transactions", "statistics")
 
-_WHERE = {"path", "trigger", "settings"}
+_WHERE = {"path", "trigger", "settings", "cache"}
 _READING = _WHERE | {"table", "status", "from", "to", "partitions", "key", "keys"}
 _WRITING = _WHERE | {"record", "application", "batch", "on_other_rows", "checkpointlocation"} | set(SETTINGS)
 _RENAMED = "columns."
+STORAGE = "storage."
 
 
 class Options:
@@ -31,21 +34,35 @@ class Options:
         self._given = {name.lower(): value for name, value in given.items()}
         known = _WRITING if writing else _READING
         columns = {name for name in self._given if writing and name.startswith(_RENAMED)}
-        if unknown := sorted(set(self._given) - known - columns):
+        storage = {name for name in self._given if name.startswith(STORAGE)}
+        if unknown := sorted(set(self._given) - known - columns - storage):
             raise dh.ConfigError(
                 f"[DH-CONFIG] the format dochistory has no option {', '.join(unknown)} for "
                 f"{'writing' if writing else 'reading'}; there are {', '.join(sorted(known))}"
             )
 
-    def path(self) -> Path:
-        """The directory of the history: the option `path`, or what the file of settings says."""
-        if "path" in self._given:
-            return dh.local_path(self._given["path"])
-        if "settings" in self._given and (found := settings_from_toml(self._given["settings"]).history) is not None:
-            return found
-        raise dh.ConfigError(
-            '[DH-CONFIG] the format dochistory needs the option path, the directory of the history: .option("path", …)'
-        )
+    def place(self) -> Place:
+        """Where the history is: the option `path`, or what the file of settings says."""
+        found: str | Path | None = self._given.get("path")
+        if found is None and "settings" in self._given:
+            found = settings_from_toml(self._given["settings"]).history
+        if found is None:
+            raise dh.ConfigError(
+                "[DH-CONFIG] the format dochistory needs the option path, the directory of the history or the URL of "
+                'its bucket: .option("path", …)'
+            )
+        storage = {name: self._given[STORAGE + name] for name in self._storage()}
+        return Place.of(found, storage, self._given.get("cache"))
+
+    def _storage(self) -> list[str]:
+        """The storage options, none of which is a secret: Spark shows options in its plans."""
+        names = [name.removeprefix(STORAGE) for name in self._given if name.startswith(STORAGE)]
+        if secret := next(filter(is_secret, names), None):
+            raise dh.ConfigError(
+                f"[DH-CONFIG] {STORAGE}{secret} may be a secret, and Spark shows the options of a format: give the "
+                "driver and the executors credentials by their environment or their role"
+            )
+        return names
 
     def trigger_name(self) -> str | None:
         """The name of the trigger; None stands for all."""

@@ -3,13 +3,14 @@
 import datetime as dt
 import json
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import dochistory as dh
 from dochistory import _checks
 from dochistory.spark import compat
-from dochistory.spark.options import TABLES, Table
+from dochistory.spark.options import STORAGE, TABLES, Table
+from dochistory.spark.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,8 @@ def read(
     started_from: dt.datetime | None = None,
     started_to: dt.datetime | None = None,
     partitions: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> "DataFrame":
     """A table of a history; what the arguments leave out is not read.
 
@@ -38,7 +41,8 @@ def read(
 
     Args:
         spark: the session; Spark 4.0 or later.
-        history: the history or its directory, which every worker must see under the same path.
+        history: the history, its directory, which every worker must see under the same path, or the
+            URL of its bucket.
         trigger: the trigger, or its name; all, if absent.
         table: `entries` (`trigger`, `key`, `status`, `started_at`), `transactions` or `statistics`.
         keys: only the entries of these keys. They are looked up when Spark plans the read, however
@@ -49,22 +53,27 @@ def read(
         started_from: only entries whose service began then or later, a datetime with a time zone.
         started_to: only entries whose service began earlier than that.
         partitions: tasks for each trigger; one a million entries, if absent. Of no use with `keys`.
+        storage_options: for the URL of a bucket: region, endpoint and the like, as in `classify`,
+            but no secrets: Spark shows what a read is given.
+        cache: as in `classify`.
 
     Returns:
         DataFrame: the rows of the table; see docs/spark-more.md for its columns.
 
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense.
-        OpenError: [DH-OPEN] the path names no directory of this machine.
+        OpenError: [DH-OPEN] the path names neither a directory of this machine nor a bucket.
         UnsupportedError: before Spark 4.0.
     """
     compat.check_data_sources()
     _checks.choice("table", table, TABLES)
     _checks.count("partitions", partitions, optional=True)
-    place = dh.local_path(history.path if isinstance(history, dh.History) else history)
+    place = Place.of(history, storage_options, cache)
     name = trigger.name if isinstance(trigger, dh.Trigger) else trigger
     options = {
-        "path": str(place.absolute()),
+        "path": place.path,
+        "cache": place.cache,
+        **{STORAGE + option: str(value) for option, value in place.given.options.items()},
         "trigger": name,
         "table": table,
         "keys": None if keys is None else _listed(keys),

@@ -59,6 +59,11 @@ class Sight:
             raise self._not_seen(instead)
         return opened
 
+    def let_go(self, snapshot: str) -> None:
+        """Remove a pin."""
+        with dh.open(self.path) as history:
+            history.unpin(str(self.trigger), snapshot)
+
     def _instead(self) -> str:
         """What is there instead of the driver's directory; nothing if it is there."""
         try:

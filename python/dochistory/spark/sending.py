@@ -18,6 +18,7 @@ import dochistory as dh
 from dochistory import _checks
 from dochistory.spark import compat
 from dochistory.spark.open_history import OpenHistory
+from dochistory.spark.place import in_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +62,7 @@ class SendOnce:
         on_verdicts: Callable[[SendBatch], object] | None,
         settings: Mapping[str, Any],
     ) -> None:
-        self._history = OpenHistory(history)
+        self._history = OpenHistory(in_directory(history, "send_once"))
         self._channel = channel
         self._service = service
         self._application = application

@@ -20,6 +20,7 @@ import dochistory as dh
 from dochistory.spark import checks, compat
 from dochistory.spark.load import stage
 from dochistory.spark.options import Options
+from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
 from dochistory.spark.shipped import Travelling, packed
 
@@ -43,7 +44,7 @@ class _Recorder:
     """What the batch's and the stream's writer have in common."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        self._path = str(options.path().absolute())
+        self._place = options.place()
         self._trigger = options.trigger()
         self._record = options.record()
         self._application = options.application()
@@ -53,16 +54,22 @@ class _Recorder:
         if not self._trigger.use_history:
             raise dh.ConfigError(f"[DH-CONFIG] trigger {self._trigger.name} uses no history, so there is none to write")
         # Before anything runs.
-        checks.columns(self._trigger, schema, {one: at for one, at in self._columns.items() if one not in _OWN})
-        self._sight: Sight | None = None
+        self._judged_by = checks.columns(
+            self._trigger, schema, {one: at for one, at in self._columns.items() if one not in _OWN}
+        )
+        self._sight: Sight | BucketSight | None = None
 
     def see(self) -> None:
         """Make the history if it is not there, and remember it.
 
-        Before the tasks run, and not by them: each that did not see it would make one of its own.
+        Before the tasks run, and not by them: each that did not see it would make one of its own,
+        and each would find out by itself that the trigger's stored settings differ.
         """
-        with dh.open(self._path, create=True) as history:
-            self._sight = Sight.of(history, self._trigger.name)
+        with self._place.open(create=True) as history:
+            if self._trigger.name in history.triggers():
+                # Nothing to begin: only the settings are compared.
+                history.begin(pa.table({name: pa.nulls(0) for name in self._judged_by}), self._trigger)
+            self._sight = self._place.sight(history, self._trigger.name)
 
     def __reduce__(self) -> Any:
         """What travels to the executors, which may lack this package."""
@@ -89,7 +96,7 @@ class _Recorder:
         """Publish what the tasks staged, once."""
         receipts = _receipts(messages)
         if receipts:
-            with dh.open(self._path) as history:
+            with self._place.open() as history:
                 history._shards.commit_entries(
                     receipts, self._trigger, transaction=transaction, on_other_rows=self._on_other_rows
                 )
@@ -98,7 +105,7 @@ class _Recorder:
         """Let go what the tasks staged, unless it was published."""
         receipts = _receipts(messages)
         if receipts:
-            with dh.open(self._path) as history:
+            with self._place.open() as history:
                 history._shards.abort_entries(receipts)
 
 

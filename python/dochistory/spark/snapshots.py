@@ -10,10 +10,11 @@ import os
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dochistory as dh
+from dochistory.spark.place import Place
+from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
 
 if TYPE_CHECKING:
@@ -27,45 +28,49 @@ _PIN_AGE_SECONDS = 24 * 3600.0
 _open: "OrderedDict[tuple[int, Snapshot], History]" = OrderedDict()
 
 # Which state of a history was pinned, as what, when. Nobody can tell when a plan is dead, so a state is pinned once.
-_pinned: "dict[tuple[str, str], tuple[int, Snapshot, float]]" = {}
+_pinned: "dict[tuple[Place, str], tuple[int, Snapshot, float]]" = {}
 
 # What this process pinned for plans, which end with it at the latest.
-_to_let_go: "list[tuple[int, Snapshot, str]]" = []
+_to_let_go: "list[tuple[int, Snapshot]]" = []
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One state of a trigger's history, to be read by any process that sees its directory."""
+    """One state of a trigger's history, to be read by any process that sees its directory, or reaches its bucket."""
 
-    sight: Sight
+    sight: Sight | BucketSight
     token: str
 
     @classmethod
     def of(
-        cls, history: "History | str | os.PathLike[str]", trigger: "Trigger | str", lease: str | None = None
+        cls, history: "History | str | os.PathLike[str] | Place", trigger: "Trigger | str", lease: str | None = None
     ) -> "Snapshot":
         """Pin what the history holds of this trigger now.
 
         Args:
-            history: the history or its directory.
+            history: the history, its directory, or its place.
             trigger: the trigger, or its name.
             lease: how long the state is needed at most, for a process that will be gone before;
                 else as long as this process lives, and a week at most.
         """
-        if isinstance(history, str | os.PathLike):
-            # Not read-only: pinning seals the log, so that workers read files that no longer change.
-            with dh.open(history) as opened:
-                return cls.of(opened, trigger, lease)
-        path = str(Path(history.path).absolute())
+        place = Place.of(history)
+        # Not read-only: pinning seals the log, so that workers read files that no longer change.
+        with place.opened() as opened:
+            return cls._of(opened, place, trigger, lease)
+
+    @classmethod
+    def _of(cls, history: "History", place: Place, trigger: "Trigger | str", lease: str | None) -> "Snapshot":
         name = trigger if isinstance(trigger, str) else trigger.name
-        known = _pinned.get((path, name)) if lease is None else None
+        # How workers reach it is part of what they are sent.
+        key = (place.closed(), name)
+        known = _pinned.get(key) if lease is None else None
         if known is not None and _is_good(history, name, *known):
             return known[1]
         token = history.pin(trigger, lease=lease)
-        snapshot = cls(Sight.of(history, name), token)
+        snapshot = cls(place.sight(history, name), token)
         if lease is None:
-            _to_let_go.append((os.getpid(), snapshot, name))
-            _pinned[path, name] = (history.stats(trigger)["manifest"], snapshot, time.monotonic())
+            _to_let_go.append((os.getpid(), snapshot))
+            _pinned[key] = (history.stats(trigger)["manifest"], snapshot, time.monotonic())
         return snapshot
 
     def open(self) -> "History":
@@ -73,7 +78,7 @@ class Snapshot:
 
         Raises:
             ClusterError: [DH-CLUSTER] this process does not see the directory of the process that
-                pinned it.
+                pinned it, or does not reach its bucket.
         """
         key = (os.getpid(), self)
         if key not in _open:
@@ -96,12 +101,11 @@ def _is_good(history: "History", trigger: str, manifest: int, snapshot: Snapshot
 def let_go() -> None:
     """Let go what this process pinned: its plans end with it. Where that fails, maintenance does it after a week."""
     while _to_let_go:
-        process, snapshot, trigger = _to_let_go.pop()
+        process, snapshot = _to_let_go.pop()
         if process != os.getpid():
             continue  # it was another's before a fork
         try:
-            with dh.open(snapshot.sight.path) as history:
-                history.unpin(trigger, snapshot.token)
+            snapshot.sight.let_go(snapshot.token)
         except (dh.DocHistoryError, OSError):
-            continue  # the directory is gone, or away
+            continue  # the history is gone, or away
     _pinned.clear()

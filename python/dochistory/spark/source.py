@@ -71,7 +71,7 @@ class Reader(DataSourceReader):
 
     def __init__(self, given: Mapping[str, str], columns: StructType) -> None:
         options = Options(given, writing=False)
-        self._path = str(options.path())
+        self._place = options.place()
         self._trigger = options.trigger_name()
         self._table = options.table()
         self._status = options.status()
@@ -90,7 +90,7 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Pin the history and divide it."""
-        with dh.open(self._path, read_only=True) as history:
+        with self._place.open(read_only=True) as history:
             triggers = [self._trigger] if self._trigger else history.triggers()
             figures = {name: history.stats(name) for name in triggers}
         if self._table == "transactions":
@@ -101,9 +101,9 @@ class Reader(DataSourceReader):
             return [self._looked_up(triggers)]
         parts: list[InputPartition] = []
         # Not read-only: pinning seals the log, so that all parts are read from files that no longer change.
-        with dh.open(self._path) as history:
+        with self._place.open() as history:
             for name, found in figures.items():
-                snapshot = Snapshot.of(history, name, _LEASE)
+                snapshot = Snapshot.of(self._place.holding(history), name, _LEASE)
                 entries = found["segment_entries"] + found["log_entries"]
                 count = self._partitions or min(-(-entries // _ENTRIES_A_PARTITION) or 1, _MOST_PARTITIONS)
                 parts += [_Part(name, snapshot, (number, count)) for number in range(count)]
@@ -112,7 +112,7 @@ class Reader(DataSourceReader):
     def _looked_up(self, triggers: list[str]) -> "_Rows":
         """The entries of the wanted keys, looked up here and now: nothing is scanned, nothing pinned, no log sealed."""
         rows: list[dict[str, Any]] = []
-        with dh.open(self._path, read_only=True) as history:
+        with self._place.open(read_only=True) as history:
             for name in triggers:
                 found = history.entries(name, self._status, since=self._since, before=self._before, keys=self._keys)
                 rows += found.read_all().to_pylist()

@@ -14,6 +14,7 @@ from dochistory import _checks
 from dochistory.spark import checks, compat
 from dochistory.spark.classify import of_columns, verdict_type, words_of
 from dochistory.spark.decider import VERDICT_COLUMNS, Decider
+from dochistory.spark.place import Place
 from dochistory.spark.settings import COLUMNS, columns_of, ids_of, types_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def verdict(
     *,
     columns: "Mapping[str, Column | str] | None" = None,
     now: dt.datetime | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> "Column":
     """The verdict of each row, as a column for any `select`, `where` or `withColumn`.
 
@@ -42,7 +45,8 @@ def verdict(
     called.
 
     Args:
-        history: the history or its directory, which every worker must see under the same path.
+        history: the history, its directory, which every worker must see under the same path, or the
+            URL of its bucket.
         trigger: whose documents they are. A resolver runs in the workers and sees the trigger's
             columns; Spark may ask it more than once about a row, where the plan uses the verdict in
             several places.
@@ -50,6 +54,11 @@ def verdict(
             at, no others. If absent, `uuid` and the count (`redelivery_count`; `delivery_count` for
             JMS), which must both be there.
         now: the clock by which entries expire; the time of this call, if absent.
+        storage_options: for the URL of a bucket: credentials, region, endpoint and the like. They
+            travel to the workers, and are shown nowhere; what is absent comes from the environment
+            of each process, or from its machine's role.
+        cache: for the URL of a bucket: a directory on a local disk of every machine, which keeps
+            what was fetched; one below the system's directory for temporary files, if absent.
 
     Returns:
         A struct of six strings: `status`, `action`, `acknowledge`, `rule`, `key`, `message`.
@@ -61,7 +70,7 @@ def verdict(
     """
     _checks.trigger(trigger)
     given = _given(trigger, columns)
-    judge = Decider.of(history, trigger, now)
+    judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
     taken = {name: F.col(f"`{one}`") if isinstance(one, str) else one for name, one in given.items()}
     function = compat.columnar_udf(of_columns(judge, list(taken)), types_of(taken), verdict_type(judge, taken))
     words = words_of(judge, function(*taken.values()), ids_of(taken))
@@ -83,6 +92,8 @@ def register(
     *,
     columns: tuple[str, ...] = ("uuid",),
     now: dt.datetime | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> None:
     """Make the verdict a function of SQL under `name`.
 
@@ -94,10 +105,13 @@ def register(
     Args:
         spark: the session that is to know the function.
         name: its name.
-        history: the history or its directory. Pinned now: register again for newer verdicts.
+        history: the history, its directory, or the URL of its bucket. Pinned now: register again
+            for newer verdicts.
         trigger: whose documents they are; a resolver runs in the workers.
         columns: the trigger's names of what the function takes, in that order.
         now: as in `classify`.
+        storage_options: as in `classify`.
+        cache: as in `classify`.
 
     Raises:
         SchemaError: [DH-SCHEMA] no id is among `columns`, or something that the trigger does not
@@ -106,7 +120,7 @@ def register(
     """
     _checks.trigger(trigger)
     given = columns_of(trigger, list(columns), {one: one for one in columns})
-    judge = Decider.of(history, trigger, now)
+    judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
     names = [one for one in columns if one in given]
 
     def judged(arrays: Any) -> pa.Array:
@@ -127,6 +141,8 @@ def register_table(
     *,
     columns: Mapping[str, str] | None = None,
     now: dt.datetime | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> None:
     """Make classifying a table function of SQL under `name`: it adds the six columns of the verdict to a table.
 
@@ -138,11 +154,14 @@ def register_table(
     Args:
         spark: the session that is to know the function; Spark 4.1 or later.
         name: its name.
-        history: the history or its directory. Pinned now: register again for newer verdicts.
+        history: the history, its directory, or the URL of its bucket. Pinned now: register again
+            for newer verdicts.
         trigger: whose documents they are; a resolver runs in the workers and sees all columns.
         schema: the columns of the tables that it will be given.
         columns: the trigger's name of a column -> its name in the schema, where they differ.
         now: as in `classify`.
+        storage_options: as in `classify`.
+        cache: as in `classify`.
 
     Raises:
         UnsupportedError: this Spark has no table functions of Arrow.
@@ -150,7 +169,7 @@ def register_table(
         OpenError: [DH-OPEN] there is no history at that path.
     """
     found = checks.columns(trigger, schema, columns)
-    judge = Decider.of(history, trigger, now)
+    judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
     names = schema.names
 
     def judged(batch: pa.RecordBatch) -> Iterator[pa.Table]:

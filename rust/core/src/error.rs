@@ -99,7 +99,7 @@ pub enum Error {
     #[error("[DH-CLUSTER] {0}")]
     Elsewhere(String),
     /// An object store did not do what it was asked for.
-    #[error("[DH-OBJECTS] cannot {operation} {name}: {reason}")]
+    #[error("[{}] cannot {operation} {name}: {reason}", code_of(operation))]
     Objects {
         /// What was tried, as a verb ("read", "create").
         operation: &'static str,
@@ -123,6 +123,11 @@ pub enum Error {
     Interrupted,
 }
 
+/// The code of an error about an object: some are about objects that are gone.
+fn code_of(operation: &str) -> &'static str {
+    if ["find", "rely on"].contains(&operation) { "DH-MISSING" } else { "DH-OBJECTS" }
+}
+
 impl Error {
     /// The stable code, as it stands in the text.
     pub fn code(&self) -> &'static str {
@@ -142,7 +147,8 @@ impl Error {
             Self::Transaction(_) => "DH-TRANSACTION",
             Self::Conflict(_) => "DH-CONFLICT",
             Self::Elsewhere(_) => "DH-CLUSTER",
-            Self::Objects { .. } | Self::ObjectStore(_) => "DH-OBJECTS",
+            Self::Objects { operation, .. } => code_of(operation),
+            Self::ObjectStore(_) => "DH-OBJECTS",
             Self::State(_) => "DH-STATE",
             Self::Interrupted => "DH-INTERRUPTED",
         }

@@ -255,8 +255,27 @@ fn a_trigger_whose_objects_are_gone_is_not_a_new_one() {
         objects.lose(name);
     }
     let answer = begin(&cold, "a").unwrap_err().to_string();
-    assert!(answer.starts_with("[DH-OBJECTS] cannot rely on known/triggers-orders-"), "{answer}");
+    assert!(answer.starts_with("[DH-MISSING] cannot rely on known/triggers-orders-"), "{answer}");
     assert!(begin(&history, "b").is_err());
+}
+
+#[test]
+fn a_commit_deleted_in_the_middle_is_not_the_end() {
+    let (objects, directory) = calm();
+    let history = open(&objects, &directory.path().join("1")).unwrap();
+    for name in ["a", "b", "c"] {
+        begin(&history, name).unwrap();
+    }
+    let mut commits: Vec<String> = objects.names().into_iter().filter(|name| name.contains("/commit-")).collect();
+    commits.sort();
+    let missing = &commits[commits.len() - 2];
+    objects.lose(missing);
+    let cold = open(&objects, &directory.path().join("2")).unwrap();
+    for name in ["b", "c", "d"] {
+        let answer = begin(&cold, name).unwrap_err().to_string();
+        assert!(answer.starts_with(&format!("[DH-MISSING] cannot find {missing}")), "{answer}");
+    }
+    assert!(!objects.names().contains(missing), "nobody writes over it");
 }
 
 #[test]
@@ -272,7 +291,7 @@ fn a_segment_that_a_rule_deleted_is_an_error_that_says_so() {
     let cold = open(&objects, &directory.path().join("2")).unwrap();
     let ids = Ids::new(&["a"]);
     let answer = cold.classify(&trigger(), &ids.documents(), &mut Call::at(START)).unwrap_err().to_string();
-    assert!(answer.starts_with("[DH-OBJECTS] cannot find triggers/orders-"), "{answer}");
+    assert!(answer.starts_with("[DH-MISSING] cannot find triggers/orders-"), "{answer}");
     assert!(answer.contains("lifecycle rule"), "{answer}");
     assert!(begin(&cold, "a").is_err(), "nothing is NEW while it is unknown");
 }

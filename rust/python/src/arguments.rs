@@ -54,6 +54,22 @@ pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     Ok(paths::local(path)?)
 }
 
+/// The argument `cache_bytes`.
+pub(crate) fn cache_bytes(given: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    let wrong = || Failure::config(format!("cache_bytes is {}; allowed is a whole number, or None", shown(given)));
+    if given.is_none() {
+        return Ok(None);
+    }
+    let count = if given.is_instance_of::<PyBool>() { None } else { given.extract::<u64>().ok() };
+    count.map(Some).ok_or_else(|| wrong().into())
+}
+
+/// The argument `cache`: a directory of this machine.
+pub(crate) fn cache(given: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
+    let wrong = || Failure::config(format!("cache is {}; allowed is a path, or None", shown(given)));
+    given.extract().map_err(|_| wrong().into())
+}
+
 /// Arguments of a plain type, each under its name.
 macro_rules! plain {
     ($($name:ident: $type:ty, $allowed:literal;)+) => {

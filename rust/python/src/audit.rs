@@ -2,6 +2,7 @@
 
 use dochistory_core::history::Progressed;
 use dochistory_core::protocols::trigger::Claim as Claimed;
+use dochistory_core::protocols::trigger::rules::{Kind, Outcome as Decision, Status};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyMapping};
@@ -55,8 +56,11 @@ impl History {
 }
 
 /// The place where a claim's documents in doubt are kept.
-pub(crate) struct Keeper<'py> {
-    keeper: Bound<'py, PyAny>,
+pub(crate) enum Keeper<'py> {
+    /// The history's own audit log, which is opened only if there is something to keep.
+    Own(Bound<'py, History>),
+    /// An object that keeps documents, and sees every batch.
+    Given(Bound<'py, PyAny>),
 }
 
 impl<'py> Keeper<'py> {
@@ -64,15 +68,21 @@ impl<'py> Keeper<'py> {
     /// keeps documents.
     pub(crate) fn of(history: &Bound<'py, History>, audit: Option<&Bound<'py, PyAny>>) -> Outcome<Option<Self>> {
         let Some(audit) = audit.filter(|audit| !audit.is_none()) else { return Ok(None) };
-        let keeper = match audit.cast::<PyBool>() {
-            Ok(is_wanted) if !is_wanted.is_true() => return Ok(None),
-            Ok(_) => history.getattr(intern!(history.py(), "audit"))?,
-            Err(_) => audit.clone(),
-        };
-        if keeper.hasattr(intern!(history.py(), "keep"))? {
-            return Ok(Some(Self { keeper }));
+        if let Ok(is_wanted) = audit.cast::<PyBool>() {
+            return Ok(is_wanted.is_true().then(|| Self::Own(history.clone())));
+        }
+        if audit.hasattr(intern!(history.py(), "keep"))? {
+            return Ok(Some(Self::Given(audit.clone())));
         }
         Err(Failure::config(format!("audit is {}; allowed is True, an audit log, or None", audit.repr()?)))
+    }
+
+    /// Whether it has to be told of a batch. Our own log refuses JMS triggers, whatever the
+    /// verdicts.
+    pub(crate) fn is_concerned(&self, kind: Kind, outcomes: &[Decision]) -> bool {
+        matches!(self, Self::Given(_))
+            || kind == Kind::Jms
+            || outcomes.iter().any(|outcome| outcome.status() == Some(Status::InDoubt))
     }
 
     /// Keep documents in doubt, before anybody acknowledges them. If that fails, nothing was handed
@@ -91,7 +101,11 @@ impl<'py> Keeper<'py> {
             named.set_item(intern!(py, "transaction"), transaction)?;
             named.set_item(intern!(py, "columns"), columns)?;
             let verdicts = own.verdict_table(py)?;
-            self.keeper.call_method(intern!(py, "keep"), (documents, verdicts, trigger), Some(&named))?;
+            let keeper = match self {
+                Self::Own(history) => history.getattr(intern!(py, "audit"))?,
+                Self::Given(keeper) => keeper.clone(),
+            };
+            keeper.call_method(intern!(py, "keep"), (documents, verdicts, trigger), Some(&named))?;
             Ok(())
         });
         kept.inspect_err(|_| {

@@ -12,14 +12,40 @@ use dochistory_core::history::History;
 use dochistory_core::history::values::ValueMap;
 use dochistory_core::{Error, Maintained, Progress};
 
-/// Maximum time that `begin` waits when maintenance is overdue, so that it can catch up.
-const OVERDUE_WAIT: Duration = Duration::from_millis(150);
-/// Maximum time that `begin` waits when the log is full again before the one before it is in
-/// segments: short, and at each `begin`, so that a debt slows many calls a little.
+/// Time that each `begin` waits at most for maintenance, for each segment that is too many, and in
+/// all: a small debt slows many calls a little.
+const OVERDUE_WAIT: Duration = Duration::from_millis(2);
+const LONGEST_OVERDUE_WAIT: Duration = Duration::from_millis(150);
+/// Time that each `begin` waits at most when the log is full again before the one before it is in
+/// segments, for each eighth of the way to where it would do that itself.
 const SEAL_WAIT: Duration = Duration::from_millis(4);
 /// Maximum time that closing waits for it.
 const CLOSING_WAIT: Duration = Duration::from_millis(150);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+/// How much lower the priority of these threads is, as `nice` has it: callers come first where
+/// cores are few. A caller whose work waits for these threads waits itself.
+#[cfg(target_os = "linux")]
+const NICER: std::ffi::c_int = 5;
+
+/// Lower the priority of this thread. (Linux has one for each thread.)
+#[cfg(target_os = "linux")]
+fn yield_to_others() {
+    use std::ffi::c_int;
+
+    #[expect(unsafe_code, reason = "the standard library has no priorities")]
+    unsafe extern "C" {
+        fn nice(more: c_int) -> c_int;
+    }
+    // SAFETY: it takes a number alone. Where it is refused, the priority stays.
+    #[expect(unsafe_code, reason = "the standard library has no priorities")]
+    unsafe {
+        nice(NICER);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn yield_to_others() {}
 
 /// A trigger's name, and why its maintenance failed.
 pub(crate) type Failed = (String, String);
@@ -44,6 +70,10 @@ impl Job {
     fn start(&self, name: &str, work: impl FnOnce() -> Option<Failed> + Send + 'static) {
         let mut running = self.lock();
         if running.is_none() {
+            let work = || {
+                yield_to_others();
+                work()
+            };
             *running = std::thread::Builder::new().name(name.into()).spawn(work).ok();
         }
     }
@@ -56,7 +86,10 @@ impl Job {
 
     fn wait(&self, limit: Duration) {
         let start = Instant::now();
-        while self.lock().as_ref().is_some_and(|thread| !thread.is_finished()) && start.elapsed() < limit {
+        while !limit.is_zero()
+            && self.lock().as_ref().is_some_and(|thread| !thread.is_finished())
+            && start.elapsed() < limit
+        {
             std::thread::sleep(BETWEEN_LOOKS);
         }
     }
@@ -82,13 +115,9 @@ impl Maintenance {
         }
         if history.is_maintenance_due(name) {
             self.start(history, name);
-            if history.is_maintenance_overdue(name) {
-                self.maintaining.wait(OVERDUE_WAIT);
-            }
+            self.maintaining.wait((OVERDUE_WAIT * history.maintenance_debt(name)).min(LONGEST_OVERDUE_WAIT));
         }
-        if history.is_seal_overdue(name) {
-            self.sealing.wait(SEAL_WAIT);
-        }
+        self.sealing.wait(SEAL_WAIT * history.seal_debt(name));
         failed
     }
 

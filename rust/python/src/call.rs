@@ -58,6 +58,13 @@ impl<'a> Documents<'a> {
         self.ask(|call| history.begin(rules, &documents, call, how.transaction.as_ref(), how.replays))
     }
 
+    /// The verdicts, if all documents are completed: there is nothing to write then. Must be called
+    /// without holding Python.
+    pub(crate) fn completed(&self, history: &History) -> Outcome<Option<Begun>> {
+        let verdicts = history.completed(&self.trigger.rules, &self.columns.documents(), self.now_us)?;
+        Ok(verdicts.map(|verdicts| Begun { verdicts, claim: None, replay: None }))
+    }
+
     /// A batch in which no document has an id: nearly always the ids are somewhere else. By the
     /// rules all of it would be in doubt, and acknowledged.
     fn check_ids(&self) -> Outcome<()> {

@@ -42,6 +42,8 @@ thread_local! {
     /// Depth of calls of Python by Rust on this thread: the hook at exit waits for them, so the
     /// thread must not be parked.
     static CALLBACKS: Cell<u32> = const { Cell::new(0) };
+    /// Whether this thread works outside Python, so that others may enter it meanwhile.
+    static IS_OUTSIDE: Cell<bool> = const { Cell::new(false) };
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
@@ -113,7 +115,9 @@ pub(crate) fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) 
         if was_counted {
             INSIDE.fetch_sub(1, Ordering::SeqCst);
         }
+        let was_outside = IS_OUTSIDE.replace(true);
         let done = interrupt::listening(heard, work);
+        IS_OUTSIDE.set(was_outside);
         OUTSIDE.fetch_sub(1, Ordering::SeqCst);
         come_in_or_park();
         done
@@ -126,10 +130,19 @@ pub(crate) fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) 
     done
 }
 
-struct Inside;
+/// Whether this thread is known to be outside Python: threads that it starts and waits for may
+/// enter.
+pub(crate) fn is_outside() -> bool {
+    IS_OUTSIDE.get()
+}
+
+struct Inside {
+    was_outside: bool,
+}
 
 impl Drop for Inside {
     fn drop(&mut self) {
+        IS_OUTSIDE.set(self.was_outside);
         CALLBACKS.set(CALLBACKS.get() - 1);
         IS_COUNTED.set(false);
         INSIDE.fetch_sub(1, Ordering::SeqCst);
@@ -141,7 +154,7 @@ pub(crate) fn inside<T>(work: impl for<'py> FnOnce(Python<'py>) -> T) -> T {
     come_in_or_park();
     CALLBACKS.set(CALLBACKS.get() + 1);
     IS_COUNTED.set(true);
-    let _inside = Inside;
+    let _inside = Inside { was_outside: IS_OUTSIDE.replace(false) };
     Python::attach(work)
 }
 

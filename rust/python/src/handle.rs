@@ -1,35 +1,64 @@
 //! An open history that several Python objects use. It is closed once for all of them, and never
 //! used in a forked process.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use dochistory_core::history::History;
 
 use crate::background::Maintenance;
 use crate::errors::{Failure, Outcome};
+use crate::objects::Replica;
 
 pub(crate) struct Handle {
     history: RwLock<Option<Arc<History>>>,
     /// The process that opened it.
     process: u32,
+    /// The directory, or the URL of the bucket.
     pub(crate) path: PathBuf,
+    /// The local copy of a history in a bucket, which ends with the handle.
+    replica: Option<Replica>,
     /// Whether `begin` starts maintenance.
     pub(crate) auto_maintain: bool,
     pub(crate) maintenance: Maintenance,
+    /// Number of documents without an id that were begun, by trigger.
+    without_id: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Handle {
     pub(crate) fn new(history: History, auto_maintain: bool) -> Self {
         let path = history.path().to_path_buf();
-        let maintenance = Maintenance::default();
+        Self::made(history, auto_maintain, path, None)
+    }
+
+    /// A handle of a history in a bucket.
+    pub(crate) fn in_bucket(history: History, auto_maintain: bool, replica: Replica) -> Self {
+        let path = PathBuf::from(replica.url());
+        Self::made(history, auto_maintain, path, Some(replica))
+    }
+
+    fn made(history: History, auto_maintain: bool, path: PathBuf, replica: Option<Replica>) -> Self {
         Self {
             history: RwLock::new(Some(Arc::new(history))),
             process: std::process::id(),
             path,
+            replica,
             auto_maintain,
-            maintenance,
+            maintenance: Maintenance::default(),
+            without_id: Mutex::default(),
         }
+    }
+
+    /// An error if the history is in a bucket.
+    pub(crate) fn check_directory(&self) -> Outcome<()> {
+        if self.replica.is_none() {
+            return Ok(());
+        }
+        Err(Failure::state(format!(
+            "the history at {} is in a bucket, where this does not work yet: it works on a history in a directory",
+            self.path.display()
+        )))
     }
 
     /// The history, as long as it is open.
@@ -51,6 +80,21 @@ impl Handle {
 
     pub(crate) fn is_open(&self) -> bool {
         self.get().is_ok()
+    }
+
+    /// Count documents of a trigger that were begun without an id; answers whether they are the
+    /// first.
+    pub(crate) fn count_without_id(&self, trigger: &str, count: u64) -> bool {
+        let mut counted = self.without_id.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = counted.entry(trigger.to_owned()).or_default();
+        let is_first = *known == 0;
+        *known += count;
+        is_first
+    }
+
+    /// How many documents of a trigger were begun without an id.
+    pub(crate) fn without_id(&self, trigger: &str) -> u64 {
+        self.without_id.lock().unwrap_or_else(PoisonError::into_inner).get(trigger).copied().unwrap_or(0)
     }
 
     /// Locks and threads do not survive a fork.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use dochistory_core::history::History as Engine;
 use dochistory_core::protocols::trigger::Claim as Claimed;
+use dochistory_core::protocols::trigger::rules::Outcome as Decision;
 use dochistory_core::{Replays, Transaction};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -23,7 +24,7 @@ use crate::handle::Handle;
 use crate::input::Input;
 use crate::output;
 use crate::shards::{self, Shards};
-use crate::trigger::Trigger;
+use crate::trigger::{Trigger, WithoutIds};
 use crate::verdicts::verdict_columns;
 
 /// Column names by role, where they differ.
@@ -48,10 +49,18 @@ pub(crate) struct History {
 
 #[pymethods]
 impl History {
-    /// The directory.
+    /// The directory. A history in a bucket has none: it has a `url`.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.handle.path.clone()
+    fn path(&self) -> Outcome<PathBuf> {
+        self.handle.check_directory()?;
+        Ok(self.handle.path.clone())
+    }
+
+    /// The URL of a history in a bucket; None for one in a directory.
+    #[getter]
+    fn url(&self) -> Option<String> {
+        let is_url = self.handle.check_directory().is_err();
+        is_url.then(|| self.handle.path.display().to_string())
     }
 
     /// The history's own id, which copies of it share, in 32 hexadecimal digits.
@@ -157,7 +166,8 @@ impl History {
     ///         (nothing is recorded), or `look_up` (each row is what the history holds of it).
     ///     audit: True keeps the documents in doubt, whole, in the history's audit log before this
     ///         returns; or an audit log of your own (`dochistory.audit`). What fails there is
-    ///         raised, and nothing is claimed.
+    ///         raised, and nothing is claimed. Without it, a warning is logged of the first
+    ///         document that has no id; False logs none.
     ///
     /// Returns:
     ///     Claim: the verdicts (`Claim.verdicts`, in the columns of `classify`), the documents to
@@ -195,6 +205,9 @@ impl History {
         let _call = InCall::enter(py);
         let history = this.get().handle.get()?;
         let keeper = Keeper::of(this, audit)?;
+        if matches!(keeper, Some(Keeper::Own(_))) {
+            this.get().handle.check_directory()?;
+        }
         let application = transaction.clone();
         let how = Beginning {
             replays: replays(on_replay, on_other_rows, trigger.get())?,
@@ -208,6 +221,7 @@ impl History {
             Ok::<_, Failure>((begun, columns))
         })?;
         this.get().start_maintenance(py, &history, trigger.get());
+        this.get().note_without_id(py, trigger.get(), &begun.verdicts.outcomes, audit.is_none());
         let started_at_us = begun.claim.as_ref().map_or(documents.now_us, Claimed::started_at);
         let claim = Claim {
             handle: this.get().handle.clone(),
@@ -221,13 +235,15 @@ impl History {
             new: PyOnceLock::new(),
         };
         let claim = Bound::new(py, claim)?;
-        if let Some(keeper) = keeper {
+        let rules = &trigger.get().rules;
+        if let Some(keeper) = keeper.filter(|keeper| keeper.is_concerned(rules.kind, &claim.get().decisions)) {
             keeper.keep(&claim, trigger.as_any(), application, columns)?;
         }
         Ok(claim)
     }
 
-    /// Begin one document; the same as `begin` with a batch of one.
+    /// Begin one document; the same as `begin` with a batch of one. One that is completed is
+    /// answered without the writer lock.
     ///
     /// Args:
     ///     trigger: whose document it is.
@@ -282,8 +298,14 @@ impl History {
         let input = document.into_input(trigger.rules.kind)?;
         let documents = Documents::new(trigger, input, None, clock::now_us(now)?, 1)?;
         let how = Beginning { transaction: None, replays: Replays::default() };
-        let begun = crate::calls::outside(py, || documents.begin(&history, &how))?;
-        self.start_maintenance(py, &history, trigger);
+        let (begun, is_completed) = crate::calls::outside(py, || match documents.completed(&history)? {
+            Some(begun) => Ok((begun, true)),
+            None => documents.begin(&history, &how).map(|begun| (begun, false)),
+        })?;
+        if !is_completed {
+            self.start_maintenance(py, &history, trigger);
+            self.note_without_id(py, trigger, &begun.verdicts.outcomes, true);
+        }
         DocumentClaim::new(self.handle.clone(), &documents.columns, begun)
     }
 
@@ -317,6 +339,10 @@ impl History {
     }
 }
 
+const WITHOUT_ID: &str = "a document has no id, so it is in doubt (R3), and nobody processes it; let its producer set \
+                          one, or name its column in columns=, or keep such documents with audit=True. Others are \
+                          counted (stats: begun_without_id) and not warned of again";
+
 pub(crate) fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Names>> {
     let Some(columns) = columns else { return Ok(None) };
     let pairs = columns.items()?;
@@ -324,6 +350,19 @@ pub(crate) fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Na
 }
 
 impl History {
+    /// Count documents without an id. Where nothing keeps them and nobody has allowed them, the
+    /// first one of a trigger is warned of: it is acknowledged, and processed by nobody.
+    fn note_without_id(&self, py: Python<'_>, trigger: &Trigger, outcomes: &[Decision], is_plain: bool) {
+        let count = outcomes.iter().filter(|outcome| **outcome == Decision::R3).count();
+        let name = &trigger.rules.name;
+        if count == 0 || !self.handle.count_without_id(name, count as u64) {
+            return;
+        }
+        if is_plain && trigger.without_ids == WithoutIds::Refuse {
+            warn(py, "%s: %s", (name.as_str(), WITHOUT_ID));
+        }
+    }
+
     fn start_maintenance(&self, py: Python<'_>, history: &Arc<Engine>, trigger: &Trigger) {
         start_maintenance(py, &self.handle, history, trigger);
     }
@@ -338,10 +377,15 @@ pub(crate) fn start_maintenance(py: Python<'_>, handle: &Handle, history: &Arc<E
     if let Some((name, error)) =
         crate::calls::outside(py, || handle.maintenance.start_for(history, &trigger.rules.name))
     {
-        let logged = py.import("logging").and_then(|logging| {
-            let log = logging.call_method1("getLogger", ("dochistory",))?;
-            log.call_method1("warning", ("maintenance of trigger %r: %s", name, error))
-        });
-        drop(logged);
+        warn(py, "maintenance of trigger %r: %s", (name.as_str(), error.as_str()));
     }
+}
+
+/// Log a warning; what fails there changes nothing.
+fn warn(py: Python<'_>, text: &str, (first, second): (&str, &str)) {
+    let logged = py.import("logging").and_then(|logging| {
+        let log = logging.call_method1("getLogger", ("dochistory",))?;
+        log.call_method1("warning", (text, first, second))
+    });
+    drop(logged);
 }

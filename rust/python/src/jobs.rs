@@ -47,10 +47,10 @@ impl TriggerOrName<'_> {
 }
 
 /// The name of one trigger, or of all triggers.
-pub(crate) fn names(history: &History, trigger: Option<&TriggerOrName<'_>>) -> Outcome<Vec<String>> {
+pub(crate) fn names(py: Python<'_>, history: &History, trigger: Option<&TriggerOrName<'_>>) -> Outcome<Vec<String>> {
     match trigger {
         Some(trigger) => Ok(vec![trigger.name().to_owned()]),
-        None => Ok(history.triggers()?),
+        None => Ok(crate::calls::outside(py, || history.triggers())?),
     }
 }
 
@@ -70,9 +70,9 @@ pub(crate) fn purge<'py>(
         done.set_item(&rules.name, was_purged(py, crate::calls::outside(py, || history.purge(rules, purge))?)?)?;
         return Ok(done);
     }
-    for name in names(history, trigger)? {
+    for name in names(py, history, trigger)? {
         // A trigger without entries has no time to live yet, and nothing to purge.
-        if history.statistics(&name)?.time_to_live_us > 0 {
+        if crate::calls::outside(py, || history.statistics(&name))?.time_to_live_us > 0 {
             let purged = crate::calls::outside(py, || history.purge_as_stored(&name, purge))?;
             done.set_item(name, was_purged(py, purged)?)?;
         }
@@ -114,11 +114,24 @@ pub(crate) fn maintain_values(
     progress: Option<&Bound<'_, PyAny>>,
     maintained: &Bound<'_, PyDict>,
 ) -> Outcome<()> {
-    for (values, name) in values_of(history)? {
+    for (values, name) in values_of(py, history)? {
         let done = heard(py, progress, &format!("maintaining {name}"), |hear| values.maintain(all, hear))?;
         maintained.set_item(name, was_maintained(py, done)?)?;
     }
     Ok(())
+}
+
+/// How long objects stay that no state needs.
+pub(crate) fn grace(given: &Bound<'_, PyAny>) -> Outcome<Duration> {
+    let grace_us = clock::duration_us("grace", given)?;
+    Ok(Duration::from_micros(u64::try_from(grace_us).map_err(|_| Failure::config("grace is less than nothing"))?))
+}
+
+/// Delete the objects of mappers and of guaranteed delivery that no state needs and that are older
+/// than `grace`.
+pub(crate) fn collect_values(py: Python<'_>, history: &History, grace: Duration) -> Outcome<()> {
+    let spaces = values_of(py, history)?;
+    Ok(crate::calls::outside(py, || spaces.iter().try_for_each(|(values, _)| values.collect_objects(grace).map(drop)))?)
 }
 
 fn was_maintained(py: Python<'_>, done: Maintained) -> PyResult<Bound<'_, PyDict>> {
@@ -131,13 +144,16 @@ fn was_maintained(py: Python<'_>, done: Maintained) -> PyResult<Bound<'_, PyDict
 }
 
 /// All spaces of values, with their names in answers beside triggers.
-fn values_of(history: &History) -> Outcome<Vec<(ValueMap, String)>> {
-    let mut found = Vec::new();
-    for (room, what) in [(Room::Mapper, "mapper"), (Room::Delivery, "delivery")] {
-        for name in history.value_spaces(room)? {
-            found.push((history.values(room, &name)?, format!("{what}:{name}")));
+fn values_of(py: Python<'_>, history: &History) -> Outcome<Vec<(ValueMap, String)>> {
+    let found = crate::calls::outside(py, || {
+        let mut found = Vec::new();
+        for (room, what) in [(Room::Mapper, "mapper"), (Room::Delivery, "delivery")] {
+            for name in history.value_spaces(room)? {
+                found.push((history.values(room, &name)?, format!("{what}:{name}")));
+            }
         }
-    }
+        Ok::<_, Error>(found)
+    })?;
     Ok(found)
 }
 
@@ -171,7 +187,7 @@ pub(crate) fn verify(
 /// Check every byte of the spaces of values; answers the number of bytes checked.
 pub(crate) fn verify_values(py: Python<'_>, history: &History, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
     let mut bytes = 0;
-    for (values, name) in values_of(history)? {
+    for (values, name) in values_of(py, history)? {
         bytes += heard(py, progress, &format!("checking {name}"), |hear| values.verify(hear))?;
     }
     Ok(bytes)

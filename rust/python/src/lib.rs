@@ -79,6 +79,8 @@ mod _native {
     #[pymodule_export]
     use super::mapper::{MapperSend, MapperTaken, MessageIdMapper, UnitOfWork};
     #[pymodule_export]
+    use super::objects::copies::{_copy_from_bucket, _copy_to_bucket};
+    #[pymodule_export]
     use super::open::open;
     #[pymodule_export]
     use super::paths::local_path;

@@ -101,6 +101,8 @@ impl History {
     ///     all: go as far as it goes, rather than as far as it pays.
     ///     progress: called with (entries done, entries in all) from time to time; what it raises
     ///         stops the work, which does no harm.
+    ///     grace: in a bucket, how long objects stay that no state needs any more, because others
+    ///         may be reading them; 15 minutes, if absent.
     ///
     /// Returns:
     ///     For each trigger, by its name: `merged` (files before, files after), `rewritten` and
@@ -115,18 +117,29 @@ impl History {
     ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
     ///     StateError: [DH-STATE] the history is closed.
     ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
-    #[pyo3(signature = (trigger = None, *, all = false, progress = None))]
+    #[pyo3(signature = (trigger = None, *, all = false, progress = None, grace = None))]
     fn maintain<'py>(
         &self,
         py: Python<'py>,
         trigger: Option<TriggerOrName<'py>>,
         all: bool,
         progress: Option<&Bound<'py, PyAny>>,
+        grace: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         let history = self.handle.get()?;
-        let maintained = jobs::maintain(py, &history, jobs::names(&history, trigger.as_ref())?, all, progress)?;
+        let names = jobs::names(py, &history, trigger.as_ref())?;
+        let maintained = jobs::maintain(py, &history, names.clone(), all, progress)?;
         if trigger.is_none() {
             jobs::maintain_values(py, &history, all, progress, &maintained)?;
+        }
+        if let Some(grace) = grace {
+            let grace = jobs::grace(grace)?;
+            crate::calls::outside(py, || {
+                names.iter().try_for_each(|name| history.collect_objects(name, grace).map(drop))
+            })?;
+            if trigger.is_none() {
+                jobs::collect_values(py, &history, grace)?;
+            }
         }
         Ok(maintained)
     }
@@ -151,7 +164,7 @@ impl History {
         progress: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<u64> {
         let (py, history) = (this.py(), this.get().handle.get()?);
-        let of_triggers = jobs::verify(py, &history, &jobs::names(&history, trigger.as_ref())?, progress)?;
+        let of_triggers = jobs::verify(py, &history, &jobs::names(py, &history, trigger.as_ref())?, progress)?;
         if trigger.is_some() {
             return Ok(of_triggers);
         }
@@ -173,12 +186,13 @@ impl History {
     ///     entries (`segment_entries`, `log_entries`, `open_entries`), bytes (`segment_bytes`,
     ///     `log_bytes`, `filter_bytes`), files (`segments`, `segments_uncovered`, `filters`), what
     ///     this handle was asked since it was opened (rows `looked_up`, and `filter_positives`: how
-    ///     often a filter let one of them through to an exact look-up), `manifest` (number of the
-    ///     newest), `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`,
-    ///     `transactions` (application -> last batch, whether it ended), `longest_run` (timedelta
-    ///     from `begin` to the end of a claim, the longest that this handle saw; None before the
-    ///     first), and `partitions` (a list, oldest first, of what lies in segments: `start`,
-    ///     `entries`, `bytes`, `segments`).
+    ///     often a filter let one of them through to an exact look-up; `begun_without_id`:
+    ///     documents that `begin` found to have no id), `manifest` (number of the newest),
+    ///     `oldest_started_at`, `purged_upto`, `partition`, `history_time_to_live`, `transactions`
+    ///     (application -> last batch, whether it ended), `longest_run` (timedelta from `begin` to
+    ///     the end of a claim, the longest that this handle saw; None before the first), and
+    ///     `partitions` (a list, oldest first, of what lies in segments: `start`, `entries`,
+    ///     `bytes`, `segments`).
     ///
     /// Raises:
     ///     StorageError: [DH-IO] the operating system refused a file operation.
@@ -191,24 +205,30 @@ impl History {
         let history = self.handle.get()?;
         let of_trigger = |name: &str| {
             let found = crate::calls::outside(py, || history.statistics(name))?;
-            Ok::<_, Failure>(jobs::statistics(py, found)?)
+            let figures = jobs::statistics(py, found)?;
+            figures.set_item("begun_without_id", self.handle.without_id(name))?;
+            Ok::<_, Failure>(figures)
         };
         if let Some(trigger) = trigger {
             return of_trigger(trigger.name());
         }
         let triggers = PyDict::new(py);
-        for name in history.triggers()? {
+        for name in crate::calls::outside(py, || history.triggers())? {
             triggers.set_item(&name, of_trigger(&name)?)?;
         }
         let figures = PyDict::new(py);
-        figures.set_item("path", history.path())?;
+        match self.handle.check_directory() {
+            Ok(()) => figures.set_item("path", history.path())?,
+            // A path would lose one of the URL's slashes.
+            Err(_) => figures.set_item("path", self.handle.path.to_string_lossy())?,
+        }
         figures.set_item("id", String::from_utf8_lossy(&format_uuid(history.id())).as_ref())?;
         figures.set_item("created_at", clock::datetime(py, history.created_at())?)?;
         figures.set_item("shards", history.shards())?;
         figures.set_item("triggers", triggers)?;
         for (name, room) in [("mappers", Room::Mapper), ("delivery", Room::Delivery)] {
             let spaces = PyDict::new(py);
-            for space in history.value_spaces(room)? {
+            for space in crate::calls::outside(py, || history.value_spaces(room))? {
                 let found = crate::calls::outside(py, || history.values(room, &space)?.statistics())?;
                 spaces.set_item(&space, value_statistics(py, found)?)?;
             }

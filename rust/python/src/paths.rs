@@ -42,6 +42,15 @@ pub(crate) fn local(path: PathBuf) -> Outcome<PathBuf> {
     Ok(decoded(place))
 }
 
+/// The text of a URL of an object store; none for anything else.
+pub(crate) fn bucket(given: &Bound<'_, PyAny>) -> Option<String> {
+    let path: PathBuf = given.extract().ok()?;
+    let text = path.to_str()?;
+    let (scheme, _) = split(text)?;
+    let is_known = ["s3", "s3a", "gs", "az", "abfs", "abfss"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    is_known.then(|| text.to_owned())
+}
+
 /// The scheme of a URL and the text after its colon; none for a path.
 fn split(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
@@ -55,7 +64,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
 fn refused(path: &Path, reason: &str) -> crate::errors::Failure {
     let reason = format!(
         "{reason}: name a path of a local disk or of a shared file system that driver and workers mount, such as \
-         /data/orders.history; object stores and HDFS cannot hold a history"
+         /data/orders.history; HDFS cannot hold a history, and a bucket does not serve here"
     );
     Error::Open { path: path.to_path_buf(), reason }.into()
 }

@@ -1,17 +1,23 @@
 //! Repairing a damaged history.
 
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dochistory_core::history::values::{FOREVER, Room};
-use dochistory_core::repair::{Count, Finding, Options, Remedy, repair as repair_files};
+use dochistory_core::objects::ObjectStore;
+use dochistory_core::repair::{Count, Finding, Options, Remedy, repair as repair_files, repair_objects};
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::arguments;
+use crate::calls::InCall;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::jobs::{TriggerOrName, watched};
+use crate::objects::{Client, Replica};
+use crate::paths;
 
 /// Say what is damaged in a history and what a repair would drop; with `apply`, repair it.
 ///
@@ -21,7 +27,7 @@ use crate::jobs::{TriggerOrName, watched};
 /// dropped are new when they come again.
 ///
 /// Args:
-///     path: the directory.
+///     path: the directory, or the URL of a bucket.
 ///     trigger: this trigger, or its name, only; needed where a damaged file has taken the name
 ///         with it.
 ///     apply: repair. Otherwise nothing is written, and the right to write is not needed.
@@ -29,6 +35,7 @@ use crate::jobs::{TriggerOrName, watched};
 ///         or seconds.
 ///     progress: called with (files looked at, files in all) of a trigger from time to time; what
 ///         it raises stops the work.
+///     storage_options: as for `open`.
 ///
 /// Returns:
 ///     `repaired`: whether it was repaired; `kept_in`: the directory of the files that went out of
@@ -52,17 +59,19 @@ use crate::jobs::{TriggerOrName, watched};
 ///     StorageError: [DH-IO] the operating system refused a file operation.
 #[pyfunction]
 #[pyo3(
-    signature = (path, trigger = None, *, apply = false, lock_timeout = None, progress = None),
-    text_signature = "(path, trigger=None, *, apply=False, lock_timeout='30 s', progress=None)"
+    signature = (path, trigger = None, *, apply = false, lock_timeout = None, progress = None, storage_options = None),
+    text_signature = "(path, trigger=None, *, apply=False, lock_timeout='30 s', progress=None, storage_options=None)"
 )]
 pub(crate) fn repair<'py>(
     py: Python<'py>,
-    #[pyo3(from_py_with = arguments::path)] path: PathBuf,
+    path: &Bound<'py, PyAny>,
     trigger: Option<TriggerOrName<'py>>,
     apply: bool,
     lock_timeout: Option<&Bound<'py, PyAny>>,
     progress: Option<&Bound<'py, PyAny>>,
+    storage_options: Option<&Bound<'py, PyAny>>,
 ) -> Outcome<Bound<'py, PyDict>> {
+    let _call = InCall::enter(py);
     let trigger = trigger.map(|trigger| trigger.name().to_owned());
     let mut options = Options { trigger, apply, ..Options::default() };
     if let Some(limit) = lock_timeout {
@@ -70,13 +79,30 @@ pub(crate) fn repair<'py>(
         let limit_us = u64::try_from(limit_us).map_err(|_| Failure::config("lock_timeout is less than nothing"))?;
         options.lock_timeout = Duration::from_micros(limit_us);
     }
-    let report = watched(py, progress, |hear| repair_files(&path, &options, hear))?;
+    let report = match paths::bucket(path) {
+        Some(url) => {
+            let client = Client::connect(py, &url, storage_options)?;
+            let replica = Replica::make(client.url(), None)?;
+            let store: Arc<dyn ObjectStore> = Arc::new(client);
+            watched(py, progress, |hear| repair_objects(&store, replica.directory(), &options, hear))?
+        }
+        None => {
+            let path = arguments::path(path)?;
+            watched(py, progress, |hear| repair_files(&path, &options, hear))?
+        }
+    };
     let findings = report.findings.iter().map(|found| finding(py, found)).collect::<PyResult<Vec<_>>>()?;
     let told = PyDict::new(py);
     told.set_item("repaired", report.is_repaired)?;
-    told.set_item("kept_in", report.aside)?;
+    told.set_item("kept_in", report.aside.map(|aside| place(py, &aside)).transpose()?)?;
     told.set_item("findings", PyList::new(py, findings)?)?;
     Ok(told)
+}
+
+/// A path, or the URL of an object as text: a path would lose one of its slashes.
+fn place<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
+    let text = path.to_string_lossy();
+    if text.contains("://") { text.into_bound_py_any(py) } else { path.into_bound_py_any(py) }
 }
 
 fn finding<'py>(py: Python<'py>, found: &Finding) -> PyResult<Bound<'py, PyDict>> {
@@ -101,7 +127,7 @@ fn finding<'py>(py: Python<'py>, found: &Finding) -> PyResult<Bound<'py, PyDict>
         let name = found.map.as_ref().filter(|(own, _)| *own == room).map(|(_, name)| name);
         told.set_item(key, name)?;
     }
-    told.set_item("file", &found.path)?;
+    told.set_item("file", place(py, &found.path)?)?;
     told.set_item("byte", found.offset)?;
     told.set_item("reason", &found.reason)?;
     told.set_item("remedy", remedy)?;

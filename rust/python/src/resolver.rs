@@ -1,14 +1,11 @@
 //! Asking a Python resolver about the undecided rows.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::arrow::array::{
     Array, ArrayRef, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder,
-    UInt32Array,
 };
-use crate::arrow::compute::take_record_batch;
 use crate::arrow::datatypes::{Field, Schema, TimestampMicrosecondType};
 use dochistory_core::Error;
 use dochistory_core::columns::{CountColumn, Documents, IdCell};
@@ -16,6 +13,7 @@ use dochistory_core::key::format_uuid;
 use dochistory_core::protocols::trigger::rules::Answer;
 use dochistory_core::protocols::trigger::{Ask, Asked, Reply, Resolver};
 use pyo3::exceptions::PyException;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::answers;
@@ -23,11 +21,6 @@ use crate::columns::Columns;
 use crate::errors::{Failure, Outcome, TransientError};
 use crate::input::Input;
 use crate::output;
-
-/// The longest wait before the resolver is asked again.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// Time between two checks for an interrupt during a wait.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// The retries of a resolver that fails temporarily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,70 +54,28 @@ impl Resolver for Asker<'_> {
             Failure::Engine(error) => error,
             Failure::Python(error) => Error::State(error.to_string()),
         })?;
-        let mut reply = self.ask(&batch)?;
-        for attempt in 1..self.retries.attempts {
-            let places = failed_for_the_moment(&reply, ask.rows.len());
-            if places.is_empty() {
-                break;
-            }
-            self.wait(attempt)?;
-            let rest = take_record_batch(&batch, &places).map_err(|error| Error::State(error.to_string()))?;
-            replace(&mut reply, &places, self.ask(&rest)?);
-        }
-        Ok(reply)
+        self.ask(&batch)
     }
-}
-
-/// The rows whose answer is a temporary failure.
-fn failed_for_the_moment(reply: &Reply, rows: usize) -> UInt32Array {
-    let is_transient = |(place, answer): (usize, &Answer)| (*answer == Answer::Transient).then_some(place as u32);
-    // A reply that does not fit the rows is a permanent failure.
-    let answers = if reply.answers.len() == rows { &reply.answers[..] } else { &[] };
-    answers.iter().enumerate().filter_map(is_transient).collect::<Vec<_>>().into()
-}
-
-/// Replace the answers of some rows.
-fn replace(reply: &mut Reply, places: &UInt32Array, mut by: Reply) {
-    if by.answers.len() != places.len() {
-        let text = format!("the resolver gave {} answers for {} rows", by.answers.len(), places.len());
-        let messages = (0..places.len()).map(|place| (place, text.clone())).collect();
-        by = Reply { answers: vec![Answer::Failed; places.len()], messages };
-    }
-    for (place, answer) in places.values().iter().zip(by.answers) {
-        reply.answers[*place as usize] = answer;
-    }
-    reply.messages.retain(|(place, _)| places.values().binary_search(&(*place as u32)).is_err());
-    let messages = by.messages.into_iter().filter(|(place, _)| *place < places.len());
-    reply.messages.extend(messages.map(|(place, text)| (places.value(place) as usize, text)));
 }
 
 impl Asker<'_> {
-    /// Ask once.
+    /// Ask, and again after a temporary failure.
     fn ask(&mut self, batch: &RecordBatch) -> dochistory_core::Result<Reply> {
         let rows = batch.num_rows();
         crate::calls::inside(|py| {
             let asked = output::record_batch(py, batch.clone());
-            let answered = asked
-                .and_then(|batch| self.resolver.bind(py).call1((batch,)))
-                .and_then(|answer| answers::read(&answer, rows));
+            let answered = asked.and_then(|batch| self.call(py, batch)).and_then(|answer| answers::read(&answer, rows));
             answered.or_else(|error| self.failed(py, error, rows))
         })
     }
 
-    /// Wait before the next attempt: twice as long each time, of which a random part is waited,
-    /// between half and all. An interrupt from the keyboard ends the call.
-    fn wait(&mut self, attempt: u32) -> dochistory_core::Result<()> {
-        let longest = self.retries.backoff.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_WAIT);
-        let share = f64::from(RandomState::new().hash_one(attempt) as u32) / f64::from(u32::MAX);
-        let end = Instant::now() + longest.mul_f64(0.5 + share / 2.0);
-        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            std::thread::sleep(left.min(BETWEEN_LOOKS));
-            crate::calls::inside(|py: Python<'_>| py.check_signals()).map_err(|error| {
-                self.interrupt = Some(error);
-                Error::State("it was interrupted while it waited for the resolver".into())
-            })?;
+    fn call<'py>(&self, py: Python<'py>, batch: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let Retries { attempts, backoff } = self.retries;
+        if attempts < 2 {
+            return self.resolver.bind(py).call1((batch,));
         }
-        Ok(())
+        let again = py.import(intern!(py, "dochistory._retrying"))?;
+        again.call_method1(intern!(py, "ask"), (self.resolver, attempts, backoff.as_secs_f64(), batch))
     }
 
     /// An exception is the answer for all rows; one that is no error (an interrupt, an exit) ends

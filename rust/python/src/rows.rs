@@ -3,14 +3,30 @@
 use crate::arrow::array::{Array, AsArray};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, Int64Type};
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
 
 use crate::answers;
 use crate::errors::{Failure, Outcome};
 
+/// The numbers of an array of integers in memory, such as NumPy's.
+fn of_buffer(rows: &Bound<'_, PyAny>) -> Outcome<Option<Vec<i64>>> {
+    fn read<T: Element + TryInto<i64>>(rows: &Bound<'_, PyAny>) -> Option<Vec<i64>> {
+        let buffer = PyBuffer::<T>::get(rows).ok().filter(|buffer| buffer.dimensions() == 1)?;
+        buffer.to_vec(rows.py()).ok()?.into_iter().map(|number| number.try_into().ok()).collect()
+    }
+    if !rows.hasattr("__array_interface__")? {
+        return Ok(None);
+    }
+    Ok(read::<i64>(rows).or_else(|| read::<i32>(rows)).or_else(|| read::<u32>(rows)).or_else(|| read::<u64>(rows)))
+}
+
 /// The numbers, as they come.
 pub(crate) fn row_numbers(rows: &Bound<'_, PyAny>) -> Outcome<Vec<i64>> {
     // One by one, NumPy's integers would take longer than all else.
+    if let Some(numbers) = of_buffer(rows)? {
+        return Ok(numbers);
+    }
     if rows.hasattr("__array_interface__")? && !rows.hasattr("__arrow_c_array__")? {
         return row_numbers(&rows.py().import("pyarrow")?.call_method1("array", (rows,))?);
     }

@@ -41,21 +41,27 @@ impl Shards {
     ///     all: go as far as it goes, rather than as far as it pays.
     ///     progress: called with (entries done, entries in all) from time to time; what it raises
     ///         stops the work, which does no harm.
+    ///     grace: as of `History.maintain`.
     ///
     /// Returns:
     ///     As `History.maintain`.
     ///
     /// Raises:
     ///     As `History.maintain`.
-    #[pyo3(signature = (*, all = false, progress = None))]
+    #[pyo3(signature = (*, all = false, progress = None, grace = None))]
     fn maintain_values<'py>(
         &self,
         py: Python<'py>,
         all: bool,
         progress: Option<&Bound<'py, PyAny>>,
+        grace: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
-        let maintained = PyDict::new(py);
-        jobs::maintain_values(py, &*self.history()?, all, progress, &maintained)?;
+        let _call = crate::calls::InCall::enter(py);
+        let (maintained, history) = (PyDict::new(py), self.history()?);
+        jobs::maintain_values(py, &history, all, progress, &maintained)?;
+        if let Some(grace) = grace {
+            jobs::collect_values(py, &history, jobs::grace(grace)?)?;
+        }
         Ok(maintained)
     }
 
@@ -72,6 +78,7 @@ impl Shards {
     ///     CorruptError: [DH-CORRUPT] a byte is not what was written.
     #[pyo3(signature = (*, progress = None))]
     fn verify_values(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> Outcome<u64> {
+        let _call = crate::calls::InCall::enter(py);
         jobs::verify_values(py, &*self.history()?, progress)
     }
 }

@@ -62,18 +62,25 @@ pub fn insert(data: &mut [u8], key: Key) {
 
 /// Puts keys into a filter, as [`insert`] does; fastest if they are sorted.
 pub fn insert_all(data: &mut [u8], keys: impl Iterator<Item = Key>) {
-    simd::insert_all(data, keys);
+    let blocks = blocks_in(data);
+    simd::insert_all(data, 0, blocks, keys);
+}
+
+/// [`insert_all`] for the part `data` of a filter of `blocks` blocks that begins with its block
+/// `first`; keys of other parts are left out.
+pub fn insert_part(data: &mut [u8], first: u64, blocks: u64, keys: impl Iterator<Item = Key>) {
+    simd::insert_all(data, first, blocks, keys);
 }
 
 /// [`insert_all`], compiled for the instructions of its caller.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "is compiled again for each instruction set")]
-fn insert_each(data: &mut [u8], keys: impl Iterator<Item = Key>) {
+fn insert_each(data: &mut [u8], first: u64, count: u64, keys: impl Iterator<Item = Key>) {
     let blocks = data.as_chunks_mut::<BLOCK_BYTES>().0;
-    let count = blocks.len() as u64;
     for key in keys {
-        let Some(block) = blocks.get_mut(block_of(key, count) as usize) else { return };
-        set_bits(block, key);
+        if let Some(block) = blocks.get_mut(block_of(key, count).wrapping_sub(first) as usize) {
+            set_bits(block, key);
+        }
     }
 }
 
@@ -146,14 +153,20 @@ mod tests {
     proptest! {
         #[test]
         fn every_key_that_was_put_in_passes(keys: Vec<(u64, u64)>, blocks in 1..50_usize) {
-            let (mut data, mut together) = (vec![0; blocks * BLOCK_BYTES + 5], vec![0; blocks * BLOCK_BYTES + 5]);
+            let empty = vec![0; blocks * BLOCK_BYTES + 5];
+            let (mut data, mut together) = (empty.clone(), empty);
             let keys: Vec<_> = keys.into_iter().map(|(hi, lo)| Key { hi, lo }).collect();
             for &key in &keys {
                 insert(&mut data, key);
             }
             prop_assert!(keys.iter().all(|&key| contains(&data, key)));
             insert_all(&mut together, keys.iter().copied());
-            prop_assert_eq!(data, together);
+            prop_assert_eq!(&data, &together);
+            let (mut parts, middle) = (vec![0; blocks * BLOCK_BYTES], blocks / 2);
+            let (lower, upper) = parts.split_at_mut(middle * BLOCK_BYTES);
+            insert_part(lower, 0, blocks as u64, keys.iter().copied());
+            insert_part(upper, middle as u64, blocks as u64, keys.iter().copied());
+            prop_assert_eq!(&data[..parts.len()], &parts);
         }
     }
 }

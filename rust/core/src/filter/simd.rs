@@ -39,17 +39,17 @@ pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mu
 }
 
 /// Puts keys into a filter with the best instructions that this processor has.
-pub(super) fn insert_all(data: &mut [u8], keys: impl Iterator<Item = Key>) {
+pub(super) fn insert_all(data: &mut [u8], first: u64, blocks: u64, keys: impl Iterator<Item = Key>) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         #[expect(unsafe_code, reason = "calls code that is compiled for more than the least processor")]
         // SAFETY: the processor has just been found to have AVX2.
         unsafe {
-            super::simd_avx2::insert_all(data, keys);
+            super::simd_avx2::insert_all(data, first, blocks, keys);
         }
         return;
     }
-    super::insert_each(data, keys);
+    super::insert_each(data, first, blocks, keys);
 }
 
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]

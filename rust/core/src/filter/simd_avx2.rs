@@ -17,8 +17,8 @@ pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mu
 
 /// [`super::insert_each`], compiled for AVX2.
 #[target_feature(enable = "avx2")]
-pub(super) fn insert_all(data: &mut [u8], keys: impl Iterator<Item = Key>) {
-    super::insert_each(data, keys);
+pub(super) fn insert_all(data: &mut [u8], first: u64, blocks: u64, keys: impl Iterator<Item = Key>) {
+    super::insert_each(data, first, blocks, keys);
 }
 
 /// Prefetches the line of a block, without waiting for it.

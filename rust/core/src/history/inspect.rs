@@ -193,9 +193,9 @@ impl History {
         self.space(trigger).is_ok_and(|space| space.is_maintenance_due())
     }
 
-    /// Whether maintenance has fallen so far behind that writers wait for it.
-    pub fn is_maintenance_overdue(&self, trigger: &str) -> bool {
-        self.space(trigger).is_ok_and(|space| space.is_maintenance_overdue())
+    /// How many segments maintenance has fallen behind, beyond which writers wait for it.
+    pub fn maintenance_debt(&self, trigger: &str) -> u32 {
+        self.space(trigger).map_or(0, |space| space.maintenance_debt())
     }
 
     /// Whether the log was full, and its entries wait to be put into segments.
@@ -203,9 +203,10 @@ impl History {
         self.space(trigger).is_ok_and(|space| space.is_seal_due())
     }
 
-    /// Whether the log is full again before that was done.
-    pub fn is_seal_overdue(&self, trigger: &str) -> bool {
-        self.space(trigger).is_ok_and(|space| space.is_seal_overdue())
+    /// How far the log is beyond full again before that was done: 0 while it is not, up to 8 where
+    /// the next writer does it itself.
+    pub fn seal_debt(&self, trigger: &str) -> u32 {
+        self.space(trigger).map_or(0, |space| space.seal_debt())
     }
 
     /// Put the entries of a log that was full into segments.

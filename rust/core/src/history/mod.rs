@@ -5,6 +5,8 @@ mod objects;
 mod pin;
 pub mod values;
 
+pub use objects::copy_from_objects;
+
 pub use inspect::{Entries, EntryBatch, EntryStatus, Progressed, Selection};
 
 use std::collections::HashMap;
@@ -227,13 +229,14 @@ impl History {
 
     /// The triggers that have entries, or had some, by name.
     pub fn triggers(&self) -> Result<Vec<String>> {
-        if let Some(store) = &self.env.objects {
-            return objects::triggers(&**store);
-        }
         self.names_in(&self.path.join(TRIGGERS))
     }
 
     fn names_in(&self, directory: &Path) -> Result<Vec<String>> {
+        if let Some(store) = &self.env.objects {
+            let name = directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            return objects::names_in(&**store, &name);
+        }
         let system = &*self.env.system;
         // Other rooms are created with their first space.
         let entries =

@@ -4,23 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{History, OpenOptions, create, identity_bytes};
-use crate::format::names::{FileKind, IDENTITY, REGISTRY, TRIGGERS};
-use crate::io::{Disk, FileSystem, publish_private};
+use crate::format::names::{FileKind, IDENTITY, REGISTRY, Room, SPARE, TRIGGERS, directory_name};
+use crate::io::{FileSystem, Scratch, publish_private};
 use crate::objects::{ObjectStore, Put};
+use crate::store::KeySpace;
 use crate::{Error, Result};
 
 /// How often the store is asked for the history's identity.
 const TRIES: u32 = 6;
+/// The directories of all key spaces.
+const ROOMS: [&str; 3] = [TRIGGERS, Room::Mapper.directory(), Room::Delivery.directory()];
 
 impl History {
     /// Open a history in an object store. `replica` is a directory of this handle alone, on a local
     /// disk; it is made, and what is in it is lost.
-    ///
-    /// Triggers only: snapshots, staged claims, bulk loads, mappers and deliveries do not work on
-    /// an object store yet, so no binding offers this.
     #[doc(hidden)]
     pub fn open_objects(store: Arc<dyn ObjectStore>, replica: &Path, options: &OpenOptions) -> Result<Self> {
-        let system: Arc<dyn FileSystem> = Arc::new(Disk);
+        let system: Arc<dyn FileSystem> = Arc::new(Scratch);
         let replica = std::path::absolute(replica).map_err(Error::io("find", replica))?;
         let file = replica.join(IDENTITY);
         match ask(|| store.get(IDENTITY))? {
@@ -45,11 +45,14 @@ impl History {
                 }
             }
         }
-        for name in system.names(&replica.join(TRIGGERS))? {
-            let directory = replica.join(TRIGGERS).join(name);
-            for name in system.names(&directory)? {
-                if FileKind::of(&name).is_some() {
-                    system.remove_at(&directory.join(name))?;
+        for room in ROOMS {
+            let room = replica.join(room);
+            for name in system.names_if_any(&room)? {
+                let directory = room.join(name);
+                for name in system.names(&directory)? {
+                    if FileKind::of(&name).is_some() {
+                        system.remove_at(&directory.join(name))?;
+                    }
                 }
             }
         }
@@ -66,14 +69,100 @@ impl History {
         space.exists()?;
         space.collect_objects(grace)
     }
+
+    /// All key spaces that were used, or that of one trigger.
+    pub(crate) fn spaces_named(&self, trigger: Option<&str>) -> Result<Vec<Arc<KeySpace>>> {
+        let names = self.triggers()?;
+        if let Some(trigger) = trigger {
+            if names.iter().any(|name| name == trigger) {
+                return Ok(vec![self.space(trigger)?]);
+            }
+            let reason = format!("there is no trigger {trigger:?} here");
+            return Err(Error::Open { path: self.path.clone(), reason });
+        }
+        let mut spaces = names.iter().map(|name| self.space(name)).collect::<Result<Vec<_>>>()?;
+        for room in Room::ALL {
+            spaces.extend(self.spaces_in(room)?);
+        }
+        Ok(spaces)
+    }
+
+    /// This history's own space with the directory and the name of another one's.
+    pub(crate) fn same_space(&self, other: &KeySpace) -> Result<Arc<KeySpace>> {
+        let room = Room::ALL.into_iter().find_map(|room| Some((room, other.name().strip_prefix(room.prefix())?)));
+        let is_trigger = other.directory().parent().is_some_and(|parent| parent.ends_with(TRIGGERS));
+        match room.filter(|_| !is_trigger) {
+            Some((room, name)) => self.value_space(room, name),
+            None => self.space(other.name()),
+        }
+    }
+
+    /// The value spaces of a room that were used.
+    fn spaces_in(&self, room: Room) -> Result<Vec<Arc<KeySpace>>> {
+        self.value_spaces(room)?.iter().map(|name| self.value_space(room, name)).collect()
+    }
 }
 
-/// The triggers that have a commit, by name.
-pub(super) fn triggers(store: &dyn ObjectStore) -> Result<Vec<String>> {
+/// Copy a history in an object store into a directory, which is then a history of its own with the
+/// same identity. Answers the triggers, mappers and deliveries that it has. Nothing is synced: the
+/// caller does that before it relies on it.
+#[doc(hidden)]
+pub fn copy_from_objects(store: Arc<dyn ObjectStore>, directory: &Path) -> Result<Vec<String>> {
+    let history = History::open_objects(store, directory, &OpenOptions { read_only: true, ..OpenOptions::default() })?;
+    let mut names = history.triggers()?;
+    for name in &names {
+        history.space(name)?.exists()?;
+    }
+    for room in Room::ALL {
+        for space in history.spaces_in(room)? {
+            space.exists()?;
+            names.push(space.name().to_owned());
+        }
+    }
+    let bytes = identity_bytes(&Scratch, &directory.join(IDENTITY))?;
+    publish_private(&Scratch, &directory.join(SPARE), &bytes)?;
+    Ok(names)
+}
+
+impl History {
+    /// Copy this history, to which nobody else writes, into an object store that has nothing. The
+    /// identity goes last: until then it is no history.
+    #[doc(hidden)]
+    pub fn copy_to_objects(&self, store: &Arc<dyn ObjectStore>) -> Result<()> {
+        let refused = |reason: String| Err(Error::Open { path: self.path.clone(), reason });
+        if let Some(other) = ask(|| store.list(""))?.first() {
+            return refused(format!("the place for the copy holds other objects ({}): name another URL", other.name));
+        }
+        for name in self.triggers()? {
+            self.space(&name)?.copy_to_objects(store)?;
+        }
+        for room in Room::ALL {
+            self.spaces_in(room)?.iter().try_for_each(|space| space.copy_to_objects(store))?;
+        }
+        let bytes = identity_bytes(&*self.env.system, &self.env.identity)?;
+        ask(|| store.put_new(IDENTITY, &bytes)).map(drop)
+    }
+}
+
+/// The key spaces of a directory that have a commit, by their full names.
+pub(super) fn names_in(store: &dyn ObjectStore, directory: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for listed in ask(|| store.list(&format!("{REGISTRY}/{TRIGGERS}-")))? {
-        let bytes = ask(|| store.get(&listed.name))?;
-        names.extend(bytes.and_then(|bytes| String::from_utf8(bytes).ok()));
+    let prefix = format!("{REGISTRY}/{directory}-");
+    let room = Room::ALL.into_iter().find(|room| room.directory() == directory).map_or("", Room::prefix);
+    for listed in ask(|| store.list(&prefix))? {
+        let own = listed.name.strip_prefix(&prefix);
+        // Bytes may be damaged on the way: the object's name has a hash of what it holds.
+        let is_own = |name: &String| name.strip_prefix(room).map(directory_name).as_deref() == own;
+        names.extend(ask(|| match store.get(&listed.name)? {
+            None => Ok(None),
+            Some(bytes) => match String::from_utf8(bytes).ok().filter(is_own) {
+                Some(name) => Ok(Some(name)),
+                None => {
+                    let (operation, name) = ("read", listed.name.clone());
+                    Err(Error::Objects { operation, name, reason: "it holds another name than its own".into() })
+                }
+            },
+        })?);
     }
     names.sort();
     Ok(names)

@@ -183,13 +183,14 @@ impl ValueMap {
 
     /// Look ids up and change the space in one step: nobody else changes it in between. The puts
     /// and removes of `work` are written as one atomic frame after it returns. They are durable
-    /// when this returns; if it fails, nothing is written.
+    /// when this returns; if it fails, nothing is written. In an object store `work` runs again
+    /// where another handle's commit came first, and nothing of the first run stays.
     ///
     /// # Errors
     /// Those of `work`; `Locked` when another writer takes too long, `ReadOnly`, `Failed` after a
     /// failed write.
-    pub fn change<T>(&self, ids: &Ids, work: impl FnOnce(&mut ValueEdit) -> Result<T>) -> Result<T> {
-        self.space.write(KeySpace::value_settings(), |writer| {
+    pub fn change<T>(&self, ids: &Ids, mut work: impl FnMut(&mut ValueEdit) -> Result<T>) -> Result<T> {
+        self.space.write_again(KeySpace::value_settings(), |writer| {
             let found = ids.wanted(|wanted| writer.values_of(wanted))?;
             let mut edit =
                 ValueEdit { writer, found, run: ValueRun::default(), transaction: None, replaces: None, ending: None };
@@ -203,7 +204,7 @@ impl ValueMap {
     }
 
     /// [`Values::change`] about no ids in particular.
-    pub fn write<T>(&self, work: impl FnOnce(&mut ValueEdit) -> Result<T>) -> Result<T> {
+    pub fn write<T>(&self, work: impl FnMut(&mut ValueEdit) -> Result<T>) -> Result<T> {
         self.change(&Ids::none(), work)
     }
 
@@ -212,8 +213,13 @@ impl ValueMap {
         self.space.random_number()
     }
 
+    /// Whether other handles write here that no lock keeps out: those of an object store.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.space.is_in_bucket()
+    }
+
     /// Wait for a named lock of this space. It does not block writers, only others that want the
-    /// same lock.
+    /// same lock. In an object store it is a lock among the users of this handle.
     pub(crate) fn hold(&self, name: &str) -> Result<crate::store::values::Held> {
         self.space.hold(name)
     }
@@ -246,6 +252,14 @@ impl ValueMap {
     /// Compact segments where it pays; with `all`, as far as possible.
     pub fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
         self.space.maintain(all, progress)
+    }
+
+    /// Delete the objects that no state needs and that are older than `grace`, if the history is in
+    /// an object store. Answers how many went.
+    #[doc(hidden)]
+    pub fn collect_objects(&self, grace: std::time::Duration) -> Result<u64> {
+        self.space.exists()?;
+        self.space.collect_objects(grace)
     }
 
     /// Whether maintenance is due.

@@ -62,6 +62,22 @@ impl Encoder {
         self
     }
 
+    pub(crate) fn zeros(&mut self, count: usize) -> &mut Self {
+        self.bytes.resize(self.bytes.len() + count, 0);
+        self
+    }
+
+    /// Pairs of numbers.
+    pub(crate) fn pairs(&mut self, pairs: impl ExactSizeIterator<Item = (u64, u64)>) -> &mut Self {
+        let start = self.bytes.len();
+        self.zeros(pairs.len() * 16);
+        for (slot, (first, second)) in self.bytes[start..].as_chunks_mut::<16>().0.iter_mut().zip(pairs) {
+            slot[..8].copy_from_slice(&first.to_le_bytes());
+            slot[8..].copy_from_slice(&second.to_le_bytes());
+        }
+        self
+    }
+
     /// The checksum of all so far.
     pub(crate) fn checksum(&mut self) -> &mut Self {
         let sum = crc32c::crc32c(&self.bytes);

@@ -5,6 +5,7 @@ mod disk;
 mod map;
 mod named;
 pub(crate) mod pages;
+mod scratch;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::sync::Arc;
 pub use disk::Disk;
 pub use map::Mapping;
 pub(crate) use named::NamedFile;
+pub(crate) use scratch::Scratch;
 
 /// Identifies a file, whatever its name. No two files that exist at the same time have the same
 /// identity. A file that reuses the number of a deleted one has another birth time, where the
@@ -185,9 +187,15 @@ fn fill(file: NamedFile, parts: &[&[u8]]) -> crate::Result<NamedFile> {
 /// Publish `bytes` under `path` if that name is free: temporary file, sync, hard link, sync of the
 /// directory. Answers false when the name was taken.
 pub(crate) fn publish(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> crate::Result<bool> {
+    let temporary = write_temporary(system, path, bytes)?;
+    put_in_place(system, &temporary, path)
+}
+
+/// Write `bytes`, durably, under a temporary name for [`put_in_place`] or [`rename_if_free`].
+pub(crate) fn write_temporary(system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> crate::Result<PathBuf> {
     let temporary = temporary_name(path);
     write_new(system, &temporary, &[bytes])?;
-    put_in_place(system, &temporary, path)
+    Ok(temporary)
 }
 
 /// [`publish`] of a file that only the owner and the group may read.
@@ -199,15 +207,23 @@ pub(crate) fn publish_private(system: &dyn FileSystem, path: &Path, bytes: &[u8]
 
 fn put_in_place(system: &dyn FileSystem, temporary: &Path, path: &Path) -> crate::Result<bool> {
     let directory = path.parent().unwrap_or(Path::new("."));
+    if !rename_if_free(system, temporary, path)? {
+        return Ok(false);
+    }
+    system.sync_names(directory)?;
+    Ok(true)
+}
+
+/// Give a temporary file its name, which is not durable on return. Answers false when the name was
+/// taken.
+pub(crate) fn rename_if_free(system: &dyn FileSystem, temporary: &Path, path: &Path) -> crate::Result<bool> {
     let linked = system.link_if_free(temporary, path);
     // The temporary name is no longer needed; if removing it fails, maintenance collects it.
-    let removed = system.remove_at(temporary);
+    let removed = system.remove_if_there(temporary);
     if !linked? {
         return Ok(false);
     }
-    removed?;
-    system.sync_names(directory)?;
-    Ok(true)
+    removed.map(|()| true)
 }
 
 /// A name that no other process or thread picks at the same time.

@@ -115,6 +115,11 @@ impl Pages {
         self.map.as_ref().map_or(&self.table[..], |map| &map[self.pages as usize * PAGE..])
     }
 
+    /// The file has this name from now on.
+    pub(crate) fn rename(&mut self, path: &Path) {
+        self.file.path = path.to_path_buf();
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.file.path
     }

@@ -17,7 +17,7 @@ use crate::types::{FrameKeys, Places};
 use crate::wal::frame::{Frame, FrameKind};
 
 const NONE: u32 = u32::MAX;
-/// Keys whose lines are prefetched before the first of them is read.
+/// How many keys ahead their lines are prefetched.
 const GROUP: usize = 16;
 
 /// One key under one claim.
@@ -85,10 +85,15 @@ impl Memtable {
     /// Reuse the buffers of a retired memtable: fresh memory costs more than the work done with it.
     pub(crate) fn reuse(&mut self, mut old: Self) {
         if self.entries.capacity() < old.entries.capacity() {
-            old.entries.clear();
-            old.index.clear();
+            old.clear();
             (self.entries, self.index) = (old.entries, old.index);
         }
+    }
+
+    /// Forget the entries, and keep their buffers.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.index.clear();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -245,13 +250,11 @@ impl Memtable {
 
     /// Each key of a frame with its text, if it is one, and its place.
     fn each_key(&mut self, keys: &FrameKeys, mut each: impl FnMut(&mut Self, Key, Option<&[u8]>, usize)) {
-        for (group, some) in keys.uuids.chunks(GROUP).enumerate() {
-            for key in some {
-                self.index.fetch(key.lo);
+        for (place, key) in keys.uuids.iter().enumerate() {
+            if let Some(later) = keys.uuids.get(place + GROUP) {
+                self.index.fetch(later.lo);
             }
-            for (place, key) in some.iter().enumerate() {
-                each(self, *key, None, group * GROUP + place);
-            }
+            each(self, *key, None, place);
         }
         let mut start = 0;
         for (place, (key, length)) in keys.texts.iter().zip(&keys.lengths).enumerate() {

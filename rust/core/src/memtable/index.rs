@@ -34,8 +34,10 @@ fn entry_in(slot: u64) -> Option<u32> {
 impl Index {
     /// Forget everything, and keep the memory.
     pub(super) fn clear(&mut self) {
-        self.slots.fill(FREE.to_ne_bytes());
-        self.used = 0;
+        if self.used > 0 {
+            self.slots.fill(FREE.to_ne_bytes());
+            self.used = 0;
+        }
     }
 
     /// Prefetch the line of a key.

@@ -16,6 +16,8 @@ use crate::segment::Wanted;
 const BITS: u32 = 12;
 /// Fewer keys than this are looked up at once: their index is as small as a filter.
 const FEWEST: usize = if cfg!(feature = "small") { 8 } else { 1 << 10 };
+/// Keys from which a filter grows by less at a time.
+const MANY: usize = 1 << 18;
 /// Bytes from which large pages pay: the size of one.
 const LARGE_BYTES: usize = 2 << 20;
 
@@ -72,18 +74,32 @@ impl YoungFilter {
         self.segments.retain(|id| is_there(*id));
     }
 
-    /// Whether it holds keys, and has room for `count` more.
+    /// Whether it holds keys, and has room for `count` more. Somewhat overfull it still rules out
+    /// nearly all others: maintenance has time to build it again.
     pub(crate) fn fits(&self, count: usize) -> bool {
-        self.is_active() && self.keys + count <= self.capacity
+        self.is_active() && self.keys + count <= self.capacity + self.capacity / 2
     }
 
-    /// An empty filter for `keys` keys and as many again; an inactive one for few keys, or if there
-    /// is no memory for it.
+    /// Whether it is as good as it is to be with `count` more keys.
+    pub(crate) fn has_room(&self, count: usize) -> bool {
+        self.keys + count <= self.capacity
+    }
+
+    /// Keys that were put in.
+    pub(crate) fn len(&self) -> usize {
+        self.keys
+    }
+
+    /// An empty filter for `keys` keys and three times as many again, or as many where they are
+    /// many; an inactive one for few keys.
     pub(crate) fn for_keys(keys: usize) -> Self {
-        if keys < FEWEST {
-            return Self::default();
-        }
-        let capacity = (2 * keys).next_multiple_of(1 << 14);
+        let times = if keys < MANY { 4 } else { 2 };
+        if keys < FEWEST { Self::default() } else { Self::with_capacity(times * keys) }
+    }
+
+    /// An empty filter for `capacity` keys; an inactive one if there is no memory for it.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        let capacity = capacity.next_multiple_of(1 << 14);
         let bytes = filter::blocks_for(capacity as u64, BITS) as usize * filter::BLOCK_BYTES;
         let Ok(blocks) = MmapMut::map_anon(bytes) else { return Self::default() };
         #[cfg(target_os = "linux")]
@@ -99,14 +115,6 @@ impl YoungFilter {
         if let Some(blocks) = &mut self.blocks {
             self.keys += keys.len();
             filter::insert_all(blocks, keys);
-        }
-    }
-
-    /// Put one key in.
-    pub(crate) fn insert_one(&mut self, key: Key) {
-        if let Some(blocks) = &mut self.blocks {
-            self.keys += 1;
-            filter::insert(blocks, key);
         }
     }
 

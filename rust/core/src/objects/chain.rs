@@ -10,8 +10,8 @@
 //!   so nobody had it before.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::commit::{Commit, CommitId};
 use super::names::{Names, block_of};
@@ -22,8 +22,12 @@ use crate::{Error, Result};
 const TRIES: u32 = 6;
 /// How often a reader begins again when a collector overtakes it.
 const FINDS: u32 = 50;
+/// How long a commit is tried, besides the client's own retries of its last request.
+const LONGEST: Duration = Duration::from_secs(30);
 /// The pause after a first failure; it doubles each time.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The operation of an error about an object that is not there.
+pub(crate) const MISSING: &str = "find";
 const OPEN: &[u8] = b"open";
 pub(super) const CLOSED: &[u8] = b"closed";
 
@@ -65,7 +69,7 @@ pub(super) enum Gate {
 }
 
 /// One key space's chain, as this process knows it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chain {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) names: Names,
@@ -87,8 +91,18 @@ impl Chain {
         &self.names
     }
 
+    pub(super) fn history(&self) -> [u8; 16] {
+        self.history
+    }
+
     pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
         self.store.clone()
+    }
+
+    /// The name of an object with the place of its history, for errors.
+    pub(crate) fn full_name(&self, name: &str) -> String {
+        let place = self.store.place();
+        if place.is_empty() { name.to_owned() } else { format!("{place}/{name}") }
     }
 
     /// Whether there is an object of this name.
@@ -120,13 +134,24 @@ impl Chain {
                 Some(commit) => Some(commit),
                 None => self.listed()?,
             };
-            if let Some(commits) = self.state_from(first)? {
+            if let Some(commits) = self.state_from(first)?
+                && self.is_end(commits.last().map_or(0, |last| last.number))?
+            {
                 self.accept(&commits)?;
                 return Ok(commits);
             }
             self.pause(round.min(6));
         }
-        Err(failed("follow", &self.names.commits(), "commits are collected faster than they can be read"))
+        Err(failed(
+            "follow",
+            &self.full_name(&self.names.commits()),
+            "commits are collected faster than they can be read",
+        ))
+    }
+
+    /// Whether this head is the newest commit.
+    pub(crate) fn is_newest(&self, head: Head) -> Result<bool> {
+        Ok(self.tried(|| self.read(head.number + 1))?.is_none() && self.is_genuine(head.number)?)
     }
 
     /// The commits that followed the head.
@@ -154,8 +179,11 @@ impl Chain {
             self.tried(|| self.store.put_new(&gate, OPEN))?;
         }
         let (name, bytes) = (self.names.commit(number), commit.encode());
-        let mut failure = None;
+        let (mut failure, start) = (None, Instant::now());
         for round in 0..TRIES {
+            if start.elapsed() > LONGEST {
+                break;
+            }
             // What is there decides, whatever the answer was: it may be ours after an error, and
             // after a refusal.
             match self.store.put_new(&name, &bytes) {
@@ -173,7 +201,8 @@ impl Chain {
             }
             self.pause(round);
         }
-        Err(failure.unwrap_or_else(|| failed("create", &name, "the store does not say what became of it")))
+        Err(failure
+            .unwrap_or_else(|| failed("create", &self.full_name(&name), "the store does not say what became of it")))
     }
 
     /// The object was created: it counts if nobody had its number before.
@@ -198,9 +227,10 @@ impl Chain {
                 let gate = self.names.gate(block_of(number));
                 Err(failed(
                     "rely on",
-                    &gate,
+                    &self.full_name(&gate),
                     "this object is missing although commits behind it were written: was it \
-                     deleted by hand, or by a lifecycle rule? `dochistory repair` says what is left",
+                     deleted by hand, or by a lifecycle rule? nothing was changed; restore it from a copy or an older \
+                     version of it",
                 ))
             }
         }
@@ -220,14 +250,34 @@ impl Chain {
     fn walk(&self, number: u64, id: CommitId) -> Result<Option<Vec<Commit>>> {
         let mut found: Vec<Commit> = Vec::new();
         let (mut number, mut id) = (number, id);
-        while let Some(commit) = self.tried(|| self.read(number + 1))? {
-            if commit.follows != id {
-                return Ok(None);
+        // As a rule there is none. Where there are some, there may be many.
+        let mut ahead = 1;
+        loop {
+            let read = self.read_side_by_side(number + 1, ahead)?;
+            for commit in &read {
+                if commit.follows != id {
+                    return Ok(None);
+                }
+                (number, id) = (commit.number, commit.id);
             }
-            (number, id) = (commit.number, commit.id);
-            found.push(commit);
+            let is_last = read.len() < ahead;
+            found.extend(read);
+            if is_last {
+                return Ok(Some(found));
+            }
+            ahead = (2 * ahead).min(self.store.lanes());
         }
-        Ok(Some(found))
+    }
+
+    /// The commits from number `first` on, `many` at most, up to the first that is not there.
+    fn read_side_by_side(&self, first: u64, many: usize) -> Result<Vec<Commit>> {
+        let read = |number| self.tried(|| self.read(number));
+        if many == 1 {
+            return Ok(read(first)?.into_iter().collect());
+        }
+        let numbers: Vec<u64> = (first..first + many as u64).collect();
+        let all = side_by_side(many, numbers, read)?;
+        Ok(all.into_iter().map_while(|commit| commit).collect())
     }
 
     /// The commits from the base of the newest one on, which is found from `first` on; none if a
@@ -249,10 +299,27 @@ impl Chain {
             }
             match self.tried(|| self.read(number - 1))? {
                 Some(before) if before.id == follows => commits.insert(0, before),
+                // No collector deletes behind an open gate.
+                None if self.is_genuine(number - 1)? => return Err(self.lost(&self.names.commit(number - 1))),
                 _ => return Ok(None),
             }
         }
         Ok(Some(commits))
+    }
+
+    /// Whether the chain ends with commit `tail`. Answers false where the next one has come, or a
+    /// collector has passed. Behind a commit that is missing there is none, unless somebody else
+    /// deleted it: then what it said must not pass for never said.
+    fn is_end(&self, tail: u64) -> Result<bool> {
+        // Who may not list relies on nobody else deleting.
+        let Ok(newest) = self.newest_listed() else { return Ok(true) };
+        if newest.is_none_or(|newest| newest <= tail) {
+            return Ok(true);
+        }
+        if self.tried(|| self.read(tail + 1))?.is_none() && self.is_genuine(tail)? {
+            return Err(self.lost(&self.names.commit(tail + 1)));
+        }
+        Ok(false)
     }
 
     /// The state that was found must not be older than what this process knew.
@@ -260,7 +327,7 @@ impl Chain {
         let head =
             commits.last().map_or(Head::default(), |last| Head { number: last.number, id: last.id, base: last.base });
         if head.number < self.head.number || head.number == self.head.number && head.id != self.head.id {
-            let path = self.names.commit(head.number).into();
+            let path = self.full_name(&self.names.commit(head.number)).into();
             let reason = format!(
                 "commit {} is the newest, but this handle knows commit {} of this history: an older copy was put in its \
                  place, and nothing was acknowledged; open the history again, and see what the copy lacks",
@@ -270,6 +337,14 @@ impl Chain {
         }
         self.head = head;
         Ok(())
+    }
+
+    /// The error for an object that a commit names, and that is not there.
+    pub(crate) fn lost(&self, name: &str) -> Error {
+        let reason = "a commit names it, but it is not in the bucket: was it deleted by hand, or by a lifecycle rule? \
+                      nothing was changed; restore the object from a copy or an older version of it, and exempt the \
+                      history from lifecycle rules";
+        failed(MISSING, &self.full_name(name), reason)
     }
 
     fn hinted(&self) -> Result<Option<Commit>> {
@@ -282,12 +357,16 @@ impl Chain {
     }
 
     fn listed(&self) -> Result<Option<Commit>> {
-        let names = self.tried(|| self.store.list(&self.names.commits()))?;
-        let newest = names.iter().filter_map(|listed| self.names.number_of_commit(&listed.name)).max();
-        match newest {
+        match self.tried(|| self.newest_listed())? {
             Some(number) => self.tried(|| self.read(number)),
             None => Ok(None),
         }
+    }
+
+    /// The highest number of a commit in a listing.
+    fn newest_listed(&self) -> Result<Option<u64>> {
+        let names = self.store.list(&self.names.commits())?;
+        Ok(names.iter().filter_map(|listed| self.names.number_of_commit(&listed.name)).max())
     }
 
     /// Write where a reader may begin. Nobody relies on it.
@@ -303,7 +382,7 @@ impl Chain {
     }
 
     /// Ask again while the store does not answer, or bytes come damaged.
-    pub(super) fn tried<T>(&self, ask: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn tried<T>(&self, ask: impl Fn() -> Result<T>) -> Result<T> {
         let mut round = 0;
         loop {
             match ask() {
@@ -322,14 +401,50 @@ impl Chain {
     }
 }
 
+/// Do `work` with each of `items`, in up to `threads` threads; the first error ends it.
+pub(crate) fn side_by_side<T: Send, U: Send>(
+    threads: usize,
+    items: Vec<T>,
+    work: impl Fn(T) -> Result<U> + Sync,
+) -> Result<Vec<U>> {
+    if threads < 2 || items.len() < 2 {
+        return items.into_iter().map(work).collect();
+    }
+    let count = items.len();
+    let queue = Mutex::new(items.into_iter().enumerate());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let drain = || -> Result<Vec<(usize, U)>> {
+        let mut done = Vec::new();
+        while let Some((at, item)) = next() {
+            done.push((at, work(item)?));
+        }
+        Ok(done)
+    };
+    let mut done = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.min(count)).map(|_| scope.spawn(drain)).collect();
+        let mut all = Vec::with_capacity(count);
+        for thread in threads {
+            let part = thread.join().map_err(|_| Error::State("a thread that asks the store failed".into()))?;
+            all.extend(part?);
+        }
+        Ok::<_, Error>(all)
+    })?;
+    done.sort_unstable_by_key(|(at, _)| *at);
+    Ok(done.into_iter().map(|(_, item)| item).collect())
+}
+
 fn failed(operation: &'static str, name: &str, reason: &str) -> Error {
     Error::Objects { operation, name: name.to_owned(), reason: reason.to_owned() }
 }
 
 /// How long to wait before round `round` is tried again.
 pub(crate) fn pause_of(round: u32) -> Duration {
-    let share = drawn().map_or(1.0, |drawn| f64::from(drawn[0]) / 255.0);
-    PAUSE.saturating_mul(1 << round.min(6)).mul_f64(0.25 + 0.75 * share)
+    PAUSE.saturating_mul(1 << round.min(6)).mul_f64(0.25 + 0.75 * share())
+}
+
+/// A number from 0 to 1, drawn at random.
+pub(crate) fn share() -> f64 {
+    drawn().map_or(1.0, |drawn| f64::from(drawn[0]) / 255.0)
 }
 
 /// Sixteen random bytes.

@@ -1,15 +1,19 @@
 //! Histories on object storage: what the engine asks of a store. The protocol is
 //! `docs/object-storage.md`.
 
+pub(crate) mod cache;
 pub(crate) mod chain;
 pub(crate) mod change;
-mod collect;
+pub(crate) mod collect;
 pub(crate) mod commit;
 pub(crate) mod names;
+pub(crate) mod pins;
 #[cfg(test)]
 mod tests;
 
 use std::path::Path;
+
+pub use cache::Cached;
 
 use crate::Result;
 
@@ -58,6 +62,20 @@ pub trait ObjectStore: Send + Sync + std::fmt::Debug {
     fn list(&self, prefix: &str) -> Result<Vec<Listed>>;
     /// Remove an object, durably on return; an object that is not there is fine.
     fn delete(&self, name: &str) -> Result<()>;
+    /// Where it is, for errors; empty if it has no name.
+    fn place(&self) -> String {
+        String::new()
+    }
+    /// How many requests it takes at the same time from one caller.
+    fn lanes(&self) -> usize {
+        1
+    }
+    /// Whether a thread that the caller waits for can send requests.
+    fn takes_threads(&self) -> bool {
+        true
+    }
+    /// What [`ObjectStore::get_file`] wrote was damaged: the next one asks the store itself.
+    fn forget(&self, _name: &str) {}
     /// Wait before a request is tried again, so that others make progress.
     fn pause(&self, duration: std::time::Duration) {
         std::thread::sleep(duration);

@@ -46,6 +46,15 @@ impl Names {
         format!("{}hint", self.prefix)
     }
 
+    /// What the objects that say that a handle compacts begin with.
+    pub(crate) fn upkeeps(&self) -> String {
+        format!("{}upkeep-", self.prefix)
+    }
+
+    pub(crate) fn upkeep(&self, mark: u64) -> String {
+        format!("{}upkeep-{mark:016x}", self.prefix)
+    }
+
     /// A file that commit `number` is the first to name.
     pub(crate) fn data(&self, number: u64, mark: u64, file: &str) -> String {
         format!("{}data-{number:020}-{mark:016x}-{file}", self.prefix)

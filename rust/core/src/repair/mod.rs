@@ -3,6 +3,7 @@
 //! history.
 
 mod identity;
+mod objects;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::store::registry;
 use crate::store::repair as space;
 use crate::{Error, Result};
 
+pub use objects::repair_objects;
 pub use space::{Count, Finding, MOST_NAMED, Remedy};
 
 /// What to repair, and how.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Segment;
 use super::format::{Part, Stamp, bucket_of, key_bytes, whole_key};
-use super::run::EntryRun;
+use super::run::{EntryRun, Stamps, UuidEntry};
 use crate::Result;
 use crate::key::Key;
 
@@ -115,6 +115,26 @@ impl<'a> KeyCursor<'a> {
         self.at += 1;
     }
 
+    /// The text at the present place of a column of texts.
+    fn text<'s>(&'s self, scratch: &'s mut Vec<u8>) -> Result<&'s [u8]> {
+        self.segment.text_at(self.at, scratch)
+    }
+
+    /// Hand keys to `take`, many at a time, up to the first that is not `within`; answers how many.
+    pub(crate) fn take_many(&mut self, within: impl Fn(&Key) -> bool, mut take: impl FnMut(&[Key])) -> Result<u64> {
+        let start = self.at;
+        while self.peek()?.is_some() {
+            let rest = &self.chunk[(self.at - self.chunk_at) as usize..];
+            let count = rest.partition_point(&within);
+            take(&rest[..count]);
+            self.at += count as u64;
+            if count < rest.len() {
+                break;
+            }
+        }
+        Ok(self.at - start)
+    }
+
     /// Hand keys to `take` until it refuses one; answers how many it took.
     pub(crate) fn take_while(&mut self, mut take: impl FnMut(Key) -> bool) -> Result<u64> {
         let start = self.at;
@@ -130,52 +150,108 @@ impl<'a> KeyCursor<'a> {
 
 /// Merges segments of one time partition, a bounded part of the key range at a time.
 pub(crate) struct Merge<'a> {
-    uuids: Vec<KeyCursor<'a>>,
-    texts: Vec<KeyCursor<'a>>,
+    uuids: Vec<Source<'a>>,
+    texts: Vec<Source<'a>>,
     /// Number of equal parts of the key range.
     slices: u64,
     next: u64,
 }
 
+/// A column of keys that is merged.
+struct Source<'a> {
+    cursor: KeyCursor<'a>,
+    column: Part,
+    /// What became of each of the segment's stamps in the present part: keys are in no order of
+    /// stamps, and translating one takes longer than all the rest.
+    translated: Vec<Translated>,
+}
+
+#[derive(Clone, Copy)]
+enum Translated {
+    NotYet,
+    Dropped,
+    As(u32),
+}
+
+impl<'a> Source<'a> {
+    fn new(segment: &'a Segment, keys: Part) -> Self {
+        let column = if keys == Part::UuidKeys { Part::UuidStamps } else { Part::TextStamps };
+        Self { cursor: KeyCursor::new(segment, keys), column, translated: Vec::new() }
+    }
+
+    /// Before the first entry of a part.
+    fn forget(&mut self) {
+        self.translated.clear();
+        self.translated.resize(self.cursor.segment.header().stamps as usize, Translated::NotYet);
+    }
+
+    /// The number that the present entry's stamp has among `stamps`; none if the entry is dropped.
+    #[inline]
+    fn stamp(
+        &mut self,
+        stamps: &mut Stamps,
+        translate: &mut impl FnMut(Stamp) -> Option<Stamp>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<u32>> {
+        let segment = self.cursor.segment;
+        let number = segment.stamp_number(self.column, self.cursor.place(), scratch)?;
+        match self.translated.get(number as usize) {
+            Some(Translated::As(translated)) => return Ok(Some(*translated)),
+            Some(Translated::Dropped) => return Ok(None),
+            Some(Translated::NotYet) | None => {}
+        }
+        let translated = translate(segment.stamp(number, scratch)?).map(|stamp| stamps.index(stamp));
+        if let Some(slot) = self.translated.get_mut(number as usize) {
+            *slot = translated.map_or(Translated::Dropped, Translated::As);
+        }
+        Ok(translated)
+    }
+}
+
 impl<'a> Merge<'a> {
     /// Merge in enough parts to keep each at about `most` entries.
     pub(crate) fn new(segments: &'a [Arc<Segment>], most: usize) -> Self {
+        let sources = |part| segments.iter().map(|segment| Source::new(segment, part)).collect();
+        let slices = Self::parts_of(segments, most);
+        Self { uuids: sources(Part::UuidKeys), texts: sources(Part::TextKeys), slices, next: 0 }
+    }
+
+    /// The number of parts.
+    pub(crate) fn parts_of(segments: &[Arc<Segment>], most: usize) -> u64 {
         let entries: u64 = segments.iter().map(|segment| segment.header().entries()).sum();
-        let cursors = |part| segments.iter().map(|segment| KeyCursor::new(segment, part)).collect();
-        let slices = entries.div_ceil(most as u64).max(1);
-        Self { uuids: cursors(Part::UuidKeys), texts: cursors(Part::TextKeys), slices, next: 0 }
+        entries.div_ceil(most as u64).max(1)
     }
 
-    pub(crate) fn parts(&self) -> u64 {
-        self.slices
-    }
-
-    /// The next part, not yet settled; none after the last. `stamp` translates each stamp, or drops
-    /// its entry.
-    pub(crate) fn next(&mut self, mut stamp: impl FnMut(Stamp) -> Option<Stamp>) -> Result<Option<EntryRun>> {
+    /// The next part, not yet settled; none after the last. Its keys are as many sorted runs as
+    /// there are segments. `translate` translates each stamp, or drops its entries.
+    pub(crate) fn next(&mut self, mut translate: impl FnMut(Stamp) -> Option<Stamp>) -> Result<Option<EntryRun>> {
         if self.next == self.slices {
             return Ok(None);
         }
         self.next += 1;
         // Part n takes the keys below n / slices of the whole range.
         let limit = (self.next < self.slices).then(|| ((u128::from(self.next) << 64) / u128::from(self.slices)) as u64);
-        let within = |key: Key| limit.is_none_or(|limit| key.hi < limit);
+        let within = |key: &Key| limit.is_none_or(|limit| key.hi < limit);
         let mut run = EntryRun::default();
+        let uuids: u64 = self.uuids.iter().map(|source| source.cursor.count).sum();
+        run.uuids.reserve_exact((uuids / self.slices) as usize);
         let mut scratch = Vec::new();
-        for cursor in &mut self.uuids {
-            while let Some(key) = cursor.peek()?.filter(|key| within(*key)) {
-                if let Some(stamp) = stamp(cursor.segment.stamp_at(Part::UuidStamps, cursor.place(), &mut scratch)?) {
-                    run.push_uuid(key, stamp);
+        for source in &mut self.uuids {
+            source.forget();
+            while let Some(key) = source.cursor.peek()?.filter(within) {
+                if let Some(stamp) = source.stamp(&mut run.stamps, &mut translate, &mut scratch)? {
+                    run.uuids.push(UuidEntry { key, stamp });
                 }
-                cursor.advance();
+                source.cursor.advance();
             }
         }
-        for cursor in &mut self.texts {
-            while let Some(key) = cursor.peek()?.filter(|key| within(*key)) {
-                if let Some(stamp) = stamp(cursor.segment.stamp_at(Part::TextStamps, cursor.place(), &mut scratch)?) {
-                    run.push_text(key, cursor.segment.text_at(cursor.place(), &mut scratch)?, stamp);
+        for source in &mut self.texts {
+            source.forget();
+            while let Some(key) = source.cursor.peek()?.filter(within) {
+                if let Some(stamp) = source.stamp(&mut run.stamps, &mut translate, &mut scratch)? {
+                    run.add_text(key, source.cursor.text(&mut scratch)?, stamp);
                 }
-                cursor.advance();
+                source.cursor.advance();
             }
         }
         Ok(Some(run))

@@ -267,16 +267,20 @@ impl Segment {
 
     /// The stamp of the entry at `place`.
     pub(crate) fn stamp_at(&self, part: Part, place: u64, scratch: &mut Vec<u8>) -> Result<Stamp> {
+        self.stamp(self.stamp_number(part, place, scratch)?, scratch)
+    }
+
+    /// Which stamp the entry at `place` has.
+    #[inline]
+    fn stamp_number(&self, part: Part, place: u64, scratch: &mut Vec<u8>) -> Result<u64> {
         let bits = self.header.stamp_bits;
-        let number = if bits == 0 {
-            0
-        } else {
-            let at = place * u64::from(bits);
-            let bytes = self.slice(part, at >> 3, 8, scratch)?;
-            let word = bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
-            (word >> (at & 7)) & ((1u64 << bits) - 1)
-        };
-        self.stamp(number, scratch)
+        if bits == 0 {
+            return Ok(0);
+        }
+        let at = place * u64::from(bits);
+        let bytes = self.slice(part, at >> 3, 8, scratch)?;
+        let word = bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
+        Ok((word >> (at & 7)) & ((1u64 << bits) - 1))
     }
 
     fn stamp(&self, number: u64, scratch: &mut Vec<u8>) -> Result<Stamp> {

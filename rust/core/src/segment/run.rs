@@ -63,6 +63,11 @@ impl EntryRun {
 
     pub(crate) fn push_text(&mut self, key: Key, text: &[u8], stamp: Stamp) {
         let stamp = self.stamps.index(stamp);
+        self.add_text(key, text, stamp);
+    }
+
+    /// [`EntryRun::push_text`] with a stamp of the run, by its number.
+    pub(crate) fn add_text(&mut self, key: Key, text: &[u8], stamp: u32) {
         let start = self.heap.len() as u64;
         self.heap.extend_from_slice(text);
         self.texts.push(TextEntry { key, stamp, length: text.len() as u32, start });

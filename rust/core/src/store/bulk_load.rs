@@ -56,7 +56,7 @@ impl LoadedPart {
 impl KeySpace {
     /// Forget the parts of loads that are over.
     pub(crate) fn forget_loaded(&self) -> Result<()> {
-        self.write(SpaceSettings::STORED, |writer| {
+        self.write_again(SpaceSettings::STORED, |writer| {
             let mut manifest = writer.successor()?;
             let before = manifest.transactions.len();
             manifest.transactions.retain(|entry| !entry.is_load());
@@ -88,7 +88,9 @@ impl KeySpace {
         self.collect_parts()?;
         let (first, claim) = self.reserve_for_load(settled.len() as u64)?;
         let written = self.write_parts(first, claim, &mut settled).inspect_err(|error| self.note(error))?;
-        self.write(SpaceSettings::STORED, |writer| {
+        let adopted: Vec<_> = written.iter().map(|entry| (FileKind::LoadPart, FileKind::Segment, entry.id)).collect();
+        self.store_early(&adopted)?;
+        self.write_again(SpaceSettings::STORED, |writer| {
             let mut manifest = writer.successor()?;
             let application = part.application();
             if manifest.transactions.iter().any(|entry| entry.transaction.application == application) {
@@ -96,21 +98,20 @@ impl KeySpace {
                 // load or maintenance.
                 return Ok(());
             }
-            for entry in written {
-                writer.adopt(FileKind::LoadPart, FileKind::Segment, entry.id)?;
-                manifest.segments.push(entry);
-            }
+            writer.adopt(&adopted)?;
+            manifest.segments.extend(&written);
             let transaction = Transaction { application: part.application(), batch: part.entries as i64 };
             let outcome = Some(Ending::Completed);
             manifest.transactions.push(TransactionEntry { transaction, rows: None, claim: 0, started_at: 0, outcome });
             writer.publish(&manifest)
-        })
+        })?;
+        self.forget_adopted(&adopted)
     }
 
     /// Reserve file numbers, so that no other writer uses them, and a claim for entries that have
     /// not ended.
     fn reserve_for_load(&self, count: u64) -> Result<(u64, u64)> {
-        self.write(SpaceSettings::STORED, |writer| {
+        self.write_again(SpaceSettings::STORED, |writer| {
             let Some((mut manifest, claim)) =
                 writer.space.present().as_ref().map(|view| (view.same_log_successor(), view.memtable.next_sequence))
             else {

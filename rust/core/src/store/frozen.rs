@@ -11,9 +11,10 @@ use super::limits::{most_in_memtable, too_many_in_memtable};
 use super::lock::Lock;
 use super::mirror::Mirror;
 use super::publish::entry_of;
+use super::publish_beside::Change;
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
-use crate::format::manifest::{FrozenLog, LogEntry, SegmentEntry};
+use crate::format::manifest::{FrozenLog, LogEntry, Manifest, SegmentEntry};
 use crate::format::names::{FileKind, SEAL_LOCK};
 use crate::memtable::Memtable;
 use crate::segment::Wanted;
@@ -203,10 +204,13 @@ impl KeySpace {
         self.present().as_ref().is_some_and(|view| view.frozen.is_some())
     }
 
-    /// Whether the log is full again before the frozen one is in segments.
-    pub(crate) fn is_seal_overdue(&self) -> bool {
-        let is_overdue = |view: &View| view.frozen.is_some() && view.memtable.len() > most_in_memtable();
-        self.present().as_ref().is_some_and(is_overdue)
+    /// How far the log is beyond full again before the frozen one is in segments, in eighths of the
+    /// way to where its writer puts both into segments itself.
+    pub(crate) fn seal_debt(&self) -> u32 {
+        let most = most_in_memtable();
+        let debt = |view: &View| 1 + 7 * view.memtable.len().saturating_sub(most) / most;
+        let is_overdue = |view: &&View| view.frozen.is_some() && view.memtable.len() > most;
+        self.present().as_ref().filter(is_overdue).map_or(0, |view| debt(view).min(8) as u32)
     }
 
     /// Put the entries of a frozen log into segments. Only publishing needs the writer lock; one
@@ -226,16 +230,29 @@ impl KeySpace {
         let written = self.write_frozen(&frozen, width).inspect_err(|error| self.note(error))?;
         // Its buffers are used again once nobody holds it.
         drop(frozen);
-        self.write(SpaceSettings::STORED, |writer| {
-            let mut manifest = writer.successor()?;
-            // Somebody else may have put the log into segments meanwhile; these files go then.
-            if manifest.frozen.is_none_or(|frozen| frozen.id != log.id) {
-                return Ok(());
-            }
+        let change = |manifest: &mut Manifest| {
             manifest.frozen = None;
-            manifest.segments.extend(written);
-            manifest.forget_dropped();
-            writer.publish(&manifest)
+            manifest.segments.extend(&written);
+        };
+        // Somebody else may have put the log into segments meanwhile; these files go then.
+        let is_due = |manifest: &Manifest| manifest.frozen.is_some_and(|frozen| frozen.id == log.id);
+        let change = Change { is_due: &is_due, ..Change::of_manifest(&change) };
+        self.publish_beside(SpaceSettings::STORED, &change)?;
+        self.clear_spare()?;
+        self.renew_young()
+    }
+
+    /// Clear the buffers that the next log's memtable takes over, so that the writer that freezes
+    /// this one need not.
+    fn clear_spare(&self) -> Result<()> {
+        let spare = self.change(|slot| Ok(slot.as_mut().and_then(|view| view.spare.take())))?;
+        let Some(mut spare) = spare else { return Ok(()) };
+        spare.clear();
+        self.change(|slot| {
+            if let Some(view) = slot {
+                view.spare.get_or_insert(spare);
+            }
+            Ok(())
         })
     }
 

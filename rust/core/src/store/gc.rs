@@ -3,13 +3,14 @@
 //! | file | goes |
 //! |---|---|
 //! | a manifest, segment, filter, log or file of values that the newest manifest and no pin names | when the next manifest is published |
-//! | a temporary file | then, too: its writer held the lock |
+//! | a temporary file | then, too: its writer held the lock, or finds that it is gone |
 //! | what an interrupted compaction made | with the next maintenance |
 //! | a part of an interrupted load | with the next maintenance, or the next load |
 //! | a forgotten pin | with the next maintenance after its lease |
 //! | a staged file whose job has no pin | with the next maintenance |
 //! | what a writer made that died before it published | when its number is used again, or passed |
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::pin::{Pin, pinned};
@@ -21,9 +22,15 @@ use crate::format::names::FileKind;
 use crate::sys::time::now_us;
 
 impl Writer<'_> {
-    /// Remove the files that this manifest does not name: manifests oldest first, so that readers
-    /// notice.
+    /// Remove the files that this manifest does not name.
     pub(super) fn collect_garbage(&mut self, manifest: &Manifest) -> Result<()> {
+        self.space.remove_all(&self.garbage(manifest)?)
+    }
+
+    /// The files that this manifest does not name, in the order in which they are to be removed:
+    /// manifests oldest first, so that readers notice. None of these names is given again, so they
+    /// may be removed after the lock is released.
+    pub(super) fn garbage(&self, manifest: &Manifest) -> Result<Vec<PathBuf>> {
         let mut names = self.space.env.system.names(&self.space.directory)?;
         names.sort();
         let pinned = pinned(&self.space.env, &self.space.directory, &names)?;
@@ -51,22 +58,24 @@ impl Writer<'_> {
                 FileKind::Values => is_unnamed(&has_values),
                 FileKind::GlobalFilter => is_unnamed(&has_global_filter),
                 FileKind::Log => is_unnamed(&has_log),
-                // Its writer held the lock that we hold now, so it died.
+                // Its writer held the lock that we hold now, so it died; or it prepared a manifest
+                // that would follow the one before ours.
                 FileKind::Temporary => true,
                 FileKind::Pin | FileKind::New | FileKind::LoadPart => false,
             }
         };
         let (manifests, others): (Vec<_>, Vec<_>) =
             names.iter().filter(|name| is_old(name)).partition(|name| FileKind::Manifest.has(name));
-        for name in manifests.into_iter().chain(others) {
-            let path = self.space.directory.join(name);
-            self.space.env.system.remove_if_there(&path)?;
-        }
-        Ok(())
+        Ok(manifests.into_iter().chain(others).map(|name| self.space.directory.join(name)).collect())
     }
 }
 
 impl KeySpace {
+    /// Remove files, in this order.
+    pub(super) fn remove_all(&self, paths: &[PathBuf]) -> Result<()> {
+        paths.iter().try_for_each(|path| self.env.system.remove_if_there(path))
+    }
+
     /// Collect the orphans of interrupted work.
     pub(super) fn collect_orphans(&self) -> Result<()> {
         let names = self.env.system.names(&self.directory)?;

@@ -103,7 +103,7 @@ impl KeySpace {
         if !self.exists()? {
             return Ok(None);
         }
-        self.write(SpaceSettings::STORED, |writer| Ok(writer.space.present().as_ref().and_then(known)))
+        self.write_again(SpaceSettings::STORED, |writer| Ok(writer.space.present().as_ref().and_then(known)))
     }
 
     /// Check every byte: pages of segments and filters, frames of the log, the manifest. Answers
@@ -133,7 +133,7 @@ impl KeySpace {
         while let Next::Frame(_, end) = frames.next()? {
             progress(done + end, total)?;
         }
-        Ok(total)
+        Ok(total + self.verify_objects(progress)?)
     }
 }
 

@@ -27,27 +27,35 @@ pub(super) struct Lock {
 /// The threads of this process that want the lock; one at a time may try.
 #[derive(Debug, Default)]
 struct Queue {
-    is_taken: Mutex<bool>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
+#[derive(Debug, Default)]
+struct QueueState {
+    is_taken: bool,
+    waiting: usize,
+}
+
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.is_taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wait until no other thread has it.
     fn take(&self) -> Result<QueuePlace<'_>> {
-        let mut is_taken = self.lock();
-        while *is_taken {
-            (is_taken, _) = self.changed.wait_timeout(is_taken, SLICE).unwrap_or_else(PoisonError::into_inner);
-            if *is_taken {
-                drop(is_taken);
+        let mut state = self.lock();
+        while state.is_taken {
+            state.waiting += 1;
+            (state, _) = self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+            if state.is_taken {
+                drop(state);
                 interrupt::check()?;
-                is_taken = self.lock();
+                state = self.lock();
             }
         }
-        *is_taken = true;
+        state.is_taken = true;
         Ok(QueuePlace(self))
     }
 }
@@ -58,8 +66,13 @@ struct QueuePlace<'a>(&'a Queue);
 
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        *self.0.lock() = false;
-        self.0.changed.notify_one();
+        let mut state = self.0.lock();
+        state.is_taken = false;
+        let is_wanted = state.waiting > 0;
+        drop(state);
+        if is_wanted {
+            self.0.changed.notify_one();
+        }
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod files;
 mod finish;
 mod frozen;
 mod gc;
+mod group_write;
 mod held;
 mod inspect;
 pub(crate) mod limits;
@@ -19,18 +20,23 @@ mod lookup;
 mod mirror;
 mod pin;
 mod publish;
+mod publish_beside;
 mod purge;
 pub(crate) mod registry;
 pub(crate) mod repair;
 mod settings;
 pub(crate) mod staged;
 mod sync;
+mod together;
+#[cfg(test)]
+mod together_tests;
 pub(crate) mod values;
 pub(crate) mod view;
 mod waiter;
 mod writer;
 pub(crate) mod writer_lock;
 mod young;
+mod young_renewal;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +58,7 @@ pub use pin::Pin;
 pub use purge::{Purge, Purged};
 pub(crate) use settings::SpaceSettings;
 use sync::GroupSync;
+use together::Together;
 use view::View;
 pub(crate) use writer::{Beginning, Writer};
 
@@ -66,6 +73,7 @@ pub(crate) struct KeySpace {
     name: String,
     files: Arc<Files>,
     sync: GroupSync,
+    together: Together,
     /// Whether this handle reads one snapshot only.
     is_pinned: bool,
     /// The longest time between `begin` and the end of its claim that this handle saw, in
@@ -99,12 +107,25 @@ impl Asked {
 
 impl KeySpace {
     pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
-        let (files, sync) = (Arc::default(), GroupSync::default());
+        let (files, sync, together) = (Arc::default(), GroupSync::default(), Together::default());
         let (longest_run_us, asked) = (AtomicU64::new(0), Asked::default());
         let (is_pinned, makes_room, known) = (false, false, OnceLock::new());
         let mirror = Mirror::of(&env, &directory).map(Arc::new);
         let name = name.to_owned();
-        Self { env, directory, name, files, sync, is_pinned, longest_run_us, makes_room, asked, known, mirror }
+        Self {
+            env,
+            directory,
+            name,
+            files,
+            sync,
+            together,
+            is_pinned,
+            longest_run_us,
+            makes_room,
+            asked,
+            known,
+            mirror,
+        }
     }
 
     /// Note the time that a service took.
@@ -137,14 +158,21 @@ impl KeySpace {
     /// Read the present state.
     pub(crate) fn read<T>(&self, look: impl FnOnce(Option<&View>) -> Result<T>) -> Result<T> {
         let _in_use = self.files.enter();
+        self.catch_up()?;
+        self.read_present(look)
+    }
+
+    /// [`KeySpace::read`], where it has just been seen to that a replica is the newest state.
+    fn read_present<T>(&self, look: impl FnOnce(Option<&View>) -> Result<T>) -> Result<T> {
         loop {
-            self.catch_up()?;
             self.refresh()?;
             let view = self.present();
             // Others may have begun to change the replica since.
             if self.mirror.as_deref().is_none_or(|mirror| self.is_pinned || mirror.is_ready()) {
                 return look(view.as_ref());
             }
+            drop(view);
+            self.catch_up()?;
         }
     }
 
@@ -196,6 +224,11 @@ impl KeySpace {
         self.change(|slot| slot.as_mut().map_or(Ok(()), |view| view.advance(&self.env)))
     }
 
+    /// Whether its durable truth is in an object store.
+    pub(crate) fn is_in_bucket(&self) -> bool {
+        self.mirror.is_some()
+    }
+
     /// Delete the objects that no state needs and that are older than `grace`.
     pub(crate) fn collect_objects(&self, grace: Duration) -> Result<u64> {
         self.mirror.as_deref().map_or(Ok(0), |mirror| mirror.collect(grace))
@@ -233,7 +266,7 @@ impl KeySpace {
         let _in_use = self.files.enter();
         loop {
             let generation = self.mirror.as_deref().map_or(0, Mirror::generation);
-            let (found, log, is_doubtful) = self.read(|view| {
+            let (found, log, is_doubtful) = self.read_meanwhile(|view| {
                 let (found, rests_on_log) = look(view)?;
                 // A pinned state was durable before it was pinned.
                 let rests_on = view.filter(|_| rests_on_log && !self.is_pinned);

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 const EMPTY: &str = "empty";
 /// Maximum age of a pin; older ones were left by processes that died. A pin's own lease may be
 /// shorter.
-const MOST_AGE_US: i64 = 7 * 24 * 3600 * 1_000_000;
+pub(super) const MOST_AGE_US: i64 = 7 * 24 * 3600 * 1_000_000;
 
 /// A pinned state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +56,15 @@ impl KeySpace {
         if !self.exists()? {
             return Ok(EMPTY.into());
         }
+        if let Some(mirror) = self.mirror.as_deref() {
+            let (name, ()) = self.pin_objects(mirror, lease_us, SpaceSettings::STORED, |writer| {
+                if writer.space.present().as_ref().is_some_and(|view| !view.is_log_untouched()) {
+                    writer.seal()?;
+                }
+                Ok(())
+            })?;
+            return Ok(name);
+        }
         self.write(SpaceSettings::STORED, |writer| {
             if writer.space.present().as_ref().is_some_and(|view| !view.is_log_untouched()) {
                 writer.seal()?;
@@ -69,7 +78,10 @@ impl KeySpace {
         if !self.exists()? {
             return Ok(Vec::new());
         }
-        let names = self.env.system.names(&self.directory)?;
+        let names = match self.mirror.as_deref() {
+            Some(mirror) => mirror.pins()?,
+            None => self.env.system.names(&self.directory)?,
+        };
         let mut pins: Vec<Pin> = names.iter().filter_map(|name| Pin::of(name)).collect();
         pins.sort_by_key(|pin| pin.pinned_at);
         Ok(pins)
@@ -81,6 +93,9 @@ impl KeySpace {
             return Ok(());
         }
         check_name(name)?;
+        if let Some(mirror) = self.mirror.as_deref() {
+            return self.unpin_objects(mirror, name);
+        }
         self.env.system.remove_if_there(&self.directory.join(name))
     }
 
@@ -89,7 +104,8 @@ impl KeySpace {
         self.is_pinned = true;
         if name != EMPTY {
             check_name(name)?;
-            let mut view = View::open_pinned(&self.env, &self.directory, name)?;
+            let directory = self.directory_of_pin(name)?;
+            let mut view = View::open_pinned(&self.env, &directory, name)?;
             // A pinned state has nothing in the log.
             view.log.close();
             self.change(|slot| {
@@ -102,10 +118,22 @@ impl KeySpace {
 
     /// The present state in a view of its own.
     pub(super) fn pinned_view(&self) -> Result<Option<View>> {
-        self.read(|view| match view {
-            Some(view) if self.is_pinned => View::open_pinned(&self.env, &self.directory, &view.source).map(Some),
-            known => View::load(&self.env, &self.directory, known),
-        })
+        let loaded = || {
+            self.read(|view| match view {
+                Some(view) if self.is_pinned => View::open_pinned(&self.env, &view.directory, &view.source).map(Some),
+                known => View::load(&self.env, &self.directory, known),
+            })
+        };
+        let Some(mirror) = self.mirror.as_deref().filter(|_| !self.is_pinned) else { return loaded() };
+        loop {
+            // A replica also holds what this handle has not committed yet.
+            let (generation, view) = (mirror.generation(), loaded()?);
+            let Some(found) = &view else { return Ok(view) };
+            match self.reach_commit(mirror, found.log.id, found.memtable.position, generation) {
+                Err(Error::Refused) => {}
+                reached => return reached.map(|()| view),
+            }
+        }
     }
 }
 

@@ -39,7 +39,24 @@ pub(super) fn is_partition_width(width: i64) -> bool {
     WIDTHS.contains(&width) || width == LEAST_WIDTH
 }
 
+/// A finished file: of which kind its name is, and will be, and its number.
+pub(super) type Adopted = (FileKind, FileKind, u64);
+
 impl KeySpace {
+    /// Store files in the bucket, if the history is in one, before [`Writer::adopt`] names them.
+    pub(super) fn store_early(&self, files: &[Adopted]) -> Result<()> {
+        let named = |(from, to, id): &Adopted| (from.path(&self.directory, *id), to.name(*id));
+        self.stage_files(&files.iter().map(named).collect::<Vec<_>>())
+    }
+
+    /// Remove the old names of adopted files that are still there.
+    pub(super) fn forget_adopted(&self, files: &[Adopted]) -> Result<()> {
+        if self.mirror.is_none() {
+            return Ok(());
+        }
+        files.iter().try_for_each(|(from, _, id)| self.env.system.remove_if_there(&from.path(&self.directory, *id)))
+    }
+
     /// Write keys of one stamp as segments that `manifest` will name.
     fn write_keys(&self, manifest: &mut Manifest, keys: &FrameKeys, stamp: Stamp, threads: usize) -> Result<()> {
         if !keys.texts.is_empty() || keys.uuids.len() > MOST_ENTRIES {
@@ -98,12 +115,21 @@ impl Writer<'_> {
         view.as_ref().map(View::same_log_successor).ok_or_else(|| Error::State("the key space is not there".into()))
     }
 
-    /// Give a finished file the name that the next manifest uses.
-    pub(super) fn adopt(&mut self, from: FileKind, to: FileKind, id: u64) -> Result<()> {
+    /// Give finished files the names that the next manifest uses.
+    pub(super) fn adopt(&mut self, files: &[Adopted]) -> Result<()> {
         let KeySpace { env, directory, .. } = self.space;
-        let from = from.path(directory, id);
-        env.system.link_at(&from, &to.path(directory, id))?;
-        env.system.remove_at(&from)
+        for (from, to, id) in files {
+            let (from, to) = (from.path(directory, *id), to.path(directory, *id));
+            if self.space.mirror.is_some() {
+                // An earlier try may have made it. The old name stays for the next one.
+                env.system.remove_if_there(&to)?;
+                env.system.link_at(&from, &to)?;
+            } else {
+                env.system.link_at(&from, &to)?;
+                env.system.remove_at(&from)?;
+            }
+        }
+        Ok(())
     }
 
     fn seal_as(
@@ -244,7 +270,7 @@ impl Writer<'_> {
         self.collect_garbage(manifest)
     }
 
-    fn publish_in_place(&mut self, manifest: &Manifest) -> Result<()> {
+    pub(super) fn publish_in_place(&mut self, manifest: &Manifest) -> Result<()> {
         self.space.env.system.sync_names(&self.space.directory)?;
         let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
         self.check_alone()?;

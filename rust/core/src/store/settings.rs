@@ -76,7 +76,7 @@ impl KeySpace {
                 self.name
             )));
         }
-        self.write(SpaceSettings::STORED, |writer| {
+        self.write_again(SpaceSettings::STORED, |writer| {
             let mut manifest = writer.successor()?;
             settings.check_kind(&manifest)?;
             let before = manifest.time_to_live_us;

@@ -20,6 +20,7 @@ struct State {
     /// Highest end that a thread waits for.
     wanted: u64,
     at_work: bool,
+    waiting: usize,
     /// Why no further write is possible.
     failed: Option<String>,
 }
@@ -79,7 +80,9 @@ impl GroupSync {
                 break;
             }
             has_waited = true;
+            state.waiting += 1;
             (state, _) = self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
             if state.at_work {
                 drop(state);
                 interrupt::check()?;
@@ -93,7 +96,9 @@ impl GroupSync {
         let synced = sync(target, has_waited);
         let mut state = self.lock();
         state.at_work = false;
-        self.changed.notify_all();
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
         match synced {
             Ok(durable) if state.log == log.id => state.durable = state.durable.max(durable),
             Ok(_) => {}

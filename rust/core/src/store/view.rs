@@ -65,6 +65,10 @@ pub(crate) struct View {
     pub(crate) young: YoungFilter,
     /// Whether entries were read that it does not cover yet.
     pub(super) lacks_young: bool,
+    /// Segments that compaction removes, and those that hold their entries then.
+    pub(super) heirs: Option<(Vec<u64>, Vec<u64>)>,
+    /// A global filter that is about to be published, open and read.
+    pub(super) warm: Option<Arc<GlobalFilter>>,
     /// The buffers of a memtable that was frozen and is gone.
     pub(super) spare: Option<Memtable>,
     /// The bytes before the memtable's position, which reveal a log that was overwritten.
@@ -208,6 +212,8 @@ impl View {
             frozen_log: None,
             young: YoungFilter::default(),
             lacks_young: false,
+            heirs: None,
+            warm: None,
             spare: None,
             last: None,
             torn: 0,
@@ -234,7 +240,10 @@ impl View {
             let same = |covered: &&Covered| covered.global_filter.sum() == entry.sum;
             let global_filter = match known.and_then(|known| known.covered.iter().find(same)) {
                 Some(covered) => covered.global_filter.clone(),
-                None => GlobalFilter::open(&*env.system, &path, env.history)?,
+                None => match known.and_then(|known| known.warm.clone()).filter(|warm| warm.sum() == entry.sum) {
+                    Some(warm) => warm,
+                    None => GlobalFilter::open(&*env.system, &path, env.history)?,
+                },
             };
             if global_filter.sum() != entry.sum {
                 return Err(Error::corrupt(&path, 0, "this is not the filter that the manifest names"));
@@ -318,8 +327,9 @@ impl View {
         let Some(mut newer) = Self::load_files(env, &directory, Some(self))? else {
             return Err(env.missing(&directory));
         };
+        let is_log_the_same = newer.log.id == self.log.id && !self.log.is_closed && self.torn == 0;
         newer.young = std::mem::take(&mut self.young);
-        newer.spare = self.spare.take();
+        (newer.spare, newer.heirs) = (self.spare.take(), self.heirs.take());
         if newer.log.id == self.log.id {
             if newer.log.identity != self.log.identity {
                 return Err(Error::replaced(&self.log.file.path));
@@ -338,7 +348,11 @@ impl View {
         if self.lacks_young {
             self.build_young();
         }
-        self.read_log(env)
+        // The room behind the frames, which may be large, is read only where a frame came.
+        match self.last {
+            Some(last) if is_log_the_same && self.log.ends_at(self.memtable.position, last)? => self.check_end(env),
+            _ => self.read_log(env),
+        }
     }
 
     /// Apply the frames that were appended since.

@@ -43,12 +43,14 @@ pub(crate) struct Writer<'s> {
     pub(super) held: Taken<'s>,
     /// The generation of what it appends, in a replica.
     pub(super) generation: u64,
+    /// Whether the present state was read under this lock, and can be written to.
+    pub(super) is_prepared: bool,
 }
 
 impl<'s> Writer<'s> {
     /// A writer of `space`, whose lock `guard` holds.
     pub(super) fn holding(space: &'s KeySpace, guard: Taken<'s>) -> Self {
-        Self { space, held: guard, generation: 0 }
+        Self { space, held: guard, generation: 0, is_prepared: false }
     }
 
     /// The key space, for reading.
@@ -172,13 +174,13 @@ impl KeySpace {
 
     /// A history that is missing as a whole, such as a file system that is not mounted, is not
     /// replaced: it is unavailable.
-    fn or_away(&self, error: Error) -> Error {
+    pub(super) fn or_away(&self, error: Error) -> Error {
         if matches!(error, Error::Fenced { .. }) { self.env.check_present().err().unwrap_or(error) } else { error }
     }
 
     /// Before an acknowledgement: check that the written data belongs to the history under its
     /// path.
-    fn check_in_place(&self, log: &Log) -> Result<()> {
+    pub(super) fn check_in_place(&self, log: &Log) -> Result<()> {
         if log.is_in_place(&*self.env.system)? {
             return Ok(());
         }
@@ -214,7 +216,7 @@ impl Writer<'_> {
     /// Read the present state, and create the key space if it does not exist. End a log that a dead
     /// writer left torn, that holds frames of others that nothing shows to be durable, or that
     /// another writer may be about to append to: its readable part is rewritten.
-    fn prepare(&mut self, settings: SpaceSettings) -> Result<()> {
+    pub(super) fn prepare(&mut self, settings: SpaceSettings) -> Result<()> {
         self.space.refresh()?;
         settings.check(self.space.present().as_ref())?;
         let must_end = self.held.must_end_log();
@@ -232,7 +234,6 @@ impl Writer<'_> {
 
     /// Look up without a refresh, as nobody else can write now.
     pub(crate) fn look(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
-        self.space.join_if_due();
         Ok(self.space.asked.counted(look(self.space.present().as_ref())?))
     }
 

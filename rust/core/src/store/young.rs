@@ -63,7 +63,15 @@ impl View {
 
     /// Divide the uncovered segments into those that the young filter covers and the others.
     pub(super) fn sort_uncovered(&mut self) {
-        let Self { uncovered, young, joined, apart, .. } = self;
+        let Self { uncovered, young, joined, apart, heirs, .. } = self;
+        // A filter that holds all keys of some segments holds those of what they were compacted to.
+        if let Some((gone, written)) = heirs.take()
+            && gone.iter().all(|id| young.covers(*id))
+        {
+            for id in written {
+                young.cover(id);
+            }
+        }
         young.retain(|id| uncovered.iter().any(|segment| segment.header().id == id));
         (*joined, *apart) = uncovered.iter().cloned().partition(|segment| young.covers(segment.header().id));
     }
@@ -77,7 +85,7 @@ impl View {
     }
 
     /// Entries in the segments that are asked one by one, as far as they may join.
-    fn entries_apart(&self) -> usize {
+    pub(super) fn entries_apart(&self) -> usize {
         let entries = self.apart.iter().map(|segment| entries_of(segment));
         entries.filter(|entries| *entries <= YoungFilter::MOST / 2).sum()
     }
@@ -107,17 +115,14 @@ impl KeySpace {
     }
 }
 
-fn entries_of(segment: &Segment) -> usize {
+pub(super) fn entries_of(segment: &Segment) -> usize {
     segment.header().entries() as usize
 }
 
 /// Put the keys of a segment into a filter.
-fn add_keys(young: &mut YoungFilter, segment: &Arc<Segment>) -> Result<()> {
+pub(super) fn add_keys(young: &mut YoungFilter, segment: &Arc<Segment>) -> Result<()> {
     for mut cursor in KeyCursor::both(segment) {
-        cursor.take_while(|key| {
-            young.insert_one(key);
-            true
-        })?;
+        cursor.take_many(|_| true, |keys| young.insert(keys.iter().copied()))?;
     }
     Ok(())
 }

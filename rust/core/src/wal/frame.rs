@@ -104,7 +104,6 @@ impl Frame {
     /// The frame's bytes for a place.
     pub(crate) fn encode(&self, place: FramePlace) -> Vec<u8> {
         let FramePlace { log, mark, position } = place;
-        let payload = self.payload();
         let mut flags = 0;
         flags |= if self.transaction.is_some() { HAS_TRANSACTION } else { 0 };
         flags |= if self.rows().is_some() { HAS_ROWS } else { 0 };
@@ -116,14 +115,17 @@ impl Frame {
             None => (self.keys.uuids.len(), self.keys.texts.len()),
         };
         let (uuids, texts) = if is_of_values { (self.values.len(), 0) } else { of_keys };
-        let mut out = Encoder::with_capacity(HEADER + payload.len());
+        // The header is put before the payload, which it has a checksum of.
+        let mut bytes = self.payload_after(HEADER);
+        let payload = &bytes[HEADER..];
+        let mut out = Encoder::with_capacity(HEADER);
         out.u32(MAGIC).u8(self.kind as u8).u8(flags).u16(HEADER as u16);
         out.u64(log).u64(position).u64(self.durable).u64(self.sequence).u64(self.claim).i64(self.started_at);
         out.u64(payload.len() as u64).u32(uuids as u32).u32(texts as u32);
-        out.u32(crc32c::crc32c(&payload)).u32(mark as u32);
+        out.u32(crc32c::crc32c(payload)).u32(mark as u32);
         out.u64(self.replaces.map_or(0, |(claim, _)| claim)).u32((mark >> 32) as u32).checksum();
-        out.raw(&payload);
-        out.finish()
+        bytes[..HEADER].copy_from_slice(&out.finish());
+        bytes
     }
 
     /// The rows of the batch that it begins, if recorded.
@@ -131,10 +133,12 @@ impl Frame {
         self.transaction.as_ref().and_then(|batch| batch.rows)
     }
 
-    fn payload(&self) -> Vec<u8> {
+    /// The payload behind `before` zeros, a multiple of eight.
+    fn payload_after(&self, before: usize) -> Vec<u8> {
         let keys = &self.keys;
         let of_values = self.values.len() * 32 + self.values.heap_bytes();
-        let mut out = Encoder::with_capacity(keys.len() * 16 + keys.heap.len() + of_values + 96);
+        let mut out = Encoder::with_capacity(before + keys.len() * 16 + keys.heap.len() + of_values + 96);
+        out.zeros(before);
         if let Some((_, started_at)) = self.replaces {
             out.i64(started_at);
         }
@@ -154,9 +158,8 @@ impl Frame {
             }
             return out.finish();
         }
-        for key in keys.uuids.iter().chain(&keys.texts) {
-            out.u64(key.hi).u64(key.lo);
-        }
+        let halves = |key: &Key| (key.hi, key.lo);
+        out.pairs(keys.uuids.iter().map(halves)).pairs(keys.texts.iter().map(halves));
         for length in &keys.lengths {
             out.u16(*length);
         }

@@ -5,6 +5,7 @@
 mod harness;
 mod lost;
 mod replays;
+mod resolved;
 
 use std::path::Path;
 

@@ -63,6 +63,7 @@ impl History {
     #[pyo3(signature = (channel, *, pending = "error", mirror = false, expiry = "until_purged", persist = None))]
     fn mapper(
         &self,
+        py: Python<'_>,
         channel: &str,
         pending: &str,
         mirror: bool,
@@ -70,10 +71,11 @@ impl History {
         persist: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<MessageIdMapper> {
         const DEFAULT_US: i64 = 30 * 86_400_000_000;
+        let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let settings = settings::settings(pending, mirror, expiry)?;
         let persist_us = persist.map_or(Ok(Some(DEFAULT_US)), settings::persist)?;
-        let mapper = Mapper::new(&history, channel, settings)?;
+        let mapper = crate::calls::outside(py, || Mapper::new(&history, channel, settings))?;
         Ok(MessageIdMapper { handle: self.handle.clone(), mapper, persist_us, units: Units::default() })
     }
 

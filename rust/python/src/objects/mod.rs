@@ -3,38 +3,78 @@
 //! The engine works outside Python. Each request enters Python for the call alone, and the client
 //! lets go of Python again while it waits for the store.
 
+pub(crate) mod copies;
 mod failures;
+mod replica;
 #[cfg(test)]
 mod tests;
 
 use std::path::Path;
 
-use dochistory_core::Result;
 use dochistory_core::objects::{Listed, ObjectStore, Put};
+use dochistory_core::{Error, Result};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::Outcome;
 
+/// Requests that one caller sends at the same time.
+const LANES: usize = 8;
+/// The object that says which history this is.
+const IDENTITY: &str = "HISTORY";
+/// What the names of all others begin with.
+const ROOMS: [&str; 2] = ["known/", "triggers/"];
+pub(crate) use replica::Replica;
+
 /// A client of one place in an object store.
 #[derive(Debug)]
 pub(crate) struct Client {
     client: Py<PyAny>,
+    /// The URL, in the one spelling of its place.
+    url: String,
 }
 
 impl Client {
     /// The client for a URL. Sends no request.
-    #[expect(dead_code, reason = "histories on object storage are opened with it")]
     pub(crate) fn connect(py: Python<'_>, url: &str, options: Option<&Bound<'_, PyAny>>) -> Outcome<Self> {
         let client = py.import("dochistory.objects")?.getattr("open_client")?.call1((url, options))?;
-        Ok(Self { client: client.unbind() })
+        let url = client.getattr("location")?.getattr("url")?.extract()?;
+        Ok(Self { client: client.unbind(), url })
+    }
+
+    /// The URL, in the one spelling of its place.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether there is a history, by its identity file.
+    pub(crate) fn holds_history(&self) -> Result<bool> {
+        Ok(self.get(IDENTITY)?.is_some())
     }
 
     /// Refuse a store that does not keep what a history rests on.
-    #[expect(dead_code, reason = "histories on object storage are made with it")]
     pub(crate) fn check(&self, py: Python<'_>) -> Outcome<()> {
         py.import("dochistory.objects")?.getattr("quick_check")?.call1((&self.client,))?;
+        Ok(())
+    }
+
+    /// Refuse to make a history where one seems to have been: its ids would be NEW again.
+    pub(crate) fn check_unused(&self) -> Result<()> {
+        for room in ROOMS {
+            let Some(remnant) = self.list(room)?.into_iter().next() else { continue };
+            // Another process may have made it meanwhile.
+            if self.holds_history()? {
+                return Ok(());
+            }
+            let reason = format!(
+                "the object HISTORY is missing, and {} is there: this was a history, whose objects were deleted by hand \
+                 or by a lifecycle rule, or an unfinished copy; nothing was made: restore them from a copy or an older \
+                 version, or name another place",
+                remnant.name
+            );
+            return Err(Error::Open { path: self.url.clone().into(), reason });
+        }
         Ok(())
     }
 
@@ -80,6 +120,19 @@ impl ObjectStore for Client {
             let found = client.call_method1(intern!(client.py(), "list"), (prefix,))?;
             found.try_iter()?.map(|one| listed(&one?)).collect()
         })
+    }
+
+    fn place(&self) -> String {
+        self.url.clone()
+    }
+
+    fn lanes(&self) -> usize {
+        // Threads that the caller waits for could not enter Python while it is inside.
+        if self.takes_threads() { LANES } else { 1 }
+    }
+
+    fn takes_threads(&self) -> bool {
+        crate::calls::is_outside()
     }
 
     fn delete(&self, name: &str) -> Result<()> {

@@ -25,7 +25,7 @@ class Fake:
         with open(path, "rb") as file: return self.put_new(name, file.read())
     def get_file(self, name, path):
         if name not in self.there: return False
-        with open(path, "xb") as file: file.write(self.there[name])
+        with open(path, "wb") as file: file.write(self.there[name])
         return True
     def list(self, prefix): return [Stored(name, len(x), 7) for name, x in self.there.items() if name.startswith(prefix)]
     def delete(self, name): self.there.pop(name, None)
@@ -45,7 +45,7 @@ fn client(expression: &str) -> Client {
         let names = PyDict::new(py);
         py.run(&CString::new(IN_MEMORY).unwrap(), Some(&names), None).unwrap();
         let made = py.eval(&CString::new(expression).unwrap(), Some(&names), None).unwrap();
-        Client { client: made.unbind() }
+        Client { client: made.unbind(), url: String::new() }
     })
 }
 
@@ -77,8 +77,6 @@ fn files_go_there_and_come_back() {
     assert!(!store.get_file("y", &back).unwrap());
     assert!(store.get_file("x", &back).unwrap());
     assert_eq!(std::fs::read(&back).unwrap(), b"bytes");
-    let again = store.get_file("x", &back);
-    assert!(matches!(again, Err(Error::Io { ref path, .. }) if *path == back), "{again:?}");
     let missing = store.put_file("x", Path::new("/no/such/file"));
     assert!(missing.unwrap_err().to_string().starts_with("[DH-IO] cannot transfer /no/such/file: "));
     std::fs::remove_dir_all(&place).unwrap();

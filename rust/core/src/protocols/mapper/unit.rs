@@ -36,11 +36,16 @@ enum Change {
 struct Made {
     change: Change,
     by: Option<u32>,
+    /// What the id was mapped to in the store when the unit changed it first.
+    found: Option<Vec<u8>>,
 }
 
 /// A unit of work: the messages that it takes in are mapped when it commits, all or none. While it
 /// is open, other callers that take one of its ids wait for its end. It is rolled back when it is
 /// dropped, or its process dies.
+///
+/// In an object store only callers of the same handle wait. Of units of several handles that change
+/// the same id, the first to commit wins; the commit of the others fails, and writes nothing.
 #[derive(Debug)]
 pub struct Unit {
     mapper: Mapper,
@@ -105,7 +110,7 @@ impl Unit {
         for (row, rule) in taken.rules.iter().enumerate().filter(|(_, rule)| **rule == Rule::N2) {
             debug_assert!(rule.outcome().on_success == super::rules::Change::MapInUnit);
             let value = message_ids.get(row).map(<[u8]>::to_vec);
-            self.record(ids, row, Change::Create { value, until: untils.get(row) }, Some(taken.number));
+            self.record(ids, row, Change::Create { value, until: untils.get(row) }, Some(taken.number), None);
         }
         Ok(taken)
     }
@@ -133,8 +138,8 @@ impl Unit {
                 continue;
             }
             // A change that replaced a removal restores the removal.
-            if let Some(Made { change: Change::Update { .. }, .. }) = self.changes.remove(&key) {
-                self.changes.insert(key, Made { change: Change::Remove, by: None });
+            if let Some(Made { change: Change::Update { .. }, found, .. }) = self.changes.remove(&key) {
+                self.changes.insert(key, Made { change: Change::Remove, by: None, found });
             }
         }
         taken.forget_copies();
@@ -179,7 +184,7 @@ impl Unit {
             let is_later = || (*first as usize != row).then_some(later);
             let error = RowError::of_form(ids.form(row)).or_else(|| refuse(known.mapped[row])).or_else(is_later);
             if error.is_none() {
-                self.record(ids, row, change(row), None);
+                self.record(ids, row, change(row), None, known.values.get(row));
             }
             errors.push(error);
         }
@@ -188,9 +193,10 @@ impl Unit {
 
     /// Records a later change of an id in one unit: only the state in the store before and the
     /// final state count.
-    fn record(&mut self, ids: &Ids, row: usize, change: Change, by: Option<u32>) {
+    fn record(&mut self, ids: &Ids, row: usize, change: Change, by: Option<u32>, found: Option<&[u8]>) {
         let key = key(ids, row);
         let before = self.changes.get(&key);
+        let found = before.map_or_else(|| found.map(<[u8]>::to_vec), |made| made.found.clone());
         // Another value for a message that was taken in: if that message fails, there is nothing to
         // map.
         let by = if matches!(change, Change::Update { .. }) { before.and_then(|made| made.by) } else { by };
@@ -203,7 +209,7 @@ impl Unit {
             (Some(Change::Remove), Change::Create { value, until }) => Change::Update { value, until },
             (_, change) => change,
         };
-        self.changes.insert(key, Made { change, by });
+        self.changes.insert(key, Made { change, by, found });
     }
 
     /// The mapper's knowledge, as the unit sees it.
@@ -256,7 +262,7 @@ impl Unit {
     /// made.
     pub fn commit(self, now_us: i64) -> Result<u64> {
         let mut keys = Texts::default();
-        let changes: Vec<(Vec<u8>, Change)> = self.changes.into_iter().map(|(key, made)| (key, made.change)).collect();
+        let changes: Vec<(Vec<u8>, Made)> = self.changes.into_iter().collect();
         if changes.is_empty() {
             return Ok(0);
         }
@@ -267,10 +273,17 @@ impl Unit {
         let ids = mapper.values.ids(&column);
         mapper.values.change(&ids, |edit| {
             let known = Known::read(edit.found(), mapper.settings, now_us)?;
-            for (row, (key, change)) in changes.iter().enumerate() {
+            for (row, (key, Made { change, found, .. })) in changes.iter().enumerate() {
                 let was_mapped = !matches!(change, Change::Create { .. });
-                if known.mapped[row] != was_mapped {
-                    let (id, done) = (String::from_utf8_lossy(key), if was_mapped { "removed" } else { "mapped" });
+                // No lock kept other handles from changing it.
+                let is_moved = mapper.values.is_shared() && known.values.get(row) != found.as_deref();
+                if known.mapped[row] != was_mapped || is_moved {
+                    let done = match (was_mapped, known.mapped[row]) {
+                        (true, true) => "changed",
+                        (true, false) => "removed",
+                        (false, _) => "mapped",
+                    };
+                    let id = String::from_utf8_lossy(key);
                     return Err(Error::State(format!(
                         "id {id:?} was {done} by another caller while the unit of work was open; nothing of the unit was written"
                     )));

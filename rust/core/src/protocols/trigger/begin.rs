@@ -13,6 +13,7 @@ use super::{Call, Claim};
 use crate::columns::Documents;
 use crate::history::History;
 use crate::key::{Codec, Copy, Form, Key};
+use crate::store::staged::Resolved;
 use crate::store::view::View;
 use crate::store::{Beginning, ClaimedKeys, InProgress, KeySpace, LookedUp, SpaceSettings, Writer};
 use crate::types::FrameKeys;
@@ -154,7 +155,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
     fn attempt(&mut self, space: &std::sync::Arc<KeySpace>, now_us: i64, is_last: bool) -> Result<Attempt> {
         let settings = SpaceSettings::of(self.trigger);
         let mut has_written = false;
-        let attempt = space.write_again(settings, |writer| {
+        let attempt = space.write_together(settings, |writer| {
             has_written = false;
             let found = writer.look(|view| self.look(now_us, view))?;
             let mut looked = Looked { found, unavailable: None };
@@ -251,30 +252,39 @@ impl<'a, 'd> BeginWork<'a, 'd> {
     /// Record as completed what is in progress and what the resolver calls a duplicate: the next
     /// copy is then a duplicate without asking, and no entry stays in progress forever. A frame
     /// of its own, before that of the claim: after a crash between both the claim is missing, and
-    /// what the resolver said holds all the same. A key that also came with another answer is left
-    /// as it is.
-    fn complete_resolved(
+    /// what the resolver said holds all the same.
+    pub(super) fn complete_resolved(
         &self,
         writer: &mut Writer<'_>,
         decided: &Decided,
         found: &LookedUp,
         now_us: i64,
     ) -> Result<()> {
+        let mut keys = ClaimedKeys::default();
+        for one in self.resolved(decided, found) {
+            keys.push(one.key, one.text.as_deref(), (one.claim, one.started_at));
+        }
+        writer.complete_keys(keys, now_us)
+    }
+
+    /// The open claims of what the resolver calls a duplicate. Of a key that also came with another
+    /// answer there are none.
+    pub(super) fn resolved(&self, decided: &Decided, found: &LookedUp) -> Vec<Resolved> {
         const RESOLVED: Outcome = Outcome::resolved(Reason::R10, Step::S2);
         if !self.trigger.complete_resolved || !decided.outcomes.contains(&RESOLVED) {
-            return Ok(());
+            return Vec::new();
         }
         let Identities { keys: all, forms, .. } = &self.identities;
         let (resolved, others): (Vec<&InProgress>, Vec<&InProgress>) =
             found.processing.iter().partition(|entry| decided.outcomes[entry.row as usize] == RESOLVED);
         let disputed: HashSet<Key> = others.iter().map(|entry| all[entry.row as usize]).collect();
-        let mut keys = ClaimedKeys::default();
-        for entry in resolved.iter().filter(|entry| !disputed.contains(&all[entry.row as usize])) {
+        let undisputed = resolved.into_iter().filter(|entry| !disputed.contains(&all[entry.row as usize]));
+        let of = |entry: &InProgress| {
             let row = entry.row as usize;
-            let text = (forms[row] != Form::Uuid).then(|| self.identities.text(self.documents, entry.row));
-            keys.push(all[row], text, (entry.claim, entry.started_at));
-        }
-        writer.complete_keys(keys, now_us)
+            let text = (forms[row] != Form::Uuid).then(|| self.identities.text(self.documents, entry.row).to_vec());
+            Resolved { key: all[row], text, claim: entry.claim, started_at: entry.started_at }
+        };
+        undisputed.map(of).collect()
     }
 
     /// Append the frames that record the beginning.

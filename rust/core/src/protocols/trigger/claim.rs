@@ -77,7 +77,7 @@ impl Claim {
             return rows.map_or(Ok(()), |rows| self.places_of(rows).map(drop));
         }
         let places = rows.map(|rows| self.places_of(rows)).transpose()?;
-        self.space.write_again(SpaceSettings::STORED, |writer| {
+        self.space.write_together(SpaceSettings::STORED, |writer| {
             self.ends.check(end, rows, |row| format!("row {row}"))?;
             match &places {
                 Some(places) => {
@@ -171,7 +171,7 @@ impl History {
         trigger.validate()?;
         let batch = IdBatch::identify(self.codec(), documents)?;
         let space = self.space(&trigger.name)?;
-        space.write_again(SpaceSettings::of(trigger), |writer| {
+        space.write_together(SpaceSettings::of(trigger), |writer| {
             batch.wanted(documents, |wanted| writer.finish_keys(wanted, end, now_us, expired(trigger, now_us)))
         })
     }

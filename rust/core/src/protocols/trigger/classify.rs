@@ -41,6 +41,30 @@ impl History {
     /// `Config` for bad settings, `Schema` for columns of unequal length, `Corrupt` for damaged
     /// files. A history that cannot be read is no error but a verdict (R5, R6, R7).
     pub fn classify(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
+        self.judged(trigger, documents, call, SpaceSettings::to_read(trigger))
+    }
+
+    /// The verdicts of [`History::begin`], if all documents are completed: there is nothing to
+    /// write then, and so no writer to wait for. What this rests on is durable. The resolver is not
+    /// asked, and all settings are checked that `begin` checks.
+    ///
+    /// # Errors
+    /// As [`History::classify`], and `Config` where a setting is not the one that is stored.
+    pub fn completed(&self, trigger: &Trigger, documents: &Documents, now_us: i64) -> Result<Option<Verdicts>> {
+        if self.is_read_only() || !trigger.settings(false).needs_history() {
+            return Ok(None);
+        }
+        let verdicts = self.judged(trigger, documents, &mut Call::at(now_us), SpaceSettings::of(trigger))?;
+        Ok(verdicts.outcomes.iter().all(|outcome| *outcome == Outcome::R9).then_some(verdicts))
+    }
+
+    fn judged(
+        &self,
+        trigger: &Trigger,
+        documents: &Documents,
+        call: &mut Call,
+        stored: SpaceSettings,
+    ) -> Result<Verdicts> {
         trigger.validate()?;
         let settings = trigger.settings(call.resolver.is_some());
         let mut identities = Identities::new(documents)?;
@@ -48,9 +72,7 @@ impl History {
         let look = Look { codec: self.codec(), documents, expired, threads: call.threads };
         let mut is_identified = false;
         let looked = if settings.needs_history() {
-            let found = self
-                .space(&trigger.name)?
-                .look(SpaceSettings::to_read(trigger), |view| look.run(&mut identities, view));
+            let found = self.space(&trigger.name)?.look(stored, |view| look.run(&mut identities, view));
             is_identified = found.is_ok();
             available(found, documents.rows)?
         } else {

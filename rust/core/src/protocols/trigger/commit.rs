@@ -10,10 +10,11 @@ use super::classify::expired;
 use super::rules::Trigger;
 use crate::format::manifest::SegmentEntry;
 use crate::history::History;
+use crate::objects::change::Stored;
 use crate::segment::Segment;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::EntryRun;
-use crate::store::staged::{Job, JobPlan, Keys, Publication, Receipt, rest_of};
+use crate::store::staged::{Job, JobPlan, Keys, Publication, Receipt, StagedFile as Named, rest_of};
 use crate::store::{KeySpace, SpaceSettings, Writer};
 use crate::types::TransactionEntry;
 use crate::types::transaction::{BatchRows, NumberedBatch};
@@ -51,7 +52,8 @@ impl History {
         let space = self.space(&trigger.name)?;
         let files = staged_files(&space, receipts)?;
         let (mut lost, mut segments, mut is_begun, mut replay) = (Keys::default(), Vec::new(), false, None);
-        space.write(SpaceSettings::of(trigger), |writer| {
+        space.write_again(SpaceSettings::of(trigger), |writer| {
+            (is_begun, segments) = (false, Vec::new());
             writer.space().check_alive(job)?;
             let plan = job.plan();
             let rows = Receipt::rows_of(receipts);
@@ -73,6 +75,9 @@ impl History {
                 let keys = lost.len();
                 return Err(conflict(&format!("others were first with {keys} of these documents, or ended them")));
             }
+            let resolved = receipts.iter().flat_map(|receipt| &receipt.resolved);
+            let staged: Vec<_> = files.iter().map(|file| file.segment.clone()).collect();
+            writer.complete_resolved(job, expired(trigger, plan.started_at), resolved, &staged)?;
             let (whole, rests) = left(&files, job, &lost)?;
             segments = whole.iter().map(|file| file.segment.clone()).collect();
             let Some(publication) = publication(job, known.as_ref(), rows, &whole, rests) else { return Ok(()) };
@@ -113,12 +118,16 @@ pub(super) fn staged_files(space: &KeySpace, receipts: &[Receipt]) -> Result<Vec
     let mut files = Vec::new();
     for receipt in receipts {
         for (place, entry) in receipt.files.iter().enumerate() {
-            let path = space.staged_path(&receipt.job, receipt.part, &receipt.attempt, place as u64);
+            let path = space.staged_path(&receipt.job, receipt.part, &receipt.attempt, place as u64)?;
+            let object = receipt.objects.get(place).cloned();
+            if let Some(object) = &object {
+                space.fetch_staged(object, &path)?;
+            }
             let segment = space.open_staged(&receipt.job, &path)?;
             if segment.sum() != entry.sum || segment.header().id != entry.id {
                 return Err(Error::corrupt(&path, 0, "this is not the segment that its receipt names"));
             }
-            files.push(StagedFile { entry: *entry, path, segment, is_contested: receipt.is_contested });
+            files.push(StagedFile { entry: *entry, path, object, segment, is_contested: receipt.is_contested });
         }
     }
     Ok(files)
@@ -128,13 +137,14 @@ pub(super) fn staged_files(space: &KeySpace, receipts: &[Receipt]) -> Result<Vec
 pub(super) struct StagedFile {
     pub(super) entry: SegmentEntry,
     pub(super) path: PathBuf,
+    object: Option<Stored>,
     pub(super) segment: Arc<Segment>,
     is_contested: bool,
 }
 
 impl StagedFile {
-    pub(super) fn named(self) -> (SegmentEntry, PathBuf) {
-        (self.entry, self.path)
+    pub(super) fn named(self) -> Named {
+        (self.entry, self.path, self.object)
     }
 }
 
@@ -166,7 +176,7 @@ fn publication(
         TransactionEntry::begun(batch, job.claim(), plan.started_at)
     };
     Some(Publication {
-        files: files.iter().map(|file| (file.entry, file.path.clone())).collect(),
+        files: files.iter().map(|file| (file.entry, file.path.clone(), file.object.clone())).collect(),
         rests,
         transaction: plan.transaction.clone().map(entry),
         replaces: known.and_then(|known| known.replaced(plan.replays)),

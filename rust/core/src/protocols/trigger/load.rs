@@ -57,7 +57,7 @@ impl History {
     pub fn load(&self, trigger: &Trigger) -> Result<Load<'_>> {
         trigger.validate()?;
         let space = self.space(&trigger.name)?;
-        let partition_us = space.write(SpaceSettings::of(trigger), |writer| Ok(writer.partition_us()))?;
+        let partition_us = space.write_again(SpaceSettings::of(trigger), |writer| Ok(writer.partition_us()))?;
         Ok(Load {
             history: self,
             space,

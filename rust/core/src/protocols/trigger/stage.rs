@@ -14,7 +14,7 @@ use crate::key::format_uuid;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::EntryRun;
 use crate::store::SpaceSettings;
-use crate::store::staged::{Job, JobPlan, OutcomeCount, Receipt};
+use crate::store::staged::{Job, JobPlan, OutcomeCount, Receipt, StagedFiles};
 use crate::types::FrameKeys;
 use crate::types::HistoryState;
 use crate::types::transaction::Replay;
@@ -117,8 +117,9 @@ impl History {
         let (keys, uuid_rows, text_rows) = work.claimed(&decided);
         let was_known = |row: &u32| known[*row as usize] != HistoryState::Absent;
         let is_contested = uuid_rows.iter().chain(&text_rows).any(was_known);
-        let mut files = Vec::new();
-        space.stage(job, attempt.part, attempt.name, &mut files, open_run(&keys, job))?;
+        let mut staged = StagedFiles::default();
+        space.stage(job, attempt.part, attempt.name, &mut staged, open_run(&keys, job))?;
+        let resolved = work.resolved(&decided, &looked.found);
         let counts = counts(&decided.outcomes);
         let rows = work.identities.batch_rows(self.codec(), documents);
         let verdicts = work.verdicts(decided, &asked, None);
@@ -129,7 +130,9 @@ impl History {
             rows,
             is_contested,
             counts,
-            files,
+            resolved,
+            files: staged.files,
+            objects: staged.objects,
         };
         Ok(Staged { verdicts, receipt })
     }

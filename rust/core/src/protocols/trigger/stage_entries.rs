@@ -7,13 +7,12 @@ use super::load::{PART, identified};
 use super::rules::Trigger;
 use super::stage::Attempt;
 use crate::columns::{Documents, FlagColumn};
-use crate::format::manifest::SegmentEntry;
 use crate::history::History;
 use crate::key::Form;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::Runs;
 use crate::store::SpaceSettings;
-use crate::store::staged::{Job, Publication, Receipt};
+use crate::store::staged::{Job, Publication, Receipt, StagedFiles};
 use crate::types::transaction::{BatchRows, Meaning, NumberedBatch, OnOtherRows, Replays, Transaction};
 use crate::{Error, Result};
 
@@ -25,7 +24,7 @@ pub struct StageEntries<'a> {
     runs: Runs,
     gathered: usize,
     rows: BatchRows,
-    files: Vec<SegmentEntry>,
+    staged: StagedFiles,
 }
 
 impl History {
@@ -35,8 +34,8 @@ impl History {
         if job.plan().reads {
             return Err(Error::Config("this job stages what it claims, not entries that happened elsewhere".into()));
         }
-        let (job, runs, files) = (job.clone(), Runs::new(job.partition_us), Vec::new());
-        Ok(StageEntries { history: self, job, attempt, runs, gathered: 0, rows: BatchRows::default(), files })
+        let (job, runs, staged) = (job.clone(), Runs::new(job.partition_us), StagedFiles::default());
+        Ok(StageEntries { history: self, job, attempt, runs, gathered: 0, rows: BatchRows::default(), staged })
     }
 
     /// Publish staged entries, of one job or several, in one manifest. A transaction that was
@@ -57,7 +56,8 @@ impl History {
         check_receipts(trigger, receipts)?;
         let space = self.space(&trigger.name)?;
         let (rows, mut published) = (Receipt::rows_of(receipts), 0);
-        space.write(SpaceSettings::of(trigger), |writer| {
+        space.write_again(SpaceSettings::of(trigger), |writer| {
+            published = 0;
             let how = Replays { on_other_rows, ..Replays::default() };
             let known = transaction.map(|one| Known::of(writer.space(), one, Some(rows), how)).transpose()?;
             // Of a batch whose rows an earlier version did not record, the entries are published
@@ -120,16 +120,17 @@ impl StageEntries<'_> {
     /// yet.
     pub fn finish(mut self) -> Result<Receipt> {
         self.write()?;
-        let Self { job, attempt, rows, files, .. } = self;
+        let Self { job, attempt, rows, staged: StagedFiles { files, objects }, .. } = self;
         let name = attempt.name.to_owned();
-        Ok(Receipt { job, part: attempt.part, attempt: name, rows, is_contested: false, counts: Vec::new(), files })
+        let (part, counts, resolved) = (attempt.part, Vec::new(), Vec::new());
+        Ok(Receipt { job, part, attempt: name, rows, is_contested: false, counts, resolved, files, objects })
     }
 
     fn write(&mut self) -> Result<()> {
         let runs = std::mem::replace(&mut self.runs, Runs::new(self.job.partition_us)).into_list();
         let space = self.history.space(self.job.trigger())?;
         let Attempt { part, name } = self.attempt;
-        space.stage(&self.job, part, name, &mut self.files, runs)?;
+        space.stage(&self.job, part, name, &mut self.staged, runs)?;
         self.gathered = 0;
         Ok(())
     }

@@ -144,24 +144,31 @@ impl StagedClaim {
     /// One attempt to decide lost documents: their verdicts, or rows that the resolver has to be
     /// asked about first.
     fn attempt(&self, work: &mut BeginWork, is_last: bool) -> Result<std::result::Result<Verdicts, Vec<Asked>>> {
-        let mut begun = self.begun();
-        self.space.write(SpaceSettings::STORED, |writer| {
+        let (mut begun, mut more) = (self.begun(), None);
+        let attempted = self.space.write_again(SpaceSettings::STORED, |writer| {
+            more = None;
             let found = writer.look(|view| work.look(self.started_at, view))?;
-            let (decided, asked) = match work.decide(&Looked { found, unavailable: None }, is_last)? {
+            let looked = Looked { found, unavailable: None };
+            let (decided, asked) = match work.decide(&looked, is_last)? {
                 Ok(decided) => decided,
                 Err(asked) => return Ok(Err(asked)),
             };
+            work.complete_resolved(writer, &decided, &looked.found, self.started_at)?;
             let (keys, ..) = work.claimed(&decided);
             if keys.len() > 0 {
                 if self.ends.is_whole() || writer.is_purged(self.started_at) {
                     return Err(Error::State("the claim has ended, or its time was purged: it takes no more".into()));
                 }
                 let stamp = Stamp { claim: self.number, started_at: self.started_at, mark: Mark::Open };
-                begun.segments.extend(writer.begin_more(&keys, stamp)?);
-                begun.is_begun = true;
+                more = Some(writer.begin_more(&keys, stamp)?);
             }
             Ok(Ok(work.verdicts(decided, &asked, None)))
-        })
+        })?;
+        if let Some(more) = more {
+            begun.segments.extend(more);
+            begun.is_begun = true;
+        }
+        Ok(attempted)
     }
 
     fn begun(&self) -> MutexGuard<'_, Begun> {
@@ -176,10 +183,10 @@ impl StagedClaim {
         }
         let ended: Option<Vec<Document>> = keys.as_ref().map(|keys| each_key(keys).map(owned).collect());
         let (number, started_at) = (self.number, self.started_at);
-        self.space.write(SpaceSettings::STORED, |writer| {
+        self.space.write_again(SpaceSettings::STORED, |writer| {
             self.ends.check(end, ended.as_deref(), |document| format!("document {}", self.shown(document)))?;
-            match keys {
-                Some(keys) => writer.finish_rows(number, started_at, end, keys)?,
+            match &keys {
+                Some(keys) => writer.finish_rows(number, started_at, end, keys.clone())?,
                 // After a purge of its partition no entry is left that a claim's outcome could
                 // apply to: name the keys.
                 None if writer.is_purged(started_at) => {

@@ -15,8 +15,8 @@ use crate::segment::file::Sink;
 use crate::segment::format::{bucket_of, directory_bits};
 use crate::segment::merge::KeyCursor;
 
-/// Blocks of the filter that are built at a time.
-const WINDOW_BLOCKS: u64 = (8 << 20) / filter::BLOCK_BYTES as u64;
+/// Blocks of the filter that are built at a time: whole pages, few enough to stay in a cache.
+const WINDOW_BLOCKS: u64 = (1 << 20) / filter::BLOCK_BYTES as u64;
 /// Entries of the index that are collected at a time, about.
 const WINDOW_ENTRIES: u64 = 1 << 20;
 
@@ -37,9 +37,10 @@ pub(crate) fn build(
     let mut header = FilterHeader { id, history, entries, slots, blocks, directory_bits, pages: 0, sums_crc: 0 };
     header.pages = header.expected_pages();
     let mut out = Output { sink: Sink::create_in_pieces(system, path)?, buffer: Vec::new() };
-    write_filter(&mut out, &header, segments, progress)?;
+    let mut counts = vec![0; if header.has_index() { (1usize << directory_bits) + 1 } else { 0 }];
+    write_filter(&mut out, &header, segments, &mut counts, progress)?;
     if header.has_index() {
-        write_index(&mut out, &header, segments)?;
+        write_index(&mut out, &header, segments, counts)?;
     }
     let finished = out.sink.finish(|sums_crc| {
         header.sums_crc = sums_crc;
@@ -57,6 +58,9 @@ struct Output {
 impl Output {
     /// Append bytes: full pages are written, the rest stays in the buffer.
     fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.buffer.is_empty() && bytes.len().is_multiple_of(PAGE) {
+            return self.sink.push(bytes);
+        }
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() >= 1 << 20 { self.write(self.buffer.len() / PAGE * PAGE) } else { Ok(()) }
     }
@@ -80,10 +84,13 @@ fn cursors(segments: &[Arc<Segment>]) -> Vec<(u32, KeyCursor<'_>)> {
     segments.iter().enumerate().flat_map(number).collect()
 }
 
+/// Write the filter; count meanwhile how many keys each bucket of the index has, at the place after
+/// its own.
 fn write_filter(
     out: &mut Output,
     header: &FilterHeader,
     segments: &[Arc<Segment>],
+    counts: &mut [u32],
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     let mut cursors = cursors(segments);
@@ -93,17 +100,17 @@ fn write_filter(
         let last = (first + WINDOW_BLOCKS).min(header.blocks);
         window.clear();
         window.resize((last - first) as usize * filter::BLOCK_BYTES, 0);
-        let mut insert = |key: Key| {
-            let block = filter::block_of(key, header.blocks);
-            if block < last {
-                let at = (block - first) as usize * filter::BLOCK_BYTES;
-                filter::insert(&mut window[at..at + filter::BLOCK_BYTES], key);
-            }
-            block < last
-        };
+        let within = |key: &Key| filter::block_of(*key, header.blocks) < last;
         let mut done = 0;
         for (_, cursor) in &mut cursors {
-            done += cursor.take_while(&mut insert)?;
+            done += cursor.take_many(within, |keys| {
+                filter::insert_part(&mut window, first, header.blocks, keys.iter().copied());
+                for key in keys {
+                    if let Some(count) = counts.get_mut(bucket_of(key.hi, header.directory_bits) + 1) {
+                        *count += 1;
+                    }
+                }
+            })?;
         }
         out.push(&window)?;
         progress(done)?;
@@ -112,16 +119,10 @@ fn write_filter(
     out.end_section()
 }
 
-/// The directory is small; the entries follow it, window by window.
-fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>]) -> Result<()> {
+/// The directory is small; the entries follow it, window by window. `counts` are those of
+/// [`write_filter`].
+fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>], mut counts: Vec<u32>) -> Result<()> {
     let buckets = 1usize << header.directory_bits;
-    let mut counts = vec![0u32; buckets + 1];
-    for (_, cursor) in &mut cursors(segments) {
-        cursor.take_while(|key| {
-            counts[bucket_of(key.hi, header.directory_bits) + 1] += 1;
-            true
-        })?;
-    }
     for bucket in 0..buckets {
         counts[bucket + 1] += counts[bucket];
     }

@@ -129,6 +129,22 @@ impl GlobalFilter {
         Ok(Arc::new(Self { sum, header, pages, filter }))
     }
 
+    /// Open a filter that is about to get the name `path`, and read it whole: those who use it then
+    /// need not verify its pages.
+    pub(crate) fn open_verified(
+        system: &dyn FileSystem,
+        from: &Path,
+        path: &Path,
+        history: [u8; 16],
+    ) -> Result<Arc<Self>> {
+        let mut filter = Self::open(system, from, history)?;
+        filter.verify(&mut |_| {})?;
+        if let Some(filter) = Arc::get_mut(&mut filter) {
+            filter.pages.rename(path);
+        }
+        Ok(filter)
+    }
+
     pub(crate) fn sum(&self) -> u32 {
         self.sum
     }

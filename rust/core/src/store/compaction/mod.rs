@@ -9,10 +9,15 @@ mod values;
 
 pub(super) use values::total;
 
+use std::cell::Cell;
+
 use crate::Result;
 use crate::format::manifest::Manifest;
 use crate::format::names::{FileKind, MAINTENANCE_LOCK};
+use crate::segment::format::MOST_ENTRIES;
+use crate::segment::merge::Merge;
 use crate::store::lock::Lock;
+use crate::store::publish_beside::Change;
 use crate::store::view::View;
 use crate::store::{KeySpace, SpaceSettings};
 
@@ -22,6 +27,10 @@ const MOST_UNCOVERED: usize = 12;
 const LEAST_UNCOVERED: u64 = 3 << 19;
 /// Number of segments outside the global filter from which writers wait for maintenance.
 const TOO_MANY_UNCOVERED: usize = 32;
+
+/// How long maintenance leaves objects in a bucket that no state needs any more: others may be
+/// reading them.
+const GRACE: std::time::Duration = std::time::Duration::from_secs(15 * 60);
 
 /// The result of maintenance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,9 +53,11 @@ impl KeySpace {
         self.present().as_ref().is_some_and(is_due)
     }
 
-    /// Whether maintenance is so far behind that it slows every look-up.
-    pub(crate) fn is_maintenance_overdue(&self) -> bool {
-        self.present().as_ref().is_some_and(|view| view.uncovered.len() > TOO_MANY_UNCOVERED)
+    /// How far maintenance is behind: segments outside the global filter beyond those that it
+    /// allows.
+    pub(crate) fn maintenance_debt(&self) -> u32 {
+        let beyond = |view: &View| view.uncovered.len().saturating_sub(TOO_MANY_UNCOVERED) as u32;
+        self.present().as_ref().map_or(0, beyond)
     }
 
     /// Compact small segments and build the global filter where it pays; with `all`, as far as
@@ -63,23 +74,36 @@ impl KeySpace {
         let lock = Lock::open(&*self.env.system, &self.directory.join(MAINTENANCE_LOCK))?;
         let Some(_guard) = lock.take(std::time::Duration::ZERO, || {})? else { return Ok(done) };
         self.run_maintenance(all, progress, &mut done).inspect_err(|error| self.note(error))?;
+        self.collect_objects(GRACE)?;
         Ok(done)
     }
 
     fn run_maintenance(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
         self.seal_frozen()?;
         self.collect_orphans()?;
+        let is_work = |view: Option<&View>| Ok(view.is_some_and(|view| view.is_compaction_worth(all)));
+        let _announced = match self.mirror.as_deref() {
+            Some(mirror) if self.read(is_work)? => match mirror.announce()? {
+                // Another handle is at work.
+                None => return self.renew_young(),
+                announced => announced,
+            },
+            _ => None,
+        };
         self.maintain_value_files(all, progress, done)?;
         let groups = self.read(|view| Ok(view.map_or(Vec::new(), |view| view.merge_groups(all))))?;
         let global_filter_work = |view: Option<&View>| Ok(view.map_or(0, |view| view.global_filter_group(all).1));
         let merging: u64 = groups.iter().flatten().map(|segment| segment.header().entries()).sum();
         let mut so_far = 0;
-        for group in groups {
+        let parts: Vec<u64> = groups.iter().map(|group| Merge::parts_of(group, MOST_ENTRIES)).collect();
+        let mut first = if parts.is_empty() { 0 } else { self.reserve(parts.iter().sum())? };
+        for (group, parts) in groups.iter().zip(parts) {
             let total = merging + self.read(global_filter_work)?;
-            self.merge_segments(&group, done, &mut |entries| {
+            self.merge_segments(group, first, done, &mut |entries| {
                 so_far += entries;
                 progress(so_far, total)
             })?;
+            first += parts;
         }
         let (group, entries) =
             self.read(|view| Ok(view.map_or((Vec::new(), 0), |view| view.global_filter_group(all))))?;
@@ -90,18 +114,18 @@ impl KeySpace {
             })?;
             done.rolled_up += entries;
         }
-        Ok(())
+        self.renew_young()
     }
 
     /// Reserve file numbers, so that no other writer uses them.
     pub(super) fn reserve(&self, count: u64) -> Result<u64> {
-        self.write_again(SpaceSettings::STORED, |writer| {
-            let mut manifest = writer.successor()?;
-            let first = manifest.next_file;
+        let first = Cell::new(0);
+        let reserve = |manifest: &mut Manifest| {
+            first.set(manifest.next_file);
             manifest.next_file += count;
-            writer.publish(&manifest)?;
-            Ok(first)
-        })
+        };
+        self.publish_beside(SpaceSettings::STORED, &Change::of_manifest(&reserve))?;
+        Ok(first.get())
     }
 
     /// Publish `files`, which were made outside the lock, by the `change` of the manifest. Answers
@@ -111,20 +135,9 @@ impl KeySpace {
         &self,
         settings: SpaceSettings,
         files: &[(FileKind, u64)],
-        is_due: impl FnOnce(&Manifest) -> bool,
-        change: impl FnOnce(&mut Manifest),
+        is_due: impl Fn(&Manifest) -> bool,
+        change: impl Fn(&mut Manifest),
     ) -> Result<bool> {
-        self.write(settings, |writer| {
-            let mut manifest = writer.successor()?;
-            if !is_due(&manifest) {
-                return Ok(false);
-            }
-            for (kind, id) in files {
-                writer.adopt(FileKind::New, *kind, *id)?;
-            }
-            change(&mut manifest);
-            manifest.forget_dropped();
-            writer.publish(&manifest).map(|()| true)
-        })
+        self.publish_beside(settings, &Change { files, is_due: &is_due, ..Change::of_manifest(&change) })
     }
 }

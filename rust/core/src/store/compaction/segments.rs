@@ -8,9 +8,11 @@ use crate::Result;
 use crate::format::manifest::{GlobalFilterEntry, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
 use crate::segment::format::{MOST_ENTRIES, Mark, Stamp};
+use crate::segment::global::GlobalFilter;
 use crate::segment::merge::Merge;
 use crate::segment::{Segment, global, writer};
 use crate::store::publish::entry_of;
+use crate::store::publish_beside::Change;
 use crate::store::view::{Covered, View};
 use crate::store::{KeySpace, SpaceSettings};
 use crate::types::Ending;
@@ -25,12 +27,12 @@ impl KeySpace {
     pub(super) fn merge_segments(
         &self,
         group: &[Arc<Segment>],
+        first: u64,
         done: &mut Maintained,
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
         let mut merge = Merge::new(group, MOST_ENTRIES);
         let outcomes = self.read(|view| view.map_or(Ok(HashMap::new()), View::foldable))?;
-        let first = self.reserve(merge.parts())?;
         let mut written: Vec<SegmentEntry> = Vec::new();
         for id in first.. {
             let Some(mut run) = merge.next(|stamp| folded(&outcomes, stamp))? else { break };
@@ -38,7 +40,7 @@ impl KeySpace {
             if run.is_empty() {
                 continue;
             }
-            run.settle();
+            run.settle_runs(group.len());
             let path = FileKind::New.path(&self.directory, id);
             let (header, sum, bytes) = writer::write(self.segment_at(&path, id), &run)?;
             written.push(entry_of(&header, sum, bytes));
@@ -54,7 +56,10 @@ impl KeySpace {
             manifest.segments.retain(|entry| !gone.contains(&entry.id));
             manifest.segments.extend(&written);
         };
-        self.publish_compacted(SpaceSettings::STORED, &files, is_there, publish).map(drop)
+        let heirs: Vec<u64> = written.iter().map(|entry| entry.id).collect();
+        let change =
+            Change { files: &files, is_due: &is_there, heirs: Some((&gone, &heirs)), ..Change::of_manifest(&publish) };
+        self.publish_beside(SpaceSettings::STORED, &change).map(drop)
     }
 
     pub(in crate::store) fn build_global_filter(
@@ -75,7 +80,14 @@ impl KeySpace {
             manifest.global_filters.push(GlobalFilterEntry { id, sum, entries, segments: ids.clone() });
         };
         let files = [(FileKind::GlobalFilter, id)];
-        self.publish_compacted(SpaceSettings::STORED, &files, |_| true, publish).map(drop)
+        let warm = GlobalFilter::open_verified(
+            &*self.env.system,
+            &path,
+            &FileKind::GlobalFilter.path(&self.directory, id),
+            self.env.history,
+        )?;
+        let change = Change { files: &files, warm: Some(warm), ..Change::of_manifest(&publish) };
+        self.publish_beside(SpaceSettings::STORED, &change).map(drop)
     }
 }
 

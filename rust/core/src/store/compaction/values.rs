@@ -128,6 +128,11 @@ impl View {
         self.value_group(false).is_some()
     }
 
+    /// Whether there is anything to compact, or a global filter to build.
+    pub(super) fn is_compaction_worth(&self, all: bool) -> bool {
+        self.value_group(all).is_some() || !self.merge_groups(all).is_empty() || self.global_filter_group(all).1 > 0
+    }
+
     /// The files to compact next.
     fn value_group(&self, all: bool) -> Option<Group> {
         let rows = |is_later: bool| {

@@ -1,12 +1,13 @@
 //! Making durable what was appended: commits of frames, and of manifests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use super::{Committed, Known, Mirror};
+use super::{Committed, Known, MOST_TOOK, Mirror};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
 use crate::objects::Put;
-use crate::objects::chain::{Attempt, Followed, drawn};
+use crate::objects::chain::{Attempt, Followed, drawn, side_by_side};
 use crate::objects::change::{Change, LogBytes, NewManifest, Stored};
 use crate::store::KeySpace;
 use crate::wal::START;
@@ -33,21 +34,44 @@ impl Mirror {
     pub(super) fn look_for_newer(&self, known: &mut Known) -> Result<bool> {
         match known.chain.follow()? {
             Followed::Newer(newer) if newer.is_empty() => return Ok(false),
-            Followed::Newer(newer) => known.newer = newer,
+            Followed::Newer(newer) => {
+                Self::meet(known);
+                known.newer = newer;
+            }
             Followed::Lost => known.is_loaded = false,
         }
         self.break_off(known);
         Ok(true)
     }
 
+    /// A commit without a change; answers whether it was made: somebody else's serves as well.
+    pub(super) fn commit_nothing(&self) -> Result<bool> {
+        let mut known = self.lock();
+        if !known.is_loaded || known.is_broken || !known.newer.is_empty() {
+            return Ok(false);
+        }
+        match self.put(&mut known, &Change::default()) {
+            Err(Error::Refused) => Ok(false),
+            put => {
+                put?;
+                self.note_settled(&mut known);
+                Ok(true)
+            }
+        }
+    }
+
     fn put(&self, known: &mut Known, change: &Change) -> Result<()> {
+        let start = Instant::now();
         let attempt = known.chain.commit(change.encode(), change.is_base());
+        (known.took, known.last) = (start.elapsed().min(MOST_TOOK), Some(Instant::now()));
         match attempt {
             Ok(Attempt::Won) => {
+                known.won += 1;
                 self.note_length(known);
                 Ok(())
             }
             Ok(Attempt::Refused) => {
+                Self::meet(known);
                 self.break_off(known);
                 Err(Error::Refused)
             }
@@ -62,6 +86,7 @@ impl Mirror {
 impl KeySpace {
     /// Return once the log is committed up to `end`, as generation `generation` wrote it.
     pub(in crate::store) fn reach_commit(&self, mirror: &Mirror, log: u64, end: u64, generation: u64) -> Result<()> {
+        let _waiting = mirror.wait();
         let mut known = mirror.lock();
         // A commit of another thread may have taken our frames along, while we waited.
         if mirror.generation() != generation {
@@ -75,6 +100,8 @@ impl KeySpace {
             mirror.break_off(&mut known);
             return Err(Error::Refused);
         }
+        mirror.gather(&mut known);
+        mirror.give_way(&mut known);
         let frames = self.uncommitted(&known)?;
         let Some(to) = frames.as_ref().map(|frames| frames.from + frames.bytes.len() as u64) else {
             return Err(Error::State("the log does not hold what was appended".into()));
@@ -82,6 +109,7 @@ impl KeySpace {
         let change = Change { frames, manifest: None };
         mirror.put(&mut known, &change)?;
         known.committed.position = to;
+        mirror.note_settled(&mut known);
         Ok(())
     }
 
@@ -94,11 +122,15 @@ impl KeySpace {
         manifest: &Manifest,
         publish: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
+        // Readers, and commits of frames, do not wait for the files.
+        let files = self.upload(mirror, manifest)?;
         let mut known = mirror.lock();
-        if mirror.generation() != generation || known.is_broken || !known.newer.is_empty() {
+        let number = known.chain.head().number + 1;
+        let is_late = files.iter().any(|(_, (last, _))| *last < number);
+        if mirror.generation() != generation || known.is_broken || !known.newer.is_empty() || is_late {
             return Err(Error::Refused);
         }
-        let files = self.upload(&known, manifest)?;
+        let files: Vec<_> = files.into_iter().map(|(name, (_, stored))| (name, stored)).collect();
         let is_base = manifest.log.id != known.committed.log;
         let new_log = if is_base { Some(self.log_head(manifest.log.id)?) } else { None };
         // Frames of a log that ends stand in the manifest and its segments.
@@ -117,6 +149,7 @@ impl KeySpace {
         };
         mirror.put(&mut known, &change)?;
         known.committed = Committed { log: manifest.log.id, position };
+        known.staged.retain(|file, _| !is_named(manifest, file));
         known.files.extend(files);
         known.files.retain(|file, _| is_named(manifest, file));
         if is_base {
@@ -124,7 +157,36 @@ impl KeySpace {
             drop(known.chain.give_hint());
         }
         // Before anybody reads on: what others may have read of the chain by now is in the view.
-        publish().inspect_err(|_| known.is_loaded = false)
+        let published = publish().inspect_err(|_| known.is_loaded = false);
+        mirror.note_settled(&mut known);
+        published
+    }
+
+    /// Store files outside the lock that a manifest is about to name, each under the name that it
+    /// will have. No other handle may use these names.
+    pub(in crate::store) fn stage_files(&self, files: &[(PathBuf, String)]) -> Result<()> {
+        let Some(mirror) = self.mirror.as_deref() else { return Ok(()) };
+        let mut bytes = 0;
+        for (path, _) in files {
+            bytes += self.env.system.open_at(path, false)?.length()?;
+        }
+        let last = mirror.head() + mirror.ahead(bytes);
+        for (path, name) in files {
+            let stored = self.store_file(mirror, last, path, name)?;
+            mirror.lock().staged.insert(name.clone(), (last, stored));
+        }
+        Ok(())
+    }
+
+    /// Store a file for a commit whose number is at most `last`: after it, a collector knows that
+    /// nobody names it any more.
+    pub(super) fn store_file(&self, mirror: &Mirror, last: u64, path: &Path, name: &str) -> Result<Stored> {
+        let mark = drawn()?.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
+        let object = mirror.chain.names().data(last, mark, name);
+        // Under a random name only our own earlier request can have been first.
+        let (Put::Created | Put::Exists) = mirror.chain.put_file(&object, path)?;
+        let (bytes, sum) = self.sum_of(path)?;
+        Ok(Stored { object, bytes, sum })
     }
 
     /// The frames that no commit holds yet.
@@ -144,7 +206,7 @@ impl KeySpace {
     }
 
     /// What a new log begins with.
-    fn log_head(&self, id: u64) -> Result<LogBytes> {
+    pub(super) fn log_head(&self, id: u64) -> Result<LogBytes> {
         let mut bytes = vec![0; START as usize];
         self.env.system.open_at(&FileKind::Log.path(&self.directory, id), false)?.read(&mut bytes, 0)?;
         Ok(LogBytes { log: id, from: 0, bytes })
@@ -165,25 +227,23 @@ impl KeySpace {
     }
 
     /// Store the files of a manifest that are in no object yet; answers all its files with their
-    /// objects. The objects carry the number of the commit that is about to name them, so that a
-    /// collector knows when nobody can do so any more.
-    fn upload(&self, known: &Known, manifest: &Manifest) -> Result<Vec<(String, Stored)>> {
-        let (number, drawn) = (known.chain.head().number + 1, drawn()?);
-        let mark = drawn.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
-        let mut files = Vec::new();
-        for name in named(manifest) {
-            if let Some(stored) = known.files.get(&name) {
-                files.push((name, stored.clone()));
-                continue;
-            }
-            let object = known.chain.names().data(number, mark, &name);
-            let path = self.directory.join(&name);
-            // Under a random name only our own earlier request can have been first.
-            let (Put::Created | Put::Exists) = known.chain.put_file(&object, &path)?;
-            let (bytes, sum) = self.sum_of(&path)?;
-            files.push((name, Stored { object, bytes, sum }));
-        }
-        Ok(files)
+    /// objects, and the last commit that may be the first to name each.
+    fn upload(&self, mirror: &Mirror, manifest: &Manifest) -> Result<Vec<(String, (u64, Stored))>> {
+        let (known, staged, number) = {
+            let known = mirror.lock();
+            (known.files.clone(), known.staged.clone(), known.chain.head().number + 1)
+        };
+        // A commit of frames that waits now may come first.
+        let last = number + 1;
+        let one = |name: String| {
+            let found = match (known.get(&name), staged.get(&name)) {
+                (Some(stored), _) => (u64::MAX, stored.clone()),
+                (None, Some((until, stored))) if *until >= last => (*until, stored.clone()),
+                _ => (last, self.store_file(mirror, last, &self.directory.join(&name), &name)?),
+            };
+            Ok((name, found))
+        };
+        side_by_side(mirror.chain.store().lanes(), named(manifest).collect(), one)
     }
 }
 

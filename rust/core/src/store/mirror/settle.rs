@@ -5,18 +5,18 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::commit::{is_named, named};
+use super::verify::other_bytes;
 use super::{Committed, Known, Mirror};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
 use crate::io::{publish, write_new};
+use crate::objects::chain::{Chain, MISSING, side_by_side};
 use crate::objects::change::{Change, LogBytes, NewManifest, Stored};
 use crate::objects::commit::Commit;
 use crate::store::KeySpace;
 use crate::store::view::View;
 use crate::{Error, Result};
 
-/// The operation of an error about an object that is not there.
-const MISSING: &str = "find";
 /// How often a state is looked for whose files were collected meanwhile.
 const TRIES: u32 = 5;
 
@@ -27,6 +27,11 @@ impl KeySpace {
         let Some(mirror) = self.mirror.as_deref().filter(|mirror| !mirror.is_own_work() && !self.is_pinned) else {
             return Ok(());
         };
+        if mirror.is_newest()? { Ok(()) } else { self.follow(mirror) }
+    }
+
+    /// The replica is not, or perhaps not, the newest state: make it so.
+    pub(super) fn follow(&self, mirror: &Mirror) -> Result<()> {
         {
             let mut known = mirror.lock();
             let is_settled = known.is_loaded && !known.is_broken && known.newer.is_empty() && mirror.is_ready();
@@ -42,6 +47,12 @@ impl KeySpace {
     /// Make the replica one of the chain's states; answers the generation of what is appended next.
     /// The writer lock is held.
     pub(in crate::store) fn settle(&self, mirror: &Mirror) -> Result<u64> {
+        // While another thread's commit is under way, this one appends to the next. Where that
+        // commit is refused, the generation tells.
+        let generation = mirror.generation();
+        if mirror.is_settled.load(Ordering::Acquire) {
+            return Ok(generation);
+        }
         let mut known = mirror.lock();
         let known = &mut *known;
         let mut tries = 0;
@@ -52,6 +63,7 @@ impl KeySpace {
                 done => done?,
             }
         }
+        mirror.note_settled(known);
         Ok(mirror.generation())
     }
 
@@ -71,6 +83,7 @@ impl KeySpace {
         // Nobody reads the view while its files are replaced.
         self.change(|slot| {
             mirror.is_ready.store(false, Ordering::Release);
+            mirror.is_settled.store(false, Ordering::Release);
             known.is_loaded = false;
             let is_ahead = |view: &View| !known.committed.covers(view.log.id, view.memtable.position);
             let can_stay = known.committed != Committed::default() && slot.as_ref().is_some_and(|view| !is_ahead(view));
@@ -114,9 +127,25 @@ impl KeySpace {
     }
 
     fn apply(&self, known: &mut Known, newer: &[Commit]) -> Result<()> {
-        // Only the last of several manifests is needed, and the files that it names.
-        let mut last: Option<NewManifest> = None;
         let mut objects = known.files.clone();
+        let Some(last) = self.replay(known, newer, &mut objects)? else { return Ok(()) };
+        let path = FileKind::Manifest.path(&self.directory, last.number);
+        let manifest = Manifest::decode(&last.bytes, &path)?;
+        self.fetch(known, &manifest, &objects)?;
+        self.env.system.remove_if_there(&path)?;
+        publish(&*self.env.system, &path, &last.bytes)?;
+        self.remove_others(&manifest)
+    }
+
+    /// Write the logs of some commits, and note which objects hold their files. Answers the last of
+    /// their manifests: only that one is needed, and the files that it names.
+    pub(super) fn replay(
+        &self,
+        known: &mut Known,
+        newer: &[Commit],
+        objects: &mut BTreeMap<String, Stored>,
+    ) -> Result<Option<NewManifest>> {
+        let mut last: Option<NewManifest> = None;
         for commit in newer {
             let name = known.chain.names().commit(commit.number);
             let Change { frames, manifest } = Change::decode(&commit.change, &name)?;
@@ -134,13 +163,7 @@ impl KeySpace {
             objects.extend(manifest.files.iter().cloned());
             last = Some(manifest);
         }
-        let Some(last) = last else { return Ok(()) };
-        let path = FileKind::Manifest.path(&self.directory, last.number);
-        let manifest = Manifest::decode(&last.bytes, &path)?;
-        self.fetch(known, &manifest, &objects)?;
-        self.env.system.remove_if_there(&path)?;
-        publish(&*self.env.system, &path, &last.bytes)?;
-        self.remove_others(&manifest)
+        Ok(last)
     }
 
     fn append_frames(&self, known: &mut Known, frames: &LogBytes, name: &str) -> Result<()> {
@@ -167,30 +190,29 @@ impl KeySpace {
                     format!("manifest {} names this file, and no commit says which object holds it", manifest.number);
                 return Err(Error::corrupt(&self.directory.join(name), 0, reason));
             };
-            if known.files.get(&name) != Some(stored) {
-                self.fetch_one(known, &self.directory.join(&name), stored)?;
-            }
             files.insert(name, stored.clone());
         }
+        let missing = files.iter().filter(|(name, stored)| known.files.get(*name) != Some(*stored)).collect();
+        let (chain, lanes) = (&known.chain, known.chain.store().lanes());
+        side_by_side(lanes, missing, |(name, stored)| self.fetch_one(chain, &self.directory.join(name), stored))?;
         known.files = files;
         Ok(())
     }
 
-    fn fetch_one(&self, known: &Known, path: &Path, stored: &Stored) -> Result<()> {
+    pub(super) fn fetch_one(&self, chain: &Chain, path: &Path, stored: &Stored) -> Result<()> {
         for _ in 0..TRIES {
             // A file of our own under this number was never committed.
             self.env.system.remove_if_there(path)?;
-            if !known.chain.get_file(&stored.object, path)? {
-                let reason = "a commit names it, but it is not in the bucket: was it deleted by hand, or by a lifecycle \
-                              rule? nothing was changed; restore the object from a copy or an older version of it";
-                return Err(Error::Objects { operation: MISSING, name: stored.object.clone(), reason: reason.into() });
+            if !chain.get_file(&stored.object, path)? {
+                return Err(chain.lost(&stored.object));
             }
             // Bytes may be damaged on the way.
             if self.sum_of(path)? == (stored.bytes, stored.sum) {
                 return Ok(());
             }
+            chain.store().forget(&stored.object);
         }
-        Err(Error::corrupt(Path::new(&stored.object), 0, "the object does not hold the bytes that its commit says"))
+        Err(other_bytes(&chain.full_name(&stored.object)))
     }
 
     /// Remove what the newest manifest does not name.

@@ -55,7 +55,7 @@ impl Keys {
         &self.heap[start..self.ends[row]]
     }
 
-    fn wanted<T>(&self, work: impl FnOnce(&Wanted) -> T) -> T {
+    pub(super) fn wanted<T>(&self, work: impl FnOnce(&Wanted) -> T) -> T {
         let text = |row: u32| self.text(row);
         work(&Wanted { keys: &self.keys, forms: &self.forms, text: &text })
     }
@@ -129,8 +129,8 @@ impl KeySpace {
         Ok(lost)
     }
 
-    fn at_the_pin(&self, job: &Job, expired: i64, met: &Keys) -> Result<LookedUp> {
-        let pinned = View::open_pinned(&self.env, &self.directory, &job.pin)?;
+    pub(super) fn at_the_pin(&self, job: &Job, expired: i64, met: &Keys) -> Result<LookedUp> {
+        let pinned = View::open_pinned(&self.env, &self.directory_of_pin(&job.pin)?, &job.pin)?;
         met.wanted(|wanted| pinned.lookup(wanted, expired))
     }
 }
@@ -149,7 +149,8 @@ impl Writer<'_> {
     ) -> Result<Keys> {
         let view = self.space.present();
         let Some(view) = view.as_ref() else { return Ok(Keys::default()) };
-        let pinned = crate::store::files::read_manifest(&self.space.env, &self.space.directory.join(&job.pin))?;
+        let directory = self.space.directory_of_pin(&job.pin)?;
+        let pinned = crate::store::files::read_manifest(&self.space.env, &directory.join(&job.pin))?;
         let is_added = |segment: &&Arc<Segment>| !pinned.segments.iter().any(|old| old.id == segment.header().id);
         let added: Vec<Arc<Segment>> = view.segments.iter().filter(is_added).cloned().collect();
         let mut met = Keys::default();
@@ -165,7 +166,7 @@ impl Writer<'_> {
 }
 
 /// The open claims of a row, which are adjacent.
-fn claims(found: &LookedUp, row: usize) -> impl Iterator<Item = u64> {
+pub(super) fn claims(found: &LookedUp, row: usize) -> impl Iterator<Item = u64> {
     let first = found.processing.partition_point(|entry| (entry.row as usize) < row);
     found.processing[first..].iter().take_while(move |entry| entry.row as usize == row).map(|entry| entry.claim)
 }

@@ -43,8 +43,7 @@ impl Writer<'_> {
         };
         let first = manifest.segments.len();
         let written = self.space.write_run(&mut manifest, &mut EntryRun::of_keys(keys, stamp));
-        // If this fails, it is unknown whether the manifest is on disk.
-        written.and_then(|()| self.publish(&manifest)).inspect_err(|error| self.space.sync.fail(error))?;
+        written.and_then(|()| self.publish(&manifest)).inspect_err(|error| self.note_unpublished(error))?;
         Ok(self.segments_of(&manifest.segments[first..]))
     }
 

@@ -9,12 +9,14 @@ mod conflict;
 mod job;
 mod leave_out;
 mod receipt;
+mod resolved;
 
 use super::publish::entry_of;
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::format::manifest::{EndedClaim, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
+use crate::objects::change::Stored;
 use crate::segment::Segment;
 use crate::segment::format::MOST_ENTRIES;
 use crate::segment::run::EntryRun;
@@ -31,14 +33,25 @@ pub use job::{Job, JobPlan};
 pub(crate) use job::{is_staged_name, job_of};
 pub(crate) use leave_out::rest_of;
 pub use receipt::{OutcomeCount, Receipt};
+pub(crate) use resolved::Resolved;
 
 /// File numbers that each part of a job has for itself.
 pub(crate) const FILES_PER_PART: u64 = 1 << 16;
 
+/// A staged file: its entry, where it lies, and which object of a bucket holds it.
+pub(crate) type StagedFile = (SegmentEntry, PathBuf, Option<Stored>);
+
+/// What one part has staged so far. In a bucket there is an object for each file.
+#[derive(Debug, Default)]
+pub(crate) struct StagedFiles {
+    pub(crate) files: Vec<SegmentEntry>,
+    pub(crate) objects: Vec<Stored>,
+}
+
 /// The content of one commit.
 #[derive(Debug, Default)]
 pub(crate) struct Publication {
-    pub(crate) files: Vec<(SegmentEntry, PathBuf)>,
+    pub(crate) files: Vec<StagedFile>,
     /// The rest of files that held more than may be published; each is rewritten under the writer
     /// lock.
     pub(crate) rests: Vec<EntryRun>,
@@ -54,36 +67,24 @@ impl KeySpace {
         &self,
         settings: SpaceSettings,
         plan: JobPlan,
-        check: impl FnOnce(&Writer<'_>, &JobPlan) -> Result<()>,
+        mut check: impl FnMut(&Writer<'_>, &JobPlan) -> Result<()>,
     ) -> Result<Job> {
-        self.write(settings, |writer| {
+        let reserve = |writer: &mut Writer<'_>| {
             check(writer, &plan)?;
-            let (mut claim, mut first_file) = (0, 0);
-            let mut take = |manifest: &mut Manifest| {
-                (claim, first_file) = (manifest.next_sequence, manifest.next_file);
-                manifest.next_sequence += 1;
-                manifest.next_file += u64::from(plan.parts) * FILES_PER_PART;
-            };
-            let is_touched = writer.space.present().as_ref().is_some_and(|view| !view.is_log_untouched());
-            if plan.reads && is_touched {
-                writer.seal_with(i64::MIN, take)?;
-            } else {
-                let Some(mut manifest) = writer.space.present().as_ref().map(View::next_of_same_log) else {
-                    return Err(Error::State("the key space is not there".into()));
-                };
-                take(&mut manifest);
-                writer.publish(&manifest)?;
+            writer.reserve_numbers(&plan)
+        };
+        let (pin, numbers) = match self.mirror.as_deref() {
+            Some(mirror) => self.pin_objects(mirror, None, settings, reserve)?,
+            None => {
+                let mut reserve = reserve;
+                self.write(settings, |writer| {
+                    let numbers = reserve(writer)?;
+                    Ok((writer.pin_present(None)?, numbers))
+                })?
             }
-            let pin = writer.pin_present(None)?;
-            Ok(Job {
-                trigger: writer.space.name.clone(),
-                pin,
-                claim,
-                first_file,
-                partition_us: writer.partition_us(),
-                plan,
-            })
-        })
+        };
+        let Numbers { claim, first_file, partition_us } = numbers;
+        Ok(Job { trigger: self.name.clone(), pin, claim, first_file, partition_us, plan })
     }
 
     /// Write a run of a part as staged segments; their bytes and names are durable on return. Takes
@@ -93,7 +94,7 @@ impl KeySpace {
         job: &Job,
         part: u32,
         attempt: &str,
-        staged: &mut Vec<SegmentEntry>,
+        staged: &mut StagedFiles,
         runs: Vec<EntryRun>,
     ) -> Result<()> {
         for mut run in runs {
@@ -101,20 +102,21 @@ impl KeySpace {
             let pieces = run.len().div_ceil(MOST_ENTRIES) as u64;
             for piece in 0..pieces {
                 let split = (pieces > 1).then(|| run.take_range(piece, pieces));
-                let place = staged.len() as u64;
+                let place = staged.files.len() as u64;
                 if place == FILES_PER_PART {
                     return Err(Error::Config(format!(
                         "part {part} makes more than {FILES_PER_PART} files: use more parts"
                     )));
                 }
                 let id = job.first_file_of(part) + place;
-                let path = self.directory.join(job.staged_name(part, attempt, place));
+                let path = self.staged_path(job, part, attempt, place)?;
                 let run = split.as_ref().unwrap_or(&run);
                 let (header, sum, bytes) = writer::write(self.segment_at(&path, id), run)?;
-                staged.push(entry_of(&header, sum, bytes));
+                staged.files.push(entry_of(&header, sum, bytes));
+                staged.objects.extend(self.store_staged(job, &path, id)?);
             }
         }
-        if !staged.is_empty() {
+        if !staged.files.is_empty() && self.mirror.is_none() {
             self.env.system.sync_names(&self.directory)?;
         }
         Ok(())
@@ -123,21 +125,31 @@ impl KeySpace {
     /// A job that was abandoned, or whose pin was collected as forgotten, must not publish
     /// anything.
     pub(crate) fn check_alive(&self, job: &Job) -> Result<()> {
-        let pin = self.directory.join(&job.pin);
-        if self.env.system.has(&pin)? {
+        let is_there = match self.mirror.as_deref() {
+            Some(mirror) => mirror.has_pin(&job.pin)?,
+            None => self.env.system.has(&self.directory.join(&job.pin))?,
+        };
+        if is_there {
             return Ok(());
         }
-        Err(Error::State(format!(
-            "job {} was committed or given up before, or it took more than a week, or it was reserved by a process that sees \
-             another directory under {}",
-            job.id(),
-            self.directory.display()
-        )))
+        let over = format!("job {} was committed or given up before, or it took more than a week", job.id());
+        let elsewhere = match self.mirror {
+            Some(_) => String::new(),
+            None => format!(
+                ", or it was reserved by a process that sees another directory under {}",
+                self.directory.display()
+            ),
+        };
+        Err(Error::State(format!("{over}{elsewhere}")))
     }
 
     /// The path of a staged file of a job.
-    pub(crate) fn staged_path(&self, job: &Job, part: u32, attempt: &str, place: u64) -> PathBuf {
-        self.directory.join(job.staged_name(part, attempt, place))
+    pub(crate) fn staged_path(&self, job: &Job, part: u32, attempt: &str, place: u64) -> Result<PathBuf> {
+        let directory = match self.mirror {
+            Some(_) => self.own_directory_of(&job.pin)?,
+            None => self.directory.clone(),
+        };
+        Ok(directory.join(job.staged_name(part, attempt, place)))
     }
 
     /// Open a staged file of a job.
@@ -161,7 +173,7 @@ impl KeySpace {
     /// The last transaction of the job's application, as it was at the pin.
     pub(crate) fn transaction_at_pin(&self, job: &Job) -> Result<Option<TransactionEntry>> {
         let Some(transaction) = &job.plan.transaction else { return Ok(None) };
-        let pinned = super::files::read_manifest(&self.env, &self.directory.join(&job.pin))?;
+        let pinned = super::files::read_manifest(&self.env, &self.directory_of_pin(&job.pin)?.join(&job.pin))?;
         let is_ours = |entry: &TransactionEntry| entry.transaction.application == transaction.application;
         Ok(pinned.transactions.into_iter().find(is_ours))
     }
@@ -170,6 +182,11 @@ impl KeySpace {
     /// stay.
     pub(crate) fn give_up(&self, job: &Job) -> Result<()> {
         self.unpin(&job.pin)?;
+        if self.mirror.is_some() {
+            // What was stored may be named by a commit of which nobody knows yet. A collector will
+            // know.
+            return Ok(());
+        }
         let names = self.env.system.names(&self.directory)?;
         for name in names.iter().filter(|name| job_of(name) == Some(job.id())) {
             self.env.system.remove_if_there(&self.directory.join(name))?;
@@ -178,7 +195,43 @@ impl KeySpace {
     }
 }
 
+/// What a job has for itself.
+struct Numbers {
+    claim: u64,
+    first_file: u64,
+    partition_us: i64,
+}
+
 impl Writer<'_> {
+    /// It is unknown whether a manifest is on disk. In an object store the chain tells.
+    fn note_unpublished(&self, error: &Error) {
+        if self.space.mirror.is_none() {
+            self.space.sync.fail(error);
+        }
+    }
+
+    /// Publish a manifest that gives a claim's number and file numbers away.
+    fn reserve_numbers(&mut self, plan: &JobPlan) -> Result<Numbers> {
+        let (mut claim, mut first_file) = (0, 0);
+        let mut take = |manifest: &mut Manifest| {
+            (claim, first_file) = (manifest.next_sequence, manifest.next_file);
+            manifest.next_sequence += 1;
+            manifest.next_file += u64::from(plan.parts) * FILES_PER_PART;
+        };
+        let is_touched = self.space.present().as_ref().is_some_and(|view| !view.is_log_untouched());
+        // What is pinned in a bucket has nothing in its log.
+        if is_touched && (plan.reads || self.space.mirror.is_some()) {
+            self.seal_with(i64::MIN, take)?;
+        } else {
+            let Some(mut manifest) = self.space.present().as_ref().map(View::next_of_same_log) else {
+                return Err(Error::State("the key space is not there".into()));
+            };
+            take(&mut manifest);
+            self.publish(&manifest)?;
+        }
+        Ok(Numbers { claim, first_file, partition_us: self.partition_us() })
+    }
+
     /// A transaction that begins and ends at once, under a claim number of its own.
     pub(crate) fn ended_transaction(&self, batch: NumberedBatch) -> TransactionEntry {
         let claim = self.space.present().as_ref().map_or(0, |view| view.next_of_same_log().next_sequence);
@@ -193,7 +246,10 @@ impl Writer<'_> {
             return Err(Error::State("the key space is not there".into()));
         };
         let Publication { files, rests, transaction, replaces } = publication;
-        for (entry, from) in files {
+        for (entry, from, object) in files {
+            if let Some(object) = &object {
+                self.space.expect_staged(entry.id, object)?;
+            }
             let to = FileKind::Segment.path(&self.space.directory, entry.id);
             self.space.env.system.remove_if_there(&to)?;
             self.space.env.system.link(&from, &to).map_err(Error::io("give its name to", &from))?;
@@ -210,8 +266,7 @@ impl Writer<'_> {
             manifest.next_sequence = manifest.next_sequence.max(entry.claim + 1);
             manifest.set_transaction(entry);
         }
-        // If this fails, it is unknown whether the manifest is on disk.
-        self.publish(&manifest).inspect_err(|error| self.space.sync.fail(error))?;
+        self.publish(&manifest).inspect_err(|error| self.note_unpublished(error))?;
         Ok(self.segments_of(&manifest.segments[first..]))
     }
 }

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use super::Job;
+use super::{Job, Resolved};
 use crate::format::manifest::SegmentEntry;
 use crate::io::bytes::{Decoder, Encoder, checked};
+use crate::key::Key;
+use crate::objects::change::Stored;
 use crate::types::transaction::BatchRows;
 use crate::{Error, Result};
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 4;
 
 /// The number of rows of a part with one outcome. The outcome is given by its words, because codes
 /// differ from version to version.
@@ -35,7 +37,11 @@ pub struct Receipt {
     /// again.
     pub(crate) is_contested: bool,
     pub(crate) counts: Vec<OutcomeCount>,
+    /// What a resolver called duplicates of documents in progress.
+    pub(crate) resolved: Vec<Resolved>,
     pub(crate) files: Vec<SegmentEntry>,
+    /// The objects that hold the files; none where they lie in the history's directory.
+    pub(crate) objects: Vec<Stored>,
 }
 
 impl Receipt {
@@ -92,10 +98,19 @@ impl Receipt {
         for count in &self.counts {
             out.text(&count.rule).text(&count.status).text(&count.action).u64(count.rows);
         }
+        out.u32(self.resolved.len() as u32);
+        for one in &self.resolved {
+            out.u64(one.claim).i64(one.started_at).raw(&one.key.to_bytes()).u8(u8::from(one.text.is_some()));
+            out.blob(one.text.as_deref().unwrap_or_default());
+        }
         out.u32(self.files.len() as u32);
         for file in &self.files {
             out.u64(file.id).u32(file.sum).u64(file.entries).u64(file.open).u64(file.bytes);
             out.i64(file.min_started_at).i64(file.max_started_at);
+        }
+        out.u32(self.objects.len() as u32);
+        for stored in &self.objects {
+            out.text(&stored.object).u64(stored.bytes).u32(stored.sum);
         }
         out.checksum();
         out.finish()
@@ -108,6 +123,9 @@ impl Receipt {
         let is_own = |(place, file): (usize, &SegmentEntry)| receipt.job.owns(receipt.part, place as u64, file.id);
         if !receipt.files.iter().enumerate().all(is_own) {
             return Err(Error::Config("a receipt names files that are not its part's".into()));
+        }
+        if !receipt.objects.is_empty() && receipt.objects.len() != receipt.files.len() {
+            return Err(Error::Config("a receipt does not say which object holds which file".into()));
         }
         Job::check_attempt(&receipt.attempt)?;
         Ok(receipt)
@@ -124,15 +142,27 @@ impl Receipt {
             (from.u32()?, from.text()?, BatchRows::decode(&mut from)?, from.u8()? != 0);
         let count = from.count(20)?;
         let counts = (0..count).map(|_| read_count(&mut from)).collect::<Result<_>>()?;
+        let count = from.count(41)?;
+        let resolved = (0..count).map(|_| read_resolved(&mut from)).collect::<Result<_>>()?;
         let count = from.count(52)?;
         let files = (0..count).map(|_| crate::format::manifest::read_segment(&mut from)).collect::<Result<_>>()?;
+        let count = from.count(16)?;
+        let stored =
+            |from: &mut Decoder| Result::Ok(Stored { object: from.text()?, bytes: from.u64()?, sum: from.u32()? });
+        let objects = (0..count).map(|_| stored(&mut from)).collect::<Result<_>>()?;
         from.finish()?;
-        Ok(Self { job, part, attempt, rows, is_contested, counts, files })
+        Ok(Self { job, part, attempt, rows, is_contested, counts, resolved, files, objects })
     }
 }
 
 fn read_count(from: &mut Decoder) -> Result<OutcomeCount> {
     Ok(OutcomeCount { rule: from.text()?, status: from.text()?, action: from.text()?, rows: from.u64()? })
+}
+
+fn read_resolved(from: &mut Decoder) -> Result<Resolved> {
+    let (claim, started_at, key) = (from.u64()?, from.i64()?, Key::from_bytes(from.bytes16()?));
+    let (is_text, text) = (from.u8()? != 0, from.blob()?.to_vec());
+    Ok(Resolved { key, text: is_text.then_some(text), claim, started_at })
 }
 
 #[cfg(test)]
@@ -155,6 +185,9 @@ mod tests {
         let job = Job { trigger: "orders".into(), pin, claim: 3, first_file: 11, partition_us: 1, plan };
         let files = vec![SegmentEntry { id: job.first_file_of(1), entries: 4, ..SegmentEntry::default() }];
         let counts = vec![OutcomeCount { rule: "R8".into(), status: "NEW".into(), action: "PROCESS".into(), rows: 4 }];
+        let (key, started_at) = (Key { hi: 7, lo: 8 }, -2);
+        let resolved = [None, Some(b"urn:a".to_vec())].map(|text| Resolved { key, text, claim: 2, started_at });
+        let resolved = resolved.to_vec();
         Receipt {
             job,
             part: 1,
@@ -162,7 +195,9 @@ mod tests {
             rows: BatchRows::of_numbers([4, 1, 2]),
             is_contested: false,
             counts,
+            resolved,
             files,
+            objects: vec![Stored { object: "data-1".into(), bytes: 9, sum: 3 }],
         }
     }
 

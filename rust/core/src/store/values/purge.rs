@@ -25,7 +25,7 @@ impl KeySpace {
         if purge.dry_run || !self.exists()? {
             return self.read(|view| view.map_or(Ok(Purged::default()), |view| view.expired_values(expiry)));
         }
-        self.write(Self::value_settings(), |writer| {
+        self.write_again(Self::value_settings(), |writer| {
             let purged = match writer.space.present().as_ref() {
                 Some(view) => {
                     let purged = view.expired_values(expiry)?;

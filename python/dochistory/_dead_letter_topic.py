@@ -1,0 +1,52 @@
+"""The topic of a Kafka to which records go that nobody can process."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import confluent_kafka
+
+import dochistory as dh
+from dochistory.receiving import Message
+
+_ANSWERS = 60.0
+"""How long the brokers may take, in seconds."""
+_SHARED = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password")
+
+
+class DeadLetterTopic:
+    """Writes records into a topic.
+
+    Args:
+        topic: its name.
+        config: the settings of the client that received the records.
+    """
+
+    def __init__(self, topic: str, config: Mapping[str, Any]) -> None:
+        self._topic = topic
+        self._config = {name: config[name] for name in _SHARED if name in config}
+        self._producer: Any = None
+
+    def send(self, message: Message) -> None:
+        """Write a record: it is durable on return.
+
+        Args:
+            message: the record as it was received.
+
+        Raises:
+            StateError: [DH-STATE] the brokers did not take it.
+        """
+        if self._producer is None:
+            self._producer = confluent_kafka.Producer(self._config | {"enable.idempotence": True})
+        failed: list[Any] = []
+        record = message.raw
+        self._producer.produce(
+            self._topic,
+            record.value(),
+            record.key(),
+            headers=record.headers(),
+            on_delivery=lambda error, _: failed.append(error) if error is not None else None,
+        )
+        if self._producer.flush(_ANSWERS) or failed:
+            raise dh.StateError(
+                f"[DH-STATE] the dead letter {message.id!r} cannot be written to {self._topic}: {failed}"
+            )

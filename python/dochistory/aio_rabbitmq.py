@@ -1,0 +1,325 @@
+"""RabbitMQ for asyncio: many messages side by side, each processed once. Needs aio-pika.
+
+```python
+import asyncio
+from dochistory import aio_rabbitmq
+
+async def ship_order(message):
+    print(message.id, message.body)
+
+asyncio.run(aio_rabbitmq.Receiver("orders.history", trigger, "orders", ship_order, url="amqp://localhost").run())
+```
+
+As `dochistory.rabbitmq`, but each message is a task of its own. Messages that are begun or
+completed at the same moment share one sync, and no call blocks the event loop. `docs/rabbitmq.md`
+says which id, which acknowledgement, and what happens on failure.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import aio_pika
+import aio_pika.exceptions
+
+import dochistory as dh
+from dochistory import _amqp, receiving
+from dochistory.consumer import Consumer
+from dochistory.once import OnError, Retry, on_error_of
+from dochistory.receiving import LOGGER, Message, Settlement
+
+__all__ = ["Message", "Receiver", "message_id"]
+
+_BACKOFF = (0.2, 10.0)
+"""The first and the longest wait before the next attempt to connect, in seconds."""
+_PAUSES = (0.05, 5.0)
+"""The first and the longest pause before a message is returned, in seconds: it comes again at once."""
+_LOST = (aio_pika.exceptions.AMQPError, aio_pika.exceptions.ChannelInvalidStateError, OSError)
+
+Service = Callable[[Message], Awaitable[object]]
+"""What processes a message."""
+
+
+def message_id(incoming: Any) -> str | None:
+    """The property `message_id`: the same after a redelivery, and after a resend by a producer that keeps it.
+
+    Args:
+        incoming: a message of aio-pika.
+
+    Returns:
+        str: the property; None if the producer set none.
+    """
+    found: str | None = incoming.message_id
+    return found
+
+
+class _Left(Exception):  # noqa: N818 - no failure of ours
+    """Leaves the block of a document without completing it."""
+
+
+class Receiver:
+    """Receives the messages of a queue, processes each once in a task of its own, and acknowledges it.
+
+    Args:
+        history: the directory of the history, or the URL of its bucket.
+        trigger: whose messages they are.
+        queue: the queue's name; it must exist.
+        service: called with each `Message` that is NEW, and awaited.
+        url: where the broker is: an AMQP URL.
+        prefetch: the maximum number of messages in work. A process that is killed leaves those in
+            doubt.
+        id: called with aio-pika's message; answers the message's id. The property `message_id`, if
+            absent.
+        on_error: what becomes of a message whose service raises: `in_doubt`, `release` or
+            `dochistory.once.Retry`; a dead letter is rejected, so the queue needs a dead-letter
+            exchange.
+        **settings: further settings of `Consumer`: `suspension`, `audit`, `sinks`, …; for a bucket
+            `storage_options`, `cache`.
+
+    Raises:
+        ConfigError: [DH-CONFIG] an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        history: str | os.PathLike[str],
+        trigger: dh.Trigger,
+        queue: str,
+        service: Service,
+        *,
+        url: str = "amqp://localhost",
+        prefetch: int = 100,
+        id: Callable[[Any], object] = message_id,  # noqa: A002 - what everybody calls it
+        on_error: OnError = "in_doubt",
+        **settings: Any,
+    ) -> None:
+        if prefetch < 1:
+            raise dh.ConfigError(f"[DH-CONFIG] prefetch is {prefetch}; allowed is 1 or more")
+        self.consumer = Consumer(history, trigger, **settings)
+        self.queue = queue
+        self.connections = 0
+        """How often it was connected."""
+        self._service = service
+        self._url = url
+        self._prefetch = prefetch
+        self._id = id
+        self._on_error = on_error_of(on_error)
+        self._stopping = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = asyncio.Event()
+        self._resuming = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._in_work: dict[str, asyncio.Future[None]] = {}
+        self._failure: BaseException | None = None
+        self._has_named, self._nameless = False, 0
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it is to end."""
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """End: messages in work are completed, others go back to the queue. For any thread; does not wait."""
+        self._stopping.set()
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended already
+                self._loop.call_soon_threadsafe(lambda: self._ended.set())
+
+    async def run(self) -> None:
+        """Receive until `stop` is called, or SIGTERM or SIGINT comes, or something fails.
+
+        Raises:
+            DocHistoryError: as `Consumer.begin`, but for suspensions, which are waited for.
+        """
+        self._loop = asyncio.get_running_loop()
+        try:
+            with _signals(self._loop, self.stop):
+                await self._receive()
+        finally:
+            await asyncio.to_thread(self.consumer.close)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _receive(self) -> None:
+        wait = _BACKOFF[0]
+        while not self.is_stopping:
+            try:
+                connection = await aio_pika.connect(self._url)
+                async with connection:
+                    wait = _BACKOFF[0]
+                    await self._receive_from(connection)
+            except _LOST as error:
+                if self.connections == 0:
+                    raise  # what fails the first time is a mistake, rather than an outage
+                _log("queue %r: %s: %s; the next attempt in %.1f s", self.queue, type(error).__name__, error, wait)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._unended().wait(), wait)
+                wait = min(wait * 2, _BACKOFF[1])
+
+    async def _receive_from(self, connection: Any) -> None:
+        channel = await connection.channel()
+        await channel.set_qos(self._prefetch)
+        queue = await channel.get_queue(self.queue)
+        ended = self._unended()
+        connection.close_callbacks.add(lambda *_: ended.set(), weak=False)
+        channel.close_callbacks.add(lambda *_: ended.set(), weak=False)
+        # The queue was deleted, or its node went.
+        (await channel.get_underlay_channel()).on_consumer_cancel_callbacks.add(lambda *_: ended.set())
+        tag = await queue.consume(self._arrives)
+        self.connections += 1
+        await ended.wait()
+        if self.is_stopping and not channel.is_closed:
+            await queue.cancel(tag)
+        # Also those of a lost connection: what they began must end before it comes again.
+        await asyncio.gather(*self._tasks)
+
+    def _unended(self) -> asyncio.Event:
+        """Set once the present connection is lost, or the receiver is to end."""
+        self._ended = asyncio.Event()
+        if self.is_stopping:
+            self._ended.set()
+        return self._ended
+
+    async def _arrives(self, incoming: Any) -> None:
+        task = asyncio.create_task(self._handle(incoming))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _handle(self, incoming: Any) -> None:
+        try:
+            found = receiving.id_of(self._id(incoming))
+            self._check_id(found)
+            count = _amqp.redeliveries(bool(incoming.redelivered), incoming.headers)
+            message = Message(found, incoming.body, count, incoming, incoming.delivery_tag)
+            async with self._alone(found):
+                settlement = await self._process(message)
+            await _settle(incoming, settlement)
+        except _LOST as error:
+            _log("%s: not settled, so it comes again: %s", incoming.message_id, error)
+        except BaseException as error:  # noqa: BLE001 - `run` raises it
+            self._failure = self._failure or error
+            self.stop()
+
+    def _check_id(self, found: str | None) -> None:
+        """Messages none of which has an id: nearly always the ids are somewhere else."""
+        trigger = self.consumer.trigger
+        self._has_named = self._has_named or bool(found)
+        self._nameless += not found
+        is_allowed = trigger.without_ids == "in_doubt" or trigger.resolver is not None or not trigger.use_history
+        if self._nameless > 1 and not self._has_named and not is_allowed:
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] none of the first {self._nameless} messages has an id, so all would be in doubt (R3); "
+                "say with id= where it is, or let their producer set one, or allow it with "
+                'Trigger(without_ids="in_doubt")'
+            )
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, key: str | None) -> AsyncIterator[None]:
+        """Nothing else of this id is in work: a copy of what is would be in doubt."""
+        if key is None:
+            yield
+            return
+        while (other := self._in_work.get(key)) is not None:
+            await other
+        ended = self._in_work[key] = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            del self._in_work[key]
+            ended.set_result(None)
+
+    async def _process(self, message: Message) -> Settlement:
+        while not self.is_stopping and not message.raw.channel.is_closed:
+            try:
+                return await self._begin(message)
+            except dh.SuspendedError:
+                async with self._resuming:  # one thread waits for all
+                    await asyncio.to_thread(self.consumer.wait, stop=self._stopping)
+        return Settlement.RETURN
+
+    async def _begin(self, message: Message) -> Settlement:
+        count = message.redelivery_count
+        # JMS counts from 1.
+        counted: dict[str, Any] = (
+            {"delivery_count": count + 1} if self.consumer.trigger.kind == "jms" else {"redelivery_count": count}
+        )
+        one = self.consumer.one(message.id, payload=message.body, **counted)
+        settlement = Settlement.ACKNOWLEDGE
+        try:
+            async with one as document:
+                if document.action == "REJECT":
+                    return Settlement.DEAD_LETTER
+                if document.new and (error := await self._serve(message)) is not None:
+                    settlement = self._settlement_after(error)
+                    if settlement is Settlement.ACKNOWLEDGE:
+                        await asyncio.to_thread(self._keep, message, error)
+                    else:
+                        _log("%s: the service failed with %s; it is released", message.id, _short(error))
+                        await asyncio.to_thread(document.release)
+                    raise _Left  # noqa: TRY301 - which keeps the block from completing it
+        except _Left:
+            if settlement is Settlement.RETURN:
+                await asyncio.sleep(min(_PAUSES[0] * 2.0 ** min(message.redelivery_count, 16), _PAUSES[1]))
+        return settlement
+
+    async def _serve(self, message: Message) -> Exception | None:
+        """Run the service as often as the policy says; answers what it raised at last."""
+        policy, attempt = self._on_error, 0
+        while True:
+            attempt += 1
+            try:
+                await self._service(message)
+            except Exception as error:  # noqa: BLE001 - the policy says what becomes of it
+                if isinstance(error, dh.RolledBack) or not isinstance(policy, Retry) or attempt == policy.attempts:
+                    return error
+                _log("%s: attempt %d failed with %s; it is tried again", message.id, attempt, _short(error))
+                await asyncio.sleep(policy.wait_after(attempt))
+            else:
+                return None
+
+    def _settlement_after(self, error: Exception) -> Settlement:
+        then = self._on_error.then if isinstance(self._on_error, Retry) else self._on_error
+        if isinstance(error, dh.RolledBack) or then == "release":
+            return Settlement.RETURN
+        return Settlement.DEAD_LETTER if then == "dead_letter" else Settlement.ACKNOWLEDGE
+
+    def _keep(self, message: Message, error: Exception) -> None:
+        _log("%s: the service failed with %s; it is in doubt", message.id, _short(error))
+        if self.consumer.is_audited:
+            self.consumer.keep_failed(receiving.table_of([message], self.consumer.trigger.kind), error)
+
+
+async def _settle(incoming: Any, settlement: Settlement) -> None:
+    if settlement is Settlement.ACKNOWLEDGE:
+        await incoming.ack()
+    else:
+        await incoming.reject(requeue=settlement is Settlement.RETURN)
+
+
+@contextlib.contextmanager
+def _signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterator[None]:
+    """Stop at SIGTERM and SIGINT, where this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _log(text: str, *values: object) -> None:
+    logging.getLogger(LOGGER).warning(text, *values)

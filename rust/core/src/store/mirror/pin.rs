@@ -1,0 +1,179 @@
+//! Pinned states in a bucket. The pin is an object that describes the state whole; who reads it
+//! has a directory of its own for it beside the replica's files.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::commit::named;
+use super::{Committed, Mirror};
+use crate::format::names::FileKind;
+use crate::io::{publish, write_new};
+use crate::objects::chain::{drawn, side_by_side};
+use crate::objects::change::{NewManifest, Stored};
+use crate::objects::pins::Pinned;
+use crate::store::pin::{MOST_AGE_US, check_name};
+use crate::store::{KeySpace, SpaceSettings, Writer};
+use crate::wal::START;
+use crate::{Error, Result};
+
+/// How the directory of a pinned state begins.
+const AT: &str = "at-";
+
+impl KeySpace {
+    /// Pin the state that `prepare` leaves, whose log must hold nothing. Answers the pin's name.
+    ///
+    /// A collector lists the pins after it has found a state. One that listed before this pin was
+    /// there knows no state that came after it. So the pin holds if a state that is read after it
+    /// was stored still names all its files, as all states between the two do.
+    pub(in crate::store) fn pin_objects<T>(
+        &self,
+        mirror: &Mirror,
+        lease_us: Option<i64>,
+        settings: SpaceSettings,
+        mut prepare: impl FnMut(&mut Writer<'_>) -> Result<T>,
+    ) -> Result<(String, T)> {
+        let start = Instant::now();
+        for round in 0.. {
+            let (prepared, pinned) = self.write_again(settings, |writer| {
+                let prepared = prepare(writer)?;
+                Ok((prepared, self.describe(mirror)?))
+            })?;
+            let name = pin_name(pinned.manifest.number, lease_us)?;
+            mirror.chain.put_pin(&name, &pinned)?;
+            self.catch_up()?;
+            if mirror.still_names(&pinned.manifest.files) {
+                return Ok((name, prepared));
+            }
+            mirror.chain.remove_pin(&name)?;
+            crate::sys::interrupt::check()?;
+            if start.elapsed() > self.env.lock_timeout {
+                break;
+            }
+            mirror.back_off(round);
+        }
+        Err(Error::Refused)
+    }
+
+    /// The present state, whose log holds nothing. The writer lock is held.
+    fn describe(&self, mirror: &Mirror) -> Result<Pinned> {
+        let known = mirror.lock();
+        let manifest = self.present().as_ref().map(|view| view.manifest.clone());
+        let manifest = manifest.ok_or_else(|| Error::State("the key space is not there".into()))?;
+        if known.committed != (Committed { log: manifest.log.id, position: START }) {
+            return Err(Error::State("a state whose log holds frames cannot be pinned".into()));
+        }
+        let stored = |name: String| known.files.get(&name).map(|stored| (name.clone(), stored.clone()));
+        let files: Vec<_> = named(&manifest).filter_map(stored).collect();
+        if files.len() != named(&manifest).count() {
+            return Err(Error::State("some of the manifest's files are in no object".into()));
+        }
+        let new_log = Some(self.log_head(manifest.log.id)?);
+        let manifest = NewManifest { number: manifest.number, bytes: manifest.encode(), new_log, files };
+        Ok(Pinned { history: self.env.history, commit: known.chain.head().number, manifest })
+    }
+
+    /// The directory of a pinned state, with its manifest under the pin's name: that of the space,
+    /// or one of its own in a replica.
+    pub(in crate::store) fn directory_of_pin(&self, pin: &str) -> Result<PathBuf> {
+        let Some(mirror) = self.mirror.as_deref() else { return Ok(self.directory.clone()) };
+        let directory = self.own_directory_of(pin)?;
+        let path = directory.join(pin);
+        let _alone = mirror.pinning.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Its manifest comes last.
+        if self.env.system.has(&path)? {
+            return Ok(directory);
+        }
+        let pinned = mirror.pinned(pin)?;
+        let manifest = &pinned.manifest;
+        if let Some(head) = &manifest.new_log {
+            let log = FileKind::Log.path(&directory, head.log);
+            self.env.system.remove_if_there(&log)?;
+            write_new(&*self.env.system, &log, &[&head.bytes])?;
+        }
+        let (chain, lanes) = (&mirror.chain, mirror.chain.store().lanes());
+        let missing = self.linked(mirror, &directory, &manifest.files)?;
+        let fetched =
+            side_by_side(lanes, missing, |(name, stored)| self.fetch_one(chain, &directory.join(name), stored));
+        if let Err(error) = fetched {
+            // The pin may have ended meanwhile.
+            mirror.pinned(pin)?;
+            return Err(error);
+        }
+        publish(&*self.env.system, &path, &manifest.bytes)?;
+        Ok(directory)
+    }
+
+    /// The directory in a replica for what belongs to a pin.
+    pub(in crate::store) fn own_directory_of(&self, pin: &str) -> Result<PathBuf> {
+        check_name(pin)?;
+        let directory = self.directory.join(format!("{AT}{pin}"));
+        self.env.system.make_directory(&self.directory)?;
+        self.env.system.make_directory(&directory)?;
+        Ok(directory)
+    }
+
+    /// Give the files of a pin that the replica has a name in its directory; answers the others.
+    fn linked<'a>(
+        &self,
+        mirror: &Mirror,
+        directory: &std::path::Path,
+        files: &'a [(String, Stored)],
+    ) -> Result<Vec<&'a (String, Stored)>> {
+        let mut missing = Vec::new();
+        // Held, so that no file is replaced.
+        let known = mirror.lock();
+        for file in files {
+            let (from, to) = (self.directory.join(&file.0), directory.join(&file.0));
+            let is_here = known.is_loaded && known.files.get(&file.0) == Some(&file.1);
+            self.env.system.remove_if_there(&to)?;
+            if !(is_here && self.env.system.has(&from)? && self.env.system.link_if_free(&from, &to)?) {
+                missing.push(file);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Remove a pin, and what this replica has of it.
+    pub(in crate::store) fn unpin_objects(&self, mirror: &Mirror, pin: &str) -> Result<()> {
+        mirror.chain.remove_pin(pin)?;
+        let directory = self.directory.join(format!("{AT}{pin}"));
+        for name in self.env.system.names_if_any(&directory)? {
+            self.env.system.remove_if_there(&directory.join(name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Mirror {
+    /// Whether the newest state that is known names all these files.
+    fn still_names(&self, files: &[(String, Stored)]) -> bool {
+        let known = self.lock();
+        known.is_loaded && files.iter().all(|(name, stored)| known.files.get(name) == Some(stored))
+    }
+
+    /// The state of a pin.
+    pub(super) fn pinned(&self, pin: &str) -> Result<Pinned> {
+        let reason = "this snapshot is over: its pin was removed, or its lease has ended; take a new one".to_owned();
+        let path = self.chain.full_name(&self.chain.names().pin(pin));
+        self.chain.pinned(pin)?.ok_or_else(|| Error::Open { path: path.into(), reason })
+    }
+
+    /// Whether a pin is there.
+    pub(in crate::store) fn has_pin(&self, pin: &str) -> Result<bool> {
+        self.chain.has(&self.chain.names().pin(pin))
+    }
+
+    /// The names of all pins.
+    pub(in crate::store) fn pins(&self) -> Result<Vec<String>> {
+        self.chain.pins()
+    }
+}
+
+/// A name that no other handle gives a pin (`pin-<microseconds>-<process>-<manifest>-<seconds of
+/// its lease>-<random>`).
+fn pin_name(manifest: u64, lease_us: Option<i64>) -> Result<String> {
+    let random = drawn()?.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
+    let seconds = lease_us.unwrap_or(MOST_AGE_US).clamp(0, MOST_AGE_US) / 1_000_000;
+    let (now_us, process) = (crate::sys::time::now_us(), std::process::id());
+    Ok(format!("{}{now_us:020}-{process:x}-{manifest}-{seconds}-{random:016x}", FileKind::Pin.prefix()))
+}

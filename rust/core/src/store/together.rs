@@ -1,0 +1,155 @@
+//! Group commit: threads of a process that write at the same time. One of them takes the writer
+//! lock, does the jobs of all that wait, and makes the log durable once for them.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+
+use super::Writer;
+use crate::Result;
+use crate::sys::interrupt::{self, SLICE};
+
+/// What a thread wants done by the holder of the lock.
+pub(super) type Job<'j> = dyn FnMut(&mut Writer<'_>) + Send + 'j;
+
+/// The threads that write, and who leads them.
+#[derive(Debug, Default)]
+pub(super) struct Together(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_led: bool,
+    posted: VecDeque<Posted>,
+}
+
+/// The job of a thread that waits.
+#[derive(Debug)]
+struct Posted {
+    job: *mut Job<'static>,
+    owner: Arc<Owner>,
+}
+
+// SAFETY: the job is `Send`, and its owner does not touch it while it is posted or done.
+#[expect(unsafe_code, reason = "a thread's job is done by another one")]
+unsafe impl Send for Posted {}
+
+#[derive(Debug)]
+struct Owner {
+    phase: AtomicU8,
+    thread: Thread,
+}
+
+const POSTED: u8 = 0;
+const LEADS: u8 = 1;
+const DONE: u8 = 2;
+
+impl Owner {
+    fn wake(&self, phase: u8) {
+        self.phase.store(phase, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+/// The jobs of the others, for the thread that leads. When it is dropped, the next thread leads.
+pub(super) struct Others<'t> {
+    together: &'t Together,
+    done: Vec<Arc<Owner>>,
+}
+
+impl Together {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Have `job` done, by another thread or by this one: then `lead` does it, and those of
+    /// [`Others`]. A job that panics, or whose leader failed, is not done.
+    pub(super) fn run(
+        &self,
+        job: &mut Job<'_>,
+        lead: impl FnOnce(&mut Job<'_>, &mut Others<'_>) -> Result<()>,
+    ) -> Result<()> {
+        if self.must_lead(job)? { lead(job, &mut Others { together: self, done: Vec::new() }) } else { Ok(()) }
+    }
+
+    /// Wait until the job is done, or this thread is to lead.
+    fn must_lead(&self, job: &mut Job<'_>) -> Result<bool> {
+        let owner = Arc::new(Owner { phase: AtomicU8::new(POSTED), thread: std::thread::current() });
+        if self.post(job, &owner) {
+            return Ok(true);
+        }
+        loop {
+            match owner.phase.load(Ordering::Acquire) {
+                DONE => return Ok(false),
+                LEADS => return Ok(true),
+                _ => std::thread::park_timeout(SLICE),
+            }
+            if owner.phase.load(Ordering::Acquire) == POSTED && self.withdraw(&owner) {
+                interrupt::check()?;
+                if self.post(job, &owner) {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Post a job where somebody leads; else answers that this thread does.
+    fn post(&self, job: &mut Job<'_>, owner: &Arc<Owner>) -> bool {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.is_led, true) {
+            return true;
+        }
+        let job = std::ptr::from_mut(job);
+        // SAFETY: only the lifetime changes. Its owner waits in `must_lead` until the job is
+        // withdrawn, or was done, or is its own again.
+        #[expect(unsafe_code, clippy::transmute_ptr_to_ptr, reason = "a cast cannot make a lifetime longer")]
+        let job = unsafe { std::mem::transmute::<*mut Job<'_>, *mut Job<'static>>(job) };
+        state.posted.push_back(Posted { job, owner: owner.clone() });
+        false
+    }
+
+    /// How many jobs wait.
+    #[cfg(test)]
+    pub(super) fn posted(&self) -> usize {
+        self.lock().posted.len()
+    }
+
+    /// Take a job back that nobody has begun.
+    fn withdraw(&self, owner: &Arc<Owner>) -> bool {
+        let mut state = self.lock();
+        let place = state.posted.iter().position(|posted| Arc::ptr_eq(&posted.owner, owner));
+        place.and_then(|place| state.posted.remove(place)).is_some()
+    }
+}
+
+impl Others<'_> {
+    /// Do the next job. Answers false if there is none, or if this one panicked: the leader may no
+    /// longer trust what it holds, and the next one prepares that again. The job's owner learns of
+    /// it when the leader has finished.
+    pub(super) fn do_next(&mut self, writer: &mut Writer<'_>) -> bool {
+        let Some(posted) = self.together.lock().posted.pop_front() else { return false };
+        self.done.push(posted.owner);
+        // SAFETY: the owner waits until it is told that the job is done, and nobody else has it
+        // now.
+        #[expect(unsafe_code, reason = "the owner outlives its stay in the list")]
+        let job = unsafe { &mut *posted.job };
+        // The owner finds out that its job has no result.
+        catch_unwind(AssertUnwindSafe(|| job(writer))).is_ok()
+    }
+}
+
+impl Drop for Others<'_> {
+    fn drop(&mut self) {
+        let next = {
+            let mut state = self.together.lock();
+            let next = state.posted.pop_front();
+            state.is_led = next.is_some();
+            next
+        };
+        if let Some(next) = next {
+            next.owner.wake(LEADS);
+        }
+        self.done.iter().for_each(|owner| owner.wake(DONE));
+    }
+}

@@ -1,0 +1,237 @@
+"""Consumers, receivers, suspension and the sweeper with a history in a bucket: each document runs once."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+import dochistory as dh
+from dochistory import objects, sqs, suspension
+from dochistory.receiving import Message
+from tests.brokers.campaign import BucketCampaign, eventually, ids_of, messages
+from tests.brokers.in_thread import running
+from tests.brokers.test_sqs import left, publish, queue
+from tests.servers.fault_proxy import FaultProxy, Say
+from tests.servers.objects import KEY, SECRET, Server
+from tests.support import documents, fresh_ids, status_of, statuses, trigger
+
+pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow")  # boto3's own
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "state"))
+
+
+Made = Callable[..., dh.Consumer]
+
+
+@pytest.fixture
+def made(s3: Server, place: str) -> Made:
+    """Consumers of the history."""
+
+    def one(server: dict[str, str] | None = None, of: dh.Trigger | None = None, **settings: Any) -> dh.Consumer:
+        settings = {"audit": False, **settings}
+        return dh.Consumer(place, of or trigger(), storage_options=server or dict(s3.options), **settings)
+
+    return one
+
+
+@pytest.fixture
+def consumer(made: Made) -> Iterator[dh.Consumer]:
+    with made() as one:
+        yield one
+
+
+def test_a_consumer_begins_and_completes_in_a_bucket(consumer: dh.Consumer, made: Made, place: str) -> None:
+    claim = consumer.begin(documents(["a", "b"]))
+    assert statuses(claim.verdicts) == ["NEW", "NEW"]
+    claim.complete()
+    assert (consumer.url, repr(consumer)) == (place, f"<Consumer of trigger 'orders' with {place!r}>")
+    with made() as other, other.one("a") as document:
+        assert (document.status, document.new) == ("DUPLICATE", False)
+
+
+def test_a_service_runs_once_by_threads_and_coroutines(consumer: dh.Consumer) -> None:
+    ran: list[str] = []
+
+    @consumer.once(key=lambda key: key)
+    def in_thread(key: str) -> None:
+        ran.append(key)
+
+    @consumer.once(key=lambda key: key)
+    async def in_loop(key: str) -> str:
+        ran.append(key)
+        return key
+
+    async def all_of(keys: list[str]) -> list[str]:
+        found: list[str] = await asyncio.gather(*(in_loop(key) for key in keys))
+        return found
+
+    ids = [f"thread-{number}" for number in range(20)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(in_thread, ids))
+        list(pool.map(in_thread, ids))
+    others = [f"loop-{number}" for number in range(20)]
+    assert asyncio.run(all_of(others)) == others
+    assert asyncio.run(all_of(others)) == [None] * 20
+    assert sorted(ran) == sorted(ids + others)
+
+
+def test_a_failed_service_is_in_doubt_or_new_again(consumer: dh.Consumer) -> None:
+    with pytest.raises(ValueError, match="no"), consumer.one("kept"):
+        raise ValueError("no")
+    with pytest.raises(dh.RolledBack), consumer.one("undone"):
+        raise dh.RolledBack("undone")
+    with consumer.one("kept") as kept, consumer.one("undone") as undone:
+        assert (kept.status, undone.status) == ("IN_DOUBT", "NEW")
+
+
+def test_what_a_bucket_does_not_keep_is_refused_before(made: Made, client: objects.ObjectClient) -> None:
+    ran: list[str] = []
+    with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* in a bucket, which holds no statistics"):
+        made(statistics=True)
+    with made() as consumer:
+        with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* in a bucket.* ask for url"):
+            _ = consumer.path
+        assert status_of(consumer.history, ["a"]) == ["NEW"]
+    with made(audit=True) as consumer:
+        with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .*pass audit=False"):
+            consumer.begin(documents(["a"]))
+        with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .*pass audit=False"), consumer.one("a"):
+            ran.append("a")
+    with made() as consumer:
+        assert status_of(consumer.history, ["a"]) == ["NEW"]
+    assert ran == []
+    assert client.list()
+
+
+def test_what_a_function_returned_is_kept_in_the_bucket(made: Made) -> None:
+    ran: list[str] = []
+
+    def work(key: str) -> dict[str, int]:
+        ran.append(key)
+        return {"ran": len(ran)}
+
+    for _ in range(2):
+        with made() as consumer:
+            assert consumer.once(key=lambda key: key, result="json")(work)("a") == {"ran": 1}
+    assert ran == ["a"]
+
+
+def test_options_that_make_no_sense_are_refused_at_once(place: str, tmp_path: Path) -> None:
+    with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] "):
+        dh.Consumer(place, trigger(), storage_options={"aws_region": ["x"]})
+    for options in ({"storage_options": {"aws_region": "x"}}, {"cache": tmp_path}, {"cache_bytes": 1}):
+        given: dict[str, Any] = options
+        with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] .* for the URL of a bucket"):
+            dh.Consumer(tmp_path / "x", trigger(), **given)
+
+
+def test_a_bucket_that_fails_suspends_and_resumes(made: Made, s3: Server, proxy: FaultProxy, place: str) -> None:
+    of, options = trigger(suspend_on_failure=True), {**s3.through(proxy.port)}
+    clock = [dt.datetime.now(dt.UTC)]
+    suspended = dh.Suspension(place, of, storage_options=options, now=lambda: clock[0])
+    with made(options, of, suspension=suspended) as consumer:
+        consumer.begin(documents(["a"])).complete()
+        proxy.choose = lambda _request: Say(403, "AccessDenied")
+        with pytest.raises(dh.SuspendedError, match=r"^\[DH-SUSPENDED\] .*history: \[DH-FORBIDDEN\]"):
+            consumer.begin(documents(["b"]))
+        assert [one.history for one in suspension.suspended(place)] == [place]
+        clock[0] += dt.timedelta(minutes=2)
+        with pytest.raises(dh.SuspendedError, match=r"\[DH-FORBIDDEN\]"):
+            consumer.begin(documents(["b"]))  # it was polled, in vain
+        proxy.choose = lambda _request: None
+        clock[0] += dt.timedelta(minutes=10)
+        assert statuses(consumer.begin(documents(["a", "b"])).verdicts) == ["DUPLICATE", "NEW"]
+        assert suspension.suspended(place) == []
+
+
+def test_a_failing_bucket_costs_no_second_opening(made: Made, s3: Server, proxy: FaultProxy) -> None:
+    of = trigger(suspend_on_failure=False, suspend_and_retry_on_error=False)
+    with made({**s3.through(proxy.port)}, of) as consumer:
+        consumer.begin(documents(["a"])).complete()
+        opened = consumer.history
+        proxy.choose = lambda _request: Say(403, "AccessDenied")
+        with pytest.raises(dh.ObjectStoreError, match=r"^\[DH-FORBIDDEN\]"):
+            consumer.begin(documents(["b"]))
+        proxy.choose = lambda _request: None
+        assert statuses(consumer.begin(documents(["a", "b"])).verdicts) == ["DUPLICATE", "NEW"]
+        assert consumer.history is opened
+
+
+def test_the_sweeper_takes_a_url(
+    s3: Server, place: str, client: objects.ObjectClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    options, of = dict(s3.options), trigger(history_time_to_live="1 hour")
+    late = dt.datetime.now(dt.UTC) + dt.timedelta(hours=5)
+    with dh.open(place, create=True, storage_options=options) as history:
+        history.load(documents(fresh_ids(1000)), of)
+    caplog.set_level(logging.INFO, "dochistory.sweeper")
+    sweeper = dh.Sweeper(place, [of], storage_options=options, now=lambda: late)
+    assert repr(place) in repr(sweeper)
+    assert sweeper.sweep()["orders"]["entries"] == 1000
+    assert sweeper.sweep()["orders"]["entries"] == 0
+    assert "orders: purged 1000 entries" in caplog.text
+    told: list[dict[str, Any]] = []
+    with dh.Sweeper(place, storage_options=options, every=0.01, on_sweep=told.append) as sweeper:
+        eventually(lambda: len(told) > 1, "it sweeps again and again")
+    assert not sweeper.is_running
+    with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* in a bucket, which holds no times of a sweeper"):
+        dh.sweeper.next_purge(place)
+    assert client.list()
+
+
+@pytest.fixture
+def endpoint(s3: Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """moto's SQS, beside its S3."""
+    given = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", f"http://127.0.0.1:{s3.port}")
+    return f"http://127.0.0.1:{s3.port}"
+
+
+def test_a_receiver_runs_each_message_once(s3: Server, place: str, endpoint: str) -> None:
+    url = queue(endpoint, "bucket-once")
+    published = messages(60)
+    publish(endpoint, url, published)
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        ran.append(message.id)
+
+    one = sqs.Receiver(
+        place,
+        trigger(),
+        url,
+        service,
+        id=sqs.attribute("id"),
+        client=boto3.client("sqs"),
+        storage_options=dict(s3.options),
+        audit=False,
+    )
+    with running(one):
+        eventually(lambda: left(endpoint, url) == 0, "all are processed and deleted")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+@pytest.mark.timeout(300)
+def test_killed_receivers_run_nothing_twice(s3: Server, place: str, endpoint: str, tmp_path: Path) -> None:
+    url = queue(endpoint, "bucket-campaign")
+    published = messages(600)
+    publish(endpoint, url, published)
+    campaign = BucketCampaign(tmp_path, "sqs", url, place, s3.options, visibility=2)
+    campaign.killing(8, (2.0, 4.0), receivers=2, takes=0.01)
+    campaign.finish(ids_of(published), takes=0.01)
+    campaign.check(ids_of(published))

@@ -1,0 +1,249 @@
+"""A history in a bucket serves Spark as one in a directory does, by one URL."""
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dochistory as dh
+from dochistory.spark.options import Options
+from dochistory.spark.same_bucket import BucketSight, Given
+from tests.servers.objects import Server, moto
+from tests.spark.support import Stream, orders, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+
+IDS = ["a", "done", "b", "doubtful", "c", None, "x" * 97, "a"]
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Server]:
+    with moto() as server:
+        yield server
+
+
+@pytest.fixture
+def url(s3: Server) -> str:
+    return f"{s3.url}/{secrets.token_hex(4)}/orders.history"
+
+
+@pytest.fixture
+def given(s3: Server, tmp_path: Path) -> dict[str, Any]:
+    """What the entrances are given besides the URL."""
+    return {"storage_options": dict(s3.options), "cache": tmp_path / "cache"}
+
+
+Opened = Callable[..., dh.History]
+
+
+@pytest.fixture
+def opened(url: str, given: dict[str, Any]) -> Opened:
+    return lambda **how: dh.open(url, **given, **how)
+
+
+def frame(spark: "SparkSession", ids: list[str | None]) -> "DataFrame":
+    return spark.createDataFrame(rows(ids).to_pandas()).repartition(2)
+
+
+def judged(df: "DataFrame") -> list[tuple[str | None, str | None, str]]:
+    return sorted(((row.uuid, row.status, row.rule) for row in df.collect()), key=str)
+
+
+def fill(history: dh.History) -> None:
+    history.begin(rows(["done"]), orders()).complete()
+    history.begin(rows(["doubtful"]), orders())
+
+
+def rules(history: dh.History, ids: list[str]) -> list[str]:
+    found: list[str] = history.classify(rows(ids), orders())["rule"].to_pylist()
+    return found
+
+
+def test_bucket_gives_the_verdicts_of_a_directory(
+    spark: "SparkSession",
+    url: str,
+    given: dict[str, Any],
+    opened: Opened,
+    history_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with opened(create=True) as one, dh.open(history_path, create=True) as other:
+        fill(one)
+        fill(other)
+    df = frame(spark, IDS)
+    wanted = judged(dh.spark.classify(df, history_path, orders()))
+    found = dh.spark.classify(df, url, orders(), **given)
+    assert judged(found) == wanted
+    column = dh.spark.verdict(url, orders(), **given)
+    assert judged(df.select("uuid", column.alias("v")).select("uuid", "v.status", "v.rule")) == wanted
+    with opened() as history:
+        assert judged(dh.spark.classify(df, history, orders(), "map", **given)) == wanted
+    found.explain("extended")
+    assert "loopback" not in capsys.readouterr().out
+
+
+def test_plan_stays_the_same_whatever_is_collected(
+    spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
+) -> None:
+    with opened(create=True) as history:
+        fill(history)
+        found = dh.spark.classify(frame(spark, IDS), url, orders(), **given)
+        wanted = judged(found)
+        [pin] = history.pins(orders())
+        for number in range(4):
+            history.begin(rows(["a", f"new-{number}"]), orders()).complete()
+            history.maintain(orders(), all=True, grace=0)
+        # Workers of another plan have to fetch what was pinned.
+        shutil.rmtree(given["cache"] / "dochistory-objects")
+        assert judged(found) == judged(found) == wanted
+        assert ("a", "NEW", "R8") in wanted
+        assert rules(history, ["a"]) == ["R9"]
+        history.unpin(orders(), pin["snapshot"])
+        assert history.pins(orders()) == []
+
+
+def test_claim_begins_what_is_new_and_knows_its_replay(
+    spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
+) -> None:
+    with opened(create=True) as history:
+        fill(history)
+    df = frame(spark, IDS)
+    with dh.spark.claim(df, url, orders(), transaction=("app", 1), **given) as claim:
+        assert claim.counts["rule"] == {"R11": 1, "R3": 1, "R4": 1, "R8": 3, "R8+batch": 1, "R9": 1}
+        assert sorted(row.uuid for row in claim.new.collect()) == ["a", "b", "c"]
+        with opened() as history:
+            assert rules(history, ["a", "b", "c"]) == ["R11"] * 3
+    with dh.spark.claim(df, url, orders(), transaction=("app", 1), **given) as claim:
+        assert claim.replay == "unfinished"
+        assert not len(claim)
+    with dh.spark.claim(df, url, orders(), transaction=("app", 1), on_replay="rerun", **given) as claim:
+        assert sorted(row.uuid for row in claim.new.collect()) == ["a", "b", "c"]
+        claim.complete()
+    with dh.spark.claim(df, url, orders(), transaction=("app", 1), **given) as claim:
+        assert claim.replay == "finished"
+    with opened() as history:
+        assert rules(history, ["a", "b", "c"]) == ["R9"] * 3
+        assert history.pins(orders()) == []
+
+
+@pytest.mark.parametrize("decide_on", ["driver", "executors"])
+def test_stream_processes_each_document_once(
+    spark: "SparkSession", url: str, given: dict[str, Any], tmp_path: Path, decide_on: Any
+) -> None:
+    ran: list[str] = []
+    handle = dh.spark.exactly_once(
+        url,
+        orders(),
+        lambda new, _batch: ran.extend(row.uuid for row in new.collect()),
+        application="app",
+        decide_on=decide_on,
+        **given,
+    )
+    stream = Stream(spark, tmp_path)
+    stream.add(["a", "b"])
+    stream.run(handle)
+    stream.add(["b", "c"])
+    stream.run(handle)
+    assert sorted(ran) == ["a", "b", "c"]
+
+
+def test_entries_are_loaded_written_and_read_by_url(
+    spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
+) -> None:
+    assert dh.spark.load(frame(spark, ["a", "b"]), url, orders(), **given) == 2
+    assert dh.spark.load(frame(spark, ["c"]), url, orders(), application="once", **given) == 1
+    assert dh.spark.load(frame(spark, ["c"]), url, orders(), application="once", **given) == 0
+    with opened() as history:
+        assert rules(history, ["a", "b", "c", "d"]) == ["R9", "R9", "R9", "R8"]
+        assert history.pins(orders()) == []
+
+
+FORMAT = """
+import sys
+import dochistory as dh
+from tests.spark.support import rows
+url, endpoint = sys.argv[1:]
+spark = dh.spark.session(master="local[2]")
+frame = spark.createDataFrame(rows(["a", "b"]).to_pandas()).repartition(2)
+options = {"path": url, "trigger": "orders", "storage.aws_endpoint_url": endpoint, "storage.aws_region": "us-east-1"}
+frame.write.format("dochistory").options(**options, history_time_to_live="2 hours").mode("append").save()
+found = spark.read.format("dochistory").options(**options).load()
+assert sorted((row.key, row.status) for row in found.collect()) == [("a", "completed"), ("b", "completed")]
+storage = {"aws_endpoint_url": endpoint, "aws_region": "us-east-1"}
+by_function = dh.spark.read(spark, url, "orders", keys=["a", "z"], storage_options=storage)
+assert [row.key for row in by_function.collect()] == ["a"]
+"""
+
+
+@pytest.mark.slow
+def test_format_takes_credentials_from_the_environment(url: str, s3: Server, opened: Opened, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark.sql.datasource", reason="data sources of Python came with Spark 4.0: test_older.py")
+    keys = {"AWS_ACCESS_KEY_ID": "aws_access_key_id", "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    environment |= {variable: s3.options[option] for variable, option in keys.items()}
+    script = [sys.executable, "-c", FORMAT, url, s3.options["aws_endpoint_url"]]
+    done = subprocess.run(script, check=False, capture_output=True, cwd=tmp_path, env=environment, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    with opened() as history:
+        assert rules(history, ["a", "b", "c"]) == ["R9", "R9", "R8"]
+
+
+def test_format_refuses_secrets_among_its_options(url: str) -> None:
+    options = Options({"path": url, "storage.aws_secret_access_key": "x"}, writing=False)
+    with pytest.raises(dh.ConfigError, match=r"storage.aws_secret_access_key may be a secret"):
+        options.place()
+
+
+def test_what_does_not_work_is_refused_before_it_runs(url: str) -> None:
+    def nothing(*_: Any) -> None:
+        raise AssertionError
+
+    for refused in (
+        lambda: dh.spark.send_once(url, "channel", nothing),
+        lambda: dh.spark.keep_in_doubt(url, orders()),
+        lambda: dh.spark.audit_sink(url, orders()),
+        lambda: dh.spark.check_cluster(url),
+    ):
+        with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* does not work on a history in a bucket yet"):
+            refused()
+    with pytest.raises(dh.ConfigError, match="this is a directory"):
+        dh.spark.exactly_once("orders.history", orders(), nothing, storage_options={"aws_region": "x"})
+    with pytest.raises(dh.ConfigError, match="credential_provider cannot be sent"):
+        dh.spark.exactly_once(
+            url, orders(), nothing, storage_options={"credential_provider": threading.Lock().__enter__}
+        )
+
+
+def test_worker_that_reaches_another_store_says_so(url: str, given: dict[str, Any], opened: Opened) -> None:
+    with opened(create=True) as history:
+        sight = BucketSight.of(history, url, Given(given["storage_options"]), str(given["cache"]))
+        assert "loopback" not in repr(sight)
+    for changed, said in (
+        (replace(sight, history="0" * 32), "another"),
+        (replace(sight, path=url + "2"), "no"),
+    ):
+        with pytest.raises(dh.ClusterError, match=rf"^\[DH-CLUSTER\] this worker does not find .* there is {said} "):
+            changed.open(read_only=True)
+
+
+def test_page_about_buckets_runs(
+    spark: "SparkSession", url: str, s3: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs" / "buckets.md").read_text(encoding="utf-8")
+    [snippet] = re.findall(r"^```python spark\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    exec(compile(snippet, "buckets.md", "exec"), {"dh": dh, "spark": spark, "url": url, "options": dict(s3.options)})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)\s+# (\[.*\])$", snippet, re.MULTILINE)
