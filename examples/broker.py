@@ -9,7 +9,6 @@ exit status is 0 only if no mail was processed twice and none was lost. Its file
 import argparse
 import contextlib
 import json
-import logging
 import os
 import shutil
 import signal
@@ -24,7 +23,6 @@ from typing import Any
 
 import matplotlib as mpl
 import pyarrow.parquet as pq
-from tests.servers import free_port
 
 import dochistory as dh
 from dochistory.display import VERDICTS
@@ -91,15 +89,13 @@ def rabbitmq() -> Iterator[Broker]:
 def sqs() -> Iterator[Broker]:
     """SQS, as moto serves it."""
     import boto3
-    from moto.server import ThreadedMotoServer
+    from tests.servers.sqs import server
 
-    os.environ |= {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo", "AWS_DEFAULT_REGION": "eu-central-1"}
-    port = free_port()
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # which writes a line for each request
-    served = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    served.start()
-    endpoint = f"http://127.0.0.1:{port}"
-    client = boto3.client("sqs", endpoint_url=endpoint)
+    with server() as endpoint:
+        yield _on_sqs(boto3.client("sqs", endpoint_url=endpoint), endpoint)
+
+
+def _on_sqs(client: Any, endpoint: str) -> Broker:
     queue = client.create_queue(QueueName=_QUEUE)["QueueUrl"]
 
     def publish(mails: Sequence[Mail]) -> None:
@@ -115,10 +111,7 @@ def sqs() -> Iterator[Broker]:
         found = client.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
         return sum(int(found[name]) for name in names)
 
-    try:
-        yield Broker("SQS (moto)", {"kind": "sqs", "endpoint": endpoint, "queue": queue}, publish, depth)
-    finally:
-        served.stop()
+    return Broker("SQS (moto)", {"kind": "sqs", "endpoint": endpoint, "queue": queue}, publish, depth)
 
 
 def receive(settings: dict[str, Any]) -> None:

@@ -54,7 +54,6 @@ class OneByOne:
         self._ends: Combiner[Document] = Combiner(self._serve_ends, self._end_alone)
         # How documents of a verdict are acknowledged, as the history said.
         self._acknowledged: dict[tuple[str | None, str, str], str] = {}
-        self._has_results = False
         # Documents of many callers are no batch of one producer, in which ids cannot all be missing.
         self._trigger = consumer.trigger.replace(without_ids="in_doubt")
 
@@ -227,23 +226,6 @@ class OneByOne:
 
     def _results(self) -> dh.MessageIdMapper:
         return results_of(self.consumer.history, self.consumer.trigger)
-
-    def check_results(self) -> None:
-        """Refuse before anything is begun: what a service returns could not be kept afterwards.
-
-        Raises:
-            StateError: [DH-STATE] the history keeps no results.
-        """
-        if self._has_results or self.consumer.url is None:
-            return
-        try:
-            self._results()
-        except dh.StateError as error:
-            raise dh.StateError(
-                f"[DH-STATE] the history at {self.consumer.url} is in a bucket, which keeps no results yet: leave "
-                'result="json" away, and keep what the function returns where it works'
-            ) from error
-        self._has_results = True
 
     def keep_result(self, document: Document, result: str) -> None:
         """Keep what a service returned, for the duplicates of its document."""

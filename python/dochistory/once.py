@@ -209,8 +209,6 @@ class Once:
         return in_thread
 
     def _document(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Document:
-        if self.result is not None:
-            self.one_by_one.check_results()
         count = None if self.count is None else self.count(*args, **kwargs)
         payload = None if self.payload is None else self.payload(*args, **kwargs)
         one = self.one_by_one.consumer.one

@@ -102,16 +102,19 @@ class Campaign:
 
     def finish(self, expected: set[str], timeout: float = 120, **settings: Any) -> None:
         """Receive until every id has run or is in doubt; then SIGTERM, which must end the receiver cleanly."""
-        one = self.start(**settings)
         end = time.monotonic() + timeout
-        while not expected <= set(self.ran()) | set(self.in_doubt()):
-            if one.poll() is not None:  # poison
-                one = self.start(**settings)
-            missing = expected - set(self.ran()) - set(self.in_doubt())
-            assert time.monotonic() < end, f"{len(missing)} are missing, {sorted(missing)[:3]}\n{self.log()}"
-            time.sleep(0.1)
-        time.sleep(0.5)
-        self.terminate(one)
+        one = self.start(**settings)
+        try:
+            while missing := expected - set(self.ran()) - set(self.in_doubt()):
+                assert time.monotonic() < end, f"{len(missing)} are missing, {sorted(missing)[:3]}\n{self.log()}"
+                if one.poll() is not None:  # poison
+                    one = self.start(**settings)
+                time.sleep(0.1)
+            time.sleep(0.5)
+            self.terminate(one)
+        finally:
+            one.kill()
+            one.wait()
 
     def terminate(self, one: subprocess.Popen[bytes]) -> None:
         """SIGTERM, which must end it cleanly."""

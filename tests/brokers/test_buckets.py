@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,11 @@ def s3() -> Iterator[Server]:
         yield server
 
 
-def put_through(campaign: BucketCampaign) -> None:
+def put_through(campaign: BucketCampaign, between: Callable[[], object] = lambda: None) -> None:
     """Kill receivers, start others, and look at what ran."""
     expected = ids_of(messages(COUNT))
     campaign.killing(4, (2.0, 4.0), receivers=2, takes=0.005)
+    between()
     campaign.finish(expected, takes=0.005)
     campaign.check(expected)
 
@@ -53,4 +54,5 @@ def test_receivers_of_artemis_run_nothing_twice(tmp_path: Path, s3: Server) -> N
     with artemis.server() as broker:
         test_stomp.publish(broker, "bucket", messages(COUNT))
         more = {"brokers": [*broker.host_and_ports], "prefetch": 20}
-        put_through(BucketCampaign(tmp_path, "stomp", "bucket", f"{s3.url}/stomp.history", s3.options, **more))
+        campaign = BucketCampaign(tmp_path, "stomp", "bucket", f"{s3.url}/stomp.history", s3.options, **more)
+        put_through(campaign, broker.restart)

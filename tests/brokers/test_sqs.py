@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 import dochistory as dh
 from dochistory import sqs
@@ -20,7 +18,7 @@ from dochistory.receiving import Message
 from tests.brokers.campaign import Campaign, Published, eventually, ids_of, messages
 from tests.brokers.in_thread import running
 from tests.brokers.receiver_process import POISON
-from tests.servers import free_port
+from tests.servers.sqs import server
 from tests.support import trigger
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # boto3's own: datetime.utcnow
@@ -28,19 +26,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # boto3's own: datetime.utcno
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    given = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "eu-central-1"}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    port = free_port()
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    server.start()
-    yield f"http://127.0.0.1:{port}"
-    server.stop()
-    for name, value in before.items():
-        if value is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = value
+    with server() as endpoint:
+        yield endpoint
 
 
 def client(endpoint: str) -> Any:

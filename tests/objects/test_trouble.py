@@ -116,6 +116,16 @@ def test_without_the_right_to_list_no_history_is_made(
     assert client.list() == []
 
 
+def test_a_listing_that_fails_is_no_answer(history: dh.History, place: str, s3: Server, proxy: FaultProxy) -> None:
+    proxy.choose = lambda request: Say(400, "ExpiredToken") if request.kind == "list" else None
+    with dh.open(place, storage_options=s3.through(proxy.port)) as other:
+        with pytest.raises(dh.ObjectStoreError, match=r"^\[DH-CREDENTIALS\] "):
+            other.begin(documents(["first", "1"]), trigger())
+        proxy.choose = lambda _request: None
+        assert statuses(other.begin(documents(["first", "1"]), trigger()).verdicts) == ["DUPLICATE", "NEW"]
+    assert status_of(history, ["1"]) == ["IN_DOUBT"]
+
+
 def test_what_needs_no_list_works_without_the_right(history: dh.History, proxy: FaultProxy) -> None:
     proxy.choose = lambda request: Say(403, "AccessDenied") if request.kind == "list" else None
     assert statuses(history.begin(documents(["first", "1"]), trigger()).verdicts) == ["DUPLICATE", "NEW"]

@@ -74,6 +74,11 @@ class Artemis:
         """Stop it: orderly, or with SIGKILL."""
         self._running.stop(how)
 
+    def restart(self) -> None:
+        """Restart it: then it delivers what it was sending when a connection broke (`docs/stomp.md`)."""
+        self.stop()
+        self.start()
+
     def _answers(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5) as one:
             one.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")

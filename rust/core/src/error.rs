@@ -171,6 +171,11 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
     }
 
+    /// Whether an object store does not allow a request.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::ObjectStore(said) if said.starts_with("[DH-FORBIDDEN]"))
+    }
+
     pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| {

@@ -311,8 +311,11 @@ impl Chain {
     /// collector has passed. Behind a commit that is missing there is none, unless somebody else
     /// deleted it: then what it said must not pass for never said.
     fn is_end(&self, tail: u64) -> Result<bool> {
-        // Who may not list relies on nobody else deleting.
-        let Ok(newest) = self.newest_listed() else { return Ok(true) };
+        let newest = match self.tried(|| self.newest_listed()) {
+            // Who may not list relies on nobody else deleting.
+            Err(error) if error.is_forbidden() => return Ok(true),
+            answer => answer?,
+        };
         if newest.is_none_or(|newest| newest <= tail) {
             return Ok(true);
         }
