@@ -16,9 +16,9 @@ unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
 RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 MATURIN := $(BIN)/maturin
 PYTEST := $(BIN)/python -m pytest
-# Side by side, a file of tests in one process. Spark's tests also wait a lot.
+# Side by side, a file of tests in one process. Spark's tests and the slow ones also wait a lot.
 SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile
-THREE_SIDE_BY_SIDE := --numprocesses=3 --dist=loadfile
+THREE_SIDE_BY_SIDE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 PYTHON_CODE := python tests tools examples benches
 policy ?= in_doubt
 seconds ?= 60
@@ -98,7 +98,7 @@ test-matrix-%: $(STAMP)/matrix-% $(STAMP)/java
 	$(MATRIX)/$*/bin/python -m pytest tests/spark -m "matrix and not benchmark" -W ignore -p no:cacheprovider -o timeout=900
 
 test-crash: $(STAMP)/release $(STAMP)/dev $(STAMP)/java $(STAMP)/servers ## killed processes, the demo, anything long
-	$(PYTEST) $(SIDE_BY_SIDE) -m "(slow or crash) and not benchmark"
+	$(PYTEST) $(THREE_SIDE_BY_SIDE) -m "(slow or crash) and not benchmark"
 
 campaign: $(STAMP)/release $(STAMP)/dev ## try to break every promise, and print the report (campaign="--schedules 1000000 --load-seconds 600")
 	$(BIN)/python -m tests.campaign $(campaign)

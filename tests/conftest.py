@@ -17,6 +17,12 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SPARK_ENVIRONMENT = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that start a Spark come first: they take longest, and side by side nobody shall wait for one at the end."""
+    with_spark = {item.path for item in items if item.get_closest_marker("spark")}
+    items.sort(key=lambda item: item.path not in with_spark)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> Iterator[None]:
     """What a shell starts in the background ignores interrupts, and so would all that the tests start and interrupt."""

@@ -2,10 +2,12 @@
 
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dochistory as dh
 from dochistory import objects
 from dochistory.objects.retries import Retries
 from tests.servers.fault_proxy import FaultProxy, fault_proxy
@@ -23,7 +25,7 @@ def s3() -> Iterator[Server]:
 
 
 @pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing of this machine's own credentials."""
     import os
 
@@ -61,5 +63,18 @@ def through(s3: Server, place: str, proxy: FaultProxy) -> Through:
 
     def made(retries: Retries = QUICK, **options: Any) -> objects.ObjectClient:
         return objects.open_client(place, {**s3.through(proxy.port), "timeout": "10s", **options}, retries=retries)
+
+    return made
+
+
+Open = Callable[..., dh.History]
+
+
+@pytest.fixture
+def opened(s3: Server, place: str, tmp_path: Path) -> Open:
+    """Handles of the history, each with a replica below `tmp_path/cache`."""
+
+    def made(server: dict[str, Any] | None = None, **options: Any) -> dh.History:
+        return dh.open(place, storage_options=server or dict(s3.options), cache=tmp_path / "cache", **options)
 
     return made

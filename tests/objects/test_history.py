@@ -18,22 +18,11 @@ import pyarrow as pa
 import pytest
 
 import dochistory as dh
+from tests.objects.conftest import Open
 from tests.objects.test_check import stale
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.objects import Server
 from tests.support import documents, fresh_ids, status_of, statuses, trigger
-
-Open = Callable[..., dh.History]
-
-
-@pytest.fixture
-def opened(s3: Server, place: str, tmp_path: Path) -> Open:
-    """Handles of the history, each with a replica below `tmp_path/cache`."""
-
-    def made(server: dict[str, Any] | None = None, **options: Any) -> dh.History:
-        return dh.open(place, storage_options=server or dict(s3.options), cache=tmp_path / "cache", **options)
-
-    return made
 
 
 def test_a_trigger_remembers_in_a_bucket(opened: Open) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import dochistory as dh
+from tests.objects.conftest import Open
 from tests.servers.fault_proxy import Fault, FaultProxy, Request
 from tests.servers.objects import Server
 from tests.support import documents, fresh_ids, status_of, statuses, trigger
-
-Open = Callable[..., dh.History]
 
 
 @pytest.fixture

@@ -18,21 +18,10 @@ import dochistory as dh
 from tests.delivery.support import header
 from tests.delivery.support import messages as parts
 from tests.mapper.support import errors, listed, mapped, messages, pending, rules
+from tests.objects.conftest import Open
 from tests.objects.test_faults import first
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.objects import Server
-
-Open = Callable[..., dh.History]
-
-
-@pytest.fixture
-def opened(s3: Server, place: str, tmp_path: Path) -> Open:
-    """Handles of the history, each with a replica below `tmp_path/cache`."""
-
-    def made(server: dict[str, Any] | None = None, **options: Any) -> dh.History:
-        return dh.open(place, storage_options=server or dict(s3.options), cache=tmp_path / "cache", **options)
-
-    return made
 
 
 def test_a_mapper_in_a_bucket_is_one_put_and_one_get_a_change(s3: Server, proxy: FaultProxy, opened: Open) -> None:

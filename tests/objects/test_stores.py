@@ -1,17 +1,13 @@
 """What `test_history` asks of a history in moto, of real servers, each behind the URL that users write."""
 
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import dochistory as dh
-from dochistory import objects
 from tests.objects import test_history
-from tests.objects.conftest import QUICK
-from tests.servers.fault_proxy import FaultProxy, fault_proxy
+from tests.objects.conftest import Open
 from tests.servers.objects import AZURE_ACCOUNT, Server, azurite, versitygw
 from tests.support import documents, fresh_ids, status_of, trigger
 
@@ -46,36 +42,7 @@ def s3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
         yield Server(server.port, url, server.options)
 
 
-@pytest.fixture
-def place(s3: Server) -> str:
-    """The URL of a folder that is the test's own."""
-    return f"{s3.url}/{secrets.token_hex(4)}/orders.history"
-
-
-@pytest.fixture
-def client(s3: Server, place: str) -> objects.ObjectClient:
-    """A client of that folder."""
-    return objects.open_client(place, s3.options, retries=QUICK)
-
-
-@pytest.fixture
-def proxy(s3: Server) -> Iterator[FaultProxy]:
-    """A proxy before the server."""
-    with fault_proxy(s3.port) as running:
-        yield running
-
-
-@pytest.fixture
-def opened(s3: Server, place: str, tmp_path: Path) -> Callable[..., dh.History]:
-    """Handles of the history, each with a replica below `tmp_path/cache`."""
-
-    def made(server: dict[str, Any] | None = None, **options: Any) -> dh.History:
-        return dh.open(place, storage_options=server or dict(s3.options), cache=tmp_path / "cache", **options)
-
-    return made
-
-
-def test_a_pinned_state_stays(opened: Callable[..., dh.History]) -> None:
+def test_a_pinned_state_stays(opened: Open) -> None:
     known, later = fresh_ids(100), fresh_ids(100)
     with opened(create=True) as history:
         history.begin(documents(known), trigger()).complete()
@@ -91,9 +58,7 @@ def test_a_pinned_state_stays(opened: Callable[..., dh.History]) -> None:
         assert status_of(history, known + later) == ["DUPLICATE"] * 200
 
 
-def test_a_backup_goes_there_and_back(
-    opened: Callable[..., dh.History], place: str, s3: Server, tmp_path: Path
-) -> None:
+def test_a_backup_goes_there_and_back(opened: Open, place: str, s3: Server, tmp_path: Path) -> None:
     from dochistory import _native
 
     ids = fresh_ids(5_000)

@@ -13,6 +13,7 @@ use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::protocols::trigger::{Begun, Call, OnReplay};
 use dochistory_core::testing::objects::{Requests, SimulatedObjects, Weather};
 use dochistory_core::{Purge, Result};
+use harness::buckets::{calm, storm, summed};
 use harness::{DAY, Ids, START, rules, setting, trigger};
 
 const STORM: Weather = Weather { failures: 12, duplicates: 15, stale_lists: 3, sleeps: 40 };
@@ -90,26 +91,11 @@ fn work(client: &SimulatedObjects, replica: &Path, actor: u64, told: &Mutex<Told
 }
 
 fn schedule(seed: u64) -> Told {
-    let objects = SimulatedObjects::new(seed, STORM);
     let directory = tempfile::tempdir().unwrap();
     let told = Mutex::new(Told::default());
-    let mut actors: Vec<Box<dyn FnOnce(SimulatedObjects) + Send + '_>> = Vec::new();
-    for actor in 0..3 {
-        let (told, directory) = (&told, directory.path());
-        actors.push(Box::new(move |client| {
-            if seed % 3 == actor {
-                client.kill_at(40 + seed / 3 % 160);
-            }
-            work(&client, &directory.join(actor.to_string()), actor, told);
-        }));
-    }
-    objects.run(actors);
-    objects.set_weather(Weather::default());
-    for _ in 0..60 {
-        // What was late arrives.
-        objects.names();
-        drop(dochistory_core::objects::ObjectStore::list(&objects, "nothing"));
-    }
+    let objects = storm(seed, STORM, (seed % 3, 40 + seed / 3 % 160), &|client, actor| {
+        work(client, &directory.path().join(actor.to_string()), actor, &told);
+    });
     let mut told = told.into_inner().unwrap();
     let reader = open(&objects, &directory.path().join("reader")).unwrap();
     for number in 0..7 {
@@ -135,26 +121,13 @@ fn schedule(seed: u64) -> Told {
 #[test]
 fn each_document_is_new_once_whatever_becomes_of_requests() {
     let schedules = setting("DOCHISTORY_SCHEDULES", 100);
-    let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
-    let (begun, in_doubt) = std::thread::scope(|scope| {
-        let run = |thread: u64| {
-            let mut sum = (0, 0);
-            for seed in (thread..schedules).step_by(threads as usize) {
-                let told = schedule(seed);
-                assert_eq!(told.wrong, Vec::<String>::new(), "seed {seed}: {told:?}");
-                sum = (sum.0 + told.begun.len(), sum.1 + told.in_doubt);
-            }
-            sum
-        };
-        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
-        running.into_iter().map(|thread| thread.join().unwrap()).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+    let [begun, in_doubt] = summed(schedules, |seed| {
+        let told = schedule(seed);
+        assert_eq!(told.wrong, Vec::<String>::new(), "seed {seed}: {told:?}");
+        [told.begun.len() as u64, told.in_doubt as u64]
     });
     println!("{schedules} schedules: {begun} ids NEW, {in_doubt} in doubt");
-    assert!(begun as u64 > schedules * 4, "{begun} ids of {schedules} schedules");
-}
-
-fn calm() -> (SimulatedObjects, tempfile::TempDir) {
-    (SimulatedObjects::new(1, Weather::default()), tempfile::tempdir().unwrap())
+    assert!(begun > schedules * 4, "{begun} ids of {schedules} schedules");
 }
 
 #[test]

@@ -12,11 +12,8 @@ use dochistory_core::columns::FlagColumn;
 use dochistory_core::history::{History, OpenOptions, copy_from_objects};
 use dochistory_core::objects::{Cached, ObjectStore};
 use dochistory_core::testing::objects::{SimulatedObjects, Weather};
+use harness::buckets::calm;
 use harness::{Ids, START, rules, trigger, uuids};
-
-fn calm() -> (SimulatedObjects, tempfile::TempDir) {
-    (SimulatedObjects::new(1, Weather::default()), tempfile::tempdir().unwrap())
-}
 
 fn open(store: Arc<dyn ObjectStore>, replica: &Path) -> History {
     let options = OpenOptions { create: true, ..OpenOptions::default() };

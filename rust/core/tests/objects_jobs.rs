@@ -15,6 +15,7 @@ use dochistory_core::protocols::trigger::rules::{Answer, Trigger};
 use dochistory_core::protocols::trigger::{Ask, Attempt, Call, Job, JobPlan, Receipt, Reply, Resolver};
 use dochistory_core::testing::objects::{Requests, SimulatedObjects, Weather};
 use dochistory_core::{Error, Replays, Result, Transaction};
+use harness::buckets::{calm, storm, summed};
 use harness::{Ids, START, rules, setting, trigger, uuids};
 
 // A pin is found by listing: a store whose lists are old may lose one, and says so when it is read.
@@ -55,10 +56,6 @@ fn stage(
     let staged = history.stage(&trigger(), &job, attempt, &documents.documents(), &mut Call::at(0))?;
     let is_new = |row: &usize| staged.verdicts.outcomes[*row].rule() == "R8";
     Ok((staged.receipt.encode(), (0..ids.len()).filter(is_new).map(|row| ids[row].clone()).collect()))
-}
-
-fn calm() -> (SimulatedObjects, tempfile::TempDir) {
-    (SimulatedObjects::new(1, Weather::default()), tempfile::tempdir().unwrap())
 }
 
 fn begin(history: &History, ids: &[String]) {
@@ -370,26 +367,14 @@ fn disturb(client: &SimulatedObjects, home: &Path, told: &Mutex<Told>) {
 }
 
 fn schedule(seed: u64) -> Told {
-    let objects = SimulatedObjects::new(seed, STORM);
     let directory = tempfile::tempdir().unwrap();
     let told = Mutex::new(Told::default());
-    let mut actors: Vec<Box<dyn FnOnce(SimulatedObjects) + Send + '_>> = Vec::new();
-    for actor in 0..3 {
-        let (told, home) = (&told, directory.path().join(actor.to_string()));
-        actors.push(Box::new(move |client| {
-            std::fs::create_dir_all(&home).unwrap();
-            if seed % 4 == actor {
-                client.kill_at(40 + seed / 4 % 200);
-            }
-            if actor == 2 { disturb(&client, &home, told) } else { drive(&client, &home, actor, told) }
-        }));
-    }
-    objects.run(actors);
-    objects.set_weather(Weather::default());
-    for _ in 0..60 {
-        // What was late arrives.
-        drop(ObjectStore::list(&objects, "nothing"));
-    }
+    // Every fourth schedule kills nobody.
+    let objects = storm(seed, STORM, (seed % 4, 40 + seed / 4 % 200), &|client, actor| {
+        let home = directory.path().join(actor.to_string());
+        std::fs::create_dir_all(&home).unwrap();
+        if actor == 2 { disturb(client, &home, &told) } else { drive(client, &home, actor, &told) }
+    });
     let mut told = told.into_inner().unwrap();
     let reader = open(&objects, &directory.path().join("reader")).unwrap();
     let found = rules(&reader, &trigger(), &told.completed, START);
@@ -403,21 +388,11 @@ fn schedule(seed: u64) -> Told {
 #[test]
 fn jobs_and_pins_are_right_whatever_becomes_of_requests() {
     let schedules = setting("DOCHISTORY_SCHEDULES", 60);
-    let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
-    let sums = std::thread::scope(|scope| {
-        let run = |thread: u64| {
-            let mut sum = [0, 0, 0];
-            for seed in (thread..schedules).step_by(threads as usize) {
-                let told = schedule(seed);
-                assert_eq!(told.wrong, Vec::<String>::new(), "seed {seed}: {told:?}");
-                sum = [sum[0] + told.begun.len(), sum[1] + told.jobs, sum[2] + told.pins];
-            }
-            sum
-        };
-        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
-        let ended = running.into_iter().map(|thread| thread.join().unwrap());
-        ended.fold([0, 0, 0], |all, one| [all[0] + one[0], all[1] + one[1], all[2] + one[2]])
+    let sums = summed(schedules, |seed| {
+        let told = schedule(seed);
+        assert_eq!(told.wrong, Vec::<String>::new(), "seed {seed}: {told:?}");
+        [told.begun.len(), told.jobs, told.pins].map(|sum| sum as u64)
     });
     println!("{schedules} schedules: {} ids NEW in {} jobs, {} pins read", sums[0], sums[1], sums[2]);
-    assert!(sums.iter().all(|sum| *sum as u64 > schedules), "{sums:?}");
+    assert!(sums.iter().all(|sum| *sum > schedules), "{sums:?}");
 }

@@ -17,6 +17,7 @@ use dochistory_core::protocols::delivery::{Exchange, StateRows};
 use dochistory_core::protocols::mapper::rules::{Policy, Qos};
 use dochistory_core::protocols::mapper::{Mapper, MapperSettings, Messages, Send, Texts, Unit, Untils};
 use dochistory_core::testing::objects::{Requests, SimulatedObjects, Weather};
+use harness::buckets::{calm, storm, summed};
 use harness::{DAY, Ids, START, setting};
 
 const STORM: Weather = Weather { failures: 12, duplicates: 15, stale_lists: 3, sleeps: 40 };
@@ -161,25 +162,11 @@ fn count(history: &History, told: &Mutex<Told>) {
 }
 
 fn schedule(seed: u64) -> Told {
-    let objects = SimulatedObjects::new(seed, STORM);
     let directory = tempfile::tempdir().unwrap();
     let told = Mutex::new(Told::default());
-    let mut actors: Vec<Box<dyn FnOnce(SimulatedObjects) + std::marker::Send + '_>> = Vec::new();
-    for actor in 0..3 {
-        let (told, directory) = (&told, directory.path());
-        actors.push(Box::new(move |client| {
-            if seed % 3 == actor {
-                client.kill_at(40 + seed / 3 % 200);
-            }
-            work(&client, &directory.join(actor.to_string()), actor, told);
-        }));
-    }
-    objects.run(actors);
-    objects.set_weather(Weather::default());
-    for _ in 0..60 {
-        // What was late arrives.
-        drop(ObjectStore::list(&objects, "nothing"));
-    }
+    let objects = storm(seed, STORM, (seed % 3, 40 + seed / 3 % 200), &|client, actor| {
+        work(client, &directory.path().join(actor.to_string()), actor, &told);
+    });
     let mut told = told.into_inner().unwrap();
     let reader = open(&objects, &directory.path().join("reader")).unwrap();
     for number in told.mapped.clone() {
@@ -203,28 +190,13 @@ fn schedule(seed: u64) -> Told {
 #[test]
 fn each_message_is_new_once_whatever_becomes_of_requests() {
     let schedules = setting("DOCHISTORY_SCHEDULES", 60);
-    let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
-    let sums = std::thread::scope(|scope| {
-        let run = |thread: u64| {
-            let mut sum = [0; 4];
-            for seed in (thread..schedules).step_by(threads as usize) {
-                let told = schedule(seed);
-                assert_eq!(told.wrong, Vec::<String>::new(), "seed {seed}: {told:?}");
-                let one = [told.mapped.len() as u64, told.taken.len() as u64, told.counted, told.doubtful];
-                sum.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
-            }
-            sum
-        };
-        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
-        let sums = running.into_iter().map(|thread| thread.join().unwrap());
-        sums.fold([0; 4], |all, one| std::array::from_fn(|at| all[at] + one[at]))
+    let sums = summed(schedules, |seed| {
+        let told = schedule(seed);
+        assert_eq!(told.wrong, Vec::<String>::new(), "seed {seed}: {told:?}");
+        [told.mapped.len() as u64, told.taken.len() as u64, told.counted, told.doubtful]
     });
     println!("{schedules} schedules: {sums:?} mapped, taken in, counted, in doubt");
     assert!(sums[0] > schedules && sums[1] > schedules && sums[2] > schedules && sums[3] > 0, "{sums:?}");
-}
-
-fn calm() -> (SimulatedObjects, tempfile::TempDir) {
-    (SimulatedObjects::new(1, Weather::default()), tempfile::tempdir().unwrap())
 }
 
 #[test]
