@@ -33,7 +33,7 @@ what ?=
 ifeq ($(MAKELEVEL),0)
 .NOTPARALLEL:
 endif
-.PHONY: help build shipped release wheels docs demo demo-broker check lint types test test-fast test-engine test-extension test-spark test-all \
+.PHONY: help build shipped release wheels docs demo demo-broker check lint types test test-core test-fast test-engine test-extension test-spark test-all \
   set-up compiled test-engine-all test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
   bench bench-brokers bench-spark wheel clean
 
@@ -50,11 +50,14 @@ demo: $(STAMP)/native $(STAMP)/demo $(STAMP)/java ## 6,046 real mails, a kill, a
 demo-broker: $(STAMP)/native $(STAMP)/demo $(STAMP)/dev ## the same mails through RabbitMQ (or SQS), a receiver killed five times
 	$(BIN)/python -m examples.broker
 
-check: lint types test-fast ## before a commit: formats, lints, types, stubs and the quick tests
+check: lint types test-core ## before a commit: formats, lints, types, stubs, and the tests of rules and store
 
 test: test-fast test-engine test-spark ## rules, store and package, the engine's own tests, Spark
 
 test-all: test-engine-all test-engine-shipped test-extension test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
+
+test-core: set-up $(STAMP)/native $(STAMP)/dev ## rules and store: under a minute
+	$(PYTEST) $(SIDE_BY_SIDE) tests/rules tests/store tests/binding -m "not spark and not slow and not crash and not benchmark"
 
 test-fast: set-up $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, nothing slow
 	$(PYTEST) $(SIDE_BY_SIDE) -m "not spark and not slow and not crash and not benchmark"

@@ -85,7 +85,7 @@ def of_ends(given: argparse.Namespace, batch: int) -> dict[str, Any]:
 
 
 def of_reader(given: argparse.Namespace, batch: int) -> dict[str, Any]:
-    """What another handle reads beside a writer at full speed, which is a process of its own."""
+    """What another handle reads beside a writer at full speed: a process of its own, on a core of its own."""
     life = Life(given.n, batch, urns=given.urns)
     path, loaded_path = OUT / "beside", OUT / "loaded"
     load(loaded_path, life)
@@ -93,13 +93,17 @@ def of_reader(given: argparse.Namespace, batch: int) -> dict[str, Any]:
     command += ["--n", str(given.n), "--batch", str(batch)]
     dh.open(path, create=True).close()
     documents = life.question(given.rows, 1)
+    cores = os.sched_getaffinity(0)
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    os.sched_setaffinity(writer.pid, {min(cores)})
+    os.sched_setaffinity(0, {max(cores)})
     beside: list[float] = []
     with dh.open(path) as history, dh.open(loaded_path) as loaded:
         while writer.poll() is None:
             if history.triggers():
                 beside.append(seconds_of(lambda: history.classify(documents, TRIGGER)))
         alone = [seconds_of(lambda: loaded.classify(documents, TRIGGER)) for _ in range(given.runs)]
+    os.sched_setaffinity(0, cores)
     assert writer.stdout is not None
     return {
         "loaded_rows_a_second": given.rows / statistics.median(alone),
@@ -234,7 +238,7 @@ def measured(job: str, given: argparse.Namespace) -> dict[str, Any]:
         case "maps":
             return of_maps(given)
         case "peers":
-            return {str(batch): of_peers(given.n, batch, given.budget) for batch in given.batch}
+            return {str(batch): of_peers(given.n, batch, given.rows, given.budget) for batch in given.batch}
     found = {}
     jobs = {"life": of_life, "ends": of_ends, "reader": of_reader, "writers": of_writers}
     for batch in given.batch:
@@ -257,8 +261,7 @@ def main() -> None:
         return
     if given.peer:
         life = Life(given.n, given.batch[0])
-        batches = (life.documents(number)[0] for number in range(life.batches))
-        json.dump(of_peer(given.peer, OUT / given.peer, batches, given.budget), sys.stdout)
+        json.dump(of_peer(given.peer, OUT / given.peer, life, given.rows, given.budget), sys.stdout)
         return
     about = {"machine": machine(), "n": given.n, "urns": given.urns}
     result: dict[str, Any] = {**about, "jobs": {}}

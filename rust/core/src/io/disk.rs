@@ -2,13 +2,12 @@
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
-use std::time::UNIX_EPOCH;
 
-use super::{File, FileId, FileSystem, Mapping, ProcessId};
+use super::{File, FileId, FileSystem, Mapping, ProcessId, stat};
 use crate::sys::descriptors;
 
 /// Rights of the owner and the group on a private file; others have none. The process's mask may
@@ -64,8 +63,8 @@ impl FileSystem for Disk {
     }
 
     fn identify(&self, path: &Path) -> io::Result<Option<FileId>> {
-        match fs::metadata(path) {
-            Ok(metadata) => Ok(Some(id_of(&metadata))),
+        match stat::of_path(path) {
+            Ok((file, _)) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -107,11 +106,6 @@ fn with_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
         }
         opened => opened,
     }
-}
-
-fn id_of(metadata: &fs::Metadata) -> FileId {
-    let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    FileId { device: metadata.dev(), number: metadata.ino(), born_ns: born.map_or(0, |born| born.as_nanos()) }
 }
 
 /// The scope of process numbers: this boot of this machine, and this namespace on it. 0 where the
@@ -161,7 +155,7 @@ impl File for fs::File {
     }
 
     fn extend(&self, length: u64) -> io::Result<()> {
-        if self.metadata()?.len() < length { self.set_len(length) } else { Ok(()) }
+        if stat::of_file(self)?.1 < length { self.set_len(length) } else { Ok(()) }
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -169,11 +163,11 @@ impl File for fs::File {
     }
 
     fn identify(&self) -> io::Result<FileId> {
-        Ok(id_of(&self.metadata()?))
+        Ok(stat::of_file(self)?.0)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(stat::of_file(self)?.1)
     }
 
     fn map(&self, length: u64) -> io::Result<Mapping> {

@@ -6,6 +6,7 @@ mod map;
 mod named;
 pub(crate) mod pages;
 mod scratch;
+mod stat;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The chain of commits of one key space (`docs/object-storage.md`; `tests/objects_model.rs`
+//! The chain of commits of one key space (`docs/object-storage.md`; `tests/objects/model.rs`
 //! searches all interleavings of its steps).
 //!
 //! - A commit gets its number by a create-if-absent: of two writers one has it.

@@ -176,6 +176,13 @@ impl KeySpace {
         }
     }
 
+    /// Look at the state that this handle knows, which may not be the newest one; none if it knows
+    /// none.
+    pub(crate) fn glance<T>(&self, look: impl FnOnce(&View) -> Result<T>) -> Result<Option<T>> {
+        let _in_use = self.files.enter();
+        self.present().as_ref().map(look).transpose()
+    }
+
     fn present(&self) -> RwLockReadGuard<'_, Option<View>> {
         self.files.view.read().unwrap_or_else(PoisonError::into_inner)
     }

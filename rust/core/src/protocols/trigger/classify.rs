@@ -54,8 +54,20 @@ impl History {
         if self.is_read_only() || !trigger.settings(false).needs_history() {
             return Ok(None);
         }
+        if !self.seems_completed(trigger, documents)? {
+            return Ok(None);
+        }
         let verdicts = self.judged(trigger, documents, &mut Call::at(now_us), SpaceSettings::of(trigger))?;
         Ok(verdicts.outcomes.iter().all(|outcome| *outcome == Outcome::R9).then_some(verdicts))
+    }
+
+    /// Whether all documents are completed as far as this handle knows, without asking the file
+    /// system or the bucket for more. Documents are mostly new, and then [`History::begin`] asks.
+    fn seems_completed(&self, trigger: &Trigger, documents: &Documents) -> Result<bool> {
+        let mut identities = Identities::new(documents)?;
+        let look = Look { codec: self.codec(), documents, expired: i64::MIN, threads: 1 };
+        let found = self.space(&trigger.name)?.glance(|view| look.run(&mut identities, Some(view)))?;
+        Ok(found.is_some_and(|found| found.states.iter().all(|state| *state == HistoryState::Completed)))
     }
 
     fn judged(

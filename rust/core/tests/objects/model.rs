@@ -1,7 +1,6 @@
 //! Every interleaving of writers, readers and a collector on a bucket: a breadth-first search over
 //! a model of `docs/object-storage.md`. Each request is one step. A request may be executed late,
 //! twice, or both; its answer may be lost; anybody may sleep before any step, for any time.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
 use std::collections::HashMap;
 

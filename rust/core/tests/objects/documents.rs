@@ -1,20 +1,17 @@
 //! Histories on a store whose requests fail, come late and come twice: each id is NEW once, nothing
 //! acknowledged is lost, and a handle that lost its way says so.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod harness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::harness::buckets::{calm, storm, summed};
+use crate::harness::{DAY, Ids, START, rules, setting, trigger, uuids};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::protocols::trigger::{Begun, Call, OnReplay};
 use dochistory_core::testing::objects::{Requests, SimulatedObjects, Weather};
 use dochistory_core::{Purge, Result};
-use harness::buckets::{calm, storm, summed};
-use harness::{DAY, Ids, START, rules, setting, trigger};
 
 const STORM: Weather = Weather { failures: 12, duplicates: 15, stale_lists: 3, sleeps: 40 };
 
@@ -163,7 +160,7 @@ fn large_batches_and_maintenance_reach_the_other_handle() {
     let all: Vec<String> = harness::uuids(0..400);
     for (number, ids) in all.chunks(50).enumerate() {
         let history = if number % 2 == 0 { &one } else { &other };
-        let begun = harness::begin(history, &trigger(), ids, START + number as i64 * DAY);
+        let begun = crate::harness::begin(history, &trigger(), ids, START + number as i64 * DAY);
         begun.claim.unwrap().complete(None).unwrap();
     }
     one.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
@@ -255,7 +252,7 @@ fn a_commit_deleted_in_the_middle_is_not_the_end() {
 fn a_segment_that_a_rule_deleted_is_an_error_that_says_so() {
     let (objects, directory) = calm();
     let history = open(&objects, &directory.path().join("1")).unwrap();
-    harness::begin(&history, &trigger(), &harness::uuids(0..50), START);
+    crate::harness::begin(&history, &trigger(), &uuids(0..50), START);
     let lost: Vec<String> = objects.names().into_iter().filter(|name| name.contains("/data-")).collect();
     assert!(!lost.is_empty());
     for name in &lost {

@@ -1,22 +1,19 @@
 //! Pinned states and jobs of many machines in a bucket, which they alone share: what is pinned
 //! stays, and what tasks staged is begun once.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod harness;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::harness::buckets::{calm, storm, summed};
+use crate::harness::{Ids, START, rules, setting, trigger, uuids};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::objects::{Listed, ObjectStore, Put};
 use dochistory_core::protocols::trigger::rules::{Answer, Trigger};
 use dochistory_core::protocols::trigger::{Ask, Attempt, Call, Job, JobPlan, Receipt, Reply, Resolver};
 use dochistory_core::testing::objects::{Requests, SimulatedObjects, Weather};
 use dochistory_core::{Error, Replays, Result, Transaction};
-use harness::buckets::{calm, storm, summed};
-use harness::{Ids, START, rules, setting, trigger, uuids};
 
 // A pin is found by listing: a store whose lists are old may lose one, and says so when it is read.
 const STORM: Weather = Weather { failures: 10, duplicates: 12, stale_lists: 0, sleeps: 30 };
@@ -59,7 +56,7 @@ fn stage(
 }
 
 fn begin(history: &History, ids: &[String]) {
-    harness::begin(history, &trigger(), ids, START).claim.unwrap().complete(None).unwrap();
+    crate::harness::begin(history, &trigger(), ids, START).claim.unwrap().complete(None).unwrap();
 }
 
 #[test]
@@ -249,7 +246,7 @@ fn duplicates_of_a_tasks_resolver_are_completed_with_the_commit() {
     let (objects, directory) = calm();
     let driver = open(&objects, &directory.path().join("driver")).unwrap();
     let asking = Trigger { complete_resolved: true, ..trigger() };
-    harness::begin(&driver, &trigger(), &uuids(0..10), START);
+    crate::harness::begin(&driver, &trigger(), &uuids(0..10), START);
     let (job, _) = driver.reserve(&asking, plan(None)).unwrap();
     let task = pinned(&objects, &directory.path().join("task"), History::snapshot_of_job(&job)).unwrap();
     let (ids, mut resolver) = (Ids::new(&uuids(5..20)), Duplicate);

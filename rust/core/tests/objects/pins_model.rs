@@ -2,9 +2,8 @@
 //! over a model of `docs/object-storage.md`. Each request is one step. The request that makes the
 //! pin may be executed late and twice; anybody may sleep before any step, for any time.
 //!
-//! That commits are what they seem is `objects_model.rs`'s matter: here they simply follow each
+//! That commits are what they seem is `model.rs`'s matter: here they simply follow each
 //! other.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
 use std::collections::HashSet;
 

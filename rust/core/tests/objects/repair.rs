@@ -1,19 +1,16 @@
 //! Repairing a history in a bucket that lost objects, or whose objects are damaged: what is lost is
 //! said, and the rest is served again.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod harness;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::harness::{DAY, Ids, START, begin, rules, trigger, uuids};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::objects::ObjectStore;
 use dochistory_core::protocols::mapper::{Mapper, MapperSettings, Texts, Untils};
 use dochistory_core::repair::{Count, Options, Remedy, Report, repair_objects};
 use dochistory_core::testing::objects::{SimulatedObjects, Weather};
-use harness::{DAY, Ids, START, begin, rules, trigger, uuids};
 
 fn open(objects: &SimulatedObjects, replica: &Path) -> History {
     let options = OpenOptions { create: true, ..OpenOptions::default() };

@@ -1,19 +1,16 @@
 //! Loads, maintenance and copies of a history in a bucket, while others write to it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod harness;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::harness::buckets::calm;
+use crate::harness::{Ids, START, rules, trigger, uuids};
 use dochistory_core::columns::FlagColumn;
 use dochistory_core::history::{History, OpenOptions, copy_from_objects};
 use dochistory_core::objects::{Cached, ObjectStore};
 use dochistory_core::testing::objects::{SimulatedObjects, Weather};
-use harness::buckets::calm;
-use harness::{Ids, START, rules, trigger, uuids};
 
 fn open(store: Arc<dyn ObjectStore>, replica: &Path) -> History {
     let options = OpenOptions { create: true, ..OpenOptions::default() };
@@ -42,7 +39,7 @@ fn loads_and_maintenance_pass_between_other_commits() {
             let history = open(Arc::new(objects.clone()), &directory.path().join("other"));
             let mut begun = 1000;
             while !is_over.load(Ordering::Relaxed) || begun < 1050 {
-                let claim = harness::begin(&history, &trigger(), &uuids(begun..begun + 1), START).claim;
+                let claim = crate::harness::begin(&history, &trigger(), &uuids(begun..begun + 1), START).claim;
                 claim.unwrap().complete(None).unwrap();
                 begun += 1;
             }
@@ -69,7 +66,7 @@ fn a_copy_holds_the_same_in_a_directory_and_a_bucket() {
     let (objects, directory) = calm();
     let first = open(Arc::new(objects.clone()), &directory.path().join("first"));
     load(&first, 0..100);
-    let open_claim = harness::begin(&first, &trigger(), &uuids(100..120), START).claim.unwrap();
+    let open_claim = crate::harness::begin(&first, &trigger(), &uuids(100..120), START).claim.unwrap();
     let home = directory.path().join("home");
     assert_eq!(copy_from_objects(Arc::new(objects), &home).unwrap(), ["orders"]);
     open_claim.complete(None).unwrap();
@@ -78,7 +75,7 @@ fn a_copy_holds_the_same_in_a_directory_and_a_bucket() {
     assert_eq!(copy.id(), first.id());
     all_are(&copy, 0..100, "R9");
     all_are(&copy, 100..120, "R11");
-    harness::begin(&copy, &trigger(), &uuids(120..125), START).claim.unwrap().complete(None).unwrap();
+    crate::harness::begin(&copy, &trigger(), &uuids(120..125), START).claim.unwrap().complete(None).unwrap();
 
     let (other, _kept) = calm();
     let store: Arc<dyn ObjectStore> = Arc::new(other);
@@ -89,7 +86,7 @@ fn a_copy_holds_the_same_in_a_directory_and_a_bucket() {
     all_are(&again, 100..120, "R11");
     all_are(&again, 120..125, "R9");
     all_are(&again, 125..130, "R8");
-    harness::begin(&again, &trigger(), &uuids(125..130), START).claim.unwrap().complete(None).unwrap();
+    crate::harness::begin(&again, &trigger(), &uuids(125..130), START).claim.unwrap().complete(None).unwrap();
     all_are(&open(store.clone(), &directory.path().join("cold")), 120..130, "R9");
     let refused = copy.copy_to_objects(&store).unwrap_err().to_string();
     assert!(refused.contains("holds other objects"), "{refused}");
@@ -135,7 +132,7 @@ fn a_handle_leaves_compaction_to_one_that_is_at_work() {
     let directory = tempfile::tempdir().unwrap();
     let history = open(Arc::new(objects.clone()), &directory.path().join("1"));
     for number in 0..4 {
-        let begun = harness::begin(&history, &trigger(), &uuids(number * 50..number * 50 + 50), START);
+        let begun = crate::harness::begin(&history, &trigger(), &uuids(number * 50..number * 50 + 50), START);
         begun.claim.unwrap().complete(None).unwrap();
     }
     let space = objects.names().into_iter().find(|name| name.ends_with("/hint")).unwrap();

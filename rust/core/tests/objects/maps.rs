@@ -1,15 +1,14 @@
 //! Mappers and guaranteed delivery on a store whose requests fail, come late and come twice: nobody
 //! gets an id as new that may have been sent, no mapping that was acknowledged is lost, and of two
 //! who change one row exactly one does.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod harness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::harness::buckets::{calm, storm, summed};
+use crate::harness::{DAY, Ids, START, setting};
 use dochistory_core::Result;
 use dochistory_core::history::{History, OpenOptions, copy_from_objects};
 use dochistory_core::objects::ObjectStore;
@@ -17,8 +16,6 @@ use dochistory_core::protocols::delivery::{Exchange, StateRows};
 use dochistory_core::protocols::mapper::rules::{Policy, Qos};
 use dochistory_core::protocols::mapper::{Mapper, MapperSettings, Messages, Send, Texts, Unit, Untils};
 use dochistory_core::testing::objects::{Requests, SimulatedObjects, Weather};
-use harness::buckets::{calm, storm, summed};
-use harness::{DAY, Ids, START, setting};
 
 const STORM: Weather = Weather { failures: 12, duplicates: 15, stale_lists: 3, sleeps: 40 };
 const UNTIL: Untils<'static> = Untils::All(START + 30 * DAY);
