@@ -74,7 +74,7 @@ def draw_lives(result: dict[str, Any], path: Path) -> None:
 def _rates(panel: Any, own: dict[str, float], peers: dict[str, Any]) -> None:
     bars = [(f"{OWN}, {int(batch):,}", value, OWN_COLOUR) for batch, value in own.items()]
     for batch, found in peers.items():
-        each = ((f"{name}, {int(batch):,}", one["ids_a_second"] / 1e6) for name, one in found.items())
+        each = ((f"{name}, {int(batch):,}", one["ids_a_second"] / 1e6) for name, one in found.items() if name != OWN)
         bars += [(name, value, PEER_COLOUR) for name, value in each]
     bars.sort(key=lambda bar: bar[1])
     drawn = panel.barh([bar[0] for bar in bars], [bar[1] for bar in bars], color=[bar[2] for bar in bars], log=True)

@@ -27,7 +27,7 @@ def of_peer(name: str, directory: Path, life: Life, rows: int, budget_s: float) 
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    peer = peer_class(name)(directory, Workload(0, 0))
+    peer = peer_class(name)(directory, Workload(DAYS, DAYS))  # not all can be built empty
     peer.build()
     peer.open()
     batches = [life.documents(number)[0] for number in range(life.batches)]

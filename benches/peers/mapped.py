@@ -26,9 +26,6 @@ class Mapped(Peer):
     def build(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.open()
-        if self.workload.n == 0:
-            self.close()
-            return
         ids = np.concatenate([packed_ids(part.numbers) for part in self.workload.parts()]).view("V16").reshape(-1)
         codes = np.concatenate([part.codes for part in self.workload.parts()])
         days = np.concatenate([np.full(len(part.numbers), part.day) for part in self.workload.parts()])

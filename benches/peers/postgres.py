@@ -57,11 +57,14 @@ class Postgres(Peer):
         self.connection.autocommit = True
         self.connection.execute("VACUUM ANALYZE history")
         self.connection.execute("CHECKPOINT")
-        (self.size,) = self.connection.execute("SELECT pg_total_relation_size('history')").fetchone()
+        self.bytes_on_disk()
         self.close()
 
     def bytes_on_disk(self) -> int:
-        return self.size  # not the server's own catalogues and log
+        # Not the server's own catalogues and log.
+        if not self.connection.closed:
+            (self.size,) = self.connection.execute("SELECT pg_total_relation_size('history')").fetchone()
+        return self.size
 
     def open(self) -> None:
         import psycopg
