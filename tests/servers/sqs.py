@@ -54,7 +54,7 @@ def _uncounted() -> Iterator[None]:
         return property(lambda queue: 0 if getattr(_WORKING, "now", False) else real(queue))
 
     names = [f"approximate_number_of_messages{name}" for name in _COUNTS]
-    counts = {name: count(vars(Queue)[name].fget) for name in names}
-    works = {name: uncounted(vars(SQSBackend)[name]) for name in ("send_message", "receive_message")}
+    counts: dict[str, Any] = {name: count(vars(Queue)[name].fget) for name in names}
+    works: dict[str, Any] = {name: uncounted(vars(SQSBackend)[name]) for name in ("send_message", "receive_message")}
     with mock.patch.multiple(SQSBackend, **works), mock.patch.multiple(Queue, **counts):
         yield

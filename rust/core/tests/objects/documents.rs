@@ -157,7 +157,7 @@ fn large_batches_and_maintenance_reach_the_other_handle() {
     let (objects, directory) = calm();
     let one = open(&objects, &directory.path().join("1")).unwrap();
     let other = open(&objects, &directory.path().join("2")).unwrap();
-    let all: Vec<String> = harness::uuids(0..400);
+    let all: Vec<String> = uuids(0..400);
     for (number, ids) in all.chunks(50).enumerate() {
         let history = if number % 2 == 0 { &one } else { &other };
         let begun = crate::harness::begin(history, &trigger(), ids, START + number as i64 * DAY);

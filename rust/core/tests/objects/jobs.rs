@@ -289,7 +289,8 @@ struct Told {
 fn drive(client: &SimulatedObjects, home: &Path, actor: u64, told: &Mutex<Told>) {
     let Some(history) = (0..5).find_map(|_| open(client, &home.join("driver")).ok()) else { return };
     for turn in 0..3 {
-        let ids: Vec<String> = (0..5).map(|number| harness::uuid((turn * (actor + 1) * 3 + number) % 12)).collect();
+        let ids: Vec<String> =
+            (0..5).map(|number| crate::harness::uuid((turn * (actor + 1) * 3 + number) % 12)).collect();
         let job = match history.reserve(&trigger(), plan(None)) {
             Ok((job, _)) => job,
             Err(_) if client.is_dead() => return,
