@@ -114,6 +114,8 @@ class Receiver:
         self._ended = asyncio.Event()
         self._resuming = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_lost = False
+        self._settling: set[asyncio.Future[None]] = set()
         self._in_work: dict[str, asyncio.Future[None]] = {}
         self._failure: BaseException | None = None
         self._has_named, self._nameless = False, 0
@@ -165,9 +167,9 @@ class Receiver:
         channel = await connection.channel()
         await channel.set_qos(self._prefetch)
         queue = await channel.get_queue(self.queue)
-        ended = self._unended()
-        connection.close_callbacks.add(lambda *_: ended.set(), weak=False)
-        channel.close_callbacks.add(lambda *_: ended.set(), weak=False)
+        ended, self._is_lost = self._unended(), False
+        connection.close_callbacks.add(lambda *_: self._lose(), weak=False)
+        channel.close_callbacks.add(lambda *_: self._lose(), weak=False)
         # The queue was deleted, or its node went.
         (await channel.get_underlay_channel()).on_consumer_cancel_callbacks.add(lambda *_: ended.set())
         tag = await queue.consume(self._arrives)
@@ -177,6 +179,13 @@ class Receiver:
             await queue.cancel(tag)
         # Also those of a lost connection: what they began must end before it comes again.
         await asyncio.gather(*self._tasks)
+
+    def _lose(self) -> None:
+        """The connection is gone, and what was to be sent there is never sent."""
+        self._is_lost = True
+        for settling in self._settling:
+            settling.cancel()
+        self._ended.set()
 
     def _unended(self) -> asyncio.Event:
         """Set once the present connection is lost, or the receiver is to end."""
@@ -198,12 +207,31 @@ class Receiver:
             message = Message(found, incoming.body, count, incoming, incoming.delivery_tag)
             async with self._alone(found):
                 settlement = await self._process(message)
-            await _settle(incoming, settlement)
+            await self._settle(incoming, settlement)
         except _LOST as error:
             _log("%s: not settled, so it comes again: %s", incoming.message_id, error)
         except BaseException as error:  # noqa: BLE001 - `run` raises it
             self._failure = self._failure or error
             self.stop()
+
+    async def _settle(self, incoming: Any, settlement: Settlement) -> None:
+        """Tell the broker how it ended; a connection that is lost meanwhile is not waited for."""
+        if self._is_lost:
+            raise ConnectionError("the connection is lost")
+        settling = asyncio.ensure_future(_told(incoming, settlement))
+        self._settling.add(settling)
+        try:
+            await settling
+        except asyncio.CancelledError:
+            if self._is_lost:
+                raise ConnectionError("the connection is lost") from None
+            raise
+        except Exception as error:
+            # The client library has no type of its own for all that a broken connection leads to.
+            self._lose()
+            raise ConnectionError(f"the broker could not be told: {_short(error)}") from error
+        finally:
+            self._settling.discard(settling)
 
     def _check_id(self, found: str | None) -> None:
         """Messages none of which has an id: nearly always the ids are somewhere else."""
@@ -294,7 +322,7 @@ class Receiver:
             self.consumer.keep_failed(receiving.table_of([message], self.consumer.trigger.kind), error)
 
 
-async def _settle(incoming: Any, settlement: Settlement) -> None:
+async def _told(incoming: Any, settlement: Settlement) -> None:
     if settlement is Settlement.ACKNOWLEDGE:
         await incoming.ack()
     else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
+import inspect
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,9 @@ import pika
 import pytest
 
 import dochistory as dh
-from dochistory import rabbitmq
+from dochistory import aio_rabbitmq, rabbitmq
 from dochistory.once import Retry
-from dochistory.receiving import Message
+from dochistory.receiving import Message, Service
 from tests.brokers.campaign import Campaign, eventually, ids_of, kept_in_audit, messages
 from tests.brokers.in_thread import running
 from tests.servers.network import network
@@ -70,34 +72,72 @@ def bodies(broker: RabbitMQ, queue: str) -> list[bytes]:
     return found
 
 
-@contextmanager
-def receiving(
-    directory: Path, broker: RabbitMQ, queue: str, service: Callable[[Message], object], **settings: Any
-) -> Iterator[rabbitmq.Receiver]:
-    """A receiver in a thread, stopped at the end."""
-    of = settings.pop("of", None) or trigger("orders")
-    one = rabbitmq.Receiver(directory / "orders.history", of, queue, service, url=broker.url, **settings)
-    with running(one):
-        yield one
+class InLoop:
+    """A receiver of aio-pika as the others: with an event loop of its own, for services that are no coroutines, too."""
+
+    def __init__(self, history: Path, of: dh.Trigger, queue: str, service: Any, **settings: Any) -> None:
+        async def awaited(message: Message) -> None:
+            service(message)
+
+        given = service if inspect.iscoroutinefunction(service) else awaited
+        self._receiver = aio_rabbitmq.Receiver(history, of, queue, given, **settings)
+
+    @property
+    def connections(self) -> int:
+        return self._receiver.connections
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._receiver.is_stopping
+
+    def run(self) -> None:
+        asyncio.run(self._receiver.run())
+
+    def stop(self) -> None:
+        self._receiver.stop()
+
+
+Receiving = Callable[..., AbstractContextManager[Any]]
+
+
+@pytest.fixture(params=["pika", "aio-pika"])
+def receiving(request: pytest.FixtureRequest, tmp_path: Path, broker: RabbitMQ) -> Receiving:
+    """Runs receivers in threads, stopped at the end: of both client libraries, with the test's own history."""
+    kind: Any = rabbitmq.Receiver if request.param == "pika" else InLoop
+
+    def made(queue: str, service: Service, of: dh.Trigger | None = None, **settings: Any) -> Any:
+        settings = {"url": broker.url, "prefetch": 20, **settings}
+        return running(kind(tmp_path / "orders.history", of or trigger("orders"), queue, service, **settings))
+
+    return made
+
+
+@pytest.fixture
+def queue(broker: RabbitMQ) -> str:
+    """A queue of the test's own."""
+    name = f"queue-{secrets.token_hex(4)}"
+    declare(broker, name)
+    return name
 
 
 @pytest.mark.slow
-def test_each_message_runs_once_and_copies_never(tmp_path: Path, broker: RabbitMQ) -> None:
-    declare(broker, "once")
+def test_each_message_runs_once_and_copies_never(
+    tmp_path: Path, broker: RabbitMQ, queue: str, receiving: Receiving
+) -> None:
     published = messages(300)
-    publish(broker, "once", published)
+    publish(broker, queue, published)
     ran: list[str | None] = []
-    with receiving(tmp_path, broker, "once", lambda message: ran.append(message.id)):
-        eventually(lambda: len(ran) >= 300 and depth(broker, "once") == 0, "all are processed")
+    with receiving(queue, lambda message: ran.append(message.id)):
+        eventually(lambda: len(ran) >= 300 and depth(broker, queue) == 0, "all are processed")
     assert sorted(map(str, ran)) == sorted(ids_of(published))
-    with dh.open(tmp_path / "orders.history") as history:
-        assert history.audit.list().num_rows == 0
+    assert kept_in_audit(tmp_path) == 0
 
 
 @pytest.mark.slow
-def test_service_that_fails_leaves_its_message_in_doubt(tmp_path: Path, broker: RabbitMQ) -> None:
-    declare(broker, "fails")
-    publish(broker, "fails", [("good", b"1"), ("bad", b"2"), ("better", b"3")])
+def test_service_that_fails_leaves_its_message_in_doubt(
+    tmp_path: Path, broker: RabbitMQ, queue: str, receiving: Receiving
+) -> None:
+    publish(broker, queue, [("good", b"1"), ("bad", b"2"), ("better", b"3")])
     ran = []
 
     def service(message: Message) -> None:
@@ -105,8 +145,8 @@ def test_service_that_fails_leaves_its_message_in_doubt(tmp_path: Path, broker: 
             raise ValueError("the shop is closed")
         ran.append(message.id)
 
-    with receiving(tmp_path, broker, "fails", service):
-        eventually(lambda: len(ran) == 2 and depth(broker, "fails") == 0, "the others are processed")
+    with receiving(queue, service):
+        eventually(lambda: len(ran) == 2 and depth(broker, queue) == 0, "the others are processed")
     with dh.open(tmp_path / "orders.history") as history:
         kept = history.audit.show(1)
         assert (kept["key"], kept["document"]["body"]) == ("bad", b"2")
@@ -115,9 +155,8 @@ def test_service_that_fails_leaves_its_message_in_doubt(tmp_path: Path, broker: 
 
 
 @pytest.mark.slow
-def test_released_message_comes_again(tmp_path: Path, broker: RabbitMQ) -> None:
-    declare(broker, "released")
-    publish(broker, "released", [("a", b"")])
+def test_released_message_comes_again(broker: RabbitMQ, queue: str, receiving: Receiving) -> None:
+    publish(broker, queue, [("a", b"")])
     counts: list[int] = []
 
     def service(message: Message) -> None:
@@ -125,93 +164,81 @@ def test_released_message_comes_again(tmp_path: Path, broker: RabbitMQ) -> None:
         if len(counts) < 3:
             raise dh.RolledBack("undone")
 
-    with receiving(tmp_path, broker, "released", service):
-        eventually(lambda: len(counts) == 3 and depth(broker, "released") == 0, "it runs a third time")
+    with receiving(queue, service):
+        eventually(lambda: len(counts) == 3 and depth(broker, queue) == 0, "it runs a third time")
     assert counts == [0, 1, 2]
 
 
 @pytest.mark.slow
-def test_retried_message_becomes_a_dead_letter(tmp_path: Path, broker: RabbitMQ) -> None:
-    declare(broker, "retried")
-    publish(broker, "retried", [("a", b"never"), ("b", b"always")])
+@pytest.mark.parametrize("how", ["retried", "often", "jms"])
+def test_message_that_never_succeeds_becomes_a_dead_letter(
+    broker: RabbitMQ, queue: str, receiving: Receiving, how: str
+) -> None:
+    publish(broker, queue, [("a", b"never"), ("b", b"always")])
     tries: list[str | None] = []
 
     def service(message: Message) -> None:
         tries.append(message.id)
         if message.body == b"never":
-            raise ValueError("no")
+            raise ValueError("no") if how == "retried" else dh.RolledBack("undone")
 
-    policy = Retry(3, backoff=0.01)
-    with receiving(tmp_path, broker, "retried", service, on_error=policy):
-        eventually(lambda: tries == ["a", "a", "a", "b"], "three attempts")
-        eventually(lambda: depth(broker, "retried.dead") == 1, "the dead letter")
-    assert bodies(broker, "retried.dead") == [b"never"]
-
-
-@pytest.mark.slow
-def test_message_delivered_too_often_becomes_a_dead_letter(tmp_path: Path, broker: RabbitMQ) -> None:
-    declare(broker, "often")
-    publish(broker, "often", [("a", b"again")])
-
-    def service(_: Message) -> None:
-        raise dh.RolledBack("undone")
-
-    with receiving(tmp_path, broker, "often", service, of=trigger("orders", max_redelivery_count=3)):
-        eventually(lambda: depth(broker, "often.dead") == 1, "the dead letter")
-    assert bodies(broker, "often.dead") == [b"again"]
+    settings: dict[str, Any] = {"detect_duplicates": True, "use_history": True}
+    of = {
+        "retried": trigger("orders"),
+        "often": trigger("orders", max_redelivery_count=3),
+        "jms": dh.Trigger.jms("orders", max_delivery_count=4, **settings),
+    }[how]
+    with receiving(queue, service, of=of, on_error=Retry(3, backoff=0.01)):
+        eventually(lambda: depth(broker, f"{queue}.dead") == 1, "the dead letter")
+        eventually(lambda: "b" in tries, "the other one")
+    assert (tries.count("a"), tries.count("b")) == (3, 1)
+    assert bodies(broker, f"{queue}.dead") == [b"never"]
 
 
 @pytest.mark.slow
-def test_messages_without_ids_stop_the_receiver_loudly(tmp_path: Path, broker: RabbitMQ) -> None:
-    declare(broker, "nameless")
-    publish(broker, "nameless", [(None, b"1"), (None, b"2"), (None, b"3")])
-    stopped = pytest.raises(dh.SchemaError, match=r"none of the [23] documents has an id")
-    with stopped, receiving(tmp_path, broker, "nameless", print) as one:
+def test_messages_without_ids_stop_the_receiver_loudly(
+    tmp_path: Path, broker: RabbitMQ, queue: str, receiving: Receiving
+) -> None:
+    publish(broker, queue, [(None, b"1"), (None, b"2"), (None, b"3")])
+    stopped = pytest.raises(dh.SchemaError, match=r"none of the (first )?[23] (documents|messages) has an id")
+    with stopped, receiving(queue, print) as one:
         eventually(lambda: one.is_stopping, "it stops")
     # One that came before the others is in doubt by itself.
-    assert depth(broker, "nameless") + kept_in_audit(tmp_path) == 3
+    assert depth(broker, queue) + kept_in_audit(tmp_path) == 3
     assert kept_in_audit(tmp_path) <= 1
 
 
 @pytest.mark.slow
-def test_suspended_trigger_keeps_the_connection(tmp_path: Path, broker: RabbitMQ) -> None:
-    declare(broker, "suspended")
-    publish(broker, "suspended", [("a", b"")])
+def test_suspended_trigger_keeps_the_connection(
+    tmp_path: Path, broker: RabbitMQ, queue: str, receiving: Receiving
+) -> None:
+    publish(broker, queue, [("a", b""), ("b", b"")])
     ran: list[str | None] = []
     suspension = dh.Suspension(tmp_path / "orders.history", trigger("orders"))
     suspension.suspend("the shop is moving")
-    url = f"{broker.url}?heartbeat=1"
-    at = pika.URLParameters(url)
-    receiver = rabbitmq.Receiver(
-        tmp_path / "orders.history", trigger("orders"), "suspended", lambda message: ran.append(message.id), url=at
-    )
-    thread = threading.Thread(target=receiver.run)
-    thread.start()
-    time.sleep(3.5)  # three heartbeats that a blocked connection would miss
-    assert ran == []
-    suspension.resume()
-    eventually(lambda: ran == ["a"] and depth(broker, "suspended") == 0, "it is processed")
-    assert receiver.connections == 1
-    receiver.stop()
-    thread.join(30)
+    with receiving(queue, lambda message: ran.append(message.id), url=f"{broker.url}?heartbeat=1") as one:
+        time.sleep(3.5)  # three heartbeats that a blocked connection would miss
+        assert ran == []
+        suspension.resume()
+        eventually(lambda: sorted(map(str, ran)) == ["a", "b"] and depth(broker, queue) == 0, "they are processed")
+    assert one.connections == 1
 
 
 @pytest.mark.slow
-def test_stopped_receiver_returns_what_was_not_begun(tmp_path: Path, broker: RabbitMQ) -> None:
-    declare(broker, "stopped")
-    publish(broker, "stopped", [(f"{number}", b"") for number in range(40)])
+def test_stopped_receiver_returns_what_was_not_begun(broker: RabbitMQ, queue: str, receiving: Receiving) -> None:
+    publish(broker, queue, [(f"{number}", b"") for number in range(40)])
     ran: list[str | None] = []
 
     def service(message: Message) -> None:
         time.sleep(0.02)
         ran.append(message.id)
 
-    with receiving(tmp_path, broker, "stopped", service):
+    with receiving(queue, service, prefetch=5):
         eventually(lambda: len(ran) >= 3, "some are processed")
     assert 3 <= len(ran) < 40
-    eventually(lambda: depth(broker, "stopped") == 40 - len(ran), "the rest is in the queue")
-    with receiving(tmp_path, broker, "stopped", service):
-        eventually(lambda: depth(broker, "stopped") == 0 and len(ran) == 40, "the rest is processed")
+    eventually(lambda: depth(broker, queue) == 40 - len(ran), "the rest is in the queue")
+    with receiving(queue, service):
+        eventually(lambda: depth(broker, queue) == 0 and len(ran) == 40, "the rest is processed")
     assert len(set(ran)) == 40
 
 
@@ -233,9 +260,7 @@ def test_receiver_stopped_while_the_broker_is_away_ends_cleanly(tmp_path: Path, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["reset", "silence"])
-def test_network_that_is_cut_runs_nothing_twice(tmp_path: Path, broker: RabbitMQ, how: str) -> None:
-    queue = f"cut-{how}"
-    declare(broker, queue)
+def test_network_that_is_cut_runs_nothing_twice(broker: RabbitMQ, queue: str, receiving: Receiving, how: str) -> None:
     published = messages(400)
     publish(broker, queue, published)
     ran: list[str | None] = []
@@ -245,9 +270,8 @@ def test_network_that_is_cut_runs_nothing_twice(tmp_path: Path, broker: RabbitMQ
         ran.append(message.id)
 
     with network(broker.port) as between:
-        url = pika.URLParameters(f"amqp://guest:guest@127.0.0.1:{between.port}/%2F?heartbeat=2")
-        one = rabbitmq.Receiver(tmp_path / "orders.history", trigger("orders"), queue, service, url=url)
-        with running(one):
+        url = f"amqp://guest:guest@127.0.0.1:{between.port}/%2F?heartbeat=2"
+        with receiving(queue, service, url=url) as one:
             eventually(lambda: len(ran) >= 100, "some are processed")
             before = between.connections
             if how == "silence":
@@ -261,13 +285,46 @@ def test_network_that_is_cut_runs_nothing_twice(tmp_path: Path, broker: RabbitMQ
     assert sorted(map(str, ran)) == sorted(ids_of(published))
 
 
+def test_receiver_that_holds_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(dh.ConfigError, match="prefetch is 0"):
+        InLoop(tmp_path / "h", trigger(), "q", print, prefetch=0)
+
+
+@pytest.mark.slow
+def test_coroutines_run_side_by_side_and_each_once(tmp_path: Path, broker: RabbitMQ, queue: str) -> None:
+    published = messages(300)
+    publish(broker, queue, published)
+    ran: list[str | None] = []
+    at_once, most = 0, 0
+
+    async def service(message: Message) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.01)
+        at_once -= 1
+        ran.append(message.id)
+
+    one = InLoop(tmp_path / "orders.history", trigger("orders"), queue, service, url=broker.url, prefetch=50)
+    with running(one):
+        eventually(lambda: len(ran) >= 300 and depth(broker, queue) == 0, "all are processed")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
+    assert 10 < most <= 50
+    assert kept_in_audit(tmp_path) == 0  # copies side by side wait for each other
+
+
 @pytest.mark.slow
 @pytest.mark.crash
-@pytest.mark.parametrize("kind", ["quorum", "classic"])
-def test_kills_restarts_and_poison_run_nothing_twice(tmp_path: Path, broker: RabbitMQ, kind: str) -> None:
-    queue = f"campaign-{kind}"
+@pytest.mark.parametrize(
+    ("receiver", "kind", "prefetch"),
+    [("rabbitmq", "quorum", 100), ("rabbitmq", "classic", 100), ("aio_rabbitmq", "quorum", 20)],
+)
+def test_kills_restarts_and_poison_run_nothing_twice(
+    tmp_path: Path, broker: RabbitMQ, receiver: str, kind: str, prefetch: int
+) -> None:
+    queue = f"campaign-{receiver}-{kind}"
     declare(broker, queue, kind)
-    campaign = Campaign(tmp_path, "rabbitmq", queue, {"url": broker.url, "prefetch": 100})
+    campaign = Campaign(tmp_path, receiver, queue, {"url": broker.url, "prefetch": prefetch})
     published = campaign.endure(broker, lambda some: publish(broker, queue, some), 6_000, (0.5, 1.5), takes=0.0005)
     eventually(lambda: depth(broker, queue) == 0, "the queue is empty")
     campaign.check(ids_of(published))
