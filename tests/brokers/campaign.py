@@ -110,14 +110,15 @@ class Campaign:
                 if one.poll() is not None:  # poison
                     one = self.start(**settings)
                 time.sleep(0.1)
-            time.sleep(0.5)
             self.terminate(one)
         finally:
             one.kill()
             one.wait()
 
     def terminate(self, one: subprocess.Popen[bytes]) -> None:
-        """SIGTERM, which must end it cleanly."""
+        """SIGTERM, which must end it cleanly once it is up."""
+        eventually(lambda: f"receiving {one.pid}\n" in self._log.read_text(), "the receiver is up")
+        time.sleep(0.5)  # until it hears signals
         one.send_signal(signal.SIGTERM)
         assert one.wait(30) == 0, self.log()
 

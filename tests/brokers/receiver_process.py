@@ -75,7 +75,7 @@ def receiver(settings: dict[str, Any]) -> Any:
 def main() -> None:
     """Receive until SIGTERM."""
     one = receiver(json.loads(sys.argv[1]))
-    print("receiving", flush=True)
+    print("receiving", os.getpid(), flush=True)
     try:
         if inspect.iscoroutinefunction(one.run):
             asyncio.run(one.run())
