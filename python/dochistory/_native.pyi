@@ -1506,8 +1506,8 @@ class History:
         persistent: bool | None = None,
         now: dt.datetime | None = None,
     ) -> DocumentClaim:
-        """Begin one document; the same as `begin` with a batch of one. One that this handle has read as
-        completed is answered without the writer lock.
+        """Begin one document; the same as `begin` with a batch of one. One that this handle has read
+        as completed is answered without the writer lock.
 
         Args:
             trigger: whose document it is.

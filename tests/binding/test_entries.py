@@ -143,6 +143,6 @@ def _lists_beside_damage(history_path: Path) -> bool:
         with pytest.raises(Exception, match="DH-CORRUPT"):
             history.entries("orders", "completed").read_all()
         try:
-            return history.entries("orders", "processing").read_all().num_rows == 1
+            return bool(history.entries("orders", "processing").read_all().num_rows == 1)
         except pa.ArrowInvalid:
             return False

@@ -242,8 +242,8 @@ impl History {
         Ok(claim)
     }
 
-    /// Begin one document; the same as `begin` with a batch of one. One that this handle has read as
-    /// completed is answered without the writer lock.
+    /// Begin one document; the same as `begin` with a batch of one. One that this handle has read
+    /// as completed is answered without the writer lock.
     ///
     /// Args:
     ///     trigger: whose document it is.
