@@ -26,7 +26,7 @@ TRIGGER = dh.Trigger(
     history_time_to_live=timedelta(days=365),
     processing_mode="serial",
 )
-DUPLICATES, OPEN_ONE_OF = 100, 500  # one row of so many; half of the batches leave rows open
+DUPLICATES, OPEN_ONE_OF = 100, 500  # one row in 100 and in 500; half of the batches leave rows open
 LOOKS = 100  # at the bytes on disk, over a life
 
 

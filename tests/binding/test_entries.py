@@ -123,7 +123,7 @@ def _told(history: dh.History, key: str) -> int:
 
 
 def test_listing_of_processing_skips_files_without_any(tmp_path: Path) -> None:
-    # Whether a key is completed is looked up in all files: that may hit the damaged page, of 150, but hardly thrice.
+    # Whether a key is completed is looked up in all files: once in a while that hits the damaged page of 150.
     assert any(_lists_beside_damage(tmp_path / f"{turn}.history") for turn in range(3))
 
 

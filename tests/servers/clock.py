@@ -36,7 +36,7 @@ time_t time(time_t *at) {
 
 
 def shifted(seconds: int, directory: Path) -> dict[str, str]:
-    """The environment of a process whose clock is so many seconds ahead."""
+    """The environment of a process whose clock is ahead by this number of seconds."""
     compiler = shutil.which("cc")
     if compiler is None:
         raise FileNotFoundError("this test needs a C compiler, cc, which Rust needs, too: there is none on the path")

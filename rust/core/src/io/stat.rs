@@ -7,9 +7,8 @@ use super::FileId;
 
 /// The identity and the length of the file of this name, or of an open one.
 ///
-/// Its times are not asked for. Who asks for them makes the next write a change of the inode, which
-/// the next sync then writes, too: 40 µs for each (Linux 6.13 and later, timestamps of many
-/// grains).
+/// It does not ask for the file's times. Asking for them makes the next write change the inode, and
+/// the next sync writes that, too: 40 µs each (Linux 6.13 and later, multigrain timestamps).
 #[cfg(target_os = "linux")]
 mod asked {
     use std::os::fd::AsFd;

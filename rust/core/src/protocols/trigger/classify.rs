@@ -62,12 +62,13 @@ impl History {
     }
 
     /// Whether all documents are completed as far as this handle knows, without asking the file
-    /// system or the bucket for more. Documents are mostly new, and then [`History::begin`] asks.
+    /// system or the bucket for more. Documents are mostly new, and then [`History::begin`] asks. A
+    /// handle that has read nothing yet has to ask.
     fn seems_completed(&self, trigger: &Trigger, documents: &Documents) -> Result<bool> {
         let mut identities = Identities::new(documents)?;
         let look = Look { codec: self.codec(), documents, expired: i64::MIN, threads: 1 };
         let found = self.space(&trigger.name)?.glance(|view| look.run(&mut identities, Some(view)))?;
-        Ok(found.is_some_and(|found| found.states.iter().all(|state| *state == HistoryState::Completed)))
+        Ok(found.is_none_or(|found| found.states.iter().all(|state| *state == HistoryState::Completed)))
     }
 
     fn judged(
