@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import threading
@@ -261,6 +262,17 @@ def test_one_duplicate_waits_for_no_writer(directory: Path) -> None:
         holder.kill()
         holder.communicate()
     assert caught == 3
+
+
+def test_first_duplicate_of_a_handle_needs_no_lock(directory: Path) -> None:
+    with dh.open(directory, create=True) as history:
+        history.begin(documents(["a"]), trigger()).complete()
+    (lock,) = directory.glob("triggers/*/turn")
+    with lock.open("rb+") as held, dh.open(directory, lock_timeout="100 ms") as history:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert history.begin_one(uuid="a", trigger=trigger()).rule == "R9"
+        with pytest.raises(dh.LockedError):
+            history.begin_one(uuid="b", trigger=trigger())
 
 
 def test_one_document_of_a_history_for_reading_is_refused(directory: Path) -> None:

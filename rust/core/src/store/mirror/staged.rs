@@ -37,7 +37,7 @@ impl KeySpace {
         mirror.last_of(stored)?;
         self.fetch_one(&mirror.chain, path, stored).map_err(|error| match mirror.chain.has(&stored.object) {
             Ok(false) => Error::Conflict(format!(
-                "{} is not in the bucket: so many commits came since its task stored it that it was collected, or \
+                "{} is not in the bucket: it was collected because too many commits came since its task stored it, or \
                      somebody deleted it; nothing was begun: decide again, from a new job",
                 mirror.chain.full_name(&stored.object)
             )),
