@@ -1,5 +1,5 @@
 //! Services of the machine: threads, the clock, buffers that a thread keeps, prefetching, limits on
-//! open files, interrupts.
+//! open files, interrupts, wakeups.
 
 pub(crate) mod descriptors;
 pub mod interrupt;
@@ -7,3 +7,4 @@ pub(crate) mod prefetch;
 pub(crate) mod scratch;
 pub(crate) mod threads;
 pub mod time;
+pub mod wakeups;
