@@ -215,6 +215,34 @@ impl Memtable {
         })
     }
 
+    /// The places of rows among the keys of their claim; none unless this log has begun the claim
+    /// with all of them.
+    pub(crate) fn places_of(
+        &self,
+        claim: (u64, i64),
+        wanted: &Wanted,
+        rows: impl Iterator<Item = usize>,
+    ) -> Option<Places> {
+        let claim = self.claims.get(*self.claim_index.get(&claim)? as usize).filter(|claim| claim.began_here)?;
+        let (first, count) = (claim.first as usize, claim.count as usize);
+        let begun = self.entries.get(first..first + count)?;
+        let mut places = Places::none_of(count);
+        let mut next = 0;
+        for row in rows {
+            let key = wanted.keys[row];
+            let text = (wanted.forms[row] != Form::Uuid).then(|| (wanted.text)(row as u32));
+            let is_same = |entry: &MemtableEntry| is_entry(entry, &self.texts, &self.heap, key, text);
+            // Rows mostly come in the order in which they began.
+            if !begun.get(next).is_some_and(is_same) {
+                let of_claim = |at: &usize| (first..first + count).contains(at);
+                next = self.chain(key, text).map(|at| at as usize).find(of_claim)? - first;
+            }
+            places.insert(next);
+            next += 1;
+        }
+        Some(places)
+    }
+
     /// End keys of a claim by their places. Without its `Begin`, which a salvaged log may lack, its
     /// keys are unknown.
     fn finish_places(&mut self, claim: (u64, i64), places: &Places, mark: Mark) {

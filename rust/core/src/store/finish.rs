@@ -1,6 +1,6 @@
 //! Ending claims: a whole claim, some of its rows, or keys of any claim.
 
-use super::LookedUp;
+use super::{InProgress, LookedUp};
 use crate::Result;
 use crate::key::{Form, Key};
 use crate::segment::Wanted;
@@ -13,6 +13,9 @@ use crate::types::HistoryState;
 use crate::types::Places;
 use crate::wal::FrameForms;
 use crate::wal::frame::{Frame, FrameKind};
+
+/// What a frame takes for a key and its claim, in words of 8 bytes.
+const WORDS_OF_KEY: usize = 4;
 
 /// How many of the given keys were ended, and how many could not be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,27 +101,52 @@ impl Writer<'_> {
         if expired > i64::MIN && found.states.contains(&HistoryState::Completed) {
             self.forget_expired(wanted, expired, &mut found)?;
         }
-        let mut keys = ClaimedKeys::default();
-        for entry in &found.processing {
-            keys.push_row(wanted, entry.row as usize, (entry.claim, entry.started_at));
-        }
         let mut finished = Finished::default();
+        let mut unknown = Vec::new();
         for (row, state) in found.states.iter().enumerate().filter(|(row, _)| wanted.forms[*row].is_usable()) {
             match (state, outcome) {
                 (HistoryState::Processing, _) => finished.changed += 1,
                 (HistoryState::Completed, Ending::Completed) => finished.already += 1,
                 (_, Ending::Completed) => {
                     finished.unknown += 1;
-                    keys.push_row(wanted, row, (0, now_us));
+                    unknown.push(row);
                 }
                 (_, Ending::Released) => finished.unknown += 1,
             }
+        }
+        if unknown.is_empty()
+            && let Some((claim, places)) = self.places_of(wanted, &found.processing)
+        {
+            self.finish_rows(claim.0, claim.1, outcome, FrameKeys::of_places(places))?;
+            return Ok(finished);
+        }
+        let mut keys = ClaimedKeys::default();
+        for entry in &found.processing {
+            keys.push_row(wanted, entry.row as usize, (entry.claim, entry.started_at));
+        }
+        for row in unknown {
+            keys.push_row(wanted, row, (0, now_us));
         }
         let keys = keys.join();
         if keys.len() > 0 {
             self.end(kind_for_keys(outcome), 0, now_us, keys)?;
         }
         Ok(finished)
+    }
+
+    /// The one claim that began these rows, and their places in it, where that takes fewer bytes
+    /// than their keys.
+    fn places_of(&self, wanted: &Wanted, rows: &[InProgress]) -> Option<((u64, i64), Places)> {
+        let first = rows.first()?;
+        let claim = (first.claim, first.started_at);
+        if rows.iter().any(|row| (row.claim, row.started_at) != claim) {
+            return None;
+        }
+        let view = self.space.present();
+        let view = view.as_ref().filter(|view| view.log.frames.places)?;
+        let places = view.memtable.places_of(claim, wanted, rows.iter().map(|row| row.row as usize))?;
+        let is_smaller = places.words().len() <= rows.len() * WORDS_OF_KEY;
+        (is_smaller && places.count() >= limits::fewest_places()).then_some((claim, places))
     }
 
     /// Complete keys in progress, each of its own claim.

@@ -107,21 +107,27 @@ impl Block {
     }
 }
 
-/// Passes all survivors block by block, in the order in which files hold their keys.
-fn each_block(
-    survivors: &mut Vec<Survivor>,
-    text: TextOf,
-    mut look: impl FnMut(&Wanted, &[u32]) -> Result<()>,
-) -> Result<()> {
-    let mut sorted = std::mem::take(survivors);
-    sort::roughly_by_key(&mut sorted, |survivor| survivor.key);
+/// Passes survivors block by block.
+fn each_block(survivors: &[Survivor], text: TextOf, mut look: impl FnMut(&Wanted, &[u32]) -> Result<()>) -> Result<()> {
     let mut block = Block::default();
-    for survivors in sorted.chunks(BLOCK) {
+    for survivors in survivors.chunks(BLOCK) {
         block.fill(survivors);
         let Block { rows, keys, forms } = &block;
         look(&Wanted { keys, forms, text: &|at| text(rows[at as usize]) }, rows)?;
     }
     Ok(())
+}
+
+/// Passes all survivors block by block, in the order in which files hold their keys, and forgets
+/// them.
+fn each_sorted_block(
+    survivors: &mut Vec<Survivor>,
+    text: TextOf,
+    look: impl FnMut(&Wanted, &[u32]) -> Result<()>,
+) -> Result<()> {
+    let mut sorted = std::mem::take(survivors);
+    sort::roughly_by_key(&mut sorted, |survivor| survivor.key);
+    each_block(&sorted, text, look)
 }
 
 /// A row of a chunk by its place there.
@@ -205,11 +211,18 @@ impl LookUp<'_> {
         let each = of_covered.iter().chain(&*of_apart).chain([&*of_young]);
         *filter_positives += each.map(|rows| rows.len() as u64).sum::<u64>();
         let mut places = Vec::new();
+        // Entries in memory stand in the order of their rows, files in that of keys.
         each_block(of_young, text, |wanted, rows| {
             view.find_in_memory(wanted, &mut |at, stamp, is_in_log| {
                 findings.rests_on_log |= is_in_log;
                 findings.add(rows[at as usize], stamp);
             });
+            Ok(())
+        })?;
+        if view.joined.is_empty() {
+            of_young.clear();
+        }
+        each_sorted_block(of_young, text, |wanted, rows| {
             for segment in &view.joined {
                 places.clear();
                 segment.may_contain(wanted, 0, &mut places)?;
@@ -218,7 +231,7 @@ impl LookUp<'_> {
             Ok(())
         })?;
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
-            each_block(survivors, text, |wanted, rows| {
+            each_sorted_block(survivors, text, |wanted, rows| {
                 let candidates = covered.global_filter.candidates(wanted)?;
                 for group in candidates.chunk_by(|a, b| a.slot == b.slot) {
                     let Some(Some(segment)) = covered.segments.get(group[0].slot as usize) else { continue };
@@ -230,7 +243,7 @@ impl LookUp<'_> {
             })?;
         }
         for (segment, survivors) in view.apart.iter().zip(of_apart) {
-            each_block(survivors, text, |wanted, rows| {
+            each_sorted_block(survivors, text, |wanted, rows| {
                 places.clear();
                 places.extend(0..rows.len() as u32);
                 segment.find(wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))
