@@ -252,14 +252,15 @@ impl KeySpace {
         change(&mut self.files.view.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Look up in the present state. An answer that rests on frames of the log is returned only
-    /// once they are durable.
+    /// Look up `rows` in the present state. An answer that rests on frames of the log is returned
+    /// only once they are durable.
     pub(crate) fn look(
         &self,
         settings: SpaceSettings,
+        rows: usize,
         mut look: impl FnMut(Option<&View>) -> Result<LookedUp>,
     ) -> Result<LookedUp> {
-        self.join_if_due();
+        self.join_if_due(rows);
         self.look_durably(|view| {
             settings.check(view)?;
             let found = self.asked.counted(look(view)?);

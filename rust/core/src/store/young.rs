@@ -1,8 +1,8 @@
 //! What no global filter covers yet (the log, the frozen log before it, and the segments written
 //! since) under one filter in memory, so that a miss there costs one line.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::KeySpace;
 use super::view::View;
@@ -11,6 +11,9 @@ use crate::memtable::YoungFilter;
 use crate::segment::Segment;
 use crate::segment::merge::KeyCursor;
 use crate::wal::frame::Frame;
+
+/// Rows of a look-up for which it pays to read first what was written since.
+const LARGE: usize = 1 << 16;
 
 impl View {
     /// Apply a frame of the log.
@@ -92,23 +95,37 @@ impl View {
 
     /// Let the segments that are asked one by one join the young filter.
     fn join(&mut self) {
-        let mut segments = self.joined.clone();
-        segments.extend(self.apart.iter().cloned());
-        self.build_young_over(segments);
+        let apart = std::mem::take(&mut self.apart);
+        if !self.young.has_room(apart.iter().map(|segment| entries_of(segment)).sum()) {
+            self.build_young_over(self.joined.iter().cloned().chain(apart).collect());
+            return;
+        }
+        for segment in apart {
+            // As above.
+            if add_keys(&mut self.young, &segment).is_ok() {
+                self.young.cover(segment.header().id);
+            }
+        }
+        self.sort_uncovered();
     }
 }
 
 impl KeySpace {
-    /// Let segments join the young filter once as many rows were looked up as the segments have
-    /// entries: then reading their keys pays.
-    pub(super) fn join_if_due(&self) {
-        let rows = self.asked.rows.load(Ordering::Relaxed);
+    /// Before `rows` are looked up: let segments join the young filter once as many rows were
+    /// looked up as the segments have entries, because then reading their keys pays.
+    pub(super) fn join_if_due(&self, rows: usize) {
+        if rows >= LARGE {
+            let _in_use = self.files.enter();
+            // The look-up itself tells what is wrong.
+            drop(self.refresh());
+        }
+        let rows = self.asked.rows.load(Ordering::Relaxed) + rows as u64;
         let wanted = self.present().as_ref().map_or(0, View::entries_apart) as u64;
         if wanted == 0 {
             self.asked.rows_at_join.store(rows, Ordering::Relaxed);
         } else if rows.saturating_sub(self.asked.rows_at_join.load(Ordering::Relaxed)) >= wanted {
             self.asked.rows_at_join.store(rows, Ordering::Relaxed);
-            if let Some(view) = self.files.view.write().unwrap_or_else(std::sync::PoisonError::into_inner).as_mut() {
+            if let Some(view) = self.files.view.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
                 view.join();
             }
         }

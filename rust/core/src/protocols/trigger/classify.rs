@@ -85,7 +85,7 @@ impl History {
         let look = Look { codec: self.codec(), documents, expired, threads: call.threads };
         let mut is_identified = false;
         let looked = if settings.needs_history() {
-            let found = self.space(&trigger.name)?.look(stored, |view| look.run(&mut identities, view));
+            let found = self.space(&trigger.name)?.look(stored, documents.rows, |view| look.run(&mut identities, view));
             is_identified = found.is_ok();
             available(found, documents.rows)?
         } else {

@@ -96,7 +96,8 @@ impl History {
         self.check_job(trigger, job, attempt)?;
         let space = self.space(&trigger.name)?;
         let mut work = self.work_of(trigger, job, documents, call)?;
-        let found = space.look(SpaceSettings::of(trigger), |view| work.look(job.plan().started_at, view))?;
+        let found =
+            space.look(SpaceSettings::of(trigger), documents.rows, |view| work.look(job.plan().started_at, view))?;
         check_parts(&work.identities, documents, job, attempt.part)?;
         let known = found.states.clone();
         let mut looked = Looked { found, unavailable: None };
