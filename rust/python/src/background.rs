@@ -3,6 +3,7 @@
 //! and builds filters. Closing the history stops them, which does no harm: finished steps stay, and
 //! the rest comes next time.
 
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -10,29 +11,24 @@ use std::time::{Duration, Instant};
 
 use dochistory_core::history::History;
 use dochistory_core::history::values::ValueMap;
-use dochistory_core::{Error, Maintained, Progress};
+use dochistory_core::{Error, Maintained, Progress, wakeups};
 
 /// Time that each `begin` waits at most for maintenance, for each segment that is too many, and in
 /// all: a small debt slows many calls a little.
 const OVERDUE_WAIT: Duration = Duration::from_millis(2);
 const LONGEST_OVERDUE_WAIT: Duration = Duration::from_millis(150);
-/// Time that each `begin` waits at most when the log is full again before the one before it is in
-/// segments, for each eighth of the way to where it would do that itself.
-const SEAL_WAIT: Duration = Duration::from_millis(4);
 /// Maximum time that closing waits for it.
 const CLOSING_WAIT: Duration = Duration::from_millis(150);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
 
 /// How much lower the priority of these threads is, as `nice` has it: callers come first where
-/// cores are few. A caller whose work waits for these threads waits itself.
-#[cfg(target_os = "linux")]
-const NICER: std::ffi::c_int = 5;
+/// cores are few, and then a full log, for which callers wait soonest.
+const SEALING_NICER: c_int = 2;
+const MAINTAINING_NICER: c_int = 10;
 
 /// Lower the priority of this thread. (Linux has one for each thread.)
 #[cfg(target_os = "linux")]
-fn yield_to_others() {
-    use std::ffi::c_int;
-
+fn yield_to_others(more: c_int) {
     #[expect(unsafe_code, reason = "the standard library has no priorities")]
     unsafe extern "C" {
         fn nice(more: c_int) -> c_int;
@@ -40,12 +36,12 @@ fn yield_to_others() {
     // SAFETY: it takes a number alone. Where it is refused, the priority stays.
     #[expect(unsafe_code, reason = "the standard library has no priorities")]
     unsafe {
-        nice(NICER);
+        nice(more);
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn yield_to_others() {}
+fn yield_to_others(_more: c_int) {}
 
 /// A trigger's name, and why its maintenance failed.
 pub(crate) type Failed = (String, String);
@@ -67,11 +63,11 @@ impl Job {
     }
 
     /// Start `work`, unless the job runs already. If no thread can be started, it comes later.
-    fn start(&self, name: &str, work: impl FnOnce() -> Option<Failed> + Send + 'static) {
+    fn start(&self, name: &str, nicer: c_int, work: impl FnOnce() -> Option<Failed> + Send + 'static) {
         let mut running = self.lock();
         if running.is_none() {
-            let work = || {
-                yield_to_others();
+            let work = move || {
+                yield_to_others(nicer);
                 work()
             };
             *running = std::thread::Builder::new().name(name.into()).spawn(work).ok();
@@ -85,11 +81,12 @@ impl Job {
     }
 
     fn wait(&self, limit: Duration) {
+        if limit.is_zero() {
+            return;
+        }
+        wakeups::before_waiting();
         let start = Instant::now();
-        while !limit.is_zero()
-            && self.lock().as_ref().is_some_and(|thread| !thread.is_finished())
-            && start.elapsed() < limit
-        {
+        while self.lock().as_ref().is_some_and(|thread| !thread.is_finished()) && start.elapsed() < limit {
             std::thread::sleep(BETWEEN_LOOKS);
         }
     }
@@ -108,7 +105,7 @@ impl Maintenance {
         let failed = self.collect();
         if history.is_seal_due(name) {
             let (history, name) = (history.clone(), name.to_owned());
-            self.sealing.start("dochistory-sealing", move || {
+            self.sealing.start("dochistory-sealing", SEALING_NICER, move || {
                 let failed = history.seal(&name).err()?;
                 Some((name, failed.to_string()))
             });
@@ -117,7 +114,7 @@ impl Maintenance {
             self.start(history, name);
             self.maintaining.wait((OVERDUE_WAIT * history.maintenance_debt(name)).min(LONGEST_OVERDUE_WAIT));
         }
-        self.sealing.wait(SEAL_WAIT * history.seal_debt(name));
+        self.sealing.wait(history.seal_wait(name));
         failed
     }
 
@@ -138,7 +135,7 @@ impl Maintenance {
 
     fn run(&self, name: &str, job: impl FnOnce(Progress<'_>) -> dochistory_core::Result<Maintained> + Send + 'static) {
         let (name, stop) = (name.to_owned(), self.stop.clone());
-        self.maintaining.start("dochistory-maintenance", move || {
+        self.maintaining.start("dochistory-maintenance", MAINTAINING_NICER, move || {
             let done = job(&mut |_, _| {
                 let is_over = stop.load(Ordering::Relaxed);
                 if is_over { Err(Error::State("the history is being closed".into())) } else { Ok(()) }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
+use std::time::Duration;
 use std::vec::IntoIter;
 
 use super::History;
@@ -203,10 +204,9 @@ impl History {
         self.space(trigger).is_ok_and(|space| space.is_seal_due())
     }
 
-    /// How far the log is beyond full again before that was done: 0 while it is not, up to 8 where
-    /// the next writer does it itself.
-    pub fn seal_debt(&self, trigger: &str) -> u32 {
-        self.space(trigger).map_or(0, |space| space.seal_debt())
+    /// How long callers are to wait for that at most, before they write more.
+    pub fn seal_wait(&self, trigger: &str) -> Duration {
+        self.space(trigger).map_or(Duration::ZERO, |space| space.seal_wait())
     }
 
     /// Put the entries of a log that was full into segments.

@@ -204,13 +204,18 @@ impl KeySpace {
         self.present().as_ref().is_some_and(|view| view.frozen.is_some())
     }
 
-    /// How far the log is beyond full again before the frozen one is in segments, in eighths of the
-    /// way to where its writer puts both into segments itself.
-    pub(crate) fn seal_debt(&self) -> u32 {
-        let most = most_in_memtable();
-        let debt = |view: &View| 1 + 7 * view.memtable.len().saturating_sub(most) / most;
-        let is_overdue = |view: &&View| view.frozen.is_some() && view.memtable.len() > most;
-        self.present().as_ref().filter(is_overdue).map_or(0, |view| debt(view).min(8) as u32)
+    /// How long callers are to wait at most for the frozen log to be in segments: little and early,
+    /// so that none of them has to wait long, and more as the log comes near to where its writer
+    /// puts both into segments itself.
+    pub(crate) fn seal_wait(&self) -> Duration {
+        let eighths = |view: &View| 8 * view.memtable.len() / most_in_memtable();
+        let is_frozen = |view: &&View| view.frozen.is_some();
+        Duration::from_millis(match self.present().as_ref().filter(is_frozen).map_or(0, eighths) {
+            0..6 => 0,
+            6 => 1,
+            7 => 2,
+            more => 3 + 4 * (more as u64 - 8).min(8),
+        })
     }
 
     /// Put the entries of a frozen log into segments. Only publishing needs the writer lock; one
