@@ -13,17 +13,15 @@ from dochistory import _files
 from dochistory.audit.settling import OPEN
 from dochistory.audit.states import STATES
 from dochistory.cli import audit_settling, files, show
-from dochistory.cli.context import Add, Context, duration, moment, needs, positive, trigger_option
+from dochistory.cli.audit_settling import DECISIONS
+from dochistory.cli.context import Add, Context, alone, duration, moment, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.imported import function
 from dochistory.cli.names import known
-from dochistory.cli.outputs import add_output
+from dochistory.cli.outputs import add_output, check_output
 from dochistory.cli.parser import add_group
 
 _AUDIT = ("number", "time", "trigger", "key", "rule", "state", "by", "note")
-
-
-DECISIONS = ("process", "duplicate")
 
 
 def add_to(commands: Any, add: Add) -> None:
@@ -42,13 +40,19 @@ def add_to(commands: Any, add: Add) -> None:
             "dochistory audit purge --older-than 90d --dry-run",
         ],
     )
-    listed = add(ways, "list", audit_list, "show what is in the audit log")
+    listed = add(
+        ways,
+        "list",
+        audit_list,
+        "show what is in the audit log",
+        examples=["dochistory audit list --unsettled", "dochistory audit list --trigger orders --rule R11"],
+    )
     trigger_option(listed)
     listed.add_argument("--state", choices=STATES, help="only those; all, if absent")
     listed.add_argument("--unsettled", action="store_true", help="only those that wait for somebody")
     listed.add_argument("--rule", metavar="RULE", help="only what this rule left in doubt")
     listed.add_argument("--limit", type=positive, metavar="N", help="the newest N at most (50; all with --json)")
-    shown = add(ways, "show", audit_show, "show one document, whole")
+    shown = add(ways, "show", audit_show, "show one document, whole", examples=["dochistory audit show 17"])
     shown.add_argument("number", type=positive, metavar="NUMBER", help="its number in the list")
     resolved = add(
         ways,
@@ -166,8 +170,10 @@ def audit_resubmit(context: Context) -> Exit:
     options = context.options
     for option in ("--format", "--force", "--binary"):
         needs(options, option, "--output")
+    check_output(options)
+    alone(options, "--service", "--output")
     service = function(options.service, "service") if options.service else None
-    if (service is None) == (options.output is None):
+    if service is None and options.output is None:
         raise CommandError("no target given: pass --service MODULE:FUNCTION or --output FILE")
     given = options.numbers or None
     with context.open(read_only=False) as history:

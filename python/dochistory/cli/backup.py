@@ -106,7 +106,7 @@ def _copied(context: Context, source: Path, draft: Path) -> int:
         with context.open(read_only=True) as history:
             names = _spaces(history)
         try:
-            with _moment.held(source, _durations.seconds("lock_timeout", context.options.lock_timeout)) as moment:
+            with _moment.held(source, _durations.seconds("lock_timeout", context.lock_timeout)) as moment:
                 _copy(source, draft, moment)
             with dh.open(draft, read_only=True) as copy:
                 _complete(copy, names)

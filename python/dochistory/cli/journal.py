@@ -10,6 +10,7 @@ from dochistory.cli import show
 from dochistory.cli.context import Add, Context, needs, positive, since, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.names import known, near
+from dochistory.cli.parser import OF_A_HISTORY
 from dochistory.journal import reading
 from dochistory.report.rules import RULES
 
@@ -28,6 +29,7 @@ def add_to(commands: Any, add: Add) -> None:
             "dochistory journal /var/log/orders --since 90m --rule R11",
             "dochistory journal /var/log/orders --follow",
         ],
+        without=OF_A_HISTORY,
     )
     command.add_argument("path", metavar="PATH", help="a directory of Parquet files, or a file")
     trigger_option(command)
