@@ -272,6 +272,8 @@ def test_bytes_in_base64_are_the_same_in_csv(run: Run, full: Path) -> None:
         ["audit", "resubmit", "1", "-o", "-", "--json"],
         ["audit", "resubmit", "1", "-o", "x.jsonl", "--service", "json:loads"],
         ["maintain", "--grace", "1d"],
+        ["audit", "list", "--state", "open", "--unsettled"],
+        ["stats", "--settings", "none.toml"],
         ["metrics", "--json"],
         ["metrics", "--alerts", "--trigger", "orders"],
         ["metrics", "--dashboard", "--fast"],
@@ -327,6 +329,10 @@ def test_a_stream_or_journal_that_is_misspelt_is_told(run: Run, full: Path) -> N
         )
         + "\n"
     )
+    for given in (["journal", "journal.jsonl"], ["audit", "list", "--history", str(full)]):
+        ran = run(*given, "--rule", "R111")
+        assert (ran.status, "did you mean 'R11'?" in ran.err) == (Exit.INPUT, True)
+    assert run("journal", "jornal.jsonl").status == Exit.INPUT
     ran = run("journal", "journal.jsonl", "--trigger", "ordres")
     assert (ran.status, "did you mean 'orders'?" in ran.err) == (Exit.INPUT, True)
     assert run("journal", "journal.jsonl", "--trigger", "orders", "--rule", "R11").status == 0

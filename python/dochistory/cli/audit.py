@@ -13,11 +13,11 @@ from dochistory import _files
 from dochistory.audit.settling import OPEN
 from dochistory.audit.states import STATES
 from dochistory.cli import audit_settling, files, show
-from dochistory.cli.audit_settling import DECISIONS
+from dochistory.cli.audit_settling import DECISIONS, check_recorded
 from dochistory.cli.context import Add, Context, alone, duration, moment, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.imported import function
-from dochistory.cli.names import known
+from dochistory.cli.names import counted, known
 from dochistory.cli.outputs import add_output, check_output
 from dochistory.cli.parser import add_group
 
@@ -112,9 +112,12 @@ def _number(text: str) -> int | str:
 def audit_list(context: Context) -> Exit:
     """Show the entries of the audit log."""
     options = context.options
+    alone(options, "--state", "--unsettled")
     with context.open(read_only=True) as history:
         states = OPEN if options.unsettled and options.state is None else options.state
-        entries = history.audit.list(context.named_in_log(history), states, rule=options.rule)
+        trigger = context.named_in_log(history)
+        check_recorded(history, options.rule)
+        entries = history.audit.list(trigger, states, rule=options.rule)
     total = entries.num_rows
     limit = options.limit if options.limit is not None else (None if context.json else show.MOST)
     shown = entries if limit is None else entries.slice(max(total - limit, 0))
@@ -235,5 +238,5 @@ def audit_purge(context: Context) -> Exit:
     if context.json:
         print(show.as_json({"dry_run": options.dry_run, "before": before, "documents": count}))
     else:
-        print(f"{count} documents {'would go' if options.dry_run else 'went'}")
+        print(f"{counted(count, 'document')} {'would go' if options.dry_run else 'went'}")
     return Exit.DONE

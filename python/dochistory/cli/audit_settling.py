@@ -11,6 +11,7 @@ from dochistory.cli import show
 from dochistory.cli.context import Add, Context, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.imported import function
+from dochistory.cli.rules import check_rule
 
 DECISIONS = ("process", "duplicate")
 
@@ -53,6 +54,16 @@ def add_to(ways: Any, add: Add) -> None:
     )
 
 
+def check_recorded(history: dh.History, rule: str | None) -> None:
+    """Refuse a rule that there is not.
+
+    Raises:
+        CommandError: it is no rule's code, nor one in the audit log.
+    """
+    if rule is not None:
+        check_rule(rule, history.audit.list()["rule"].unique().to_pylist())
+
+
 def audit_reconcile(context: Context) -> Exit:
     """Settle documents that were completed."""
     with context.open(read_only=False) as history:
@@ -74,6 +85,7 @@ def audit_resolve_all(context: Context) -> Exit:
     decided: Mapping[Any, int]
     with context.open(read_only=False) as history:
         trigger = context.named_in_log(history)
+        check_recorded(history, options.rule)
         if options.file is not None:
             decided = _from_file(history, options.file, trigger, options.rule, by, options.note)
         else:

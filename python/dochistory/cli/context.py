@@ -59,11 +59,23 @@ class Context:
         if not self.json:
             print(f"dochistory: note: {sentence}", file=sys.stderr)
 
+    def check(self) -> None:
+        """Refuse a settings file that is not there, also where nothing is read from it.
+
+        Raises:
+            CommandError: it is not there.
+        """
+        if self._named_settings and not Path(self._named_settings).exists():
+            raise CommandError(f"{self._named_settings}: the settings file cannot be read, because it is not there")
+
+    @property
+    def _named_settings(self) -> str | None:
+        return self.options.settings or os.environ.get(SETTINGS_VARIABLE)
+
     @cached_property
     def settings(self) -> Settings | None:
         """The settings file: the one given, or that of the working directory or one above; None if there is none."""
-        named = self.options.settings or os.environ.get(SETTINGS_VARIABLE)
-        if named:
+        if named := self._named_settings:
             return settings_from_toml(named)
         found = found_settings(Path.cwd())
         return settings_from_toml(found) if found else None
@@ -227,7 +239,7 @@ class Context:
         may_be_new = "; pass --create-trigger if it is new" if hasattr(self.options, "create_trigger") else ""
         return CommandError(
             f"{where or f'the history {self.place}'} has no trigger {name!r}; it has {known(names)}"
-            f"{near(name, names)}{may_be_new}"
+            f"{may_be_new}{near(name, names)}"
         )
 
     def described(self, name: str) -> dh.Trigger | str:

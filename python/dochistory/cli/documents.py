@@ -14,6 +14,7 @@ import dochistory as dh
 from dochistory.cli import files, show
 from dochistory.cli.context import Add, Context, create_option, duration, moment, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.names import counted
 from dochistory.cli.outputs import add_output, check_output
 
 _IDS = ("uuid", "track_id", "event_id", "jms_message_id")
@@ -125,7 +126,7 @@ def _summarise(context: Context, trigger: dh.Trigger, verdicts: pa.Table) -> Non
     if context.json:
         print(show.as_json({"trigger": trigger.name, "documents": verdicts.num_rows, "verdicts": rows}))
         return
-    title = f"{verdicts.num_rows:,} documents of trigger {show.cell(trigger.name)}"
+    title = f"{counted(verdicts.num_rows, 'document')} of trigger {show.cell(trigger.name)}"
     show.table(title, [*columns, "documents"], [list(row.values()) for row in rows])
 
 
@@ -169,7 +170,7 @@ def export(context: Context) -> Exit:
     if context.json:
         print(show.as_json({"file": options.output, "entries": rows}))
     else:
-        print(f"{rows:,} entries in {options.output}")
+        print(f"{counted(rows, 'entry')} in {options.output}")
     return Exit.DONE
 
 

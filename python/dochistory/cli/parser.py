@@ -249,5 +249,5 @@ def unknown_options(options: argparse.Namespace, rest: Sequence[str]) -> Command
     meant = near(first[2:], [name[2:] for name in known if name.startswith("--")]) if first.startswith("--") else ""
     meant = meant.replace("mean '", "mean '--")
     return CommandError(
-        f"unrecognized arguments: {' '.join(rest)}{meant}; see {leaf.prog} --help", Exit.INPUT, "DH-USAGE"
+        f"unrecognized arguments: {' '.join(rest)}; see {leaf.prog} --help{meant}", Exit.INPUT, "DH-USAGE"
     )

@@ -7,6 +7,7 @@ from dochistory import report as pages
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.names import counted
 from dochistory.cli.outputs import add_output, check_output, draft
 
 
@@ -58,5 +59,5 @@ def report(context: Context) -> Exit:
     if context.json:
         print(show.as_json({"file": path, "triggers": len(found.triggers), "entries": entries}))
     else:
-        print(f"{path}: {len(found.triggers):,} triggers, {entries:,} entries")
+        print(f"{path}: {counted(len(found.triggers), 'trigger')}, {counted(entries, 'entry')}")
     return Exit.DONE
