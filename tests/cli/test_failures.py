@@ -34,7 +34,7 @@ H = "orders.history"
             "no trigger 'order'; it has orders; did you mean 'orders'?",
         ),
         (["stats", "--history", H, "--lock-timeout", "soon"], 2, "'soon' is not a duration"),
-        (["entries", "--history", H, "--limit", "-1"], 2, "0 or more"),
+        (["entries", "--history", H, "--limit", "-1"], 2, "from 1 up"),
         (["classify", "docs.csv", "--history", H, "--threads", "-1"], 2, "from 1 up"),
         (["entries", "--history", H, "--status", "lost"], 2, "invalid choice: 'lost'"),
         (["purge", "--history", H, "--now", "2030-13-01"], 2, "'2030-13-01' is not a time, such as 2026-11-21"),

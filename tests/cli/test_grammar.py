@@ -138,6 +138,24 @@ def test_every_example_of_the_help_is_understood() -> None:
                 assert parse(given[1:]).run
 
 
+def test_every_command_has_an_example_that_fits_a_terminal() -> None:
+    for path, leaf in leaves(parser()):
+        if path != ("names",):  # which completion asks
+            assert leaf.examples, path
+            assert max(len(one) for one in leaf.examples) <= 78, path
+
+
+def test_an_option_is_like_another_by_more_than_dashes(run: Run, full: Path) -> None:
+    assert "did you mean" not in run("entries", "--since", "90m", "--history", full).err
+    assert "did you mean '--trigger'?" in run("entries", "--triger", "orders", "--history", full).err
+
+
+def test_common_option_without_meaning_is_not_in_the_help() -> None:
+    for path, leaf in leaves(parser()):
+        shown = leaf.format_help().split()
+        assert not set(leaf.without) & set(shown), path
+
+
 def leaf_of(path: tuple[str, ...]) -> Any:
     return dict(leaves(parser()))[path]
 
@@ -247,6 +265,25 @@ def test_bytes_in_base64_are_the_same_in_csv(run: Run, full: Path) -> None:
         ["suspension", "list", "--reason", "x"],
         ["delivery", "status", "--log-received", "1"],
         ["load", "old.csv", "--create-trigger"],
+        ["classify", "docs.csv", "-o", "-", "--force"],
+        ["classify", "docs.csv", "-o", "-", "--json"],
+        ["export", "-o", "-", "--json"],
+        ["report", "-o", "-", "--force"],
+        ["audit", "resubmit", "1", "-o", "-", "--json"],
+        ["audit", "resubmit", "1", "-o", "x.jsonl", "--service", "json:loads"],
+        ["maintain", "--grace", "1d"],
+        ["audit", "list", "--state", "open", "--unsettled"],
+        ["stats", "--settings", "none.toml"],
+        ["metrics", "--json"],
+        ["metrics", "--alerts", "--trigger", "orders"],
+        ["metrics", "--dashboard", "--fast"],
+        ["metrics", "--alerts"],
+        ["entries", "--storage-option", "aws_region=eu-west-1"],
+        ["suspension", "--storage-option", "aws_region=eu-west-1"],
+        ["journal", "journal.jsonl"],
+        ["completion", "bash"],
+        ["demo"],
+        ["check", "s3://bucket/x"],
     ],
 )
 def test_no_option_is_ignored_silently(run: Run, full: Path, given: list[str]) -> None:
@@ -292,6 +329,10 @@ def test_a_stream_or_journal_that_is_misspelt_is_told(run: Run, full: Path) -> N
         )
         + "\n"
     )
+    for given in (["journal", "journal.jsonl"], ["audit", "list", "--history", str(full)]):
+        ran = run(*given, "--rule", "R111")
+        assert (ran.status, "did you mean 'R11'?" in ran.err) == (Exit.INPUT, True)
+    assert run("journal", "jornal.jsonl").status == Exit.INPUT
     ran = run("journal", "journal.jsonl", "--trigger", "ordres")
     assert (ran.status, "did you mean 'orders'?" in ran.err) == (Exit.INPUT, True)
     assert run("journal", "journal.jsonl", "--trigger", "orders", "--rule", "R11").status == 0

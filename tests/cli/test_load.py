@@ -53,7 +53,7 @@ def test_an_unknown_trigger_is_loaded_only_when_it_may_be_new(run: Run, orders: 
     (tmp_path / "old.csv").write_text("uuid\n1\n")
     words = ["load", "old.csv", "--history", orders, "--trigger", "ordres", "--time-to-live", "30 days"]
     ran = run(*words)
-    assert (ran.status, "did you mean 'orders'?; pass --create-trigger" in ran.err) == (2, True)
+    assert (ran.status, "pass --create-trigger if it is new; did you mean 'orders'?" in ran.err) == (2, True)
     assert run(*words, "--create-trigger").status == 0
 
 

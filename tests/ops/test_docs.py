@@ -73,7 +73,9 @@ def test_the_commands_of_the_page_about_them_run(capsys: pytest.CaptureFixture[s
     a_history(capsys)
     Path("old.csv").write_text("uuid\n0001\n0009\n")
     pages = [*blocks("cli.md", "sh"), *blocks("migration.md", "sh")]
-    commands = [line for block in pages for line in block.splitlines() if line.startswith("dochistory")]
+    commands = [
+        line for block in pages for line in block.replace("\\\n", "").splitlines() if line.startswith("dochistory")
+    ]
     assert len(commands) >= 10
     for command in commands:
         assert main(shlex.split(command, comments=True)[1:]) == 0, command
@@ -88,7 +90,7 @@ def test_the_commands_of_a_page_run_after_its_snippets(page: str, capsys: pytest
         with dh.open("orders.history") as history:
             orders = trigger(history_time_to_live="30 days")
             history.begin(pa.table({"uuid": pa.array([None], pa.string())}), orders, audit=True)
-    commands = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    commands = [line for block in blocks(page, "sh") for line in block.replace("\\\n", "").splitlines()]
     assert commands
     for command in commands:
         words = shlex.split(command, comments=True)[1:]

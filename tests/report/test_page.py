@@ -65,7 +65,7 @@ def chromium(page: Path, *more: str) -> str:
 @pytest.mark.usefixtures("made")
 def test_a_browser_shows_every_part_of_the_page(run: Run, tmp_path: Path) -> None:  # noqa: F811 - the fixture
     words = ["report", "--history", "test.history", "--journal", "j.jsonl", "--output", "r.html"]
-    assert run(*words).out == "r.html: 1 triggers, 52 entries\n"
+    assert run(*words).out == "r.html: 1 trigger, 52 entries\n"
     shown = chromium(tmp_path / "r.html", "--dump-dom")
 
     assert "<title>Document history" in shown, "a key's script ran"
@@ -173,6 +173,47 @@ def test_what_a_purge_would_free_counts_the_log(made: Path) -> None:
     freed = re.search(r'<b id="purge">([\d.]+) KiB', page)
     assert freed is not None
     assert float(freed[1]) > 1
+
+
+CONTRASTS = """<!doctype html><title>?</title><iframe width="1100" height="900" srcdoc="{page}"></iframe><script>
+const parts = text => text.match(/[\\d.]+/g).map(Number);
+const linear = part => part / 255 <= .04045 ? part / 255 / 12.92 : ((part / 255 + .055) / 1.055) ** 2.4;
+const luminance = ([r, g, b]) => .2126 * linear(r) + .7152 * linear(g) + .0722 * linear(b);
+const frame = document.querySelector("iframe");
+frame.addEventListener("load", () => {{
+  const view = frame.contentWindow, style = one => view.getComputedStyle(one);
+  for (const one of frame.contentDocument.querySelectorAll("details")) one.open = true;
+  const paper = one => {{
+    const colour = one ? parts(style(one).backgroundColor) : [255, 255, 255];
+    return colour.length < 4 || colour[3] > 0 ? colour : paper(one.parentElement);
+  }};
+  const found = [...frame.contentDocument.body.querySelectorAll("*:not(svg *)")]
+    .filter(one => [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+    .map(one => {{
+      const [less, more] = [luminance(parts(style(one).color)), luminance(paper(one))].sort((a, b) => a - b);
+      return [(more + .05) / (less + .05), one.className || one.tagName];
+    }});
+  const least = found.sort((a, b) => a[0] - b[0])[0];
+  const dark = luminance(parts(style(frame.contentDocument.body).backgroundColor)) < .5;
+  document.title = ["contrast", least[0].toFixed(2), least[1], "of", found.length, dark ? "dark" : "light"].join(" ");
+}});
+</script>"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "flag"), [("light", "1"), ("dark", "0")])
+def test_all_text_in_a_browser_has_a_contrast_of_4_5(kept: Path, tmp_path: Path, scheme: str, flag: str) -> None:
+    harness = tmp_path / "harness.html"
+    page = page_of(kept, now=T0, journal=tmp_path / "j.jsonl")
+    harness.write_text(CONTRASTS.format(page=html.escape(page)), encoding="utf-8")
+    shown = chromium(
+        harness, "--dump-dom", f"--blink-settings=preferredColorScheme={flag}", "--virtual-time-budget=5000"
+    )
+    measured = re.search(r"<title>contrast ([\d.]+) (.+) of (\d+) (\w+)</title>", shown)
+    assert measured is not None
+    assert float(measured[1]) >= 4.5, measured[2]
+    assert int(measured[3]) > 100
+    assert measured[4] == scheme
 
 
 MEASURE = """<!doctype html><title>?</title><iframe width="{width}" height="900" srcdoc="{page}"></iframe><script>

@@ -25,7 +25,7 @@ from dochistory.cli import (
     sweep,
     top,
 )
-from dochistory.cli.parser import Parser, Whole, add, common, unknown_options, with_views
+from dochistory.cli.parser import Parser, Whole, add, check_common, common, unknown_options, with_views
 
 _MODULES = (
     statistics,
@@ -78,5 +78,5 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     options, rest = whole.parse_known_args(with_views(whole, words))
     if rest:
         raise unknown_options(options, rest)
-    documents.check_limit(getattr(options, "limit", None))
+    check_common(options)
     return options

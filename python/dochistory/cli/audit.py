@@ -13,17 +13,15 @@ from dochistory import _files
 from dochistory.audit.settling import OPEN
 from dochistory.audit.states import STATES
 from dochistory.cli import audit_settling, files, show
-from dochistory.cli.context import Add, Context, duration, moment, needs, positive, trigger_option
+from dochistory.cli.audit_settling import DECISIONS, check_recorded
+from dochistory.cli.context import Add, Context, alone, duration, moment, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.imported import function
-from dochistory.cli.names import known
-from dochistory.cli.outputs import add_output
+from dochistory.cli.names import counted, known
+from dochistory.cli.outputs import add_output, check_output
 from dochistory.cli.parser import add_group
 
 _AUDIT = ("number", "time", "trigger", "key", "rule", "state", "by", "note")
-
-
-DECISIONS = ("process", "duplicate")
 
 
 def add_to(commands: Any, add: Add) -> None:
@@ -42,13 +40,19 @@ def add_to(commands: Any, add: Add) -> None:
             "dochistory audit purge --older-than 90d --dry-run",
         ],
     )
-    listed = add(ways, "list", audit_list, "show what is in the audit log")
+    listed = add(
+        ways,
+        "list",
+        audit_list,
+        "show what is in the audit log",
+        examples=["dochistory audit list --unsettled", "dochistory audit list --trigger orders --rule R11"],
+    )
     trigger_option(listed)
     listed.add_argument("--state", choices=STATES, help="only those; all, if absent")
     listed.add_argument("--unsettled", action="store_true", help="only those that wait for somebody")
     listed.add_argument("--rule", metavar="RULE", help="only what this rule left in doubt")
     listed.add_argument("--limit", type=positive, metavar="N", help="the newest N at most (50; all with --json)")
-    shown = add(ways, "show", audit_show, "show one document, whole")
+    shown = add(ways, "show", audit_show, "show one document, whole", examples=["dochistory audit show 17"])
     shown.add_argument("number", type=positive, metavar="NUMBER", help="its number in the list")
     resolved = add(
         ways,
@@ -108,9 +112,12 @@ def _number(text: str) -> int | str:
 def audit_list(context: Context) -> Exit:
     """Show the entries of the audit log."""
     options = context.options
+    alone(options, "--state", "--unsettled")
     with context.open(read_only=True) as history:
         states = OPEN if options.unsettled and options.state is None else options.state
-        entries = history.audit.list(context.named_in_log(history), states, rule=options.rule)
+        trigger = context.named_in_log(history)
+        check_recorded(history, options.rule)
+        entries = history.audit.list(trigger, states, rule=options.rule)
     total = entries.num_rows
     limit = options.limit if options.limit is not None else (None if context.json else show.MOST)
     shown = entries if limit is None else entries.slice(max(total - limit, 0))
@@ -166,8 +173,10 @@ def audit_resubmit(context: Context) -> Exit:
     options = context.options
     for option in ("--format", "--force", "--binary"):
         needs(options, option, "--output")
+    check_output(options)
+    alone(options, "--service", "--output")
     service = function(options.service, "service") if options.service else None
-    if (service is None) == (options.output is None):
+    if service is None and options.output is None:
         raise CommandError("no target given: pass --service MODULE:FUNCTION or --output FILE")
     given = options.numbers or None
     with context.open(read_only=False) as history:
@@ -229,5 +238,5 @@ def audit_purge(context: Context) -> Exit:
     if context.json:
         print(show.as_json({"dry_run": options.dry_run, "before": before, "documents": count}))
     else:
-        print(f"{count} documents {'would go' if options.dry_run else 'went'}")
+        print(f"{counted(count, 'document')} {'would go' if options.dry_run else 'went'}")
     return Exit.DONE

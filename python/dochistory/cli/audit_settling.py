@@ -11,8 +11,9 @@ from dochistory.cli import show
 from dochistory.cli.context import Add, Context, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.imported import function
+from dochistory.cli.rules import check_rule
 
-_DECISIONS = ("process", "duplicate")
+DECISIONS = ("process", "duplicate")
 
 
 def add_to(ways: Any, add: Add) -> None:
@@ -38,7 +39,7 @@ def add_to(ways: Any, add: Add) -> None:
         ],
     )
     trigger_option(resolved)
-    resolved.add_argument("--as", dest="decision", choices=_DECISIONS, help="what they all are")
+    resolved.add_argument("--as", dest="decision", choices=DECISIONS, help="what they all are")
     resolved.add_argument("--rule", metavar="RULE", help="only what this rule left in doubt")
     resolved.add_argument("--resolver", metavar="MODULE:FUNCTION", help="asked about them, as a trigger's resolver is")
     resolved.add_argument("--file", metavar="FILE", help="CSV with columns number or key, and decision")
@@ -51,6 +52,16 @@ def add_to(ways: Any, add: Add) -> None:
         "put small files of documents together",
         examples=["dochistory audit compact"],
     )
+
+
+def check_recorded(history: dh.History, rule: str | None) -> None:
+    """Refuse a rule that there is not.
+
+    Raises:
+        CommandError: it is no rule's code, nor one in the audit log.
+    """
+    if rule is not None:
+        check_rule(rule, history.audit.list()["rule"].unique().to_pylist())
 
 
 def audit_reconcile(context: Context) -> Exit:
@@ -74,6 +85,7 @@ def audit_resolve_all(context: Context) -> Exit:
     decided: Mapping[Any, int]
     with context.open(read_only=False) as history:
         trigger = context.named_in_log(history)
+        check_recorded(history, options.rule)
         if options.file is not None:
             decided = _from_file(history, options.file, trigger, options.rule, by, options.note)
         else:
@@ -101,7 +113,7 @@ def _from_file(
     by_key: dict[str, list[int]] = {}
     for number, key in zip(entries["number"].to_pylist(), entries["key"].to_pylist(), strict=True):
         by_key.setdefault(str(key), []).append(number)
-    chosen: dict[str, list[int]] = {decision: [] for decision in _DECISIONS}
+    chosen: dict[str, list[int]] = {decision: [] for decision in DECISIONS}
     try:
         with Path(path).open(newline="", encoding="utf-8") as file:
             rows = [*csv.DictReader(file)]
@@ -110,7 +122,7 @@ def _from_file(
     open_numbers = set(entries["number"].to_pylist())
     for line, row in enumerate(rows, 2):
         decision = (row.get("decision") or "").strip()
-        if decision not in _DECISIONS:
+        if decision not in DECISIONS:
             raise CommandError(f"{path}:{line}: the decision is {decision!r}; allowed is process or duplicate")
         if number := (row.get("number") or "").strip():
             if not number.isdigit():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dochistory as dh
-from dochistory import _durations, _moment, _native, objects
+from dochistory import _durations, _files, _moment, _native, objects
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context
 from dochistory.cli.failures import CommandError, Exit
@@ -77,7 +77,7 @@ def _into_directory(context: Context, target: Path) -> int:
     try:
         size = _copied(context, source, draft) if isinstance(source, Path) else _fetched(context, source, draft)
         draft.rename(target)
-        _sync(target.parent)
+        _files.sync(target.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return size
@@ -88,8 +88,8 @@ def _fetched(context: Context, source: str, draft: Path) -> int:
     _native._copy_from_bucket(source, draft, context.storage_options)  # noqa: SLF001
     for directory, _, files in os.walk(draft, topdown=False):
         for name in files:
-            _sync_file(Path(directory) / name)
-        _sync(Path(directory))
+            _files.sync(Path(directory) / name)
+        _files.sync(Path(directory))
     with dh.open(draft, read_only=True) as copy:
         return _checked(context, copy)
 
@@ -106,7 +106,7 @@ def _copied(context: Context, source: Path, draft: Path) -> int:
         with context.open(read_only=True) as history:
             names = _spaces(history)
         try:
-            with _moment.held(source, _durations.seconds("lock_timeout", context.options.lock_timeout)) as moment:
+            with _moment.held(source, _durations.seconds("lock_timeout", context.lock_timeout)) as moment:
                 _copy(source, draft, moment)
             with dh.open(draft, read_only=True) as copy:
                 _complete(copy, names)
@@ -144,7 +144,7 @@ def _copy(source: Path, draft: Path, moment: _moment.Moment) -> None:
         name, content = moment.audit_manifest
         (draft / "audit").mkdir(exist_ok=True)
         _write_file(draft / "audit" / name, content)
-        _sync(draft / "audit")
+        _files.sync(draft / "audit")
     _copy_file(source / "HISTORY", draft / "HISTORY")
     # The second copy of the identity; older histories have none.
     if (source / "HISTORY.copy").is_file():
@@ -160,11 +160,11 @@ def _copy(source: Path, draft: Path, moment: _moment.Moment) -> None:
                 _copy_file(space.directory / name, into / name, space.logs.get(name))
             except FileNotFoundError:
                 continue  # what the manifest names is missed by the check of the copy
-        _sync(into)
+        _files.sync(into)
     for room in (draft / room for room in _moment.ROOMS):
         if room.is_dir():
-            _sync(room)
-    _sync(draft)
+            _files.sync(room)
+    _files.sync(draft)
 
 
 def _copy_all(source: Path, target: Path, names: list[str]) -> None:
@@ -172,7 +172,7 @@ def _copy_all(source: Path, target: Path, names: list[str]) -> None:
         target.mkdir()
         for name in names:
             _copy_file(source / name, target / name)
-        _sync(target)
+        _files.sync(target)
 
 
 def _copy_file(source: Path, target: Path, extent: tuple[int, int] | None = None) -> None:
@@ -194,19 +194,3 @@ def _write_file(target: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_file(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
-
-
-def _sync(directory: Path) -> None:
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -1,5 +1,6 @@
 """`dochistory check`: whether an object store keeps what a history rests on."""
 
+import argparse
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +20,8 @@ def add_to(commands: Any, add: Add) -> None:
         "say whether an object store keeps what a history rests on",
         "Races of many writers for one name, reading and listing of what was just stored, names that are used again, "
         "clocks, and how long each request takes. Works in a folder of its own below the URL, and removes it.",
-        examples=["dochistory check s3://bucket/orders.history --option aws_region=eu-west-1"],
+        examples=["dochistory check s3://bucket/x --storage-option aws_region=eu-west-1"],
+        without=("--history", "--settings", "--lock-timeout"),
     )
     command.add_argument("url", metavar="URL", help="s3://bucket/path, gs://…, az://…, abfss://…")
     command.add_argument(
@@ -27,7 +29,7 @@ def add_to(commands: Any, add: Add) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a storage option that is no secret, such as aws_region=eu-west-1; secrets come from the environment",
+        help=argparse.SUPPRESS,
     )
     command.add_argument(
         "--rounds", type=positive, default=objects.ROUNDS, metavar="N", help=f"number of races ({objects.ROUNDS})"
@@ -39,6 +41,8 @@ def check(context: Context) -> Exit:
     url = context.options.url
     if not objects.is_url(url) and not url.startswith("file:"):
         raise CommandError(f"{url}: not a URL of an object store; `dochistory doctor` checks a history in a directory")
+    if context.options.option:
+        context.warn("--option is --storage-option now, as in all commands")
     options = storage_options("--option", context.options.option)
     client = objects.open_client(url, {**context.storage_options, **options})
     report = objects.check(client, rounds=context.options.rounds)

@@ -10,6 +10,7 @@ from typing import Any
 
 from dochistory.cli.context import Add, Context
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.parser import OF_A_HISTORY
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -26,6 +27,7 @@ def add_to(commands: Any, add: Add) -> None:
         'bash: eval "$(dochistory completion bash)"; zsh: the same with zsh, after compinit; '
         "fish: dochistory completion fish | source",
         examples=["dochistory completion bash"],
+        without=(*OF_A_HISTORY, "--json"),
     )
     command.add_argument("shell", choices=SHELLS)
     add(commands, "names", names, "print the names of the triggers, for completion", hidden=True)

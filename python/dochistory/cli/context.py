@@ -1,6 +1,7 @@
 """The context of a command: the settings file, the history, the selected triggers."""
 
 import argparse
+import datetime as dt
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ from dochistory.settings import FILE_NAME, Settings, found_settings, settings_fr
 __all__ = [
     "Add",
     "Context",
+    "alone",
     "create_option",
     "duration",
     "moment",
@@ -34,6 +36,7 @@ __all__ = [
 HISTORY_VARIABLE = "DOCHISTORY_HISTORY"
 CACHE_VARIABLE = "DOCHISTORY_CACHE"
 SETTINGS_VARIABLE = "DOCHISTORY_SETTINGS"
+LOCK_TIMEOUT = dt.timedelta(seconds=30)
 
 
 Add = Callable[..., argparse.ArgumentParser]
@@ -56,11 +59,23 @@ class Context:
         if not self.json:
             print(f"dochistory: note: {sentence}", file=sys.stderr)
 
+    def check(self) -> None:
+        """Refuse a settings file that is not there, also where nothing is read from it.
+
+        Raises:
+            CommandError: it is not there.
+        """
+        if self._named_settings and not Path(self._named_settings).exists():
+            raise CommandError(f"{self._named_settings}: the settings file cannot be read, because it is not there")
+
+    @property
+    def _named_settings(self) -> str | None:
+        return self.options.settings or os.environ.get(SETTINGS_VARIABLE)
+
     @cached_property
     def settings(self) -> Settings | None:
         """The settings file: the one given, or that of the working directory or one above; None if there is none."""
-        named = self.options.settings or os.environ.get(SETTINGS_VARIABLE)
-        if named:
+        if named := self._named_settings:
             return settings_from_toml(named)
         found = found_settings(Path.cwd())
         return settings_from_toml(found) if found else None
@@ -74,13 +89,24 @@ class Context:
         """
         named = self.options.history or os.environ.get(HISTORY_VARIABLE)
         if named:
-            return str(named) if objects.is_url(named) else dh.local_path(named)
-        if self.settings and self.settings.history:
-            return self.settings.history
-        raise CommandError(
-            f"no history given: pass --history with a directory or a URL, set {HISTORY_VARIABLE}, or write "
-            f'history = "…" in {FILE_NAME}'
-        )
+            found: Path | str = str(named) if objects.is_url(named) else dh.local_path(named)
+        elif self.settings and self.settings.history:
+            found = self.settings.history
+        else:
+            raise CommandError(
+                f"no history given: pass --history with a directory or a URL, set {HISTORY_VARIABLE}, or write "
+                f'history = "…" in {FILE_NAME}'
+            )
+        # A backup may go to a bucket.
+        if self.options.storage_option and isinstance(found, Path) and not objects.is_url(self._target):
+            raise CommandError(
+                f"--storage-option means something for a bucket only, and {found} is a directory: leave it out"
+            )
+        return found
+
+    @property
+    def _target(self) -> str:
+        return getattr(self.options, "target", None) or ""
 
     @property
     def history_path(self) -> Path:
@@ -96,6 +122,11 @@ class Context:
             "`dochistory --history URL backup DIR` makes a copy in a directory",
             code="DH-STATE",
         )
+
+    @property
+    def lock_timeout(self) -> dt.timedelta:
+        """How long to wait for another writer."""
+        return self.options.lock_timeout or LOCK_TIMEOUT
 
     @cached_property
     def storage_options(self) -> dict[str, str]:
@@ -167,7 +198,7 @@ class Context:
                 "auto_maintain": False,
                 **how,
             }
-        return dh.open(self.place, lock_timeout=self.options.lock_timeout, **how)
+        return dh.open(self.place, lock_timeout=self.lock_timeout, **how)
 
     def named(self, history: dh.History) -> list[str]:
         """The names of the selected triggers: the one of the option, or all.
@@ -208,7 +239,7 @@ class Context:
         may_be_new = "; pass --create-trigger if it is new" if hasattr(self.options, "create_trigger") else ""
         return CommandError(
             f"{where or f'the history {self.place}'} has no trigger {name!r}; it has {known(names)}"
-            f"{near(name, names)}{may_be_new}"
+            f"{may_be_new}{near(name, names)}"
         )
 
     def described(self, name: str) -> dh.Trigger | str:
@@ -294,6 +325,17 @@ def needs(options: argparse.Namespace, option: str, other: str) -> None:
     """
     if _is_given(options, option) and not _is_given(options, other):
         raise CommandError(f"{option} means something with {other} only: pass both or none")
+
+
+def alone(options: argparse.Namespace, option: str, *others: str) -> None:
+    """Refuse options that mean nothing beside this one.
+
+    Raises:
+        CommandError: it is given, and so is another one.
+    """
+    for other in others:
+        if _is_given(options, option) and _is_given(options, other):
+            raise CommandError(f"{other} means nothing with {option}: pass one of them")
 
 
 def _is_given(options: argparse.Namespace, option: str) -> bool:

@@ -35,7 +35,13 @@ def add_to(commands: Any, add: Add) -> None:
         view="status",
         examples=["dochistory delivery", "dochistory delivery settle --stream feed --log-received 4711"],
     )
-    shown = add(ways, "status", _status, "show each stream under the column names of SYSREMOTEUSER")
+    shown = add(
+        ways,
+        "status",
+        _status,
+        "show each stream under the column names of SYSREMOTEUSER",
+        examples=["dochistory delivery --stream feed"],
+    )
     shown.add_argument("--stream", metavar="NAME", help="this stream only; all, if absent")
     settled = add(
         ways,
@@ -43,6 +49,7 @@ def add_to(commands: Any, add: Add) -> None:
         _settle,
         "say how far a stream was applied that a crash left in doubt",
         "Only when no receiver of it runs.",
+        examples=["dochistory delivery settle --stream feed --log-received 4711"],
     )
     settled.add_argument("--stream", metavar="NAME", help="the stream")
     settled.add_argument("--log-received", metavar="OFFSET", type=_offset, help="everything up to here was applied")

@@ -8,11 +8,19 @@ from typing import Any
 import dochistory
 from dochistory.cli.context import Add, Context
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.parser import OF_A_HISTORY
 
 
 def add_to(commands: Any, add: Add) -> None:
     """Add the command's arguments."""
-    command = add(commands, "demo", demo, "run the demo of the project's source")
+    command = add(
+        commands,
+        "demo",
+        demo,
+        "run the demo of the project's source",
+        examples=["dochistory demo", "dochistory demo --policy rerun"],
+        without=(*OF_A_HISTORY, "--json"),
+    )
     command.add_argument(
         "--policy", choices=["in_doubt", "rerun"], default="in_doubt", help="what a killed batch's documents are"
     )

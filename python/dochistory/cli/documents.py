@@ -14,7 +14,8 @@ import dochistory as dh
 from dochistory.cli import files, show
 from dochistory.cli.context import Add, Context, create_option, duration, moment, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
-from dochistory.cli.outputs import add_output
+from dochistory.cli.names import counted
+from dochistory.cli.outputs import add_output, check_output
 
 _IDS = ("uuid", "track_id", "event_id", "jms_message_id")
 _FOR_PEOPLE = 50
@@ -30,7 +31,7 @@ def add_to(commands: Any, add: Add) -> None:
         "show the entries of a history",
         examples=["dochistory entries --status processing --older-than 15m"],
     )
-    shown.add_argument("--limit", type=int, metavar="N", help="N at most (50; all with --json)")
+    shown.add_argument("--limit", type=positive, metavar="N", help="N at most (50; all with --json)")
     written = add(
         commands,
         "export",
@@ -94,6 +95,7 @@ def classify(context: Context) -> Exit:
     options = context.options
     for option in ("--format", "--verdicts-only", "--prefix", "--force", "--binary"):
         needs(options, option, "--output")
+    check_output(options)
     columns = files.renames(options.column)
     with context.open(read_only=True) as history:
         trigger = context.trigger(history)
@@ -124,7 +126,7 @@ def _summarise(context: Context, trigger: dh.Trigger, verdicts: pa.Table) -> Non
     if context.json:
         print(show.as_json({"trigger": trigger.name, "documents": verdicts.num_rows, "verdicts": rows}))
         return
-    title = f"{verdicts.num_rows:,} documents of trigger {show.cell(trigger.name)}"
+    title = f"{counted(verdicts.num_rows, 'document')} of trigger {show.cell(trigger.name)}"
     show.table(title, [*columns, "documents"], [list(row.values()) for row in rows])
 
 
@@ -156,6 +158,7 @@ def export(context: Context) -> Exit:
         raise CommandError(f"two files given, {options.old_output} and {options.output}: pass --output only")
     if options.output is None:
         raise CommandError("no file given: pass --output FILE, or - for standard output")
+    check_output(options)
     with context.open(read_only=True) as history:
         names = context.named(history)
         found = _entries(history, names, options.status, options.older_than)
@@ -167,7 +170,7 @@ def export(context: Context) -> Exit:
     if context.json:
         print(show.as_json({"file": options.output, "entries": rows}))
     else:
-        print(f"{rows:,} entries in {options.output}")
+        print(f"{counted(rows, 'entry')} in {options.output}")
     return Exit.DONE
 
 
@@ -180,9 +183,8 @@ def _entries(
     history: dh.History, names: list[str], status: str | None, older_than: dt.timedelta | None
 ) -> Iterator[pa.RecordBatch]:
     before = None if older_than is None else pa.scalar(dt.datetime.now(dt.UTC) - older_than, pa.timestamp("us", "UTC"))
-    wanted = None if status is None else ("processing" if status == "processing" else "completed")
     for name in names:
-        for batch in history.entries(name, status=wanted):  # type: ignore[arg-type]
+        for batch in history.entries(name, status=status):  # type: ignore[arg-type]
             kept = batch if before is None else batch.filter(pc.less(batch["started_at"], before))
             if kept.num_rows:
                 yield pa.record_batch([kept[field.name].cast(field.type) for field in _SCHEMA], schema=_SCHEMA)
@@ -198,9 +200,3 @@ def _first(found: Iterator[pa.RecordBatch], limit: int | None) -> tuple[pa.Table
         if limit is not None and rows > limit:
             return pa.Table.from_batches(kept, _SCHEMA).slice(0, limit), True
     return pa.Table.from_batches(kept, _SCHEMA), False
-
-
-def check_limit(limit: int | None) -> None:
-    """Refuse a number of rows that makes no sense."""
-    if limit is not None and limit < 0:
-        raise CommandError(f"--limit {limit}: it must be 0 or more")

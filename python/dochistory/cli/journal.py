@@ -1,7 +1,7 @@
 """`dochistory journal`: records of a journal that was written to files."""
 
-import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +10,9 @@ from dochistory.cli import show
 from dochistory.cli.context import Add, Context, needs, positive, since, trigger_option
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.names import known, near
+from dochistory.cli.parser import OF_A_HISTORY
+from dochistory.cli.rules import check_rule
 from dochistory.journal import reading
-from dochistory.report.rules import RULES
 
 _JOURNAL = ("time", "trigger", "status", "rule", "count", "key", "message")
 
@@ -28,6 +29,7 @@ def add_to(commands: Any, add: Add) -> None:
             "dochistory journal /var/log/orders --since 90m --rule R11",
             "dochistory journal /var/log/orders --follow",
         ],
+        without=OF_A_HISTORY,
     )
     command.add_argument("path", metavar="PATH", help="a directory of Parquet files, or a file")
     trigger_option(command)
@@ -49,6 +51,8 @@ def journal(context: Context) -> Exit:
     wanted = reading.Filter(options.trigger, options.status, options.rule, options.key, options.since)
     if options.follow:
         return _followed(context, wanted)
+    if not Path(options.path).exists():
+        raise CommandError(f"{options.path}: no such journal: name a directory of Parquet files, or a file")
     limit = options.limit
     if limit is None and not context.json:
         limit = show.MOST
@@ -86,10 +90,7 @@ def _check_names(path: str, wanted: reading.Filter) -> None:
                 f"{near(wanted.trigger, there)}"
             )
     if wanted.rule is not None:
-        codes = {code for rule in (*RULES, *_there(path, "rule")) for code in (rule, *re.split("[>+]", rule))}
-        unknown = [code for code in re.split("[>+]", wanted.rule) if code not in codes]
-        if unknown:
-            raise CommandError(f"there is no rule {unknown[0]!r}, but {known(codes)}{near(unknown[0], codes)}")
+        check_rule(wanted.rule, _there(path, "rule"))
 
 
 def _there(path: str, column: str) -> set[str]:

@@ -25,7 +25,7 @@ def add_to(commands: Any, add: Add) -> None:
         "service began). What is loaded again changes nothing.",
         examples=[
             "dochistory load old.csv --trigger orders --time-to-live '30 days'",
-            "dochistory load --driver sqlite3 --connect old.db --query 'select id as uuid from done' --trigger orders",
+            "dochistory load --driver sqlite3 --connect old.db --query 'select uuid from x'",
         ],
     )
     command.add_argument("file", metavar="FILE", nargs="?", help="Parquet, Arrow IPC, CSV or JSON lines")

@@ -15,7 +15,13 @@ from dochistory.settings import stored_settings
 def add_to(commands: Any, add: Add) -> None:
     """Add the arguments of `purge`, `maintain`, `change`, `pins` and `verify`."""
     _add_purge(commands, add)
-    maintained = add(commands, "maintain", maintain, "compact small files and build global filters")
+    maintained = add(
+        commands,
+        "maintain",
+        maintain,
+        "compact small files and build global filters",
+        examples=["dochistory maintain", "dochistory maintain --trigger orders --all"],
+    )
     trigger_option(maintained)
     maintained.add_argument("--all", action="store_true", help="compact as far as possible, not only as far as it pays")
     maintained.add_argument(
@@ -36,7 +42,13 @@ def add_to(commands: Any, add: Add) -> None:
     changed.add_argument("--trigger", metavar="NAME", required=True, help="this trigger").complete = "trigger"  # type: ignore[attr-defined]
     changed.add_argument("--time-to-live", type=duration, metavar="TIME", required=True, help="from now on: '30 days'")
     _add_pins(commands, add)
-    verified = add(commands, "verify", verify, "check every byte of a history")
+    verified = add(
+        commands,
+        "verify",
+        verify,
+        "check every byte of a history",
+        examples=["dochistory verify", "dochistory verify --trigger orders"],
+    )
     trigger_option(verified)
 
 
@@ -70,7 +82,8 @@ def _add_pins(commands: Any, add: Add) -> None:
         ("list", pins, "show what is pinned"),
         ("release", pins_released, "let go of pinned snapshots"),
     ):
-        command = add(ways, name, run, help_)
+        example = f"dochistory pins {name} --older-than '1 day'{' --yes' if name == 'release' else ''}"
+        command = add(ways, name, run, help_, examples=[example])
         trigger_option(command)
         command.add_argument("--older-than", type=duration, metavar="TIME", help="only those pinned longer ago: 1d")
         if name == "release":
@@ -155,6 +168,10 @@ def change(context: Context) -> Exit:
 def maintain(context: Context) -> Exit:
     """Compact small segments and build global filters."""
     options = context.options
+    if options.grace is not None and not isinstance(context.place, str):
+        raise CommandError(
+            f"--grace means something for a bucket only, and {context.place} is a directory: leave it out"
+        )
     done: dict[str, Any] = {}
     with context.open(read_only=False) as history:
         for name in context.named(history):

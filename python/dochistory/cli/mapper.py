@@ -33,16 +33,29 @@ def add_to(commands: Any, add: Add) -> None:
             "dochistory mapper purge --dry-run",
         ],
     )
-    shown = add(within, "pending", pending, "show the ids whose sending was begun and never ended")
-    looked = add(within, "lookup", lookup, "show what a mapper knows of some ids")
+    shown = add(
+        within,
+        "pending",
+        pending,
+        "show the ids whose sending was begun and never ended",
+        examples=["dochistory mapper pending --older-than 15m"],
+    )
+    looked = add(
+        within,
+        "lookup",
+        lookup,
+        "show what a mapper knows of some ids",
+        examples=["dochistory mapper lookup m-17 m-18"],
+    )
     decided = add(
         within,
         "resolve",
         resolve,
         "decide single ids that are pending",
         "The next arrival of such an id is treated so, once. Exit status 1: some of them are not pending.",
+        examples=["dochistory mapper resolve m-17 --as duplicate"],
     )
-    purged = add(within, "purge", purge, "remove expired mappings")
+    purged = add(within, "purge", purge, "remove expired mappings", examples=["dochistory mapper purge --dry-run"])
     for command in (looked, decided):
         command.add_argument("id", metavar="ID", nargs="+", help="an id; - reads them from standard input, one a line")
         command.add_argument("--channel", metavar="NAME", help="whose they are; may be absent if there is one only")

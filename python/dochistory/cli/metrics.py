@@ -6,8 +6,9 @@ from importlib.resources import files
 from typing import Any
 
 from dochistory import metrics
-from dochistory.cli.context import Add, Context, trigger_option
+from dochistory.cli.context import Add, Context, alone, trigger_option
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.parser import OF_A_HISTORY
 from dochistory.statistics import Statistics
 
 
@@ -47,6 +48,10 @@ def _address(text: str) -> tuple[str, int]:
 def shown(context: Context) -> Exit:
     """Print or serve the metrics."""
     options = context.options
+    for way in ("--alerts", "--dashboard"):
+        alone(options, way, "--trigger", "--fast", *OF_A_HISTORY)
+    if options.json:
+        raise CommandError("--json means nothing to `dochistory metrics`: `dochistory stats --json` has the figures")
     if options.alerts or options.dashboard:
         name = "alerts.yml" if options.alerts else "dashboard.json"
         print(files("dochistory.monitoring").joinpath(name).read_text(encoding="utf-8"), end="")

@@ -13,6 +13,13 @@ def near(word: str, names: Iterable[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: `1 entry`, `1,004 entries`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun[:-1]}ies" if noun.endswith("y") else f"{number:,} {noun}s"
+
+
 def known(names: Iterable[str]) -> str:
     """The names for an error: `bills, orders`, the first ones if there are many."""
     there = sorted(names)

@@ -65,6 +65,18 @@ def _exists(path: Path) -> CommandError:
     return CommandError(f"{path}: exists already: name another file, or pass --force to replace it")
 
 
+def check_output(options: argparse.Namespace) -> None:
+    """Refuse what means nothing where the output is the standard output.
+
+    Raises:
+        CommandError: `--force` or `--json` is given.
+    """
+    if options.output == "-":
+        for option, given in (("--force", options.force), ("--json", options.json)):
+            if given:
+                raise CommandError(f"{option} means nothing with --output -: leave it out")
+
+
 def add_output(command: argparse.ArgumentParser, help_: str, default: str | None = None) -> None:
     """Add the options `--output` and `--force` to a command."""
     output = command.add_argument("--output", "-o", metavar="FILE", default=default, help=help_)

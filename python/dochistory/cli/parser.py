@@ -21,6 +21,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 COMMON_WITH_VALUE = ("--history", "--storage-option", "--settings", "--lock-timeout")
 COMMON_FLAGS = ("--json", "--debug")
+OF_A_HISTORY = COMMON_WITH_VALUE
+"""What means nothing to a command that opens no history."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,6 +36,8 @@ class Parser(argparse.ArgumentParser):
     """The command of a group that runs if none is named."""
     replaced_by: str | None = None
     """For an old spelling: the new one."""
+    without: Sequence[str] = ()
+    """The common options that mean nothing to this command."""
 
     def error(self, message: str) -> NoReturn:
         """Exit with an error."""
@@ -111,8 +115,8 @@ def leaves(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Itera
         yield from leaves(below, (*path, name))
 
 
-def common(*, top: bool = False) -> argparse.ArgumentParser:
-    """Options that are allowed before the command as well as behind it."""
+def common(*, top: bool = False, without: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Options that are allowed before the command as well as behind it, but for those that mean nothing to it."""
     made = argparse.ArgumentParser(add_help=False)
     default: Any = None if top else argparse.SUPPRESS
     group = made.add_argument_group("common options")
@@ -140,12 +144,15 @@ def common(*, top: bool = False) -> argparse.ArgumentParser:
         "--lock-timeout",
         metavar="TIME",
         type=duration,
-        default="30 s" if top else default,
+        default=default,
         help="how long to wait for another writer (30 s)",
     )
     off: Any = False if top else argparse.SUPPRESS
     group.add_argument("--json", action="store_true", default=off, help="one JSON document, for programs")
     group.add_argument("--debug", action="store_true", default=off, help="show where in the program an error arose")
+    for action in group._group_actions:  # noqa: SLF001 - argparse can only hide an option afterwards
+        if action.option_strings[0] in without:
+            action.help = argparse.SUPPRESS
     return made
 
 
@@ -159,19 +166,20 @@ def add(
     *,
     old: str | None = None,
     hidden: bool = False,
+    without: Sequence[str] = (),
 ) -> Parser:
-    """Add a command; `old` says which command replaces it, and hides it."""
+    """Add a command; `old` says which command replaces it, and hides it. It refuses the common options `without`."""
     shown: dict[str, Any] = {} if old or hidden else {"help": help_}
     made: Parser = commands.add_parser(
         name,
         description=f"{help_[0].upper()}{help_[1:]}. {more}".strip(),
-        parents=[common()],
+        parents=[common(without=without)],
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter if "\n" in more else argparse.HelpFormatter,
         **shown,
     )
     made.examples = examples
-    made.replaced_by = old
+    made.replaced_by, made.without = old, without
     made.set_defaults(run=run, leaf=made)
     return made
 
@@ -220,12 +228,26 @@ def _next_word(words: Sequence[str], at: int) -> int | None:
     return None
 
 
+def check_common(options: argparse.Namespace) -> None:
+    """Refuse a common option that means nothing to the command.
+
+    Raises:
+        CommandError: one was given.
+    """
+    leaf: Parser = options.leaf
+    for name in leaf.without:
+        if getattr(options, name.lstrip("-").replace("-", "_")):
+            raise CommandError(f"{name} means nothing to `{leaf.prog}`: leave it out", Exit.INPUT, "DH-USAGE")
+
+
 def unknown_options(options: argparse.Namespace, rest: Sequence[str]) -> CommandError:
     """The error about words that no argument takes."""
     leaf: Parser = options.leaf
     first = rest[0].partition("=")[0]
     known = [name for action in leaf._actions if action.help != argparse.SUPPRESS for name in action.option_strings]  # noqa: SLF001
-    meant = near(first, [name for name in known if name.startswith("--")]) if first.startswith("-") else ""
+    # Every option begins with dashes, which make nothing similar.
+    meant = near(first[2:], [name[2:] for name in known if name.startswith("--")]) if first.startswith("--") else ""
+    meant = meant.replace("mean '", "mean '--")
     return CommandError(
-        f"unrecognized arguments: {' '.join(rest)}{meant}; see {leaf.prog} --help", Exit.INPUT, "DH-USAGE"
+        f"unrecognized arguments: {' '.join(rest)}; see {leaf.prog} --help{meant}", Exit.INPUT, "DH-USAGE"
     )

@@ -40,7 +40,7 @@ def repair(context: Context) -> Exit:
             context.place if isinstance(context.place, str) else context.directory,
             options.trigger,
             apply=options.yes,
-            lock_timeout=options.lock_timeout,
+            lock_timeout=context.lock_timeout,
             progress=progress,
             storage_options=context.storage_options if isinstance(context.place, str) else None,
         )

@@ -7,7 +7,8 @@ from dochistory import report as pages
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
-from dochistory.cli.outputs import add_output, draft
+from dochistory.cli.names import counted
+from dochistory.cli.outputs import add_output, check_output, draft
 
 
 def add_to(commands: Any, add: Add) -> None:
@@ -37,6 +38,7 @@ def add_to(commands: Any, add: Add) -> None:
 def report(context: Context) -> Exit:
     """Write one HTML page about a history."""
     options = context.options
+    check_output(options)
     with context.open(read_only=True) as history:
         context.named(history)
         with show.progress("reading entries", quiet=context.json) as progress:
@@ -57,5 +59,5 @@ def report(context: Context) -> Exit:
     if context.json:
         print(show.as_json({"file": path, "triggers": len(found.triggers), "entries": entries}))
     else:
-        print(f"{path}: {len(found.triggers):,} triggers, {entries:,} entries")
+        print(f"{path}: {counted(len(found.triggers), 'trigger')}, {counted(entries, 'entry')}")
     return Exit.DONE

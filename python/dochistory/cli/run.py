@@ -23,6 +23,7 @@ def main(given: Sequence[str] | None = None) -> int:
             return Exit.DONE
         options = arguments.parse(words)
         context = Context(options)
+        context.check()
         if options.leaf.replaced_by:
             context.warn(f"this command is `dochistory {options.leaf.replaced_by}` since 0.2.0")
         try:

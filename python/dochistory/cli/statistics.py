@@ -29,10 +29,22 @@ def add_to(commands: Any, add: Add) -> None:
     shown.add_argument(
         "--prometheus", action="store_true", help="in Prometheus' text format, for a file that it scrapes"
     )
-    listed = add(ways, "documents", documents_shown, "list the newest duplicates and documents in doubt")
+    listed = add(
+        ways,
+        "documents",
+        documents_shown,
+        "list the newest duplicates and documents in doubt",
+        examples=["dochistory stats documents --trigger orders --limit 10"],
+    )
     trigger_option(listed)
     listed.add_argument("--limit", type=positive, metavar="N", help="N documents at most (50; all with --json)")
-    cleared = add(ways, "clear", statistics_clear, "forget the statistics, and no entry of the history")
+    cleared = add(
+        ways,
+        "clear",
+        statistics_clear,
+        "forget the statistics, and no entry of the history",
+        examples=["dochistory stats clear --trigger orders --yes"],
+    )
     trigger_option(cleared, "the statistics of this trigger only; of all, if absent")
     yes_option(cleared, "clear them")
 

@@ -19,9 +19,28 @@ def add_to(commands: Any, add: Add) -> None:
         view="list",
         examples=["dochistory suspension", "dochistory suspension suspend --trigger orders --reason 'moving'"],
     )
-    add(ways, "list", suspension_list, "show what is suspended")
-    suspended = add(ways, "suspend", suspension_suspend, "suspend a trigger")
-    resumed = add(ways, "resume", suspension_resume, "resume a trigger")
+    add(
+        ways,
+        "list",
+        suspension_list,
+        "show what is suspended",
+        examples=["dochistory suspension"],
+        without=("--storage-option", "--lock-timeout"),
+    )
+    suspended = add(
+        ways,
+        "suspend",
+        suspension_suspend,
+        "suspend a trigger",
+        examples=["dochistory suspension suspend --trigger orders --reason 'moving'"],
+    )
+    resumed = add(
+        ways,
+        "resume",
+        suspension_resume,
+        "resume a trigger",
+        examples=["dochistory suspension resume --trigger orders"],
+    )
     for command in (suspended, resumed):
         trigger_option(command, "the trigger")
         create_option(command)

@@ -10,6 +10,7 @@ import dochistory as dh
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, duration, positive
 from dochistory.cli.failures import Exit
+from dochistory.cli.names import counted
 
 
 def add_to(commands: Any, add: Add) -> None:
@@ -43,7 +44,7 @@ def sweep(context: Context) -> Exit:
         if context.json:
             print(show.as_json({"time": dt.datetime.now(dt.UTC), "triggers": purged}), flush=True)
         elif entries:
-            print(f"{show.cell(dt.datetime.now(dt.UTC))}: purged {entries:,} entries", flush=True)
+            print(f"{show.cell(dt.datetime.now(dt.UTC))}: purged {counted(entries, 'entry')}", flush=True)
         if next(runs) == options.runs:
             sweeper.stop_running()
 
