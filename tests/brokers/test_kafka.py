@@ -62,6 +62,17 @@ def receiving(
         yield one
 
 
+def test_records_that_are_read_again_run_once(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("short")
+    published = messages(60)
+    publish(broker, "short", published)
+    ran: list[str | None] = []
+    for group in ("first", "again"):  # which has committed nothing, and so gets all
+        with receiving(tmp_path, broker, "short", lambda message: ran.append(message.id), config=config(broker, group)):
+            eventually(lambda: committed(broker, "short", group=group) == len(published), "all is committed")
+        assert sorted(map(str, ran)) == sorted(ids_of(published))
+
+
 @pytest.mark.slow
 def test_each_record_runs_once_and_copies_never(tmp_path: Path, broker: Kafka) -> None:
     broker.topic("once")
