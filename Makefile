@@ -59,7 +59,7 @@ test-all: test-engine-all test-engine-shipped test-extension test-crash ## the r
 test-core: set-up $(STAMP)/native $(STAMP)/dev ## rules and store: under a minute
 	$(PYTEST) $(SIDE_BY_SIDE) tests/rules tests/store tests/binding -m "not spark and not slow and not crash and not benchmark"
 
-test-fast: set-up $(STAMP)/native $(STAMP)/dev ## rules, store, package: no Spark, nothing slow
+test-fast: set-up $(STAMP)/native $(STAMP)/dev $(STAMP)/brokers ## rules, store, package: no Spark, nothing slow
 	$(PYTEST) $(SIDE_BY_SIDE) -m "not spark and not slow and not crash and not benchmark"
 
 # Tests of the engine that are soon compiled and run. `test-engine-all` runs these and all others.
@@ -183,9 +183,9 @@ clean: ## remove what was built; .venv too
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
 
-# The first time, compile while packages come.
+# The first time, compile while packages and brokers come: they mostly wait for the network.
 set-up: $(STAMP)/venv
-	@test -e $(STAMP)/dev || $(MAKE) --no-print-directory --jobs=2 compiled $(STAMP)/dev
+	@test -e $(STAMP)/dev || $(MAKE) --no-print-directory --jobs=2 compiled $(STAMP)/brokers
 
 compiled: $(STAMP)/venv
 	$(MATURIN) develop --profile quick --quiet --skip-install
@@ -223,6 +223,11 @@ $(STAMP)/matrix-%: $(STAMP)/wheel
 # Object stores that run on loopback, for the slow tests: by go, npm and cargo, into .venv/servers.
 $(STAMP)/servers: tests/servers/objects.py $(STAMP)/dev
 	$(BIN)/python -m tests.servers.objects
+	@touch $@
+
+# RabbitMQ, Kafka and Artemis, for a quick test each; and a Java, if there is none.
+$(STAMP)/brokers: tests/servers/brokers.py $(STAMP)/dev
+	$(BIN)/python -m tests.servers.brokers
 	@touch $@
 
 # Either build serves whatever needs the extension; what is measured or killed wants the one that is shipped.

@@ -64,7 +64,10 @@ class Combiner(Generic[T]):
             try:
                 self._alone(subject)
             finally:
-                self._pass_on(())
+                with self._lock:
+                    self._is_led = is_awaited = bool(self._waiting)
+                if is_awaited:
+                    self._pass_on(())
             return
         while request.lock is not None:
             # Released by the leader that served it, or to let it lead the next round.

@@ -10,7 +10,8 @@ from dochistory.receiving import Message
 
 _ANSWERS = 60.0
 """How long the brokers may take, in seconds."""
-_SHARED = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password")
+_SHARED = ("bootstrap.servers", "metadata.broker.list", "security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
+"""How the names begin of settings that say where the brokers are and who is allowed in."""
 
 
 class DeadLetterTopic:
@@ -23,7 +24,7 @@ class DeadLetterTopic:
 
     def __init__(self, topic: str, config: Mapping[str, Any]) -> None:
         self._topic = topic
-        self._config = {name: config[name] for name in _SHARED if name in config}
+        self._config = {name: value for name, value in config.items() if name.startswith(_SHARED)}
         self._producer: Any = None
 
     def send(self, message: Message) -> None:

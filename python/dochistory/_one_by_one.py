@@ -52,14 +52,14 @@ class OneByOne:
         self.consumer = consumer
         self._begins: Combiner[Document] = Combiner(self._serve_begins, self._begin_alone)
         self._ends: Combiner[Document] = Combiner(self._serve_ends, self._end_alone)
+        self.begin = self._begins.run
+        """Begin a document: its verdict is set."""
+        self.complete = self._ends.run
+        """The service of a document has ended."""
         # How documents of a verdict are acknowledged, as the history said.
         self._acknowledged: dict[tuple[str | None, str, str], str] = {}
         # Documents of many callers are no batch of one producer, in which ids cannot all be missing.
         self._trigger = consumer.trigger.replace(without_ids="in_doubt")
-
-    def begin(self, document: Document) -> None:
-        """Begin a document: its verdict is set."""
-        self._begins.run(document)
 
     async def begin_async(self, document: Document) -> None:
         """As `begin`. If the coroutine is cancelled meanwhile, the document is released: nobody has seen it."""
@@ -67,10 +67,6 @@ class OneByOne:
             if document.new:
                 await asyncio.to_thread(self.release, document)
             raise asyncio.CancelledError
-
-    def complete(self, document: Document) -> None:
-        """The service of a document has ended."""
-        self._ends.run(document)
 
     async def complete_async(self, document: Document) -> None:
         """As `complete`."""
@@ -108,7 +104,7 @@ class OneByOne:
 
     def _begin_alone(self, document: Document) -> None:
         consumer = self.consumer
-        was_suspended = consumer._check()
+        was_suspended = consumer.suspension.status is not None and consumer._check()
         kind = self._begin_one(document)
         consumer._tally.add(kind)
         if kind[0] != "NEW" and (error := self._record(document)) is not None:
@@ -126,7 +122,13 @@ class OneByOne:
     def _begin_one(self, document: Document) -> _Kind:
         consumer = self.consumer
         try:
-            claim = consumer.history.begin_one(trigger=self._trigger, **document.asked)
+            opened = consumer._opened or consumer.history
+            try:
+                claim = opened.begin_one(trigger=self._trigger, **document.asked)
+            except (dh.StateError, dh.ForkedError):  # somebody closed it, or this is another process
+                if not opened.closed:
+                    raise
+                claim = consumer.history.begin_one(trigger=self._trigger, **document.asked)
         except dh.DocHistoryError as error:
             consumer._failed(error)
             raise
@@ -164,8 +166,10 @@ class OneByOne:
     def _record(self, document: Document) -> BaseException | None:
         """Record a verdict that is not plainly NEW; answers what the caller is to get instead of it."""
         consumer = self.consumer
-        consumer._tally.note(lambda: _listed(document))
-        if document.status == "DUPLICATE" and not consumer._records("DUPLICATE"):
+        status = document.status
+        if consumer._tally.lists and status in ("DUPLICATE", "IN_DOUBT"):
+            consumer._tally.note(_listed(document))
+        if status == "DUPLICATE" and not consumer._records("DUPLICATE"):
             return None
         if document.rule == "R3":
             consumer._warn_of_no_id()
@@ -292,10 +296,8 @@ def _kept(document: Document) -> pa.Table:
     return table.append_column("payload", payload)
 
 
-def _listed(document: Document) -> list[Any] | None:
+def _listed(document: Document) -> list[Any]:
     """The row of the statistics' list."""
-    if document.status not in ("DUPLICATE", "IN_DOUBT"):
-        return None
     return [dt.datetime.now(dt.UTC).isoformat(), document.key, None, document.status, document.rule]
 
 

@@ -1,7 +1,6 @@
 """Verdicts of single documents, counted in memory and written a moment later together."""
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,32 +24,35 @@ class Tally:
         self._write = write
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._counts: Counter[tuple[str | None, str, str]] = Counter()
+        self._counts: dict[tuple[str | None, str, str], int] = {}
         self._listed: list[Any] = []
+        self.lists = True
+        """Whether few documents are listed yet."""
         self._timer: threading.Timer | None = None
 
     def add(self, kind: tuple[str | None, str, str], count: int = 1) -> None:
         """Count documents of this status, action and rule."""
         with self._lock:
-            self._counts[kind] += count
+            self._counts[kind] = self._counts.get(kind, 0) + count
             if self._timer is not None:
                 return
             self._timer = threading.Timer(_AFTER, self.flush)
             self._timer.daemon = True
             self._timer.start()
 
-    def note(self, row_of: Callable[[], Sequence[Any] | None]) -> None:
-        """List a document that was counted, if few are listed."""
-        if len(self._listed) < _LISTED and (row := row_of()) is not None:
-            with self._lock:
-                self._listed.append(row)
+    def note(self, row: Sequence[Any]) -> None:
+        """List a document that was counted."""
+        with self._lock:
+            self._listed.append(row)
+            self.lists = len(self._listed) < _LISTED
 
     def flush(self) -> None:
         """Write what was counted."""
         with self._writing:
             with self._lock:
-                counts, self._counts = self._counts, Counter()
+                counts, self._counts = self._counts, {}
                 listed, self._listed = self._listed, []
+                self.lists = True
                 timer, self._timer = self._timer, None
             if timer is not None:
                 timer.cancel()

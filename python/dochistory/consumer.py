@@ -250,12 +250,15 @@ class Consumer:
         """
         asked: dict[str, Any] = {}
         if id is not None:
-            asked["uuid"] = _ids.text_of(id)
+            asked["uuid"] = id if type(id) is str else _ids.text_of(id)
         if redelivery_count is not None:
             asked["redelivery_count"] = redelivery_count
-        for name, value in others.items():
-            if value is not None:
-                asked[name] = _ids.text_of(value) if name in _ids.ROLES else value
+        if others:  # seldom
+            asked |= {
+                name: _ids.text_of(value) if name in _ids.ROLES else value
+                for name, value in others.items()
+                if value is not None
+            }
         return Document(self._one_by_one, asked, payload, self.on_error if on_error is None else on_error_of(on_error))
 
     def once(

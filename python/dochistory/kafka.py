@@ -33,6 +33,7 @@ __all__ = ["Message", "Receiver", "header", "position"]
 
 _SLICE = 0.1
 _COMMIT_EVERY = 1.0
+_MOMENT = 0.5
 _PASSING = (
     confluent_kafka.KafkaError._PARTITION_EOF,  # noqa: SLF001 - the client library's own name
     confluent_kafka.KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
@@ -159,6 +160,7 @@ class Receiver(Adapter):
 
     def _turn(self) -> None:
         """Poll, hand over what came, and commit what is done; also while nothing more is wanted."""
+        self._await_room()
         self._hold(is_full=self.is_stopping or self._worker.waiting > self._most)
         records = self._client.consume(self._most, _SLICE)
         arrived = []
@@ -173,12 +175,21 @@ class Receiver(Adapter):
             found = receiving.id_of(self._id(record))
             tag = (partition, record.offset())
             arrived.append(Message(found, record.value() or b"", _UNKNOWN, record, tag))
-            with self._lock:
-                partition.arrived(record.offset())
         if arrived:
+            with self._lock:
+                for message in arrived:
+                    partition, offset = message.tag
+                    partition.offsets.append(offset)
             self._worker.put(arrived)
         if time.monotonic() > self._committed + _COMMIT_EVERY:
             self._commit(self._partitions, asynchronous=True)
+
+    def _await_room(self) -> None:
+        """Wait a moment for the service: what the client fetched ahead is lost by a pause, and fetched again."""
+        end = time.monotonic() + _MOMENT
+        while self._worker.waiting > self._most and not self._is_paused and time.monotonic() < end:
+            if self._worker.stopping.wait(0.002):
+                return
 
     def _hold(self, *, is_full: bool) -> None:
         """Pause or resume: the client keeps polling, so that the group does not think it dead."""
@@ -191,18 +202,17 @@ class Receiver(Adapter):
     def _settle(self, settled: Settled) -> None:
         again = []
         for message, how in settled:
-            partition, offset = message.tag
-            if how is Settlement.RETURN:
-                if self._is_current(message) and not self.is_stopping:
-                    again.append(message)
-                    continue
-                with self._lock:
-                    partition.returned.add(offset)
-                continue
             if how is Settlement.DEAD_LETTER and self._dead_letters is not None:
                 self._dead_letters.send(message)
-            with self._lock:
-                partition.settled.add(offset)
+        with self._lock:
+            for message, how in settled:
+                partition, offset = message.tag
+                if how is not Settlement.RETURN:
+                    partition.settled.add(offset)
+                elif self._is_current(message) and not self.is_stopping:
+                    again.append(message)
+                else:
+                    partition.returned.add(offset)
         if again:
             self._worker.put_back(again)
 
@@ -288,10 +298,6 @@ class _Partition:
         self.settled: set[int] = set()
         self.returned: set[int] = set()
         self.is_gone = False
-
-    def arrived(self, offset: int) -> None:
-        """A record was handed out."""
-        self.offsets.append(offset)
 
     def progress(self) -> int | None:
         """The offset after the last record before which all are settled; None if there is nothing new."""

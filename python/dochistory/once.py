@@ -150,8 +150,10 @@ class Document:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
+        if self.action != "PROCESS" or self.is_over:
+            return
         if error is None:
-            self.complete()
+            self._one_by_one.complete(self)
         elif isinstance(error, dh.RolledBack) or (isinstance(error, Exception) and self._releases):
             self.release()
 

@@ -208,7 +208,7 @@ class Worker:
                 return []
             size = max(1, min(self._most, int(self._claim_ahead / self._takes), len(self._queue)))
             taken = [self._queue.popleft() for _ in range(size)]
-        current = [message for message in taken if self._is_current(message)]
+        current = [*filter(self._is_current, taken)]
         if len(current) < len(taken):
             kept = {id(message) for message in current}
             self._settle([(message, Settlement.RETURN) for message in taken if id(message) not in kept])
@@ -225,7 +225,8 @@ class Worker:
 
     def _process(self, batch: list[Message]) -> None:
         # A copy of what has just ended would otherwise find it still in progress.
-        self._ender.wait_for({message.id for message in batch})
+        ids = {message.id for message in batch}
+        self._ender.wait_for(ids)
         try:
             claim = self.consumer.begin(table_of(batch, self.consumer.trigger.kind))
         except dh.SuspendedError:
@@ -251,18 +252,20 @@ class Worker:
         if settled:
             self._settle(settled)
         self._run_services(claim, new)
+        self._ender.note(ids)
 
     def _run_services(self, claim: dh.Claim, new: Sequence[tuple[int, Message]]) -> None:
         start = time.perf_counter()
+        is_current, is_stopping, ended = self._is_current, self.stopping.is_set, self._ender.add
         for place, (row, message) in enumerate(new):
-            if self.stopping.is_set() or not self._is_current(message):
+            if is_stopping() or not is_current(message):
                 rest = new[place:]
                 claim.release(rows=[row for row, _ in rest])
                 self._settle([(message, Settlement.RETURN) for _, message in rest])
                 return
             end = self._run_service(claim, row, message)
             if end is _End.ENDED:
-                self._ender.add(claim, row, message)
+                ended(claim, row, message)
                 self._pause = _PAUSES[0]
             elif end is _End.RELEASED:
                 rest = new[place + 1 :] if self._in_order else []
@@ -319,7 +322,10 @@ class Worker:
 
 
 class _Ender:
-    """Completes what has ended, all that waits at a time, and then has it acknowledged."""
+    """Completes what has ended, all that waits at a time, and then has it acknowledged.
+
+    One thread says what has ended, and waits. It is not held up: a deque needs no lock.
+    """
 
     def __init__(
         self, consumer: Consumer, settle: Callable[[Settled], object], fail: Callable[[BaseException], None]
@@ -328,23 +334,36 @@ class _Ender:
         self._settle = settle
         self._fail = fail
         self._condition = threading.Condition()
-        self._ended: list[tuple[dh.Claim, int, Message]] = []
-        self._ids: set[str | None] = set()
+        self._ended: deque[tuple[dh.Claim, int, Message]] = deque()
+        self._added = 0
+        self._completed = 0
+        # The ids of batches that may not be completed yet, each with the number of what ended up to its end.
+        self._batches: deque[tuple[int, set[str | None]]] = deque()
+        self._is_idle = False
         self._is_over = False
         self.thread = threading.Thread(target=self._run, name="dochistory-complete", daemon=True)
 
     def add(self, claim: dh.Claim, row: int, message: Message) -> None:
         """A service has ended."""
-        with self._condition:
-            self._ended.append((claim, row, message))
-            self._ids.add(message.id)
-            if len(self._ended) == 1:
+        self._ended.append((claim, row, message))
+        self._added += 1
+        # It says that it is idle before it looks for more: it sees this one, or is woken here.
+        if self._is_idle:
+            with self._condition:
                 self._condition.notify_all()
+
+    def note(self, ids: set[str | None]) -> None:
+        """The ids of a batch whose services have ended."""
+        self._batches.append((self._added, ids))
 
     def wait_for(self, ids: set[str | None]) -> None:
         """Wait until none of these is still to be completed."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._is_over or not (self._ids & ids))
+        while self._batches and self._batches[0][0] <= self._completed:
+            self._batches.popleft()
+        upto = max((upto for upto, others in self._batches if not others.isdisjoint(ids)), default=0)
+        if upto > self._completed:
+            with self._condition:
+                self._condition.wait_for(lambda: self._is_over or self._completed >= upto)
 
     def end(self) -> None:
         """End, once all is completed."""
@@ -356,13 +375,15 @@ class _Ender:
         try:
             while True:
                 with self._condition:
+                    self._is_idle = True
                     self._condition.wait_for(lambda: self._ended or self._is_over)
-                    some, self._ended = self._ended, []
+                    self._is_idle = False
+                some = [self._ended.popleft() for _ in range(len(self._ended))]
                 if not some:
                     return
                 self._complete(some)
                 with self._condition:
-                    self._ids = {message.id for _, _, message in self._ended}
+                    self._completed += len(some)
                     self._condition.notify_all()
         except BaseException as error:  # noqa: BLE001 - the adapter's own thread raises it
             with self._condition:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import boto3
+import botocore.config
 import botocore.exceptions
 
 import dochistory as dh
@@ -29,6 +30,9 @@ __all__ = ["Message", "Receiver", "attribute", "deduplication_id"]
 
 _MOST = 10
 """The maximum number of messages of one call, by SQS."""
+
+_PATIENCE = botocore.config.Config(connect_timeout=5, read_timeout=5, retries={"total_max_attempts": 1})
+"""A receive waits for a second, and the receiver tries again by itself: boto3 waits for minutes, even at the end."""
 
 _ERRORS = (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError)
 
@@ -75,7 +79,8 @@ class Receiver(Adapter):
         service: called with each `Message` that is NEW.
         id: called with the message as boto3 returns it; answers its id: `attribute(name)`,
             `deduplication_id`, or your own. There is no default: a resend gets a new `MessageId`.
-        client: a client of boto3 for SQS; `boto3.client("sqs")`, if absent.
+        client: a client of boto3 for SQS; if absent, `boto3.client("sqs")` that waits 5 s for an
+            answer.
         visibility: how long a message stays invisible to others, in seconds; it is prolonged as
             long as the message is held here.
         most: the maximum number of messages that are held.
@@ -112,7 +117,7 @@ class Receiver(Adapter):
         )
         self.queue = queue
         self._id = id
-        self._client = boto3.client("sqs") if client is None else client
+        self._client = boto3.client("sqs", config=_PATIENCE) if client is None else client
         self._visibility = visibility
         self._most = most
         self._dead_letters = dead_letter_queue

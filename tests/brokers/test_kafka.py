@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,18 @@ import dochistory as dh
 from dochistory import kafka
 from dochistory.once import Retry
 from dochistory.receiving import Message
-from tests.brokers.campaign import Campaign, Published, eventually, ids_of, messages
+from tests.brokers.campaign import Campaign, Published, eventually, ids_of, kept_in_audit, messages
 from tests.brokers.in_thread import running
 from tests.servers.kafka import Kafka, server
 from tests.servers.network import network
 from tests.support import trigger
+
+_COORDINATOR_COMES = (
+    confluent_kafka.KafkaError.NOT_COORDINATOR,
+    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""A new broker's answers to its first group."""
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +55,10 @@ def committed(broker: Kafka, topic: str, partitions: int = 3, group: str = "ship
     try:
         places = [confluent_kafka.TopicPartition(topic, number) for number in range(partitions)]
         return sum(max(place.offset, 0) for place in client.committed(places, timeout=10))
+    except confluent_kafka.KafkaException as error:
+        if error.args[0].code() not in _COORDINATOR_COMES:
+            raise
+        return 0  # nobody can have committed yet
     finally:
         client.close()
 
@@ -60,6 +72,21 @@ def receiving(
     one = kafka.Receiver(directory / "orders.history", trigger("orders"), [topic], service, **settings)
     with running(one):
         yield one
+
+
+def test_records_that_are_read_again_run_once(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("short")
+    published = messages(60)
+    publish(broker, "short", published)
+    ran: list[str | None] = []
+
+    def is_read_by(group: str) -> bool:
+        return committed(broker, "short", group=group) == len(published)
+
+    for group in ("first", "again"):  # which has committed nothing, and so gets all
+        with receiving(tmp_path, broker, "short", lambda message: ran.append(message.id), config=config(broker, group)):
+            eventually(partial(is_read_by, group), "all is committed")
+        assert sorted(map(str, ran)) == sorted(ids_of(published))
 
 
 @pytest.mark.slow
@@ -131,7 +158,12 @@ def test_slow_service_outlasts_the_poll_interval(tmp_path: Path, broker: Kafka) 
         time.sleep(4 if message.id == "a" else 0)
         ran.append(message.id)
 
-    impatient = {**config(broker), "max.poll.interval.ms": 3_000, "session.timeout.ms": 3_000}
+    impatient = {
+        **config(broker),
+        "max.poll.interval.ms": 3_000,
+        "session.timeout.ms": 3_000,
+        "heartbeat.interval.ms": 500,
+    }
     with receiving(tmp_path, broker, "slow", service, config=impatient):
         eventually(lambda: len(ran) == 2, "both are processed")
     assert ran == ["a", "b"]
@@ -167,6 +199,57 @@ def test_member_that_joins_and_leaves_puts_nothing_in_doubt(tmp_path: Path, brok
     assert sorted(map(str, ran)) == sorted(ids_of(published))
     with dh.open(tmp_path / "orders.history") as history:
         assert history.audit.list().num_rows == 0
+
+
+@pytest.mark.slow
+def test_suspended_trigger_keeps_its_partitions(
+    tmp_path: Path, broker: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.topic("suspended", 1)
+    publish(broker, "suspended", [("a", b""), ("b", b"")])
+    ran: list[str | None] = []
+    suspension = dh.Suspension(tmp_path / "orders.history", trigger("orders"))
+    suspension.suspend("the shop is moving")
+    impatient = {**config(broker), "max.poll.interval.ms": 6_000}
+    with receiving(tmp_path, broker, "suspended", lambda message: ran.append(message.id), config=impatient):
+        time.sleep(12)  # the group would think a member dead that does not poll
+        assert ran == []
+        suspension.resume()
+        eventually(lambda: committed(broker, "suspended", 1) == 2, "both are processed")
+    assert ran == ["a", "b"]
+    assert "took partitions away" not in caplog.text
+
+
+@pytest.mark.slow
+def test_stopped_receiver_leaves_what_was_not_begun(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("stopped", 1)
+    publish(broker, "stopped", [(f"{number}", b"") for number in range(40)])
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        time.sleep(0.02)
+        ran.append(message.id)
+
+    with receiving(tmp_path, broker, "stopped", service):
+        eventually(lambda: len(ran) >= 3, "some are processed")
+    assert 3 <= len(ran) < 40
+    assert committed(broker, "stopped", 1) == len(ran)
+    with receiving(tmp_path, broker, "stopped", service):
+        eventually(lambda: committed(broker, "stopped", 1) == 40, "the rest is processed")
+    assert ran == [f"{number}" for number in range(40)]
+    with dh.open(tmp_path / "orders.history") as history:
+        assert history.audit.list().num_rows == 0
+
+
+@pytest.mark.slow
+def test_records_without_ids_stop_the_receiver_loudly(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("nameless", 1)
+    publish(broker, "nameless", [("a", b""), ("b", b""), ("c", b"")])
+    stopped = pytest.raises(dh.SchemaError, match=r"none of the [23] documents has an id")
+    with stopped, receiving(tmp_path, broker, "nameless", print, id=kafka.header("order")) as one:
+        eventually(lambda: one.is_stopping, "it stops")
+    kept = kept_in_audit(tmp_path)  # one that came before the others is in doubt by itself
+    assert committed(broker, "nameless", 1) == kept <= 1
 
 
 @pytest.mark.slow

@@ -120,6 +120,25 @@ def queue(broker: RabbitMQ) -> str:
     return name
 
 
+def test_copies_and_a_redelivery_run_once(broker: RabbitMQ, queue: str, receiving: Receiving) -> None:
+    published = messages(60)
+    publish(broker, queue, published)
+    ran: list[str | None] = []
+    counts: list[int] = []
+
+    def service(message: Message) -> None:
+        if message.id == published[0][0]:
+            counts.append(message.redelivery_count)
+            if len(counts) == 1:
+                raise dh.RolledBack("undone")
+        ran.append(message.id)
+
+    with receiving(queue, service):
+        eventually(lambda: len(ran) >= 60 and depth(broker, queue) == 0, "all are processed")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
+    assert counts == [0, 1]
+
+
 @pytest.mark.slow
 def test_each_message_runs_once_and_copies_never(
     tmp_path: Path, broker: RabbitMQ, queue: str, receiving: Receiving

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from dochistory.receiving import Message
 from tests.brokers.campaign import Campaign, Published, eventually, ids_of, messages
 from tests.brokers.in_thread import running
 from tests.brokers.receiver_process import POISON
+from tests.servers.fault_proxy import Fault, fault_proxy
+from tests.servers.network import network
 from tests.servers.sqs import server
 from tests.support import trigger
 
@@ -32,6 +35,10 @@ def endpoint() -> Iterator[str]:
 
 def client(endpoint: str) -> Any:
     return boto3.client("sqs", endpoint_url=endpoint)
+
+
+def port_of(endpoint: str) -> int:
+    return int(endpoint.rpartition(":")[2])
 
 
 def queue(endpoint: str, name: str) -> str:
@@ -124,6 +131,115 @@ def test_dead_letter_goes_to_its_queue(tmp_path: Path, endpoint: str) -> None:
         eventually(lambda: left(endpoint, url) == 0, "it is gone")
     (found,) = client(endpoint).receive_message(QueueUrl=dead, MessageAttributeNames=["All"])["Messages"]
     assert (found["Body"], sqs.attribute("id")(found)) == ("never", "a")
+
+
+@pytest.mark.slow
+def test_suspended_trigger_keeps_its_messages_invisible(tmp_path: Path, endpoint: str) -> None:
+    url = queue(endpoint, "suspended")
+    publish(endpoint, url, [("a", b"x"), ("b", b"x")])
+    counts: list[int] = []
+    suspension = dh.Suspension(tmp_path / "orders.history", trigger("orders"))
+    suspension.suspend("the shop is moving")
+    with receiving(tmp_path, endpoint, url, lambda message: counts.append(message.redelivery_count), visibility=1):
+        time.sleep(3)  # others would get them twice
+        assert counts == []
+        suspension.resume()
+        eventually(lambda: left(endpoint, url) == 0, "they are deleted")
+    assert counts == [0, 0]
+
+
+@pytest.mark.slow
+def test_stopped_receiver_returns_what_was_not_begun(tmp_path: Path, endpoint: str) -> None:
+    url = queue(endpoint, "stopped")
+    publish(endpoint, url, [(f"{number}", b"x") for number in range(40)])
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        time.sleep(0.02)
+        ran.append(message.id)
+
+    with receiving(tmp_path, endpoint, url, service):
+        eventually(lambda: len(ran) >= 3, "some are processed")
+    assert 3 <= len(ran) < 40
+    visible = client(endpoint).get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+    assert int(visible["Attributes"]["ApproximateNumberOfMessages"]) == 40 - len(ran)
+    with receiving(tmp_path, endpoint, url, service):
+        eventually(lambda: left(endpoint, url) == 0, "the rest is processed")
+    assert sorted(map(str, ran)) == sorted(str(number) for number in range(40))
+
+
+@pytest.mark.slow
+def test_messages_without_ids_stop_the_receiver_loudly(tmp_path: Path, endpoint: str) -> None:
+    url = queue(endpoint, "nameless")
+    client(endpoint).send_message_batch(QueueUrl=url, Entries=[{"Id": str(at), "MessageBody": "x"} for at in range(3)])
+    stopped = pytest.raises(dh.SchemaError, match=r"none of the 3 documents has an id")
+    with stopped, receiving(tmp_path, endpoint, url, print) as one:
+        eventually(lambda: one.is_stopping, "it stops")
+    assert left(endpoint, url) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["reset", "silence"])
+def test_network_that_is_cut_runs_nothing_twice(
+    tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    url = queue(endpoint, f"cut-{how}")
+    published = messages(400)
+    publish(endpoint, url, published)
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        time.sleep(0.005)
+        ran.append(message.id)
+
+    with network(port_of(endpoint)) as between:
+        # The receiver's own client, with its own timeouts.
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", f"http://127.0.0.1:{between.port}")
+        with receiving(tmp_path, endpoint, url, service, client=None, visibility=2):
+            eventually(lambda: len(ran) >= 100, "some are processed")
+            before = between.connections
+            if how == "silence":
+                between.silence()
+                time.sleep(4)  # what is held becomes visible to others
+                between.restore()
+            else:
+                between.reset()
+            eventually(lambda: between.connections > before, "it connects again")
+            eventually(lambda: left(endpoint, url) == 0, "all are processed and deleted")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
+
+
+@pytest.mark.slow
+def test_receiver_stopped_in_a_silent_network_ends(
+    tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = queue(endpoint, "silent")
+    publish(endpoint, url, [("a", b"x")])
+    ran: list[str | None] = []
+    with network(port_of(endpoint)) as between:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", f"http://127.0.0.1:{between.port}")
+        with receiving(tmp_path, endpoint, url, lambda message: ran.append(message.id), client=None):
+            eventually(lambda: ran == ["a"], "it is processed")
+            between.silence()
+            time.sleep(1.5)  # it waits for an answer
+    # `receiving` waits 30 s for its end.
+
+
+@pytest.mark.slow
+def test_answers_that_are_lost_or_wrong_run_nothing_twice(tmp_path: Path, endpoint: str) -> None:
+    url = queue(endpoint, "wrong")
+    published = messages(200)
+    publish(endpoint, url, published)
+    chance = random.Random(3)
+    faults = [Fault.DROP_BEFORE, Fault.DROP_AFTER, Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.TWICE]
+    ran: list[str | None] = []
+    with fault_proxy(port_of(endpoint)) as proxy:
+        proxy.choose = lambda _request: chance.choice(faults) if chance.random() < 0.2 else None
+        # What a lost answer brought stays invisible for as long as `visibility`.
+        through: dict[str, Any] = {"client": client(proxy.endpoint), "visibility": 1}
+        with receiving(tmp_path, endpoint, url, lambda message: ran.append(message.id), **through):
+            eventually(lambda: left(endpoint, url) == 0, "all are processed and deleted")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
 
 
 @pytest.mark.slow

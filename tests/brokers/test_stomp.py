@@ -117,6 +117,25 @@ def test_receiver_without_a_broker_fails_at_once(tmp_path: Path) -> None:
         one.run()
 
 
+def test_copies_and_a_redelivery_run_once(tmp_path: Path, broker: Artemis) -> None:
+    published = messages(60)
+    publish(broker, "short", published)
+    ran: list[str | None] = []
+    counts: list[int] = []
+
+    def service(message: Message) -> None:
+        if message.id == published[0][0]:
+            counts.append(message.redelivery_count)
+            if len(counts) == 1:
+                raise dh.RolledBack("undone")
+        ran.append(message.id)
+
+    with receiving(tmp_path, broker, "short", service):
+        eventually(lambda: len(ran) >= 60, "all are processed")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
+    assert counts == [0, 1]
+
+
 @pytest.mark.slow
 def test_each_message_runs_once_and_copies_never(tmp_path: Path, broker: Artemis) -> None:
     published = messages(300)

@@ -1,10 +1,14 @@
 """Programs that tests need and that pip does not bring: found, or else installed, or the test fails."""
 
+import fcntl
 import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
+
+_LOCK = Path(tempfile.gettempdir()) / "dochistory-tests-install.lock"
 
 
 def program(name: str, package: str, folders: str = "") -> str:
@@ -36,6 +40,8 @@ def _install(package: str) -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise FileNotFoundError(f"this test needs the Debian package {package}: install it, or run the tests as root")
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run(["apt-get", "update", "-qq"], check=True, env=quiet, capture_output=True)
-    command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
-    subprocess.run(command, check=True, env=quiet, capture_output=True)
+    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
+    with _LOCK.open("w") as lock:  # apt-get refuses to run twice
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in (["apt-get", "update", "-qq"], install):
+            subprocess.run(command, check=True, env=quiet, capture_output=True)

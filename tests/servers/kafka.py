@@ -26,11 +26,16 @@ WITH_SHARE_GROUPS = "4.2.0"
 _OPTIONS = ("-Xmx384m", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
+def classes(version: str = VERSION) -> str:
+    """Its class path."""
+    return jars("org.apache.kafka", "kafka_2.13", version)
+
+
 class Kafka:
     """A broker that can be stopped, killed and started again with the same data."""
 
     def __init__(self, home: Path, version: str = VERSION) -> None:
-        self._command = [java(), *_OPTIONS, "-cp", jars("org.apache.kafka", "kafka_2.13", version)]
+        self._command = [java(), *_OPTIONS, "-cp", classes(version)]
         self.port, controller = free_port(), free_port()
         self.behind, self.before = free_port(), free_port()
         """A further listener, and where it tells clients that it is: a test puts a network between both."""

@@ -22,11 +22,16 @@ _SCRIPTS = "usr/lib/rabbitmq/bin"
 _TRIES = 3
 
 
+def installed() -> str:
+    """Its program, which Debian brings."""
+    return program("rabbitmq-server", "rabbitmq-server")
+
+
 class RabbitMQ:
     """A server that can be stopped, killed and started again with the same data."""
 
     def __init__(self, home: Path) -> None:
-        program("rabbitmq-server", "rabbitmq-server")
+        installed()
         # Not the one on the path, which becomes another user where root runs it.
         self._program = next(Path("/").glob(f"{_SCRIPTS}/rabbitmq-server"))
         self.port = free_port()

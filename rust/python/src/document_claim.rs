@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
+use crate::arrow::buffer::OffsetBuffer;
 use dochistory_core::columns::IdCell;
 use dochistory_core::protocols::trigger::rules::{Acknowledge, Action, Kind, Outcome as Decision, Status};
 use dochistory_core::protocols::trigger::{Begun, Claim as Claimed, Verdicts};
@@ -144,7 +145,14 @@ impl Document {
         let text = |text: Option<String>| text.map(|text| Arc::new(StringArray::from(vec![text])) as ArrayRef);
         let count = |count: Option<i64>| count.map(|count| Arc::new(Int64Array::from(vec![count])) as ArrayRef);
         let flag = |flag: Option<bool>| flag.map(|flag| Arc::new(BooleanArray::from(vec![flag])) as ArrayRef);
-        let uuid: ArrayRef = Arc::new(StringArray::from(vec![self.uuid]));
+        let uuid: ArrayRef = match self.uuid {
+            // As the other way makes it, without what a builder costs.
+            Some(text) => {
+                let offsets = OffsetBuffer::from_lengths([text.len()]);
+                Arc::new(StringArray::try_new(offsets, text.into_bytes().into(), None)?)
+            }
+            None => Arc::new(StringArray::new_null(1)),
+        };
         let (messaging, jms) = (Some(Kind::Messaging), Some(Kind::Jms));
         let columns = [
             (None, "uuid", Some(uuid)),

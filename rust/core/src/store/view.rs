@@ -267,6 +267,11 @@ impl View {
         Ok(())
     }
 
+    /// What a look-up in this view rests on: views of one history with the same mark answer alike.
+    pub(crate) fn mark(&self) -> (Option<FileId>, u64, u64) {
+        (self.own_file, self.manifest.number, self.memtable.position)
+    }
+
     /// Whether nobody published or appended since, and all files are still under their names. Costs
     /// four cheap system calls.
     pub(crate) fn is_current(&self, env: &Environment) -> Result<bool> {

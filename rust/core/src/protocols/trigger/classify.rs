@@ -51,24 +51,32 @@ impl History {
     /// # Errors
     /// As [`History::classify`], and `Config` where a setting is not the one that is stored.
     pub fn completed(&self, trigger: &Trigger, documents: &Documents, now_us: i64) -> Result<Option<Verdicts>> {
-        if self.is_read_only() || !trigger.settings(false).needs_history() {
+        let settings = trigger.settings(false);
+        if self.is_read_only() || !settings.needs_history() {
             return Ok(None);
         }
-        if !self.seems_completed(trigger, documents)? {
-            return Ok(None);
-        }
-        let verdicts = self.judged(trigger, documents, &mut Call::at(now_us), SpaceSettings::of(trigger))?;
-        Ok(verdicts.outcomes.iter().all(|outcome| *outcome == Outcome::R9).then_some(verdicts))
-    }
-
-    /// Whether all documents are completed as far as this handle knows, without asking the file
-    /// system or the bucket for more. Documents are mostly new, and then [`History::begin`] asks. A
-    /// handle that has read nothing yet has to ask.
-    fn seems_completed(&self, trigger: &Trigger, documents: &Documents) -> Result<bool> {
         let mut identities = Identities::new(documents)?;
-        let look = Look { codec: self.codec(), documents, expired: i64::MIN, threads: 1 };
-        let found = self.space(&trigger.name)?.glance(|view| look.run(&mut identities, Some(view)))?;
-        Ok(found.is_none_or(|found| found.states.iter().all(|state| *state == HistoryState::Completed)))
+        let look = Look { codec: self.codec(), documents, expired: expired(trigger, now_us), threads: 1 };
+        let space = self.space(&trigger.name)?;
+        // Documents are mostly new. So what this handle knows comes first, without asking the file
+        // system or the bucket for more. A handle that has read nothing yet has to ask.
+        let glanced = space.glance(|view| Ok((view.mark(), look.run(&mut identities, Some(view))?)))?;
+        let are_completed = |found: &LookedUp| found.states.iter().all(|state| *state == HistoryState::Completed);
+        if glanced.as_ref().is_some_and(|(_, found)| !are_completed(found)) {
+            return Ok(None);
+        }
+        trigger.validate()?;
+        let mut glanced = glanced.filter(|_| !space.is_in_bucket());
+        let found = space.look(SpaceSettings::of(trigger), |view| match glanced.take() {
+            // What was seen then is what is there now.
+            Some((mark, found)) if view.is_some_and(|view| view.mark() == mark) => Ok(found),
+            _ => look.run(&mut identities, view),
+        });
+        let Looked { found, unavailable: None } = available(found, documents.rows)? else { return Ok(None) };
+        let outcomes = judge(&settings, &identities, &look, &found)?.0.outcomes;
+        let are_duplicates = outcomes.iter().all(|outcome| *outcome == Outcome::R9);
+        let sources = std::mem::take(&mut identities.sources);
+        Ok(are_duplicates.then(|| Verdicts { outcomes, sources, ..Verdicts::default() }))
     }
 
     fn judged(
