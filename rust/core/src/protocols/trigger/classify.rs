@@ -67,7 +67,7 @@ impl History {
         }
         trigger.validate()?;
         let mut glanced = glanced.filter(|_| !space.is_in_bucket());
-        let found = space.look(SpaceSettings::of(trigger), |view| match glanced.take() {
+        let found = space.look(SpaceSettings::of(trigger), documents.rows, |view| match glanced.take() {
             // What was seen then is what is there now.
             Some((mark, found)) if view.is_some_and(|view| view.mark() == mark) => Ok(found),
             _ => look.run(&mut identities, view),
