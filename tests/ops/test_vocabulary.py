@@ -79,6 +79,13 @@ def test_pages_and_sources_of_the_package_are_prose() -> None:
     assert [path for path in prose + others if vocabulary.is_prose(Path(path))] == list(prose)
 
 
+def test_glossary_has_at_most_25_words_each_once() -> None:
+    lines = (ROOT / "docs/glossary.md").read_text().splitlines()
+    words = [line.split("|")[1].strip() for line in lines if line.startswith("| ")][1:]
+    assert 10 < len(words) <= 25
+    assert len(set(words)) == len(words)
+
+
 def test_check_of_nothing_fails() -> None:
     assert vocabulary.findings([], [])
 

@@ -8,8 +8,9 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -189,7 +190,18 @@ def test_a_fork_must_not_write_with_its_parents_handle(directory: Path) -> None:
 
 def test_writer_waiting_too_long_learns_who_holds_the_lock(directory: Path) -> None:
     dh.open(directory, create=True).close()
-    holder = start(
+    with _busy_writer(directory) as pid, dh.open(directory, lock_timeout="200 ms") as history:
+        refused = _stop_until_locked(pid, history)
+    assert str(refused).startswith("[DH-LOCKED]")
+    assert str(pid) in str(refused)
+    with dh.open(directory, lock_timeout="5 s") as history:
+        assert statuses(history.begin(documents(["mine"]), trigger()).verdicts) == ["NEW"]
+
+
+@contextmanager
+def _busy_writer(directory: Path) -> Iterator[int]:
+    """A process that begins documents all the time, until the block is left; its number."""
+    writer = start(
         """
         with dh.open(sys.argv[1]) as history:
             while True:
@@ -198,33 +210,36 @@ def test_writer_waiting_too_long_learns_who_holds_the_lock(directory: Path) -> N
         """,
         directory,
     )
-    assert holder.stdout is not None
-    holder.stdout.readline()
+    assert writer.stdout is not None
+    writer.stdout.readline()
     try:
-        with dh.open(directory, lock_timeout="200 ms") as history:
-            refused = _stop_until_locked(holder.pid, history)
+        yield writer.pid
     finally:
-        holder.kill()
-        holder.communicate()
-    assert str(refused).startswith("[DH-LOCKED]")
-    assert str(holder.pid) in str(refused)
-    with dh.open(directory, lock_timeout="5 s") as history:
-        assert statuses(history.begin(documents(["mine"]), trigger()).verdicts) == ["NEW"]
+        writer.kill()
+        writer.communicate()
+
+
+@contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    """The process stands still within the block."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def _stop_until_locked(pid: int, history: dh.History) -> dh.LockedError:
     """Stops the holder again and again until it is caught with its turn, and its name written down."""
     caught: dh.LockedError | None = None
     for attempt in range(300):
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            history.begin(documents([f"attempt {attempt}"]), trigger())
-        except dh.LockedError as refused:
-            caught = refused
-            if str(pid) in str(refused):
-                return refused
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        with _stopped(pid):
+            try:
+                history.begin(documents([f"attempt {attempt}"]), trigger())
+            except dh.LockedError as refused:
+                caught = refused
+                if str(pid) in str(refused):
+                    return refused
         time.sleep(0.005 + attempt % 7 * 0.003)
     pytest.fail(f"the holder was never named: {caught}")
 
@@ -232,35 +247,18 @@ def _stop_until_locked(pid: int, history: dh.History) -> dh.LockedError:
 def test_one_duplicate_waits_for_no_writer(directory: Path) -> None:
     with dh.open(directory, create=True) as history:
         history.begin(documents(["a"]), trigger()).complete()
-    holder = start(
-        """
-        with dh.open(sys.argv[1]) as history:
-            while True:
-                history.begin(documents(fresh_ids(20_000)), trigger())
-                print("begun", flush=True)
-        """,
-        directory,
-    )
-    assert holder.stdout is not None
-    holder.stdout.readline()
     caught = 0
-    try:
-        with dh.open(directory, lock_timeout="100 ms") as history:
-            for attempt in range(300):
-                os.kill(holder.pid, signal.SIGSTOP)
+    with _busy_writer(directory) as pid, dh.open(directory, lock_timeout="100 ms") as history:
+        for attempt in range(300):
+            with _stopped(pid):
                 try:
                     history.begin_one(uuid=f"attempt {attempt}", trigger=trigger())
                 except dh.LockedError:
                     caught += 1
                     assert history.begin_one(uuid="a", trigger=trigger()).rule == "R9"
-                finally:
-                    os.kill(holder.pid, signal.SIGCONT)
-                if caught == 3:
-                    break
-                time.sleep(0.005 + attempt % 7 * 0.003)
-    finally:
-        holder.kill()
-        holder.communicate()
+            if caught == 3:
+                break
+            time.sleep(0.005 + attempt % 7 * 0.003)
     assert caught == 3
 
 
@@ -285,24 +283,8 @@ def test_one_document_of_a_history_for_reading_is_refused(directory: Path) -> No
 def test_classifying_waits_for_nobody(directory: Path) -> None:
     with dh.open(directory, create=True) as history:
         history.begin(documents(["a"]), trigger()).complete()
-    writer = start(
-        """
-        with dh.open(sys.argv[1]) as history:
-            while True:
-                history.begin(documents(fresh_ids(20_000)), trigger())
-                print("begun", flush=True)
-        """,
-        directory,
-    )
-    assert writer.stdout is not None
-    writer.stdout.readline()
-    try:
-        with dh.open(directory, read_only=True, lock_timeout="100 ms") as history:
-            for _ in range(20):
-                os.kill(writer.pid, signal.SIGSTOP)
+    with _busy_writer(directory) as pid, dh.open(directory, read_only=True, lock_timeout="100 ms") as history:
+        for _ in range(20):
+            with _stopped(pid):
                 assert status_of(history, ["a", "b"]) == ["DUPLICATE", "NEW"]
-                os.kill(writer.pid, signal.SIGCONT)
-                time.sleep(0.01)
-    finally:
-        writer.kill()
-        writer.communicate()
+            time.sleep(0.01)

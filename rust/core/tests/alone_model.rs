@@ -3,7 +3,11 @@
 //! name is one step. A writer may pause or die before any step.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::struct_excessive_bools, missing_docs, reason = "tests")]
 
-use std::collections::HashMap;
+#[path = "harness/search.rs"]
+#[expect(unreachable_pub, reason = "other files of tests use it as well")]
+mod search;
+
+use search::search;
 
 const CELLS: usize = 6;
 const MOST: usize = 3;
@@ -254,30 +258,9 @@ impl Model {
 
     /// The shortest way to a broken state, if there is one, and how many states there are.
     fn search(&self) -> (Option<Vec<(u8, Next)>>, usize) {
-        let start = State::default();
-        let (mut all, mut known) = (vec![(start, 0, (0, Next::Arrive))], HashMap::from([(start, 0)]));
-        let (mut at, mut found) = (0, Vec::new());
-        while at < all.len() {
-            let state = all[at].0;
-            if state.is_broken() {
-                let mut way = Vec::new();
-                while at > 0 {
-                    way.push(all[at].2);
-                    at = all[at].1;
-                }
-                way.reverse();
-                return (Some(way), all.len());
-            }
-            self.after(&state, &mut found);
-            for (state, step) in found.drain(..) {
-                known.entry(state).or_insert_with(|| {
-                    all.push((state, at, step));
-                    all.len()
-                });
-            }
-            at += 1;
-        }
-        (None, all.len())
+        let wrong = |state: &State| state.is_broken().then_some(());
+        let (found, states) = search(State::default(), wrong, |state, found| self.after(state, found));
+        (found.map(|((), way)| way), states)
     }
 }
 

@@ -105,11 +105,6 @@ impl<'a> IdColumn<'a> {
         }
     }
 
-    /// Whether there is no row.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The value of `row`.
     #[inline]
     pub fn get(&self, row: usize) -> IdCell<'a> {

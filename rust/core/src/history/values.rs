@@ -3,7 +3,7 @@
 pub use crate::format::names::Room;
 pub use crate::segment::values::columns::{FoundValues, Id, Ids};
 pub use crate::segment::values::run::{FOREVER, MOST_ID_BYTES, MOST_VALUE_BYTES};
-pub use crate::store::values::{Snapshot, ValueCursor, ValueStatistics};
+pub use crate::store::values::{ValueCursor, ValueStatistics};
 use std::sync::Arc;
 
 use super::History;
@@ -50,7 +50,7 @@ pub struct ValueMap {
     codec: Codec,
 }
 
-/// A change of a space before it is written. Its writer lock is held.
+/// A change of a space before it is written.
 pub struct ValueEdit<'a> {
     writer: &'a Writer<'a>,
     found: FoundValues,
@@ -156,11 +156,6 @@ impl History {
 }
 
 impl ValueMap {
-    /// Whether anything was ever written here.
-    pub fn exists(&self) -> Result<bool> {
-        self.space.exists()
-    }
-
     /// Identify a column of ids.
     pub fn ids<'a>(&self, column: &'a IdColumn<'a>) -> Ids<'a> {
         Ids::new(&self.codec, column)
@@ -227,18 +222,6 @@ impl ValueMap {
     /// All entries of the present state, in no order; later changes do not show.
     pub fn entries(&self) -> Result<Entries> {
         Ok(Entries { codec: self.codec.clone(), cursor: self.space.value_cursor()? })
-    }
-
-    /// The present state, for as long as the snapshot lives.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        self.space.value_snapshot()
-    }
-
-    /// Purge entries kept until `now_us` or less, and with `include_pending` pending ones too; with
-    /// `dry_run` only say what would go. Purged entries are gone at once; a file goes when all its
-    /// entries are gone.
-    pub fn purge(&self, now_us: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
-        self.purge_by(Purge { dry_run, ..Purge::at(now_us) }, include_pending)
     }
 
     /// [`ValueMap::purge`] by a now that may be checked against the machine's clock.

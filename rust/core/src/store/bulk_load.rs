@@ -81,11 +81,11 @@ impl KeySpace {
             settled.append(&mut split(&mut run));
         }
         let lock = self.load_lock()?;
-        let Some(_guard) = lock.take(self.env.lock_timeout, || {})? else {
+        let Some(held) = lock.take(self.env.lock_timeout, || {})? else {
             let (path, waited_ms) = (self.directory.join(LOAD_LOCK), self.env.lock_timeout.as_millis() as u64);
             return Err(Error::Locked { path, waited_ms, holder: "another load".into() });
         };
-        self.collect_parts()?;
+        self.collect_parts(&held)?;
         let (first, claim) = self.reserve_for_load(settled.len() as u64)?;
         let written = self.write_parts(first, claim, &mut settled).inspect_err(|error| self.note(error))?;
         let adopted: Vec<_> = written.iter().map(|entry| (FileKind::LoadPart, FileKind::Segment, entry.id)).collect();

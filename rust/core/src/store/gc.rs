@@ -13,6 +13,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::lock::Guard;
 use super::pin::{Pin, pinned};
 use super::staged::{is_staged_name, job_of};
 use super::{KeySpace, Writer};
@@ -84,15 +85,15 @@ impl KeySpace {
         }
         // Unless another load is writing now.
         let lock = self.load_lock()?;
-        if let Some(_guard) = lock.take(Duration::ZERO, || {})? {
-            self.collect_parts()?;
+        if let Some(held) = lock.take(Duration::ZERO, || {})? {
+            self.collect_parts(&held)?;
         }
         self.collect_forgotten(&names, now_us())?;
         self.collect_staged(&names)
     }
 
-    /// Collect the parts of an interrupted load. The load's lock is held.
-    pub(super) fn collect_parts(&self) -> Result<()> {
+    /// Collect the parts of an interrupted load, whose lock is free.
+    pub(super) fn collect_parts(&self, _loading: &Guard<'_>) -> Result<()> {
         let names = self.env.system.names(&self.directory)?;
         for name in names.iter().filter(|name| FileKind::LoadPart.has(name)) {
             self.env.system.remove_at(&self.directory.join(name))?;

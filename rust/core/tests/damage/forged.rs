@@ -68,11 +68,11 @@ impl Forged for Maps {
             values.verify(&mut |_, _| Ok(()))?;
             let entry = NewValue { value: None, persist_until: START, pending: false };
             values.write(|edit| edit.put(values.id(b"urn:new"), entry))?;
-            values.purge(START + 5 * DAY, false, false)?;
+            values.purge_by(Purge::at(START + 5 * DAY), false)?;
             let snapshot = values.pin()?;
             values.unpin(&snapshot)?;
             values.maintain(true, &mut |_, _| Ok(()))?;
-            values.purge(START + 31 * DAY, true, false)?;
+            values.purge_by(Purge::at(START + 31 * DAY), true)?;
         }
         Ok(())
     }

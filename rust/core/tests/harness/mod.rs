@@ -9,6 +9,7 @@
 pub mod buckets;
 pub mod closed;
 pub mod random;
+pub mod search;
 #[cfg(feature = "testing")]
 pub mod simulated;
 

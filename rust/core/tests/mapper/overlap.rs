@@ -5,10 +5,10 @@
 //! `MAPPER_SEED=17 cargo test --all-features --test mapper overlap` plays one run again;
 //! `MAPPER_RUNS` says how many to play.
 
-use dochistory_core::Error;
 use dochistory_core::protocols::mapper::rules::{Policy, Qos};
 use dochistory_core::protocols::mapper::{Mapper, Messages, Send, Texts};
 use dochistory_core::testing::simulated::Simulated;
+use dochistory_core::{Error, Purge};
 
 use crate::harness::{DAY, Ids, START, uuid};
 use crate::model::Model;
@@ -153,7 +153,7 @@ impl World {
                 let ids = column(&[*id]);
                 drop(mapper.remove(&mapper.values().ids(&ids.documents().ids[0]), START)?);
             }
-            Step::Purge => drop(mapper.purge(START + 99 * DAY, true, false)?),
+            Step::Purge => drop(mapper.purge_by(Purge::at(START + 99 * DAY), true)?),
         }
         Ok(None)
     }

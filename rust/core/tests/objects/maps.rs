@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crate::harness::buckets::{calm, storm, summed};
 use crate::harness::{DAY, Ids, START, setting};
-use dochistory_core::Result;
 use dochistory_core::history::{History, OpenOptions, copy_from_objects};
 use dochistory_core::objects::ObjectStore;
 use dochistory_core::protocols::delivery::{Exchange, StateRows};
 use dochistory_core::protocols::mapper::rules::{Policy, Qos};
 use dochistory_core::protocols::mapper::{Mapper, MapperSettings, Messages, Send, Texts, Unit, Untils};
 use dochistory_core::testing::objects::{Requests, SimulatedObjects, Weather};
+use dochistory_core::{Purge, Result};
 
 const STORM: Weather = Weather { failures: 12, duplicates: 15, stale_lists: 3, sleeps: 40 };
 const UNTIL: Untils<'static> = Untils::All(START + 30 * DAY);
@@ -293,7 +293,7 @@ fn files_and_maintenance_of_a_map_reach_other_handles() {
         assert_eq!(mapped(&mapper(history), &all).unwrap(), own(&all));
         assert!(mapper(history).values().verify(&mut |_, _| Ok(())).unwrap() > 0);
     }
-    let purged = mapper(&other).purge(START + 31 * DAY, false, false).unwrap();
+    let purged = mapper(&other).purge_by(Purge::at(START + 31 * DAY), false).unwrap();
     assert_eq!(purged.entries, 280);
     for history in [&one, &cold, &open(&objects, &directory.path().join("4")).unwrap()] {
         assert_eq!(mapped(&mapper(history), &all).unwrap(), vec![None; 240]);

@@ -2,7 +2,7 @@
 //! a model of `docs/object-storage.md`. Each request is one step. A request may be executed late,
 //! twice, or both; its answer may be lost; anybody may sleep before any step, for any time.
 
-use std::collections::HashMap;
+use crate::harness::search::search;
 
 /// Commits are numbered from 1; number 1 is there from the start.
 const NUMBERS: usize = 5;
@@ -356,30 +356,7 @@ impl Model {
 
     /// The shortest way to a broken state, if there is one, and how many states there are.
     fn search(&self) -> (Option<(&'static str, Vec<Step>)>, usize) {
-        let start = State::start();
-        let (mut all, mut known) = (vec![(start, 0, (0, Next::Idle))], HashMap::from([(start, 0)]));
-        let (mut at, mut found) = (0, Vec::new());
-        while at < all.len() {
-            let state = all[at].0;
-            if let Some(what) = state.broken {
-                let mut way = Vec::new();
-                while at > 0 {
-                    way.push(all[at].2);
-                    at = all[at].1;
-                }
-                way.reverse();
-                return (Some((what, way)), all.len());
-            }
-            self.after(&state, &mut found);
-            for (state, step) in found.drain(..) {
-                known.entry(state).or_insert_with(|| {
-                    all.push((state, at, step));
-                    all.len()
-                });
-            }
-            at += 1;
-        }
-        (None, all.len())
+        search(State::start(), |state| state.broken, |state, found| self.after(state, found))
     }
 }
 

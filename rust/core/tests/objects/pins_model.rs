@@ -5,7 +5,7 @@
 //! That commits are what they seem is `model.rs`'s matter: here they simply follow each
 //! other.
 
-use std::collections::HashSet;
+use crate::harness::search::search;
 
 /// The files that the state of each commit names, a bit each; commit 1 is there from the start.
 const NAMED: [u8; 6] = [0, 0b00001, 0b00011, 0b00010, 0b01100, 0b10000];
@@ -103,11 +103,11 @@ impl State {
 type Push<'p> = dyn FnMut(&dyn Fn(&mut State)) + 'p;
 
 impl Model {
-    fn after(&self, state: &State, found: &mut Vec<State>) {
+    fn after(&self, state: &State, found: &mut Vec<(State, ())>) {
         let mut push = |change: &dyn Fn(&mut State)| {
             let mut after = *state;
             change(&mut after);
-            found.push(after.check());
+            found.push((after.check(), ()));
         };
         for place in 0..state.late.len() {
             if state.late[place].1 > 0 {
@@ -188,18 +188,8 @@ impl Model {
 
     /// What goes wrong first, if anything does, and how many states there are.
     fn search(&self) -> (Option<&'static str>, usize) {
-        let (mut all, mut known) = (vec![State::start()], HashSet::from([State::start()]));
-        let (mut at, mut found) = (0, Vec::new());
-        while at < all.len() {
-            let state = all[at];
-            if state.broken.is_some() {
-                return (state.broken, all.len());
-            }
-            self.after(&state, &mut found);
-            all.extend(found.drain(..).filter(|state| known.insert(*state)));
-            at += 1;
-        }
-        (None, all.len())
+        let (found, states) = search(State::start(), |state| state.broken, |state, found| self.after(state, found));
+        (found.map(|(wrong, _)| wrong), states)
     }
 }
 

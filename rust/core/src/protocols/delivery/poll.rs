@@ -27,11 +27,6 @@ impl Rows {
         self.reasons.len()
     }
 
-    /// Whether nothing arrived.
-    pub fn is_empty(&self) -> bool {
-        self.reasons.is_empty()
-    }
-
     /// What was decided about `row` when it arrived.
     pub fn decision(&self, row: usize) -> Decision {
         self.reasons[row].decision()
@@ -40,11 +35,6 @@ impl Rows {
     /// How `row` stands at the end of the poll.
     pub fn status(&self, row: usize) -> Status {
         self.reasons[row].status()
-    }
-
-    /// What `row` belongs to; none where the header cannot be used.
-    pub fn transaction(&self, row: usize) -> Option<u64> {
-        (self.decision(row) != Decision::Corrupt).then_some(self.transactions[row])
     }
 
     /// Whether `row` is held or buffered after the poll: to be handed out with a later one.

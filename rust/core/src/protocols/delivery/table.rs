@@ -37,11 +37,6 @@ impl StreamTable {
         self.streams.len()
     }
 
-    /// Whether there is no stream.
-    pub fn is_empty(&self) -> bool {
-        self.streams.is_empty()
-    }
-
     /// Adds a stream with its durable state, or [`ReceiverState::starting_at`].
     pub fn insert(&mut self, name: &str, durable: ReceiverState) -> Result<()> {
         if self.ids.contains_key(name) {

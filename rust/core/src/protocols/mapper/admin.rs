@@ -64,12 +64,6 @@ impl Mapper {
         Ok(PendingEntries { entries: self.values.entries()?, settings: self.settings, now_us, only_pending })
     }
 
-    /// Purge mappings whose time has come, and with `include_pending` pending entries too: that
-    /// changes "in doubt" to "new".
-    pub fn purge(&self, now_us: i64, include_pending: bool, dry_run: bool) -> Result<Purged> {
-        self.values.purge(now_us, include_pending, dry_run)
-    }
-
     /// [`Mapper::purge`] by a now that may be checked against the machine's clock.
     ///
     /// # Errors

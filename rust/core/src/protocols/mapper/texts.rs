@@ -86,11 +86,6 @@ impl Texts {
         self.offsets.len() - 1
     }
 
-    /// Whether there is no row.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The text of a row.
     pub fn get(&self, row: usize) -> Option<&[u8]> {
         let is_there = (self.is_there[row >> 3] >> (row & 7)) & 1 == 1;

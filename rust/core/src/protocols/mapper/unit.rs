@@ -252,11 +252,6 @@ impl Unit {
         self.changes.len()
     }
 
-    /// Whether there is nothing to commit.
-    pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
-    }
-
     /// Make all changes of the unit durable, in one step, and release its ids. If any change is
     /// impossible, because another caller changed the same id without a unit meanwhile, none is
     /// made.

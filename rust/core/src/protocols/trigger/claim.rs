@@ -47,11 +47,6 @@ impl Claim {
         self.keys.len()
     }
 
-    /// Whether nothing was claimed.
-    pub fn is_empty(&self) -> bool {
-        self.keys.len() == 0
-    }
-
     /// The service ended, in success or failure: write `completed` for all rows, or for `rows` of
     /// the batch. Durable on return; repeating it changes nothing. For all rows, those that were
     /// released by themselves stay released.
@@ -77,31 +72,15 @@ impl Claim {
             return rows.map_or(Ok(()), |rows| self.places_of(rows).map(drop));
         }
         let places = rows.map(|rows| self.places_of(rows)).transpose()?;
-        self.space.write_together(SpaceSettings::STORED, |writer| {
-            self.ends.check(end, rows, |row| format!("row {row}"))?;
-            match &places {
-                Some(places) => {
-                    let claim = (self.number, self.started_at);
-                    writer.finish_places(claim, end, places.clone(), || self.keys_at(places))?;
-                }
-                // After a purge of its partition no entry is left that a claim's outcome could
-                // apply to: name the keys.
-                None if writer.is_purged(self.started_at) => {
-                    writer.finish_claim(
-                        self.number,
-                        self.started_at,
-                        end,
-                        self.keys_at(&self.places_of(&self.kept_rows())?),
-                    )?;
-                }
-                None => writer.finish_claim(self.number, self.started_at, end, FrameKeys::default())?,
-            }
-            self.ends.note(end, rows);
-            Ok(())
-        })?;
-        if rows.is_none() {
-            self.ends.acknowledge(end);
-        }
+        let claim = (self.number, self.started_at);
+        self.ends.write(
+            (&self.space, self.number, self.started_at),
+            end,
+            rows.zip(places.as_ref()),
+            |writer, places| writer.finish_places(claim, end, places.clone(), || self.keys_at(places)),
+            |row| format!("row {row}"),
+            || Ok(self.keys_at(&self.places_of(&self.kept_rows())?)),
+        )?;
         if end == End::Completed {
             self.space.note_run(self.begun.elapsed());
         }

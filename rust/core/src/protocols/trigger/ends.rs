@@ -6,7 +6,9 @@ use std::fmt::Display;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::store::{KeySpace, SpaceSettings, Writer};
 use crate::types::Ending as End;
+use crate::types::FrameKeys;
 use crate::{Error, Result};
 
 /// The ends of one claim, document by document and as a whole.
@@ -50,7 +52,7 @@ impl<D> Default for Ends<D> {
     }
 }
 
-impl<D: Hash + Eq + Clone> Ends<D> {
+impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
     fn lock(&self) -> MutexGuard<'_, State<D>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,9 +67,41 @@ impl<D: Hash + Eq + Clone> Ends<D> {
         self.lock().whole.is_some()
     }
 
-    /// An error if these documents, or all, ended the other way before. Must be called under the
-    /// lock, so that of two ends at the same time one is refused.
-    pub(super) fn check(&self, end: End, documents: Option<&[D]>, name: impl Fn(&D) -> String) -> Result<()> {
+    /// Write how some documents ended, or the claim as a whole; durable on return. `write` writes
+    /// the end of some, `name` says one of them in an error, and `kept` gives the keys that were
+    /// not released by themselves. Of two ends at the same time one is refused.
+    pub(super) fn write<P: Sync>(
+        &self,
+        (space, number, started_at): (&KeySpace, u64, i64),
+        end: End,
+        some: Option<(&[D], &P)>,
+        write: impl Fn(&mut Writer<'_>, &P) -> Result<()> + Sync,
+        name: impl Fn(&D) -> String + Sync,
+        kept: impl Fn() -> Result<FrameKeys> + Sync,
+    ) -> Result<()> {
+        let documents = some.map(|(documents, _)| documents);
+        space.write_together(SpaceSettings::STORED, |writer| {
+            self.check(end, documents, &name)?;
+            match some {
+                Some((_, some)) => write(writer, some)?,
+                None => {
+                    // After a purge of its partition no entry is left that a claim's outcome could
+                    // apply to: name the keys.
+                    let keys = if writer.is_purged(started_at) { kept()? } else { FrameKeys::default() };
+                    writer.finish_claim(number, started_at, end, keys)?;
+                }
+            }
+            self.note(end, documents);
+            Ok(())
+        })?;
+        if documents.is_none() {
+            self.lock().is_durable = Some(end);
+        }
+        Ok(())
+    }
+
+    /// An error if these documents, or all, ended the other way before.
+    fn check(&self, end: End, documents: Option<&[D]>, name: impl Fn(&D) -> String) -> Result<()> {
         let mut state = self.lock();
         if state.whole.is_some_and(|before| before != end) {
             return Err(refused("this claim", end));
@@ -81,18 +115,13 @@ impl<D: Hash + Eq + Clone> Ends<D> {
     }
 
     /// Records that this end was written.
-    pub(super) fn note(&self, end: End, documents: Option<&[D]>) {
+    fn note(&self, end: End, documents: Option<&[D]>) {
         let mut state = self.lock();
         match documents {
             None => state.whole = Some(end),
             Some(documents) if end == End::Completed => state.completed.noted.extend_from_slice(documents),
             Some(documents) => state.released.noted.extend_from_slice(documents),
         }
-    }
-
-    /// Records that the whole claim ended, durably.
-    pub(super) fn acknowledge(&self, end: End) {
-        self.lock().is_durable = Some(end);
     }
 
     /// Run `work` with a function that tells whether a document was released by itself.

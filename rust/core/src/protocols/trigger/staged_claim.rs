@@ -86,11 +86,6 @@ impl StagedClaim {
         self.begun().segments.iter().map(|segment| segment.header().entries()).sum()
     }
 
-    /// Whether nothing was claimed.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The services ended, in success or failure: of all documents, or of these. Durable on return;
     /// repeating it changes nothing.
     ///
@@ -183,24 +178,14 @@ impl StagedClaim {
         }
         let ended: Option<Vec<Document>> = keys.as_ref().map(|keys| each_key(keys).map(owned).collect());
         let (number, started_at) = (self.number, self.started_at);
-        self.space.write_again(SpaceSettings::STORED, |writer| {
-            self.ends.check(end, ended.as_deref(), |document| format!("document {}", self.shown(document)))?;
-            match &keys {
-                Some(keys) => writer.finish_rows(number, started_at, end, keys.clone())?,
-                // After a purge of its partition no entry is left that a claim's outcome could
-                // apply to: name the keys.
-                None if writer.is_purged(started_at) => {
-                    writer.finish_claim(number, started_at, end, self.kept_keys(&begun)?)?;
-                }
-                None => writer.finish_claim(number, started_at, end, FrameKeys::default())?,
-            }
-            self.ends.note(end, ended.as_deref());
-            Ok(())
-        })?;
-        if documents.is_none() {
-            self.ends.acknowledge(end);
-        }
-        Ok(())
+        self.ends.write(
+            (&self.space, number, started_at),
+            end,
+            ended.as_deref().zip(keys.as_ref()),
+            |writer, keys| writer.finish_rows(number, started_at, end, keys.clone()),
+            |document| format!("document {}", self.shown(document)),
+            || self.kept_keys(&begun),
+        )
     }
 
     fn shown(&self, (key, text): &Document) -> String {

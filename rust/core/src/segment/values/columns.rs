@@ -33,11 +33,6 @@ impl<'a> Id<'a> {
     pub(crate) fn stripe(&self, stripes: u64) -> u64 {
         ((u128::from(self.key.hi) * u128::from(stripes)) >> 64) as u64
     }
-
-    /// What kind of id it is.
-    pub fn form(&self) -> Form {
-        self.form
-    }
 }
 
 /// The ids of a batch.
@@ -78,19 +73,9 @@ impl<'a> Ids<'a> {
         self.keys.len()
     }
 
-    /// Whether there is no row.
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-
     /// What the id of a row is.
     pub fn form(&self, row: usize) -> Form {
         self.forms[row]
-    }
-
-    /// The forms of all rows.
-    pub fn forms(&self) -> &[Form] {
-        &self.forms
     }
 
     /// Whether a row has an id that can be looked up.
@@ -210,11 +195,6 @@ impl FoundValues {
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.flags.len()
-    }
-
-    /// Whether there is no row.
-    pub fn is_empty(&self) -> bool {
-        self.flags.is_empty()
     }
 
     /// Whether there is an entry.

@@ -1,8 +1,8 @@
-//! Listing the entries of a space, and snapshots of it.
+//! Listing the entries of a space.
 
 use crate::Result;
 use crate::key::Key;
-use crate::segment::values::columns::{FoundValues, Ids};
+use crate::segment::values::columns::FoundValues;
 use crate::segment::values::run::GONE;
 use crate::store::KeySpace;
 use crate::store::view::View;
@@ -19,36 +19,16 @@ pub struct ValueCursor {
     place: u32,
 }
 
-/// A snapshot of a space: later changes do not show.
-#[derive(Debug)]
-pub struct Snapshot {
-    view: Option<View>,
-}
-
 impl KeySpace {
     /// Start a listing of the present state.
     pub(crate) fn value_cursor(&self) -> Result<ValueCursor> {
         Ok(ValueCursor { view: self.durable_view()?, source: 0, place: 0 })
     }
 
-    pub(crate) fn value_snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot { view: self.durable_view()? })
-    }
-
     /// The present state in a view of its own, once all of it is durable.
     fn durable_view(&self) -> Result<Option<View>> {
         self.look_durably(|view| Ok(((), view.is_some_and(|view| !view.memtable.values.run.is_empty()))))?;
         self.pinned_view()
-    }
-}
-
-impl Snapshot {
-    /// The entries of some ids when the snapshot was taken.
-    pub fn look(&self, ids: &Ids) -> Result<FoundValues> {
-        ids.wanted(|wanted| match &self.view {
-            Some(view) => Ok(view.look_values(wanted)?.0),
-            None => Ok(FoundValues::none(wanted.keys.len())),
-        })
     }
 }
 

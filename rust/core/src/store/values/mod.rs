@@ -7,7 +7,7 @@ mod purge;
 mod write;
 
 use crate::store::Writer;
-pub use entries::{Snapshot, ValueCursor};
+pub use entries::ValueCursor;
 pub use figures::ValueStatistics;
 pub(crate) use write::ValueChange;
 pub(super) use write::{Class, Expiry, MOST_BYTES, MOST_ROWS, Runs};

@@ -83,7 +83,7 @@ fn an_unfinished_transaction_starts_again_after_a_crash() {
     let poll = poll_texts(&restarted, &parts, &options);
     assert_eq!(decisions(&poll), [Part, Part, Part, Apply]);
     assert_eq!(poll.rows.apply_ranks, [0, 1, 2, 3]);
-    assert!((0..4).all(|row| poll.rows.transaction(row) == Some(942_712)));
+    assert_eq!(poll.rows.transactions, [942_712; 4]);
     assert_eq!(poll.streams[0].log_received, 1_119_170);
 
     let poll = poll_texts(&table, &parts[2..], &options);

@@ -196,11 +196,6 @@ impl Settings {
         self.detect_duplicates && self.use_history
     }
 
-    /// Whether the keys are needed: by the history, or by the resolver, which gets them.
-    pub fn needs_keys(&self) -> bool {
-        self.detect_duplicates && (self.use_history || self.resolver)
-    }
-
     /// The count from which documents are rejected, if there is such a limit.
     pub fn most_deliveries(&self) -> Option<i64> {
         match self.kind {

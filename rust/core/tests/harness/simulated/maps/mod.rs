@@ -6,7 +6,7 @@ mod workload;
 
 use dochistory_core::history::History;
 use dochistory_core::history::values::{Ending, FOREVER, NewValue, Room, ValueMap};
-use dochistory_core::{Error, Transaction};
+use dochistory_core::{Error, Purge, Transaction};
 
 use self::model::Model;
 use super::super::{DAY, Ids, Maps, START};
@@ -130,8 +130,9 @@ impl Subject for Maps {
             Op::Seal => values.unpin(&values.pin()?)?,
             Op::Maintain { all } => drop(values.maintain(*all, &mut |_, _| Ok(()))?),
             Op::Purge { day, pending } => {
-                let would = values.purge(START + day * DAY, *pending, true)?;
-                let done = values.purge(START + day * DAY, *pending, false)?;
+                let purge = Purge::at(START + day * DAY);
+                let would = values.purge_by(Purge { dry_run: true, ..purge }, *pending)?;
+                let done = values.purge_by(purge, *pending)?;
                 assert_eq!(would.entries, done.entries);
             }
             Op::Reopen => {

@@ -106,15 +106,6 @@ fn what_is_said_not_to_be_needed_changes_nothing() {
 }
 
 #[test]
-fn keys_are_needed_by_the_history_and_by_the_resolver_only() {
-    let with = |detect_duplicates, use_history, resolver| {
-        Settings { detect_duplicates, use_history, resolver, ..settings() }.needs_keys()
-    };
-    assert!(with(true, true, false) && with(true, false, true));
-    assert!(!with(true, false, false) && !with(false, true, true));
-}
-
-#[test]
 fn with_the_history_a_count_of_zero_never_makes_a_document_new() {
     let facts =
         RowFacts { eligible: true, count: CountClass::First, key: KeyClass::Usable, history: HistoryState::Completed };
