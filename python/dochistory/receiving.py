@@ -134,7 +134,7 @@ class Worker:
         self._pause = _PAUSES[0]
         self._condition = threading.Condition()
         self._queue: deque[Message] = deque()
-        self._ender = _Ender(consumer, settle, self._fail)
+        self._ender = _Ender(settle, self._fail)
         self._thread = threading.Thread(target=self._run, name="dochistory-service", daemon=True)
 
     def start(self) -> None:
@@ -327,10 +327,7 @@ class _Ender:
     One thread says what has ended, and waits. It is not held up: a deque needs no lock.
     """
 
-    def __init__(
-        self, consumer: Consumer, settle: Callable[[Settled], object], fail: Callable[[BaseException], None]
-    ) -> None:
-        self._consumer = consumer
+    def __init__(self, settle: Callable[[Settled], object], fail: Callable[[BaseException], None]) -> None:
         self._settle = settle
         self._fail = fail
         self._condition = threading.Condition()

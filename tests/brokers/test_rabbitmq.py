@@ -20,6 +20,7 @@ from dochistory.once import Retry
 from dochistory.receiving import Message, Service
 from tests.brokers.campaign import Campaign, eventually, ids_of, kept_in_audit, messages
 from tests.brokers.in_thread import running
+from tests.servers import can_have
 from tests.servers.network import network
 from tests.servers.rabbitmq import RabbitMQ, server
 from tests.support import documents, rules, trigger
@@ -120,6 +121,10 @@ def queue(broker: RabbitMQ) -> str:
     return name
 
 
+# The only quick test whose server pip and Maven cannot bring.
+@pytest.mark.skipif(
+    not can_have("rabbitmq-server"), reason="RabbitMQ is not installed: install Debian's rabbitmq-server, or be root"
+)
 def test_copies_and_a_redelivery_run_once(broker: RabbitMQ, queue: str, receiving: Receiving) -> None:
     published = messages(60)
     publish(broker, queue, published)

@@ -28,6 +28,15 @@ def program(name: str, package: str, folders: str = "") -> str:
     raise FileNotFoundError(f"the package {package} has been installed, and there is no program {name}")
 
 
+def can_have(name: str) -> bool:
+    """Whether a program is there, or could be installed."""
+    return bool(shutil.which(name) or _may_install())
+
+
+def _may_install() -> bool:
+    return os.geteuid() == 0 and bool(shutil.which("apt-get"))
+
+
 def free_port() -> int:
     """A port of loopback that nobody uses now."""
     with socket.socket() as one:
@@ -37,7 +46,7 @@ def free_port() -> int:
 
 
 def _install(package: str) -> None:
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
+    if not _may_install():
         raise FileNotFoundError(f"this test needs the Debian package {package}: install it, or run the tests as root")
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]

@@ -11,7 +11,7 @@ def main() -> None:
         fetched = [pool.submit(fetch) for fetch in (artemis.classes, kafka.classes, rabbitmq.installed)]
     for one in fetched:
         if isinstance(one.exception(), FileNotFoundError):
-            print(f"NOT INSTALLED, so its tests will fail: {one.exception()}")
+            print(f"NOT INSTALLED, so its quick test is skipped: {one.exception()}")
         else:
             one.result()
 
