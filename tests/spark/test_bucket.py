@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ import pytest
 import dochistory as dh
 from dochistory.spark.options import Options
 from dochistory.spark.same_bucket import BucketSight, Given
-from tests.servers.objects import Server, moto
+from tests.delivery.support import header
+from tests.mapper.support import mapped
+from tests.servers.objects import Server
 from tests.spark.support import Stream, orders, rows
 
 if TYPE_CHECKING:
@@ -28,12 +30,6 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 
 IDS = ["a", "done", "b", "doubtful", "c", None, "x" * 97, "a"]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Server]:
-    with moto() as server:
-        yield server
 
 
 @pytest.fixture
@@ -161,6 +157,54 @@ def test_stream_processes_each_document_once(
     assert sorted(ran) == ["a", "b", "c"]
 
 
+def test_stream_sends_each_message_once(
+    spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened, tmp_path: Path
+) -> None:
+    sent: list[str] = []
+
+    def service(new: Any, _batch: object) -> list[str]:
+        sent.extend(new["uuid"].to_pylist())
+        return [f"ext-{one}" for one in new["uuid"].to_pylist()]
+
+    handle = dh.spark.send_once(url, "jms", service, messages="arrow", columns={"id": "uuid"}, **given)
+    stream = Stream(spark, tmp_path)
+    stream.add(["a", "b"])
+    stream.add(["b", "c"])
+    stream.run(handle)
+    stream.forget_commit(1)
+    stream.run(dh.spark.send_once(url, "jms", service, messages="arrow", columns={"id": "uuid"}, **given))
+    assert sent == ["a", "b", "c"]
+    with opened() as history:
+        assert mapped(history.mapper("jms"), sent) == ["ext-a", "ext-b", "ext-c"]
+
+
+def test_tasks_apply_each_message_of_delivery_once(
+    spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
+) -> None:
+    applied: list[str] = []
+    chain = [header(0, 10), header(10, 20), header(20, 30)]
+
+    def handler() -> Any:
+        take = lambda found, _batch: applied.extend(found["header"].to_pylist())  # noqa: E731 - one line says it
+        options: dict[str, Any] = {"application": "feed", "messages": "arrow", "start": {"a": 0}, "patience": 9}
+        return dh.spark.delivery(url, take, **options, **given)
+
+    def batch(*texts: str) -> "DataFrame":
+        return spark.createDataFrame([("a", text) for text in texts], "stream string, header string")
+
+    handle = handler()
+    handle(batch(chain[2], chain[0]), 0)
+    handle(batch(chain[1], chain[0]), 1)
+    handle.close()
+    # Another driver takes the last batch again.
+    handle = handler()
+    handle(batch(chain[1], chain[0]), 1)
+    handle.close()
+    assert applied == chain
+    with opened() as history:
+        assert history.delivery_status()["log_received"].to_pylist() == [30]
+
+
 def test_entries_are_loaded_written_and_read_by_url(
     spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
 ) -> None:
@@ -213,10 +257,8 @@ def test_what_does_not_work_is_refused_before_it_runs(url: str) -> None:
         raise AssertionError
 
     for refused in (
-        lambda: dh.spark.send_once(url, "channel", nothing),
         lambda: dh.spark.keep_in_doubt(url, orders()),
         lambda: dh.spark.audit_sink(url, orders()),
-        lambda: dh.spark.check_cluster(url),
     ):
         with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* does not work on a history in a bucket yet"):
             refused()

@@ -38,7 +38,7 @@ def s3() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(params=["directory", "bucket"])
+@pytest.fixture(params=["directory", pytest.param("bucket", marks=pytest.mark.slow)])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
     """A place that is the test's own."""
     if request.param == "directory":

@@ -98,6 +98,8 @@ def _checks(
 
 def _race(everybody: Sequence[probe.Found]) -> Check:
     """Whether of all processes one alone heard that it was the first under one name."""
+    if not everybody:
+        return Check("race", "wrong", "no process could try")
     winners = [(one, "created the object that another one had created") for one in everybody if one.has_won]
     if len(winners) > 1:
         return Check("race", "wrong", f"{len(winners)} of {len(everybody)} created one object: {_told(winners)}")
