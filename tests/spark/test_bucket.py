@@ -19,6 +19,7 @@ from dochistory.spark.options import Options
 from dochistory.spark.same_bucket import BucketSight, Given
 from tests.delivery.support import header
 from tests.mapper.support import mapped
+from tests.servers.fault_proxy import Say, fault_proxy
 from tests.servers.objects import Server
 from tests.spark.support import Stream, orders, rows
 
@@ -203,6 +204,34 @@ def test_tasks_apply_each_message_of_delivery_once(
     assert applied == chain
     with opened() as history:
         assert history.delivery_status()["log_received"].to_pylist() == [30]
+
+
+def test_wrong_credential_sends_and_applies_nothing(
+    spark: "SparkSession", url: str, s3: Server, given: dict[str, Any], opened: Opened
+) -> None:
+    def nothing(*_: Any) -> None:
+        raise AssertionError
+
+    opened(create=True).close()
+    with fault_proxy(s3.port) as proxy:
+        proxy.choose = lambda one: Say(403, "InvalidAccessKeyId") if b"Credential=stranger/" in one.head else None
+        wrong = {**s3.through(proxy.port), "aws_access_key_id": "stranger"}
+        frame = spark.createDataFrame([("a", header(0, 10))], "stream string, header string")
+        send = dh.spark.send_once(
+            url, "jms", nothing, application="app", columns={"id": "stream"}, messages="arrow", storage_options=wrong
+        )
+        with pytest.raises(dh.ObjectStoreError, match=r"^\[DH-CREDENTIALS\]"):
+            send(frame, 0)
+        # The driver has the right one, and its workers have not.
+        with opened() as history:
+            deliver = dh.spark.delivery(
+                history, nothing, application="app", messages="arrow", start={"a": 0}, storage_options=wrong
+            )
+            with pytest.raises(Exception, match=r"\[DH-CREDENTIALS\]") as refused:
+                deliver(frame, 0)
+            assert given["storage_options"]["aws_secret_access_key"] not in str(refused.value)
+            assert history.mappers() == []
+            assert history.delivery_status()["log_received"].to_pylist() == [0]
 
 
 def test_entries_are_loaded_written_and_read_by_url(
