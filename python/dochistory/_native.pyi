@@ -9,6 +9,7 @@ from typing import Final, Literal, Protocol, TypeAlias, TypedDict, Unpack, final
 import pyarrow as pa
 
 from dochistory.audit import AuditLog
+from dochistory.objects import ObjectClient
 
 __all__ = [
     "Claim",
@@ -1348,6 +1349,8 @@ class History:
         """Number of key ranges that Spark may divide the history's work into."""
     @property
     def _shards(self) -> Shards: ...
+    @property
+    def _objects(self) -> ObjectClient | None: ...
     @property
     def audit(self) -> AuditLog:
         """The history's audit log: documents in doubt, whole, to be looked at and resubmitted; see

@@ -48,6 +48,11 @@ impl Client {
         &self.url
     }
 
+    /// The client as Python has it.
+    pub(crate) fn shared(&self, py: Python<'_>) -> Py<PyAny> {
+        self.client.clone_ref(py)
+    }
+
     /// Whether there is a history, by its identity file.
     pub(crate) fn holds_history(&self) -> Result<bool> {
         Ok(self.get(IDENTITY)?.is_some())
