@@ -67,7 +67,7 @@ def test_requests_of_pins_and_jobs_are_those_of_the_page(machine: Open, proxy: F
 
 
 def test_requests_of_sends_and_shards_are_those_of_the_page(machine: Open, proxy: FaultProxy) -> None:
-    streams = {name: 0 for name in ("a", "b")}
+    streams = dict.fromkeys(("a", "b"), 0)
     with machine("driver", create=True) as driver, machine("worker", read_only=True) as worker:
         for batch in range(3):
             spent(proxy)

@@ -234,6 +234,26 @@ def test_wrong_credential_sends_and_applies_nothing(
             assert history.delivery_status()["log_received"].to_pylist() == [0]
 
 
+def test_documents_in_doubt_of_a_stream_are_kept_once(
+    spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
+) -> None:
+    with opened(create=True) as history:
+        fill(history)
+    keep = dh.spark.keep_in_doubt(url, orders(), **given)
+    sink = dh.spark.audit_sink(url, orders(), application="sink", **given)
+    df = frame(spark, ["doubtful", "done", "a"])
+    for decide_on in ("driver", "executors"):
+        for _ in range(2):
+            handle = dh.spark.exactly_once(
+                url, orders(), lambda *_: None, application=decide_on, decide_on=decide_on, on_verdicts=keep, **given
+            )
+            handle(df, 0)
+        sink(dh.spark.classify(df, url, orders(), **given), 0)
+    with opened() as history:
+        found = [(one["application"], one["key"]) for one in history.audit.list().to_pylist()]
+    assert sorted(found) == [("driver", "doubtful"), ("executors", "doubtful"), ("sink", "doubtful")]
+
+
 def test_entries_are_loaded_written_and_read_by_url(
     spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
 ) -> None:
@@ -281,16 +301,10 @@ def test_format_refuses_secrets_among_its_options(url: str) -> None:
         options.place()
 
 
-def test_what_does_not_work_is_refused_before_it_runs(url: str) -> None:
+def test_options_that_make_no_sense_are_refused_at_once(url: str) -> None:
     def nothing(*_: Any) -> None:
         raise AssertionError
 
-    for refused in (
-        lambda: dh.spark.keep_in_doubt(url, orders()),
-        lambda: dh.spark.audit_sink(url, orders()),
-    ):
-        with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* does not work on a history in a bucket yet"):
-            refused()
     with pytest.raises(dh.ConfigError, match="this is a directory"):
         dh.spark.exactly_once("orders.history", orders(), nothing, storage_options={"aws_region": "x"})
     with pytest.raises(dh.ConfigError, match="credential_provider cannot be sent"):

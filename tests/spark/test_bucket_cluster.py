@@ -21,9 +21,7 @@ ROOT = Path(__file__).parents[2]
 HISTORIES = {"bucket_cluster_script": "orders.history", "bucket_messages_script": "messages.history"}
 
 
-def run(
-    home: Path, s3: Server, end: str, name: str = "bucket_cluster_script"
-) -> "subprocess.CompletedProcess[str]":
+def run(home: Path, s3: Server, end: str, name: str = "bucket_cluster_script") -> "subprocess.CompletedProcess[str]":
     place = home / end
     place.mkdir()
     script = [sys.executable, "-m", f"tests.spark.{name}"]

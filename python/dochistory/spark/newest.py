@@ -36,9 +36,7 @@ def newest(sight: Sight | BucketSight) -> "Iterator[History]":
             yield history
         return
     key = (os.getpid(), sight)
-    history = _open.pop(key, None)
-    if history is None:
-        history = sight.open(read_only=True)
+    history = _open.pop(key) if key in _open else sight.open(read_only=True)
     try:
         yield history
     except BaseException:
