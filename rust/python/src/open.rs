@@ -131,18 +131,18 @@ fn in_bucket(
     let _call = InCall::enter(py);
     let client = Client::connect(py, url, storage_options)?;
     let (url, shared) = (client.url().to_owned(), client.shared(py));
-    let is_there = crate::calls::outside(py, || client.holds_history())?;
-    if !is_there && options.create && !options.read_only {
+    let identity = crate::calls::outside(py, || client.identity())?;
+    if identity.is_none() && options.create && !options.read_only {
         crate::calls::outside(py, || client.check_unused())?;
         client.check(py)?;
-    } else if !is_there {
+    } else if identity.is_none() {
         let reason = "there is no history here; create=True makes one".into();
         return Err(Error::Open { path: url.into(), reason }.into());
     }
     let (replica, history) = crate::calls::outside(py, || {
         let replica = Replica::make(&url, cache.directory.clone())?;
         let store = cache.before(client, &url)?;
-        let history = Engine::open_objects(store, replica.directory(), options)?;
+        let history = Engine::open_objects_of(store, identity, replica.directory(), options)?;
         Ok::<_, Error>((replica, history))
     })?;
     Ok(History { handle: Arc::new(Handle::in_bucket(history, auto_maintain, replica, shared)) })
