@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import dochistory as dh
 from dochistory.audit import files, manifest
-from dochistory.audit.chain import FOLDER, Chain, Raced, manifest_name
+from dochistory.audit.chain import FOLDER, Chain, Raced, manifest_name, pause
 from dochistory.audit.files import Gone, Look
 from dochistory.audit.manifest import Manifest, Named
 from dochistory.objects.client import ObjectClient
@@ -81,7 +81,7 @@ class Bucket:
                         raise self._locked() from None
                 finally:
                     self._change.is_under_way = False
-                time.sleep(random.uniform(0.0, 0.01 * 2 ** min(round_, 6)))  # noqa: S311
+                pause(round_)
         finally:
             self._chain.writing.release()
         raise AssertionError  # the loop ends by itself only
@@ -163,7 +163,7 @@ class Bucket:
         newest = self._chain.newest()
         for file in newest.files if newest else ():
             if file.name == name:
-                raise dh.CorruptError(f"[DH-CORRUPT] {self.place(name)}: {manifest.missing(file)}")
+                raise manifest.lost(self.place(name), file)
         raise Gone(name)
 
     def remove(self, names: Iterable[str]) -> None:

@@ -104,7 +104,7 @@ class Store:
         """The present files, if none is missing."""
         look = self.files.look()
         for file in look.missing:
-            raise dh.CorruptError(f"[DH-CORRUPT] {self.files.place(file.name)}: {manifest.missing(file)}")
+            raise manifest.lost(self.files.place(file.name), file)
         for name in look.unnamed:
             if self.files.is_foreign(name, look.manifest):
                 raise dh.CorruptError(f"[DH-CORRUPT] {self.files.place(name)}: this file is of another audit log")
