@@ -51,6 +51,7 @@ class Schedule:
         """Run it, and check what is there in the end."""
         self.turns.run([self.writer(1), self.writer(2), self.writer(3), self.reader, self.collector])
         self.objects.deliver(everything=True)
+        self.objects.faults = 0.0
         log = self.log()
         self.check(log, self.acknowledged - self.dropping)
         log.collect()
