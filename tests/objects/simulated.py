@@ -46,7 +46,7 @@ class Turns:
         self._may_run[threading.current_thread()].acquire()
         try:
             actor()
-        except BaseException as error:  # told by `run`
+        except BaseException as error:  # noqa: BLE001 - `run` raises it
             self.failures.append(error)
         self._ended.add(threading.current_thread())
         self._is_back.release()

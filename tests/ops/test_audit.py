@@ -18,7 +18,6 @@ from tests.bucket_fixtures import identity, in_bucket, store
 from tests.store.processes import run_together, start
 from tests.support import T0, documents, entries, rules, status_of, statuses, trigger
 
-
 __all__ = ["identity", "in_bucket", "store"]
 
 in_directory = pytest.mark.parametrize("history", ["directory"], indirect=True)

@@ -31,6 +31,7 @@ T = TypeVar("T")
 LEASE_S = 600.0
 """The life of a turn that its holder does not renew, in seconds."""
 _RENEWED_S = 60.0
+_TRIES = 100
 
 _chains: "weakref.WeakKeyDictionary[ObjectClient, Chain]" = weakref.WeakKeyDictionary()
 _chains_lock = threading.Lock()
@@ -56,7 +57,7 @@ class Bucket:
     def __init__(self, client: ObjectClient, lock_timeout: float) -> None:
         self.lock_timeout = lock_timeout
         self._chain = chain_of(client)
-        self._change = _Change()
+        self._state = _State()
 
     def alone(self, change: Callable[[], T]) -> T:
         """Look at the log and change it; again, if another writer changed it meanwhile.
@@ -72,19 +73,34 @@ class Bucket:
         try:
             for round_ in itertools.count():
                 is_known, known = self._chain.known()
-                self._change.base = known if is_known and not round_ else self._chain.newest()
-                self._change.is_under_way = True
                 try:
-                    return change()
+                    return self._at(known if is_known and not round_ else self._chain.newest(), change)
                 except (Raced, Gone):
                     if time.monotonic() >= end:
                         raise self._locked() from None
-                finally:
-                    self._change.is_under_way = False
                 pause(round_)
         finally:
             self._chain.writing.release()
         raise AssertionError  # the loop ends by itself only
+
+    def steadily(self, read: Callable[[], T]) -> T:
+        """Read one state, the newest; again, if files of it are removed meanwhile."""
+        if self._state.is_fixed:
+            return read()
+        for _ in range(_TRIES):
+            try:
+                return self._at(self._chain.newest(), read)
+            except Gone:
+                continue
+        raise files.too_fast(self.place(""))
+
+    def _at(self, state: Manifest | None, work: Callable[[], T]) -> T:
+        """Work on one state of the log."""
+        self._state.manifest, self._state.is_fixed = state, True
+        try:
+            return work()
+        finally:
+            self._state.is_fixed = False
 
     def _locked(self) -> dh.LockedError:
         return dh.LockedError(
@@ -106,8 +122,8 @@ class Bucket:
         return self.place(manifest_name(known.number if known else 1))
 
     def look(self) -> Look:
-        """The files that count: within a change always the same."""
-        newest = self._change.base if self._change.is_under_way else self._chain.newest()
+        """The files that count: within a change or a read always the same."""
+        newest = self._state.manifest if self._state.is_fixed else self._chain.newest()
         return Look(newest, frozenset(file.name for file in newest.files) if newest else frozenset())
 
     def current(self) -> Manifest:
@@ -133,7 +149,7 @@ class Bucket:
     def add(self, before: Manifest, name: str, content: bytes) -> str:
         """Within a change: store a file that only the next manifest may be the first to name; answers its name."""
         whole = f"{name}-{before.number + 1:016}-{secrets.token_hex(8)}-{zlib.crc32(content):08x}.parquet"
-        self._chain.client.put(FOLDER + whole, content)
+        self._chain.add(whole, content)
         return whole
 
     def publish(self, found: Manifest) -> None:
@@ -142,7 +158,7 @@ class Bucket:
         Raises:
             Raced: another writer's manifest was first.
         """
-        self._change.base = self._chain.publish(found)
+        self._state.manifest = self._chain.publish(found)
 
     def opened(self, name: str) -> Any:
         """A file, as Arrow reads it."""
@@ -184,11 +200,11 @@ class Bucket:
         return f"{self._chain.client.location.url}/{folder}".rstrip("/")
 
 
-class _Change(threading.local):
-    """The change that a thread is making."""
+class _State(threading.local):
+    """The state on which a thread works."""
 
-    is_under_way = False
-    base: Manifest | None = None
+    is_fixed = False
+    manifest: Manifest | None = None
 
 
 class Turn:
@@ -237,10 +253,7 @@ class Turn:
         listed = {one.name: one.changed_us for one in self._client.list(self._prefix, after=self._prefix)}
         now = listed.pop(self._name, None)
         if now is None:
-            raise dh.ObjectStoreError(
-                f"[DH-STORE] {self._client.location.url}: an object that was stored a moment ago is not listed: "
-                "`dochistory check` says more"
-            )
+            return self._name  # this process was so slow that another one took it away
         live = [name for name, changed in listed.items() if now - changed < LEASE_S * 1e6]
         if live:
             self._client.delete(self._name)

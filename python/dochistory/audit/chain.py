@@ -23,6 +23,7 @@ from dataclasses import replace
 
 import dochistory as dh
 from dochistory.audit import manifest
+from dochistory.audit.files import too_fast
 from dochistory.audit.manifest import Manifest
 from dochistory.objects.client import ObjectClient
 
@@ -88,7 +89,7 @@ class Chain:
             with self._mutex:
                 self._is_found = False
             pause(round_)
-        raise dh.StateError(f"[DH-STATE] {self.place('')}: the audit log changes faster than it can be read")
+        raise too_fast(self.place(""))
 
     def _accept(self, newest: Manifest | None) -> None:
         with self._mutex:
@@ -209,6 +210,11 @@ class Chain:
         if content is not None:
             self._keep(name, content)
         return content
+
+    def add(self, name: str, content: bytes) -> None:
+        """Store a file that no manifest names yet."""
+        self.client.put(FOLDER + name, content)
+        self._keep(name, content)
 
     def _keep(self, name: str, content: bytes) -> None:
         if len(content) > _CACHED // 4:

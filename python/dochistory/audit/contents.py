@@ -21,7 +21,7 @@ class Contents:
 
     def entries(self) -> pa.Table:
         """All entries, oldest first, with the columns of `ENTRIES`."""
-        return store.steadily(self._entries)
+        return self._store.steadily(self._entries)
 
     def _entries(self) -> pa.Table:
         names = KEPT.names
@@ -66,7 +66,7 @@ class Contents:
     def documents(self, numbers: Iterable[int]) -> pa.Table:
         """Documents as they came; see `AuditLog.documents`."""
         wanted = sorted(set(numbers))
-        return store.steadily(lambda: self._documents(wanted))
+        return self._store.steadily(lambda: self._documents(wanted))
 
     def _documents(self, wanted: list[int]) -> pa.Table:
         tables, missing = [], set(wanted)

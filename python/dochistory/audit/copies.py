@@ -10,7 +10,6 @@ from dochistory.audit import manifest
 from dochistory.audit.bucket import Bucket
 from dochistory.audit.files import Directory, Gone
 from dochistory.audit.manifest import Manifest, Named
-from dochistory.audit.store import steadily
 
 _LOCK_TIMEOUT_S = 30.0
 
@@ -40,7 +39,7 @@ def fetch(url: str, storage_options: Mapping[str, Any] | None, into: Path) -> st
         manifest.path_of(into, newest.number).write_bytes(manifest.encoded(newest))
         return newest.log
 
-    return steadily(read)
+    return place.steadily(read)
 
 
 def store(history: Path, url: str, storage_options: Mapping[str, Any] | None) -> None:
