@@ -107,6 +107,7 @@ class SimulatedClient:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
         self.location = SimpleNamespace(url="s3://simulated/orders.history")
+        self.audit: Any = None
 
     def put_new(self, name: str, content: bytes) -> str:
         stored = self.objects.stored

@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -135,6 +136,11 @@ def test_requests_of_an_audit_log_are_counted(opened: Open, s3: Server, proxy: F
         proxy.reset()
         history.begin(documents(["new"]), trigger(), audit=True).complete()
         assert proxy.counts == {"create": 2, "get": 2}, "nothing is in doubt, so nothing is asked of the log"
+        kinds: Counter[str] = Counter()
+        proxy.choose = lambda request: kinds.update([request.kind] if "audit" in request.target else [])
+        with history.audit.resubmit(trigger(), [1]):
+            pass
+        assert kinds == {"put": 3, "create": 2, "get": 10, "list": 1, "delete": 1}
 
 
 def test_several_processes_keep_at_once_and_lose_nothing(opened: Open, s3: Server, place: str, client: Any) -> None:

@@ -1,7 +1,7 @@
 """The files of an audit log in a bucket, and the turns of those who resubmit.
 
-Only files that the newest manifest names count. Whoever changes the log reads it, puts new files,
-and publishes the next manifest; where another writer's was first, all of that begins again.
+Only files that the newest manifest names count. A writer reads the log, puts new files, and
+publishes the next manifest; where another writer's was first, all of that begins again.
 """
 
 import itertools
@@ -11,7 +11,6 @@ import secrets
 import socket
 import threading
 import time
-import weakref
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -33,14 +32,15 @@ LEASE_S = 600.0
 _RENEWED_S = 60.0
 _TRIES = 100
 
-_chains: "weakref.WeakKeyDictionary[ObjectClient, Chain]" = weakref.WeakKeyDictionary()
-_chains_lock = threading.Lock()
+_making = threading.Lock()
 
 
 def chain_of(client: ObjectClient) -> Chain:
     """What a client knows of its log. The logs of one handle share it, so that each looks for news only."""
-    with _chains_lock:
-        return _chains.setdefault(client, Chain(client))
+    with _making:
+        known: Chain = client.audit or Chain(client)
+        client.audit = known
+        return known
 
 
 class Bucket:
@@ -164,6 +164,10 @@ class Bucket:
         """A file, as Arrow reads it."""
         return pa.BufferReader(self._content(name, cached=True))
 
+    def fetch(self, names: Iterable[str]) -> None:
+        """Fetch files side by side that are about to be read."""
+        self._chain.fetch(names)
+
     def content(self, name: str) -> bytes:
         """The bytes of a file, as they are stored.
 
@@ -210,8 +214,8 @@ class _State(threading.local):
 class Turn:
     """The right to resubmit documents of a trigger: an object, renewed while it is held.
 
-    Whoever puts one lists all that there are, and takes its own away again if there is another: of
-    two, at least the one that lists later sees the other. Ages go by the store's clock. A holder
+    A process puts one, lists all that there are, and takes its own away again if there is another:
+    of two, at least the one that lists later sees the other. Ages go by the store's clock. A holder
     that is silent for `LEASE_S` loses its turn without knowing, so nothing rests on turns that a
     record in the log or in the history does not decide again.
     """
@@ -234,14 +238,17 @@ class Turn:
             ObjectStoreError: a request failed.
         """
         end = time.monotonic() + self.timeout
-        while (holder := self._tried()) is not None:
+        for round_ in itertools.count():
+            if (holder := self._tried()) is None:
+                break
             if time.monotonic() >= end:
                 said = self._client.get(holder) or b"another process"
                 raise dh.LockedError(
                     f"[DH-LOCKED] {self._client.location.url}/{holder} has been held by {said.decode()} for longer "
                     f"than {self.timeout:g} s; what a process held that died is free {LEASE_S / 60:g} minutes later"
                 )
-            time.sleep(min(random.uniform(0.05, 0.3), max(end - time.monotonic(), 0.0)))  # noqa: S311
+            wait = random.uniform(0.5, 1.0) * min(0.1 * 2**round_, 2.0)  # noqa: S311
+            time.sleep(min(wait, max(end - time.monotonic(), 0.0)))
         self._process, self._stop = os.getpid(), threading.Event()
         self._renewing = threading.Thread(target=self._renew, args=(self._stop,), name="dochistory turn", daemon=True)
         self._renewing.start()

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
@@ -37,6 +38,8 @@ _OPEN, _CLOSED = b"open", b"closed"
 _AHEAD = 8
 """Newer manifests that are read one by one; if there are more, a listing is quicker."""
 _TRIES = 50
+_LANES = 8
+"""Files that are fetched at the same time."""
 _CACHED = 32 << 20
 """Bytes of files that are kept in memory."""
 _MANIFEST = re.compile(re.escape(FOLDER) + r"manifest-(\d{16})\.json")
@@ -210,6 +213,19 @@ class Chain:
         if content is not None:
             self._keep(name, content)
         return content
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Keep files in memory that are about to be read, as many as there is room for."""
+        with self._mutex:
+            sizes = {file.name: file.bytes for file in self._known.files} if self._known else {}
+            wanted, room = [], _CACHED
+            for name in names:
+                room -= sizes.get(name, 0)
+                if name not in self._cached and room >= 0:
+                    wanted.append(name)
+        if len(wanted) > 1:
+            with ThreadPoolExecutor(min(_LANES, len(wanted)), thread_name_prefix="dochistory audit") as pool:
+                list(pool.map(self.content, wanted))
 
     def add(self, name: str, content: bytes) -> None:
         """Store a file that no manifest names yet."""

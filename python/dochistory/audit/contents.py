@@ -26,6 +26,8 @@ class Contents:
     def _entries(self) -> pa.Table:
         names = KEPT.names
         files = self._store.kept()
+        events = self._store.events()
+        self._store.files.fetch([one.name for one in files] + [one.name for one in events])
         tables = [self._store.read(one.name, ["number", *names]) for one in files]
         bare = pa.schema([store.NUMBER, *KEPT])
         kept = (
@@ -33,12 +35,11 @@ class Contents:
             if tables
             else bare.empty_table()
         )
-        return states.with_states(kept, self._changes()).cast(ENTRIES)
+        return states.with_states(kept, self._changes(events)).cast(ENTRIES)
 
-    def _changes(self) -> pa.Table:
+    def _changes(self, events: list[store.Event]) -> pa.Table:
         """The changes of documents, in order; changes that are not recorded yet come from the history."""
         found = []
-        events = self._store.events()
         ended = {event.number for event in events if event.kind == "outcome"}
         for event in events:
             table = self._store.read(event.name)

@@ -117,6 +117,9 @@ class Directory:
         """A file, as Arrow reads it."""
         return self.directory / name
 
+    def fetch(self, names: Iterable[str]) -> None:
+        """Prepare a read of files; here nothing has to be."""
+
     def content(self, name: str) -> bytes:
         """The bytes of a file, as they are stored.
 

@@ -461,7 +461,7 @@ class AuditLog:
             CorruptError: [DH-CORRUPT] a file is damaged, missing, or of another log; the text names
                 it and its documents.
         """
-        checked, damages = self._store.steadily(lambda: damage.look(self._store))
+        checked, damages = damage.look(self._store)
         for first in damages:
             more = f" ({len(damages) - 1} more files are damaged)" if len(damages) > 1 else ""
             raise dh.CorruptError(f"[DH-CORRUPT] {first.path}: {first.reason}{more}")

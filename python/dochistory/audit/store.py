@@ -6,9 +6,9 @@
     event-<n>-outcome-<crc>.parquet        how that transaction ended: copied from the history, which alone decides
     manifest-<n>.json                      which files there are; see `manifest`
 
-`crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise.
-A change is made by one process at a time: `Directory` holds `lock` meanwhile; in a `Bucket` the manifest
-of one of two is refused, and that one begins again.
+`crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise. A
+change is made by one process at a time: `Directory` holds `lock` meanwhile; in a `Bucket` the
+manifest of one of two is refused, and that one begins again.
 """
 
 import hashlib
