@@ -156,7 +156,7 @@ class Campaign:
             history.audit.resolve(done, "duplicate")
             rest = [number for number, key in by.items() if key not in ran]
             with history.audit.resubmit(trigger(), rest) as again, self.effects.open("a") as effects:
-                effects.writelines(f"{key}\n" for key in again.documents["uuid"].to_pylist())
+                effects.writelines(f"{key}\n" for key in again.entries["key"].to_pylist())
             states = set(history.audit.list()["state"].to_pylist())
             assert states <= {"duplicate", "resubmitted"}
             verdicts = history.classify(pa.table({"uuid": sorted(expected)}), trigger())

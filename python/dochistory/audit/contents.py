@@ -1,6 +1,7 @@
 """The content of an audit log, from its files and the history."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,7 +61,7 @@ class Contents:
 
     def _end_of(self, event: store.Event, progress: tuple[int, str] | None) -> str:
         if self._store.files.may_be_lost and (progress is None or progress[0] < event.number):
-            # Who planned it may only be slow, and begin it yet.
+            # Its process may only be slow, and begin it yet.
             return "cut_off"
         return states.end_of(event.number, progress)
 
@@ -146,13 +147,14 @@ class Contents:
 
     def trigger(self, name: str) -> dh.Trigger:
         """A trigger with the settings stored with the newest of its documents."""
-        for file in reversed(self._store.kept()):
-            table = self._store.read(file.name, ["trigger"])
-            if table["trigger"][0].as_py() == name:
-                remembered = store.trigger_of(name, table.schema.metadata)
-                break
-        else:
-            remembered = {"name": name}
+        remembered = self._store.steadily(lambda: self._remembered(name))
         # The history's settings for it may have changed since.
         settings = {**remembered, **stored_settings(self._history, name)}
         return dh.Trigger(**settings, detect_duplicates=True, use_history=True)
+
+    def _remembered(self, name: str) -> dict[str, Any]:
+        for file in reversed(self._store.kept()):
+            table = self._store.read(file.name, ["trigger"])
+            if table["trigger"][0].as_py() == name:
+                return store.trigger_of(name, table.schema.metadata)
+        return {"name": name}
