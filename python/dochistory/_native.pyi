@@ -2698,9 +2698,6 @@ def open(  # noqa: A001 - always said as dochistory.open
 ) -> History:
     """Open the history in a directory, or in a bucket.
 
-    In a bucket it serves triggers, mappers and guaranteed delivery. The audit log raises
-    `StateError` there.
-
     Args:
         path: the directory; a relative path is made absolute now. Or the URL of a bucket
             (`s3://bucket/orders.history`, `gs://`, `az://`, `abfss://`).

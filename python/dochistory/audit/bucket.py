@@ -1,7 +1,7 @@
 """The files of an audit log in a bucket, and the turns of those who resubmit.
 
-Only files that the newest manifest names count. Whoever changes the log reads it, puts new files,
-and publishes the next manifest; where another writer's was first, all of that begins again.
+Only files that the newest manifest names count. A writer reads the log, puts new files, and
+publishes the next manifest; where another writer's was first, all of that begins again.
 """
 
 import itertools
@@ -11,7 +11,6 @@ import secrets
 import socket
 import threading
 import time
-import weakref
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,7 +20,7 @@ import pyarrow as pa
 
 import dochistory as dh
 from dochistory.audit import files, manifest
-from dochistory.audit.chain import FOLDER, Chain, Raced, manifest_name
+from dochistory.audit.chain import FOLDER, Chain, Raced, manifest_name, pause
 from dochistory.audit.files import Gone, Look
 from dochistory.audit.manifest import Manifest, Named
 from dochistory.objects.client import ObjectClient
@@ -31,15 +30,17 @@ T = TypeVar("T")
 LEASE_S = 600.0
 """The life of a turn that its holder does not renew, in seconds."""
 _RENEWED_S = 60.0
+_TRIES = 100
 
-_chains: "weakref.WeakKeyDictionary[ObjectClient, Chain]" = weakref.WeakKeyDictionary()
-_chains_lock = threading.Lock()
+_making = threading.Lock()
 
 
 def chain_of(client: ObjectClient) -> Chain:
     """What a client knows of its log. The logs of one handle share it, so that each looks for news only."""
-    with _chains_lock:
-        return _chains.setdefault(client, Chain(client))
+    with _making:
+        known: Chain = client.audit or Chain(client)
+        client.audit = known
+        return known
 
 
 class Bucket:
@@ -56,7 +57,7 @@ class Bucket:
     def __init__(self, client: ObjectClient, lock_timeout: float) -> None:
         self.lock_timeout = lock_timeout
         self._chain = chain_of(client)
-        self._change = _Change()
+        self._state = _State()
 
     def alone(self, change: Callable[[], T]) -> T:
         """Look at the log and change it; again, if another writer changed it meanwhile.
@@ -72,19 +73,34 @@ class Bucket:
         try:
             for round_ in itertools.count():
                 is_known, known = self._chain.known()
-                self._change.base = known if is_known and not round_ else self._chain.newest()
-                self._change.is_under_way = True
                 try:
-                    return change()
+                    return self._at(known if is_known and not round_ else self._chain.newest(), change)
                 except (Raced, Gone):
                     if time.monotonic() >= end:
                         raise self._locked() from None
-                finally:
-                    self._change.is_under_way = False
-                time.sleep(random.uniform(0.0, 0.01 * 2 ** min(round_, 6)))  # noqa: S311
+                pause(round_)
         finally:
             self._chain.writing.release()
         raise AssertionError  # the loop ends by itself only
+
+    def steadily(self, read: Callable[[], T]) -> T:
+        """Read one state, the newest; again, if files of it are removed meanwhile."""
+        if self._state.is_fixed:
+            return read()
+        for _ in range(_TRIES):
+            try:
+                return self._at(self._chain.newest(), read)
+            except Gone:
+                continue
+        raise files.too_fast(self.place(""))
+
+    def _at(self, state: Manifest | None, work: Callable[[], T]) -> T:
+        """Work on one state of the log."""
+        self._state.manifest, self._state.is_fixed = state, True
+        try:
+            return work()
+        finally:
+            self._state.is_fixed = False
 
     def _locked(self) -> dh.LockedError:
         return dh.LockedError(
@@ -106,8 +122,8 @@ class Bucket:
         return self.place(manifest_name(known.number if known else 1))
 
     def look(self) -> Look:
-        """The files that count: within a change always the same."""
-        newest = self._change.base if self._change.is_under_way else self._chain.newest()
+        """The files that count: within a change or a read always the same."""
+        newest = self._state.manifest if self._state.is_fixed else self._chain.newest()
         return Look(newest, frozenset(file.name for file in newest.files) if newest else frozenset())
 
     def current(self) -> Manifest:
@@ -133,7 +149,7 @@ class Bucket:
     def add(self, before: Manifest, name: str, content: bytes) -> str:
         """Within a change: store a file that only the next manifest may be the first to name; answers its name."""
         whole = f"{name}-{before.number + 1:016}-{secrets.token_hex(8)}-{zlib.crc32(content):08x}.parquet"
-        self._chain.client.put(FOLDER + whole, content)
+        self._chain.add(whole, content)
         return whole
 
     def publish(self, found: Manifest) -> None:
@@ -142,11 +158,15 @@ class Bucket:
         Raises:
             Raced: another writer's manifest was first.
         """
-        self._change.base = self._chain.publish(found)
+        self._state.manifest = self._chain.publish(found)
 
     def opened(self, name: str) -> Any:
         """A file, as Arrow reads it."""
         return pa.BufferReader(self._content(name, cached=True))
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Fetch files side by side that are about to be read."""
+        self._chain.fetch(names)
 
     def content(self, name: str) -> bytes:
         """The bytes of a file, as they are stored.
@@ -163,7 +183,7 @@ class Bucket:
         newest = self._chain.newest()
         for file in newest.files if newest else ():
             if file.name == name:
-                raise dh.CorruptError(f"[DH-CORRUPT] {self.place(name)}: {manifest.missing(file)}")
+                raise manifest.lost(self.place(name), file)
         raise Gone(name)
 
     def remove(self, names: Iterable[str]) -> None:
@@ -184,18 +204,18 @@ class Bucket:
         return f"{self._chain.client.location.url}/{folder}".rstrip("/")
 
 
-class _Change(threading.local):
-    """The change that a thread is making."""
+class _State(threading.local):
+    """The state on which a thread works."""
 
-    is_under_way = False
-    base: Manifest | None = None
+    is_fixed = False
+    manifest: Manifest | None = None
 
 
 class Turn:
     """The right to resubmit documents of a trigger: an object, renewed while it is held.
 
-    Whoever puts one lists all that there are, and takes its own away again if there is another: of
-    two, at least the one that lists later sees the other. Ages go by the store's clock. A holder
+    A process puts one, lists all that there are, and takes its own away again if there is another:
+    of two, at least the one that lists later sees the other. Ages go by the store's clock. A holder
     that is silent for `LEASE_S` loses its turn without knowing, so nothing rests on turns that a
     record in the log or in the history does not decide again.
     """
@@ -218,14 +238,17 @@ class Turn:
             ObjectStoreError: a request failed.
         """
         end = time.monotonic() + self.timeout
-        while (holder := self._tried()) is not None:
+        for round_ in itertools.count():
+            if (holder := self._tried()) is None:
+                break
             if time.monotonic() >= end:
                 said = self._client.get(holder) or b"another process"
                 raise dh.LockedError(
                     f"[DH-LOCKED] {self._client.location.url}/{holder} has been held by {said.decode()} for longer "
                     f"than {self.timeout:g} s; what a process held that died is free {LEASE_S / 60:g} minutes later"
                 )
-            time.sleep(min(random.uniform(0.05, 0.3), max(end - time.monotonic(), 0.0)))  # noqa: S311
+            wait = random.uniform(0.5, 1.0) * min(0.1 * 2**round_, 2.0)  # noqa: S311
+            time.sleep(min(wait, max(end - time.monotonic(), 0.0)))
         self._process, self._stop = os.getpid(), threading.Event()
         self._renewing = threading.Thread(target=self._renew, args=(self._stop,), name="dochistory turn", daemon=True)
         self._renewing.start()
@@ -237,10 +260,7 @@ class Turn:
         listed = {one.name: one.changed_us for one in self._client.list(self._prefix, after=self._prefix)}
         now = listed.pop(self._name, None)
         if now is None:
-            raise dh.ObjectStoreError(
-                f"[DH-STORE] {self._client.location.url}: an object that was stored a moment ago is not listed: "
-                "`dochistory check` says more"
-            )
+            return self._name  # this process was so slow that another one took it away
         live = [name for name, changed in listed.items() if now - changed < LEASE_S * 1e6]
         if live:
             self._client.delete(self._name)

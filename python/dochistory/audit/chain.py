@@ -18,11 +18,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
 import dochistory as dh
 from dochistory.audit import manifest
+from dochistory.audit.files import too_fast
 from dochistory.audit.manifest import Manifest
 from dochistory.objects.client import ObjectClient
 
@@ -36,6 +38,8 @@ _OPEN, _CLOSED = b"open", b"closed"
 _AHEAD = 8
 """Newer manifests that are read one by one; if there are more, a listing is quicker."""
 _TRIES = 50
+_LANES = 8
+"""Files that are fetched at the same time."""
 _CACHED = 32 << 20
 """Bytes of files that are kept in memory."""
 _MANIFEST = re.compile(re.escape(FOLDER) + r"manifest-(\d{16})\.json")
@@ -78,22 +82,22 @@ class Chain:
         """
         for round_ in range(_TRIES):
             is_found, known = self.known()
+            floor = self._highest
             newest = self._followed(known) if is_found else self._listed()
-            if newest is not _FAR and self._is_genuine(_number(newest)):
+            if newest is not _FAR and self._is_genuine(_number(newest)) and self._check_log(newest):
+                if _number(newest) < floor:
+                    raise _lost(self.place(manifest_name(floor)))
                 self._accept(newest)
                 return newest
             with self._mutex:
                 self._is_found = False
-            _pause(round_)
-        raise dh.StateError(f"[DH-STATE] {self.place('')}: the audit log changes faster than it can be read")
+            pause(round_)
+        raise too_fast(self.place(""))
 
     def _accept(self, newest: Manifest | None) -> None:
-        """What is found must not be older than what this process knew."""
-        self._check_log(newest)
         with self._mutex:
-            if _number(newest) < self._highest:
-                raise _lost(self.place(manifest_name(self._highest)))
-            self._known, self._is_found, self._highest = newest, True, _number(newest)
+            if _number(newest) >= self._highest:
+                self._known, self._is_found, self._highest = newest, True, _number(newest)
 
     def _followed(self, known: Manifest | None) -> Manifest | None:
         """The last of the manifests behind one; `_FAR` if there are many."""
@@ -106,8 +110,7 @@ class Chain:
 
     def _listed(self) -> Manifest | None:
         """The manifest with the highest number, by a listing, and what follows it."""
-        listed = self.client.list(f"{FOLDER}manifest-", after=f"{FOLDER}manifest-")
-        numbers = [int(match[1]) for one in listed if (match := _MANIFEST.fullmatch(one.name))]
+        numbers = self._numbers()
         found = self._read(max(numbers)) if numbers else None
         if numbers and found is None:
             return _FAR  # collected since
@@ -118,24 +121,30 @@ class Chain:
         content = self.client.get(FOLDER + name)
         return None if content is None else manifest.decoded(self.place(name), content)
 
-    def _check_log(self, newest: Manifest | None) -> None:
-        """Compare the log's id with the one that is recorded outside of its folder."""
-        if self._is_noted or (newest is None and self._highest):
-            return
+    def _check_log(self, newest: Manifest | None) -> bool:
+        """Compare the log's id with the one that is recorded outside of its folder; whether what was found may be."""
+        if self._is_noted:
+            return True
         noted = self.noted()
         if noted is None:
-            return
+            return True
         if newest is None:
-            # The first one may have come between both looks.
-            if self._read(1) is None:
-                raise dh.CorruptError(f"[DH-CORRUPT] {self.place('')}: the manifest of the audit log here is lost")
-        elif newest.log != noted:
+            # The first ones may have come between both looks.
+            if self._numbers():
+                return False
+            raise dh.CorruptError(f"[DH-CORRUPT] {self.place('')}: the manifest of the audit log here is lost")
+        if newest.log != noted:
             known = f"{self.client.location.url}/{KNOWN}"
             raise dh.CorruptError(
                 f"[DH-CORRUPT] {self.place('')}: this is not the audit log that {known} names: restore that one"
             )
-        else:
-            self._is_noted = True
+        self._is_noted = True
+        return True
+
+    def _numbers(self) -> list[int]:
+        """The numbers of the manifests that are listed."""
+        listed = self.client.list(f"{FOLDER}manifest-", after=f"{FOLDER}manifest-")
+        return [int(match[1]) for one in listed if (match := _MANIFEST.fullmatch(one.name))]
 
     def noted(self) -> str | None:
         """The log's id, as recorded outside of its folder."""
@@ -167,11 +176,12 @@ class Chain:
         name = FOLDER + manifest_name(number)
         content = manifest.encoded(found, mark=secrets.token_hex(16))
         # A request that was executed twice is told that its own object is in the way.
-        if self.client.put_new(name, content) == "exists" and self.client.get(name) != content:
-            self.remove(_first_named_by(found))
-            raise Raced(name)
+        is_there = self.client.put_new(name, content) == "created" or self.client.get(name) == content
         if not self._is_genuine(number - 1):
             self._check_counted(found)
+        elif not is_there:
+            self.remove(_first_named_by(found))
+            raise Raced(name)
         if not self._is_noted:
             # Nothing that the manifest names is acknowledged before.
             self.client.put_new(KNOWN, found.log.encode())
@@ -185,7 +195,7 @@ class Chain:
         return found
 
     def _check_counted(self, found: Manifest) -> None:
-        """The object was created, and a collector has passed: it counted before, or never."""
+        """A collector has passed: the manifest counted before, or never."""
         with self._mutex:
             self._is_found = False
         newest = self.newest()
@@ -203,6 +213,24 @@ class Chain:
         if content is not None:
             self._keep(name, content)
         return content
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Keep files in memory that are about to be read, as many as there is room for."""
+        with self._mutex:
+            sizes = {file.name: file.bytes for file in self._known.files} if self._known else {}
+            wanted, room = [], _CACHED
+            for name in names:
+                room -= sizes.get(name, 0)
+                if name not in self._cached and room >= 0:
+                    wanted.append(name)
+        if len(wanted) > 1:
+            with ThreadPoolExecutor(min(_LANES, len(wanted)), thread_name_prefix="dochistory audit") as pool:
+                list(pool.map(self.content, wanted))
+
+    def add(self, name: str, content: bytes) -> None:
+        """Store a file that no manifest names yet."""
+        self.client.put(FOLDER + name, content)
+        self._keep(name, content)
 
     def _keep(self, name: str, content: bytes) -> None:
         if len(content) > _CACHED // 4:
@@ -233,8 +261,7 @@ class Chain:
         named = {FOLDER + file.name for file in newest.files}
         for name in listed:
             match = _FIRST_NAMED.fullmatch(name)
-            # Only the manifest of that number could have been the first to name it, and it did not.
-            if match and int(match[1]) <= newest.number and name not in named:
+            if match and name not in named and _is_decided(int(match[1]), newest):
                 self.client.delete(name)
         earlier = sorted(int(match[1]) for name in listed if (match := _MANIFEST.fullmatch(name)))
         earlier = [number for number in earlier if _block_of(number) < _block_of(newest.number)]
@@ -255,6 +282,11 @@ class Chain:
 
 _FAR = Manifest("", -1, 0, 0, ())
 """Stands for a manifest that has to be looked for."""
+
+
+def _is_decided(number: int, newest: Manifest) -> bool:
+    """Whether no manifest can be the first any more to name a file: only the one of the number in its name could."""
+    return number <= newest.number
 
 
 def _first_named_by(found: Manifest) -> list[str]:
@@ -284,7 +316,8 @@ def _number(found: Manifest | None) -> int:
     return found.number if found else 0
 
 
-def _pause(round_: int) -> None:
+def pause(round_: int) -> None:
+    """Let others come first, longer each time."""
     time.sleep(random.uniform(0.2, 1.0) * min(0.01 * 2**round_, 0.5))  # noqa: S311
 
 

@@ -1,6 +1,7 @@
 """The content of an audit log, from its files and the history."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,11 +22,13 @@ class Contents:
 
     def entries(self) -> pa.Table:
         """All entries, oldest first, with the columns of `ENTRIES`."""
-        return store.steadily(self._entries)
+        return self._store.steadily(self._entries)
 
     def _entries(self) -> pa.Table:
         names = KEPT.names
         files = self._store.kept()
+        events = self._store.events()
+        self._store.files.fetch([one.name for one in files] + [one.name for one in events])
         tables = [self._store.read(one.name, ["number", *names]) for one in files]
         bare = pa.schema([store.NUMBER, *KEPT])
         kept = (
@@ -33,12 +36,11 @@ class Contents:
             if tables
             else bare.empty_table()
         )
-        return states.with_states(kept, self._changes()).cast(ENTRIES)
+        return states.with_states(kept, self._changes(events)).cast(ENTRIES)
 
-    def _changes(self) -> pa.Table:
+    def _changes(self, events: list[store.Event]) -> pa.Table:
         """The changes of documents, in order; changes that are not recorded yet come from the history."""
         found = []
-        events = self._store.events()
         ended = {event.number for event in events if event.kind == "outcome"}
         for event in events:
             table = self._store.read(event.name)
@@ -59,14 +61,14 @@ class Contents:
 
     def _end_of(self, event: store.Event, progress: tuple[int, str] | None) -> str:
         if self._store.files.may_be_lost and (progress is None or progress[0] < event.number):
-            # Who planned it may only be slow, and begin it yet.
+            # Its process may only be slow, and begin it yet.
             return "cut_off"
         return states.end_of(event.number, progress)
 
     def documents(self, numbers: Iterable[int]) -> pa.Table:
         """Documents as they came; see `AuditLog.documents`."""
         wanted = sorted(set(numbers))
-        return store.steadily(lambda: self._documents(wanted))
+        return self._store.steadily(lambda: self._documents(wanted))
 
     def _documents(self, wanted: list[int]) -> pa.Table:
         tables, missing = [], set(wanted)
@@ -145,13 +147,14 @@ class Contents:
 
     def trigger(self, name: str) -> dh.Trigger:
         """A trigger with the settings stored with the newest of its documents."""
-        for file in reversed(self._store.kept()):
-            table = self._store.read(file.name, ["trigger"])
-            if table["trigger"][0].as_py() == name:
-                remembered = store.trigger_of(name, table.schema.metadata)
-                break
-        else:
-            remembered = {"name": name}
+        remembered = self._store.steadily(lambda: self._remembered(name))
         # The history's settings for it may have changed since.
         settings = {**remembered, **stored_settings(self._history, name)}
         return dh.Trigger(**settings, detect_duplicates=True, use_history=True)
+
+    def _remembered(self, name: str) -> dict[str, Any]:
+        for file in reversed(self._store.kept()):
+            table = self._store.read(file.name, ["trigger"])
+            if table["trigger"][0].as_py() == name:
+                return store.trigger_of(name, table.schema.metadata)
+        return {"name": name}

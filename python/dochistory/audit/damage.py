@@ -25,15 +25,23 @@ def look(log: store.Store) -> tuple[int, list[Damage]]:
     """Read every byte of a log; answers the number of bytes, and the damage.
 
     Raises:
-        Gone: a file was removed meanwhile.
         OpenError: [DH-OPEN] a newer package wrote the log.
     """
+    if log.files.may_be_lost:
+        try:
+            log.files.look()
+        except dh.CorruptError as error:
+            # In a bucket nothing else says which files count.
+            return 0, [_manifest_damage(log, error)]
+    return log.steadily(lambda: _looked(log))
+
+
+def _looked(log: store.Store) -> tuple[int, list[Damage]]:
     found = []
     try:
         there = log.files.look()
     except dh.CorruptError as error:
-        # In a bucket nothing else says which files count.
-        there = Look(None, frozenset() if log.files.may_be_lost else frozenset(log.files.names()))
+        there = Look(None, frozenset(log.files.names()))
         found.append(_manifest_damage(log, error))
     found += [Damage(log.files.place(file.name), manifest.missing(file), "file", file) for file in there.missing]
     checked = 0

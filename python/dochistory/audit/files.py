@@ -91,6 +91,15 @@ class Directory:
         with self.lock():
             return change()
 
+    def steadily(self, read: Callable[[], T]) -> T:
+        """Repeat a read while files are removed meanwhile, because they were settled and are forgotten."""
+        for _ in range(_TRIES):
+            try:
+                return read()
+            except Gone:
+                continue
+        raise too_fast(self.directory)
+
     def turn(self, trigger: str) -> _files.Lock:
         """The lock that is held while documents of a trigger are being resubmitted."""
         return _files.Lock(self.directory / f"resubmission-{turn_name(trigger)}.lock", self.lock_timeout)
@@ -107,6 +116,9 @@ class Directory:
     def opened(self, name: str) -> Path:
         """A file, as Arrow reads it."""
         return self.directory / name
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Prepare a read of files; here nothing has to be."""
 
     def content(self, name: str) -> bytes:
         """The bytes of a file, as they are stored.
@@ -165,7 +177,7 @@ class Directory:
             look = Look(newest, frozenset(present - self._left_by_compaction(newest, present)))
             if newest is None or not look.missing or manifest.numbers_in(self.directory)[-1:] == [newest.number]:
                 return look
-        raise dh.StateError(f"[DH-STATE] {self.directory} changes faster than it can be read")
+        raise too_fast(self.directory)
 
     def _left_by_compaction(self, newest: Manifest | None, present: set[str]) -> set[str]:
         """Own files that a compaction wrote and died before naming them: their documents stand in named files."""
@@ -272,6 +284,11 @@ def taking_in(found: Manifest, added: list[Named]) -> Manifest:
         next_number=max([found.next_number, *(int(match[1]) + int(match[2]) for match in kept)]),
         next_event=max([found.next_event, *(int(match[1]) + 1 for match in events)]),
     )
+
+
+def too_fast(place: Path | str) -> dh.StateError:
+    """The error for a log that nobody can read before it changes."""
+    return dh.StateError(f"[DH-STATE] {place}: the audit log changes faster than it can be read: try again")
 
 
 def turn_name(trigger: str) -> str:

@@ -56,10 +56,16 @@ class AuditLog:
         self._contents = Contents(history, self._store)
 
     @property
-    def directory(self) -> Path | None:
-        """Where the documents are kept; None in a bucket."""
+    def directory(self) -> Path:
+        """Where the documents are kept.
+
+        Raises:
+            StateError: [DH-STATE] it is in a bucket.
+        """
         place = self._store.files
-        return place.directory if isinstance(place, Directory) else None
+        if isinstance(place, Directory):
+            return place.directory
+        raise dh.StateError(f"[DH-STATE] {self!r} is in a bucket, and has no directory: ask for the history's url")
 
     def __repr__(self) -> str:
         return f"<AuditLog {str(self._store.files.place('')).rstrip('/')!r}>"
@@ -455,7 +461,7 @@ class AuditLog:
             CorruptError: [DH-CORRUPT] a file is damaged, missing, or of another log; the text names
                 it and its documents.
         """
-        checked, damages = store.steadily(lambda: damage.look(self._store))
+        checked, damages = damage.look(self._store)
         for first in damages:
             more = f" ({len(damages) - 1} more files are damaged)" if len(damages) > 1 else ""
             raise dh.CorruptError(f"[DH-CORRUPT] {first.path}: {first.reason}{more}")

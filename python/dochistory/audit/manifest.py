@@ -166,3 +166,13 @@ def missing(file: Named) -> str:
     if not file.name.startswith("kept-"):
         return f"the file is lost; it described documents {described(file.numbers)}: repair says what that means"
     return f"the file is lost, and with it {file.rows} documents: {described(file.numbers)}"
+
+
+def lost(path: Path | str, file: Named) -> dh.CorruptError:
+    """The error for a missing file."""
+    return dh.CorruptError(f"[DH-CORRUPT] {path}: {missing(file)}")
+
+
+def stem(name: str) -> str:
+    """The part of a file's name that says what it holds: without a bucket's numbers, and without the checksum."""
+    return re.sub(r"(?:-\d{16}-[0-9a-f]{16})?-[0-9a-f]{8}\.parquet$", "", name)

@@ -107,7 +107,7 @@ def _repaired(log: store.Store) -> dict[str, Any]:
 
 
 def _remedies(log: store.Store) -> list[_Remedy]:
-    _, damages = store.steadily(lambda: damage.look(log))
+    _, damages = damage.look(log)
     lost = {one.file.name for one in damages if one.file}
     return [_remedy(log, one, lost) for one in damages]
 

@@ -100,7 +100,7 @@ class Resubmission:
                 now=now,
             )
         except dh.DocHistoryError as error:
-            # After an error of the storage nobody knows whether it was begun: whoever settles it looks.
+            # After an error of the storage nobody knows whether it was begun: the one that settles it looks.
             if not isinstance(error, dh.StorageError | dh.FailedError):
                 with suppress(dh.DocHistoryError):
                     contents.end(number, states.outcome(plan, states.UNDONE))

@@ -6,17 +6,17 @@
     event-<n>-outcome-<crc>.parquet        how that transaction ended: copied from the history, which alone decides
     manifest-<n>.json                      which files there are; see `manifest`
 
-`crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise.
-A change is made by one process at a time: `Directory` holds `lock` meanwhile; in a `Bucket` the manifest
-of one of two is refused, and that one begins again.
+`crc` is the CRC-32 of the file, which `verify` compares. Numbers of documents and of events rise. A
+change is made by one process at a time: `Directory` holds `lock` meanwhile; in a `Bucket` the
+manifest of one of two is refused, and that one begins again.
 """
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,8 +26,6 @@ from dochistory.audit import files, manifest
 from dochistory.audit.bucket import Bucket
 from dochistory.audit.files import Directory, Gone, Kind, Look
 from dochistory.audit.manifest import Named
-
-T = TypeVar("T")
 
 NUMBER: pa.Field = pa.field("number", pa.int64())
 DECIDED = pa.schema(
@@ -42,7 +40,6 @@ _SCHEMAS = {"decided": DECIDED, "resubmission": RESUBMISSION, "outcome": OUTCOME
 NO_BATCH = "0" * 16
 _LARGE = 1 << 15
 """Files of this number of documents are not put together any more."""
-_TRIES = 100
 
 Files = Directory | Bucket
 """Where a log is."""
@@ -83,6 +80,7 @@ class Store:
         self.files = place
         self.alone = place.alone
         self.turn = place.turn
+        self.steadily = place.steadily
 
     def kept(self) -> list[Kept]:
         """The files of documents, by number.
@@ -104,7 +102,7 @@ class Store:
         """The present files, if none is missing."""
         look = self.files.look()
         for file in look.missing:
-            raise dh.CorruptError(f"[DH-CORRUPT] {self.files.place(file.name)}: {manifest.missing(file)}")
+            raise manifest.lost(self.files.place(file.name), file)
         for name in look.unnamed:
             if self.files.is_foreign(name, look.manifest):
                 raise dh.CorruptError(f"[DH-CORRUPT] {self.files.place(name)}: this file is of another audit log")
@@ -263,16 +261,6 @@ def _events_in(names: Iterable[str]) -> list[Event]:
 def _tier(file: Kept) -> int:
     """Files of one tier are about of one size."""
     return (file.count.bit_length() - 1) // 5
-
-
-def steadily(read: Callable[[], T]) -> T:
-    """Repeat a read while files are removed meanwhile, because they were settled and are forgotten."""
-    for _ in range(_TRIES):
-        try:
-            return read()
-        except Gone:
-            continue
-    raise dh.StateError("[DH-STATE] the audit log changes faster than it can be read")
 
 
 def batch_name(trigger: str, transaction: tuple[str, int] | None) -> str:

@@ -56,8 +56,8 @@ def check_cluster(
 
     Raises:
         OSError: the driver itself cannot write to the directory.
-        ObjectStoreError: [DH-OBJECTS] the driver itself cannot work in the bucket; [DH-CREDENTIALS],
-            [DH-ENDPOINT] and the like say why.
+        ObjectStoreError: [DH-OBJECTS] the driver itself cannot work in the bucket;
+            [DH-CREDENTIALS], [DH-ENDPOINT] and the like say why.
         OpenError: [DH-OPEN] there is no history.
         ConfigError: [DH-CONFIG] the options make no sense, or are for a bucket and this is none.
     """
