@@ -175,6 +175,10 @@ class Lock:
         os.close(self._file)
         self._file = None
 
+    def let_go(self) -> None:
+        """Release it, as `give_back`."""
+        self.give_back()
+
     def is_taken(self) -> bool:
         """Whether any process holds it now."""
         try:

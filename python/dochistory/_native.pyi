@@ -9,6 +9,7 @@ from typing import Final, Literal, Protocol, TypeAlias, TypedDict, Unpack, final
 import pyarrow as pa
 
 from dochistory.audit import AuditLog
+from dochistory.objects import ObjectClient
 
 __all__ = [
     "Claim",
@@ -1348,6 +1349,8 @@ class History:
         """Number of key ranges that Spark may divide the history's work into."""
     @property
     def _shards(self) -> Shards: ...
+    @property
+    def _objects(self) -> ObjectClient | None: ...
     @property
     def audit(self) -> AuditLog:
         """The history's audit log: documents in doubt, whole, to be looked at and resubmitted; see
@@ -2694,9 +2697,6 @@ def open(  # noqa: A001 - always said as dochistory.open
     cache_bytes: int | None = None,
 ) -> History:
     """Open the history in a directory, or in a bucket.
-
-    In a bucket it serves triggers, mappers and guaranteed delivery. The audit log raises
-    `StateError` there.
 
     Args:
         path: the directory; a relative path is made absolute now. Or the URL of a bucket

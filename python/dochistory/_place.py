@@ -67,13 +67,3 @@ class Place:
                 f"[DH-STATE] the history at {self.name} is in a bucket, which holds no {what}: {instead}"
             )
         return self.directory
-
-
-def audit_of(history: dh.History) -> Any:
-    """The audit log of a history; None where a bucket has none."""
-    try:
-        return history.audit
-    except dh.StateError:
-        if history.url is None or history.closed:
-            raise
-        return None

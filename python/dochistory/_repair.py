@@ -14,7 +14,7 @@ class Repaired(TypedDict):
 
     repaired: bool
     kept_in: Path | str | None
-    audit_kept_in: Path | None
+    audit_kept_in: Path | str | None
     findings: list[dict[str, Any]]
 
 
@@ -50,9 +50,9 @@ def repair(
         storage_options: of a bucket, as for `open`.
 
     Returns:
-        `repaired`: whether it was repaired; `kept_in` and `audit_kept_in`: the directories (paths)
-        of the engine's and of the audit log's files that went out of use, or None; `findings`: a
-        list with one dict for each damaged place:
+        `repaired`: whether it was repaired; `kept_in` and `audit_kept_in`: the directories (paths),
+        or the folders of a bucket (URLs), of the engine's and of the audit log's files that went
+        out of use, or None; `findings`: a list with one dict for each damaged place:
 
         - `trigger`, `mapper` or `delivery`: whose it is, the others None; all None: it concerns
           all, or the audit log; of guaranteed delivery "received" or "sent".
@@ -81,12 +81,11 @@ def repair(
         path, trigger, apply=apply, lock_timeout=lock_timeout, progress=progress, storage_options=storage_options
     )
     log: dict[str, Any] = {"repaired": False, "kept_in": None, "findings": []}
-    from dochistory import objects  # it needs the package whole
+    if trigger is None:
+        from dochistory import audit, objects  # they need more than opening a history does
 
-    if trigger is None and not objects.is_url(path):
-        from dochistory import audit  # it needs more of Arrow than opening a history does
-
-        log = audit.repair(_native.local_path(path), apply=apply, lock_timeout=lock_timeout)
+        place = path if objects.is_url(path) else _native.local_path(path)
+        log = audit.repair(place, apply=apply, lock_timeout=lock_timeout, storage_options=storage_options)
     damaged = [part["repaired"] for part in (store, log) if part["findings"]]
     return {
         "repaired": bool(damaged) and all(damaged),

@@ -131,7 +131,6 @@ class Consumer:
 
         Raises:
             OpenError: [DH-OPEN] the history was there before, and is gone.
-            StateError: [DH-STATE] it is in a bucket, and documents in doubt were to be kept there.
             StorageError: [DH-IO] the operating system refused.
         """
         opened = self._opened
@@ -142,8 +141,6 @@ class Consumer:
                 # A history that is unavailable (on a disk that is not mounted) must not be created again, empty.
                 is_known = self._was_there or self.suspension.status is not None
                 opened = self._at.open(create=not is_known)
-                if self.is_audited and opened.url is not None:
-                    _check_audit(opened)
                 self._opened, self._was_there = opened, True
             return self._opened
 
@@ -417,20 +414,3 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer of trigger {self.trigger.name!r} with {self._at.name!r}>"
-
-
-def _check_audit(opened: dh.History) -> None:
-    """Refuse before anything is begun: a document in doubt is acknowledged, and must be kept somewhere.
-
-    Raises:
-        StateError: [DH-STATE] the history cannot keep documents in doubt.
-    """
-    try:
-        opened.audit  # noqa: B018 - it raises
-    except dh.StateError as error:
-        url = opened.url
-        opened.close()
-        raise dh.StateError(
-            f"[DH-STATE] the history at {url} is in a bucket, which holds no audit log yet: pass audit=False, if the "
-            "journal is enough. It names documents in doubt, which are acknowledged; nothing keeps their content"
-        ) from error

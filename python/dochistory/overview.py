@@ -18,7 +18,6 @@ from typing import Any
 
 import dochistory as dh
 from dochistory import metrics, suspension, sweeper
-from dochistory._place import audit_of
 from dochistory.display import span
 from dochistory.statistics import Statistics
 
@@ -140,10 +139,7 @@ def _span(seconds: float | None) -> dt.timedelta | None:
 
 def _audit(history: dh.History) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
-    log = audit_of(history)
-    if log is None:
-        return found
-    listed = log.list()
+    listed = history.audit.list()
     for name, state in zip(listed["trigger"].to_pylist(), listed["state"].to_pylist(), strict=True):
         found.setdefault(name, Counter())[state] += 1
     return found

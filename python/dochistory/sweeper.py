@@ -171,7 +171,7 @@ class Sweeper:
 
     def _reconcile(self, history: dh.History, name: str, log: logging.Logger) -> None:
         """Settle documents in doubt that were completed after all: a purge takes what shows that."""
-        if self.path is None or not (self.path / "audit").is_dir():
+        if self.path is not None and not (self.path / "audit").is_dir():
             return
         try:
             if settled := history.audit.reconcile(name, now=self._now()):

@@ -124,13 +124,47 @@ def test_backup_does_not_write_where_something_is(run: Run, place: str, made: li
     assert made
 
 
-@pytest.mark.parametrize("words", ["audit list"])
-def test_commands_for_directories_refuse_a_url(run: Run, place: str, made: list[str], words: str) -> None:
-    ran = run("--history", place, *words.split())
-    assert ran.status == 2
-    assert "in a bucket" in " ".join(ran.err.split())
-    assert "[DH-STATE]" in ran.err
-    assert made
+def test_backup_takes_the_audit_log_along_both_ways(run: Run, s3: Server, place: str, tmp_path: Path) -> None:
+    home, again, options = tmp_path / "copy.history", f"{place}-again", dict(s3.options)
+    with dh.open(place, create=True, storage_options=options) as history:
+        history.begin(documents(["a", "b"]), trigger())
+        for _ in range(2):
+            history.begin(documents(["a", "b"]), trigger(), audit=True)
+        history.audit.resolve([1], "duplicate")
+        before = history.audit.list()
+    assert run("--history", place, "backup", home).status == 0
+    with dh.open(home) as copy:
+        assert copy.audit.list().equals(before)
+        with copy.audit.resubmit(trigger(), [2]) as more:
+            assert more.entries["key"].to_pylist() == ["b"]
+    assert run("--history", home, "backup", again).status == 0
+    with dh.open(again, storage_options=options) as copy:
+        assert copy.audit.list()["state"].to_pylist() == ["duplicate", "resubmitted", "open", "open"]
+        copy.begin(documents([None]), trigger(without_ids="in_doubt"), audit=True)
+        assert copy.audit.list()["number"].to_pylist() == [1, 2, 3, 4, 5]
+        assert copy.verify() > 0
+
+
+def test_the_audit_log_of_a_bucket_is_used_by_commands(run: Run, s3: Server, place: str, tmp_path: Path) -> None:
+    at = ("--history", place)
+    with dh.open(place, create=True, storage_options=dict(s3.options)) as history:
+        history.begin(documents(["a", "b", "c", "d"]), trigger())
+        history.begin(documents(["a", "b", "c", "d"]), trigger(), audit=True)
+        history.complete(["d"], trigger())
+    listed = run(*at, "audit", "list", "--json").json
+    assert [one["key"] for one in listed["documents"]] == ["a", "b", "c", "d"]
+    assert run(*at, "audit", "show", "2", "--json").json["document"]["uuid"] == "b"
+    assert run(*at, "audit", "resolve", "1", "--as", "process", "--note", "x").status == 0
+    assert run(*at, "audit", "reconcile", "--json").json["numbers"] == [4]
+    assert run(*at, "audit", "resubmit", "--output", tmp_path / "again.csv", "--json").json["resubmitted"] == 1
+    assert "a" in (tmp_path / "again.csv").read_text()
+    assert run(*at, "audit", "resolve-all", "--as", "duplicate", "--json").json == {"process": 0, "duplicate": 2}
+    states = [one["state"] for one in run(*at, "audit", "list", "--json").json["documents"]]
+    assert states == ["resubmitted", "duplicate", "duplicate", "duplicate"]
+    assert run(*at, "audit", "compact").status == 0
+    assert run(*at, "audit", "purge", "--older-than", "1s", "--dry-run", "--json").status == 0
+    assert run(*at, "verify", "--json").json["audit_bytes"] > 0
+    assert run(*at, "repair", "--json").json["findings"] == []
 
 
 def test_maps_are_shown_kept_up_and_copied_by_commands(run: Run, s3: Server, place: str, tmp_path: Path) -> None:

@@ -39,7 +39,6 @@ def made(s3: Server, place: str) -> Made:
     """Consumers of the history."""
 
     def one(server: dict[str, str] | None = None, of: dh.Trigger | None = None, **settings: Any) -> dh.Consumer:
-        settings = {"audit": False, **settings}
         return dh.Consumer(place, of or trigger(), storage_options=server or dict(s3.options), **settings)
 
     return one
@@ -96,22 +95,51 @@ def test_a_failed_service_is_in_doubt_or_new_again(consumer: dh.Consumer) -> Non
 
 
 def test_what_a_bucket_does_not_keep_is_refused_before(made: Made, client: objects.ObjectClient) -> None:
-    ran: list[str] = []
     with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* in a bucket, which holds no statistics"):
         made(statistics=True)
     with made() as consumer:
         with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* in a bucket.* ask for url"):
             _ = consumer.path
         assert status_of(consumer.history, ["a"]) == ["NEW"]
-    with made(audit=True) as consumer:
-        with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .*pass audit=False"):
-            consumer.begin(documents(["a"]))
-        with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .*pass audit=False"), consumer.one("a"):
-            ran.append("a")
-    with made() as consumer:
-        assert status_of(consumer.history, ["a"]) == ["NEW"]
-    assert ran == []
     assert client.list()
+
+
+def test_a_consumer_keeps_what_is_in_doubt_whole(made: Made) -> None:
+    with made() as consumer:
+        consumer.begin(documents(["a", "b"]))  # its process is thought to die here
+    with made() as consumer:
+        rows = [{"uuid": one, "redelivery_count": 1, "payload": one.encode()} for one in ("a", "b", "c")]
+        claim = consumer.begin(rows)
+        assert statuses(claim.verdicts) == ["IN_DOUBT", "IN_DOUBT", "NEW"]
+        claim.complete()
+        with consumer.one("a", payload=b"once more") as again:
+            assert again.status == "IN_DOUBT"
+        with pytest.raises(ValueError, match="no"), consumer.one("d"):
+            raise ValueError("no")
+        consumer.keep_failed([{"uuid": "d", "payload": b"d"}], ValueError("no"))
+        log = consumer.history.audit
+        assert log.list()["key"].to_pylist() == ["a", "b", "a", "d"]
+        assert log.show(2)["document"]["payload"] == b"b"
+        assert log.show(3)["document"]["payload"] == b"once more"
+        ran: list[str] = []
+        for _ in range(2):
+            log.resolve_all("process")
+            with log.resubmit(consumer.trigger) as taken:
+                ran += taken.entries["key"].to_pylist()
+        assert ran == ["a", "b", "d"]
+        assert status_of(consumer.history, ["a", "b", "c", "d"]) == ["DUPLICATE"] * 4
+
+
+def test_a_batch_is_released_if_its_doubts_cannot_be_kept(made: Made, s3: Server, proxy: FaultProxy) -> None:
+    of = trigger(suspend_on_failure=False, suspend_and_retry_on_error=False)
+    with made({**s3.through(proxy.port)}, of) as consumer:
+        consumer.begin(documents(["a"]))
+        proxy.choose = lambda request: Say(403, "AccessDenied") if "/audit/" in request.target else None
+        with pytest.raises(dh.ObjectStoreError, match=r"^\[DH-FORBIDDEN\]"):
+            consumer.begin(documents(["a", "b"]))
+        proxy.choose = lambda _request: None
+        assert statuses(consumer.begin(documents(["a", "b"])).verdicts) == ["IN_DOUBT", "NEW"]
+        assert consumer.history.audit.list()["key"].to_pylist() == ["a"]
 
 
 def test_what_a_function_returned_is_kept_in_the_bucket(made: Made) -> None:
@@ -217,7 +245,6 @@ def test_a_receiver_runs_each_message_once(s3: Server, place: str, endpoint: str
         id=sqs.attribute("id"),
         client=boto3.client("sqs"),
         storage_options=dict(s3.options),
-        audit=False,
     )
     with running(one):
         eventually(lambda: left(endpoint, url) == 0, "all are processed and deleted")

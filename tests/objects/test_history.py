@@ -180,8 +180,6 @@ def test_an_operation_is_one_put_and_one_get(s3: Server, proxy: FaultProxy, open
 
 REFUSED: dict[str, Callable[[dh.History], Any]] = {
     "path": lambda history: history.path,
-    "audit": lambda history: history.begin(documents([None]), trigger(), audit=True),
-    "audit log": lambda history: history.audit,
 }
 
 
@@ -190,13 +188,6 @@ def test_what_does_not_work_in_a_bucket_is_refused(opened: Open, name: str) -> N
     said = r"^\[DH-STATE\] the history at s3://.* is in a bucket"
     with opened(create=True) as history, pytest.raises(dh.StateError, match=said):
         REFUSED[name](history)
-
-
-def test_a_bucket_needs_no_audit_log_that_nobody_asked_for(opened: Open) -> None:
-    with opened(create=True) as history:
-        claim = history.begin(documents(["a"]), trigger(), audit=False)
-        assert claim.verdicts["status"].to_pylist() == ["NEW"]
-        claim.complete()
 
 
 def test_the_history_shows_its_url_and_no_secret(s3: Server, place: str, opened: Open) -> None:

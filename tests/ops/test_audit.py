@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,22 @@ import pytest
 
 import dochistory as dh
 from dochistory.audit import AuditLog
+from tests.bucket_fixtures import identity, in_bucket, store
 from tests.store.processes import run_together, start
 from tests.support import T0, documents, entries, rules, status_of, statuses, trigger
+
+__all__ = ["identity", "in_bucket", "store"]
+
+in_directory = pytest.mark.parametrize("history", ["directory"], indirect=True)
+"""For what is of files, of locks and of processes; `tests/objects/test_audit.py` has the like for buckets."""
+
+
+@pytest.fixture(params=["directory", "bucket"])
+def history(request: pytest.FixtureRequest, directory: Path) -> Iterator[dh.History]:
+    """A new, empty history; it needs no bucket for a directory."""
+    is_directory = request.param == "directory"
+    with dh.open(directory, create=True) if is_directory else request.getfixturevalue("in_bucket")() as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -55,6 +70,7 @@ def test_documents_in_doubt_are_kept_whole_and_no_others(doubtful: dh.History) -
     assert shown["message"]
 
 
+@in_directory
 def test_a_batch_without_doubts_touches_nothing(history: dh.History, directory: Path) -> None:
     claim = history.begin(documents(["a"]), trigger(), audit=True)
     assert history.audit.keep(documents(["a"]), claim.verdicts, trigger()) == []
@@ -276,6 +292,7 @@ def test_only_one_resubmits_documents_of_a_trigger_at_a_time(doubtful: dh.Histor
         assert again.documents.num_rows == 1
 
 
+@in_directory
 def test_it_is_read_without_writing(doubtful: dh.History, directory: Path) -> None:
     with pytest.raises(ZeroDivisionError), doubtful.audit.resubmit(trigger(), [1]):
         raise ZeroDivisionError
@@ -303,6 +320,7 @@ def test_settled_documents_are_forgotten_by_file_without_reuse(doubtful: dh.Hist
     assert states(doubtful) == ["duplicate", "open"]
 
 
+@in_directory
 def test_damage_is_found(doubtful: dh.History, directory: Path) -> None:
     doubtful.audit.resolve([1], "process")
     for path in (directory / "audit").glob("*.parquet"):
@@ -315,6 +333,7 @@ def test_damage_is_found(doubtful: dh.History, directory: Path) -> None:
     assert doubtful.audit.verify() > 0
 
 
+@in_directory
 def test_threads_and_processes_may_keep_at_once(history: dh.History, directory: Path) -> None:
     def keep(which: dh.History) -> None:
         for _ in range(5):
@@ -336,6 +355,7 @@ def test_threads_and_processes_may_keep_at_once(history: dh.History, directory: 
     assert history.audit.verify() > 0
 
 
+@in_directory
 def test_log_on_another_disk_keeps_documents_without_the_history(
     history: dh.History, directory: Path, tmp_path: Path
 ) -> None:
@@ -482,6 +502,7 @@ def test_a_kill_while_documents_are_kept_keeps_them_all_or_none(tmp_path: Path) 
     assert survived
 
 
+@in_directory
 def test_resubmission_of_a_dead_process_is_cut_off_for_others(doubtful: dh.History, directory: Path) -> None:
     script = """
     with dh.open(sys.argv[1]) as history:
@@ -499,6 +520,7 @@ def test_resubmission_of_a_dead_process_is_cut_off_for_others(doubtful: dh.Histo
     assert statuses(doubtful.classify(documents(["a"]), trigger())) == ["IN_DOUBT"]
 
 
+@in_directory
 def test_the_directory_of_a_history_may_hold_its_audit_log(doubtful: dh.History, directory: Path) -> None:
     doubtful.close()
     with dh.open(directory, create=True) as again:
@@ -506,6 +528,7 @@ def test_the_directory_of_a_history_may_hold_its_audit_log(doubtful: dh.History,
         assert again.verify() > 0
 
 
+@in_directory
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_forked_process_neither_keeps_nor_ends_a_resubmission(doubtful: dh.History) -> None:
     impatient = AuditLog(doubtful, lock_timeout=0.05)
@@ -526,6 +549,7 @@ def test_forked_process_neither_keeps_nor_ends_a_resubmission(doubtful: dh.Histo
     assert os.waitpid(child, 0)[1] == 0
 
 
+@in_directory
 def test_a_resubmission_that_cannot_begin_changes_nothing(doubtful: dh.History, directory: Path) -> None:
     import fcntl
 
@@ -539,6 +563,7 @@ def test_a_resubmission_that_cannot_begin_changes_nothing(doubtful: dh.History, 
         assert again.documents["uuid"].to_pylist() == ["a"]
 
 
+@in_directory
 def test_log_of_an_older_copy_reuses_no_number(doubtful: dh.History, directory: Path, tmp_path: Path) -> None:
     import shutil
 

@@ -252,6 +252,6 @@ def test_history_verifies_and_repairs_its_audit_log_too(log: Path, doubtful: dh.
     done = dh.repair(log.parent, apply=True)
     assert (done["repaired"], done["kept_in"]) == (True, None)
     assert done["audit_kept_in"] is not None
-    assert (done["audit_kept_in"] / path.name).exists()
+    assert (Path(done["audit_kept_in"]) / path.name).exists()
     assert dh.repair(log.parent)["findings"] == []
     assert doubtful.verify() > 0

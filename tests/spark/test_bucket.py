@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,10 @@ import pytest
 import dochistory as dh
 from dochistory.spark.options import Options
 from dochistory.spark.same_bucket import BucketSight, Given
-from tests.servers.objects import Server, moto
+from tests.delivery.support import header
+from tests.mapper.support import mapped
+from tests.servers.fault_proxy import Say, fault_proxy
+from tests.servers.objects import Server
 from tests.spark.support import Stream, orders, rows
 
 if TYPE_CHECKING:
@@ -28,12 +31,6 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 
 IDS = ["a", "done", "b", "doubtful", "c", None, "x" * 97, "a"]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Server]:
-    with moto() as server:
-        yield server
 
 
 @pytest.fixture
@@ -161,6 +158,102 @@ def test_stream_processes_each_document_once(
     assert sorted(ran) == ["a", "b", "c"]
 
 
+def test_stream_sends_each_message_once(
+    spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened, tmp_path: Path
+) -> None:
+    sent: list[str] = []
+
+    def service(new: Any, _batch: object) -> list[str]:
+        sent.extend(new["uuid"].to_pylist())
+        return [f"ext-{one}" for one in new["uuid"].to_pylist()]
+
+    handle = dh.spark.send_once(url, "jms", service, messages="arrow", columns={"id": "uuid"}, **given)
+    stream = Stream(spark, tmp_path)
+    stream.add(["a", "b"])
+    stream.add(["b", "c"])
+    stream.run(handle)
+    stream.forget_commit(1)
+    stream.run(dh.spark.send_once(url, "jms", service, messages="arrow", columns={"id": "uuid"}, **given))
+    assert sent == ["a", "b", "c"]
+    with opened() as history:
+        assert mapped(history.mapper("jms"), sent) == ["ext-a", "ext-b", "ext-c"]
+
+
+def test_tasks_apply_each_message_of_delivery_once(
+    spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
+) -> None:
+    applied: list[str] = []
+    chain = [header(0, 10), header(10, 20), header(20, 30)]
+
+    def handler() -> Any:
+        take = lambda found, _batch: applied.extend(found["header"].to_pylist())  # noqa: E731 - one line says it
+        options: dict[str, Any] = {"application": "feed", "messages": "arrow", "start": {"a": 0}, "patience": 9}
+        return dh.spark.delivery(url, take, **options, **given)
+
+    def batch(*texts: str) -> "DataFrame":
+        return spark.createDataFrame([("a", text) for text in texts], "stream string, header string")
+
+    handle = handler()
+    handle(batch(chain[2], chain[0]), 0)
+    handle(batch(chain[1], chain[0]), 1)
+    handle.close()
+    # Another driver takes the last batch again.
+    handle = handler()
+    handle(batch(chain[1], chain[0]), 1)
+    handle.close()
+    assert applied == chain
+    with opened() as history:
+        assert history.delivery_status()["log_received"].to_pylist() == [30]
+
+
+def test_wrong_credential_sends_and_applies_nothing(
+    spark: "SparkSession", url: str, s3: Server, given: dict[str, Any], opened: Opened
+) -> None:
+    def nothing(*_: Any) -> None:
+        raise AssertionError
+
+    opened(create=True).close()
+    with fault_proxy(s3.port) as proxy:
+        proxy.choose = lambda one: Say(403, "InvalidAccessKeyId") if b"Credential=stranger/" in one.head else None
+        wrong = {**s3.through(proxy.port), "aws_access_key_id": "stranger"}
+        frame = spark.createDataFrame([("a", header(0, 10))], "stream string, header string")
+        send = dh.spark.send_once(
+            url, "jms", nothing, application="app", columns={"id": "stream"}, messages="arrow", storage_options=wrong
+        )
+        with pytest.raises(dh.ObjectStoreError, match=r"^\[DH-CREDENTIALS\]"):
+            send(frame, 0)
+        # The driver has the right one, and its workers have not.
+        with opened() as history:
+            deliver = dh.spark.delivery(
+                history, nothing, application="app", messages="arrow", start={"a": 0}, storage_options=wrong
+            )
+            with pytest.raises(Exception, match=r"\[DH-CREDENTIALS\]") as refused:
+                deliver(frame, 0)
+            assert given["storage_options"]["aws_secret_access_key"] not in str(refused.value)
+            assert history.mappers() == []
+            assert history.delivery_status()["log_received"].to_pylist() == [0]
+
+
+def test_documents_in_doubt_of_a_stream_are_kept_once(
+    spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
+) -> None:
+    with opened(create=True) as history:
+        fill(history)
+    keep = dh.spark.keep_in_doubt(url, orders(), **given)
+    sink = dh.spark.audit_sink(url, orders(), application="sink", **given)
+    df = frame(spark, ["doubtful", "done", "a"])
+    for decide_on in ("driver", "executors"):
+        for _ in range(2):
+            handle = dh.spark.exactly_once(
+                url, orders(), lambda *_: None, application=decide_on, decide_on=decide_on, on_verdicts=keep, **given
+            )
+            handle(df, 0)
+        sink(dh.spark.classify(df, url, orders(), **given), 0)
+    with opened() as history:
+        found = [(one["application"], one["key"]) for one in history.audit.list().to_pylist()]
+    assert sorted(found) == [("driver", "doubtful"), ("executors", "doubtful"), ("sink", "doubtful")]
+
+
 def test_entries_are_loaded_written_and_read_by_url(
     spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
 ) -> None:
@@ -208,18 +301,10 @@ def test_format_refuses_secrets_among_its_options(url: str) -> None:
         options.place()
 
 
-def test_what_does_not_work_is_refused_before_it_runs(url: str) -> None:
+def test_options_that_make_no_sense_are_refused_at_once(url: str) -> None:
     def nothing(*_: Any) -> None:
         raise AssertionError
 
-    for refused in (
-        lambda: dh.spark.send_once(url, "channel", nothing),
-        lambda: dh.spark.keep_in_doubt(url, orders()),
-        lambda: dh.spark.audit_sink(url, orders()),
-        lambda: dh.spark.check_cluster(url),
-    ):
-        with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* does not work on a history in a bucket yet"):
-            refused()
     with pytest.raises(dh.ConfigError, match="this is a directory"):
         dh.spark.exactly_once("orders.history", orders(), nothing, storage_options={"aws_region": "x"})
     with pytest.raises(dh.ConfigError, match="credential_provider cannot be sent"):

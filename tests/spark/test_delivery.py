@@ -15,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 
 import dochistory as dh
 from tests.delivery.support import header
+from tests.spark.where import Where
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,16 +97,18 @@ def feed(spark: SparkSession, tmp_path: Path) -> Feed:
     return Feed(spark, tmp_path)
 
 
-def handler(path: Path, sink: Any, **options: Any) -> Any:
-    return dh.spark.delivery(path, sink, **{"messages": "arrow", "start": {"a": 0, "b": 0}, "patience": 9, **options})
+def handler(history: Where | Path, sink: Any, **options: Any) -> Any:
+    where = Where.of(history)
+    given = {"messages": "arrow", "start": {"a": 0, "b": 0}, "patience": 9, **where.given, **options}
+    return dh.spark.delivery(where.path, sink, **given)
 
 
 @pytest.mark.parametrize("decide", ["tasks", "driver"])
-def test_streams_apply_in_order_across_batches_then_answer(feed: Feed, history_path: Path, decide: str) -> None:
+def test_streams_apply_in_order_across_batches_then_answer(feed: Feed, where: Where, decide: str) -> None:
     feed.add([("a", CHAIN[2]), ("b", CHAIN[0]), ("a", CHAIN[1])])
     feed.add([("b", CHAIN[1]), ("a", CHAIN[0]), ("a", CHAIN[0]), ("b", None)])
     sink = Sink()
-    feed.run(handler(history_path, sink, on_answers=sink.on_answers, decide=decide))
+    feed.run(handler(where, sink, on_answers=sink.on_answers, decide=decide))
     assert (sink.of("a"), sink.of("b")) == (CHAIN, CHAIN[:2])
     assert sink.answers == [
         [{"stream": "b", "confirm": 10}],
@@ -113,51 +116,51 @@ def test_streams_apply_in_order_across_batches_then_answer(feed: Feed, history_p
     ]
 
 
-def test_a_batch_that_comes_again_applies_nothing_again(feed: Feed, history_path: Path) -> None:
+def test_a_batch_that_comes_again_applies_nothing_again(feed: Feed, where: Where) -> None:
     feed.add([("a", one) for one in CHAIN])
     sink = Sink()
-    handle = handler(history_path, sink)
+    handle = handler(where, sink)
     feed.run(handle)
     handle.close()
     feed.forget_commit(0)
     seen: list[str | None] = []
-    feed.run(handler(history_path, sink, on_poll=lambda batch: seen.append(batch.poll.replay)))
+    feed.run(handler(where, sink, on_poll=lambda batch: seen.append(batch.poll.replay)))
     assert (sink.of("a"), seen) == (CHAIN, ["finished"])
 
 
-def test_messages_of_a_failed_function_wait_in_doubt(feed: Feed, history_path: Path) -> None:
+def test_messages_of_a_failed_function_wait_in_doubt(feed: Feed, where: Where) -> None:
     feed.add([("a", one) for one in CHAIN])
     sink = Sink()
     sink.fail = RuntimeError("half-way")
     with pytest.raises(StreamingQueryException, match="half-way"):
-        feed.run(handler(history_path, sink))
+        feed.run(handler(where, sink))
     waiting: list[list[str]] = []
-    feed.run(handler(history_path, sink, on_poll=lambda batch: waiting.append(batch.in_doubt["stream"].to_pylist())))
+    feed.run(handler(where, sink, on_poll=lambda batch: waiting.append(batch.in_doubt["stream"].to_pylist())))
     assert (sink.of("a"), waiting) == (CHAIN[:1], [["a"]])
     feed.forget_commit(0)
-    feed.run(handler(history_path, sink, applied=lambda stream, *_range: {"a": 10}[stream]))
+    feed.run(handler(where, sink, applied=lambda stream, *_range: {"a": 10}[stream]))
     assert sink.of("a") == CHAIN
 
 
-def test_work_that_was_rolled_back_comes_again(feed: Feed, history_path: Path) -> None:
+def test_work_that_was_rolled_back_comes_again(feed: Feed, where: Where) -> None:
     feed.add([("a", one) for one in CHAIN])
     sink = Sink()
     sink.fail = dh.RolledBack("undone")
-    handle = handler(history_path, sink)
+    handle = handler(where, sink)
     with pytest.raises(StreamingQueryException, match="undone"):
         feed.run(handle)
     feed.run(handle)
     assert sink.of("a") == CHAIN
 
 
-def test_interrupted_batch_is_handed_out_again_under_rerun(feed: Feed, history_path: Path) -> None:
+def test_interrupted_batch_is_handed_out_again_under_rerun(feed: Feed, where: Where) -> None:
     feed.add([("a", one) for one in CHAIN])
     sink = Sink()
     sink.fail = RuntimeError("half-way")
     with pytest.raises(StreamingQueryException):
-        feed.run(handler(history_path, sink, on_replay="rerun"))
+        feed.run(handler(where, sink, on_replay="rerun"))
     sink.applied.clear()  # the same batch number takes the place of what there was
-    feed.run(handler(history_path, sink, on_replay="rerun"))
+    feed.run(handler(where, sink, on_replay="rerun"))
     assert sink.of("a") == CHAIN
 
 

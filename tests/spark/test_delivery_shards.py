@@ -17,6 +17,7 @@ import dochistory as dh
 from dochistory.spark import compat, delivery_shards
 from tests.delivery.support import header
 from tests.spark.support import break_first_attempts
+from tests.spark.where import Where
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,8 +51,9 @@ class Applied:
 
 
 def handler(history: Any, apply: Any, **options: Any) -> Any:
-    given = {"application": "feed", "messages": "arrow", "start": dict.fromkeys(NAMES, 0), **options}
-    return dh.spark.delivery(history, apply, **given)
+    where = Where.of(history)
+    given = {"application": "feed", "messages": "arrow", "start": dict.fromkeys(NAMES, 0), **where.given, **options}
+    return dh.spark.delivery(where.path, apply, **given)
 
 
 def chain(lots: random.Random) -> list[str]:
@@ -116,11 +118,11 @@ def plain(rows: Any) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(("how", "when"), [("exception", "after"), ("exit", "before"), ("exit", "after")])
 def test_retried_task_applies_each_message_once(
-    spark: SparkSession, history_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, when: str
+    spark: SparkSession, where: Where, monkeypatch: pytest.MonkeyPatch, how: str, when: str
 ) -> None:
     break_first_attempts(monkeypatch, delivery_shards, "DeliveryShard", when, how)
     applied = Applied()
-    handle = handler(history_path, applied, patience=9)
+    handle = handler(where, applied, patience=9)
     texts = [header(0, 10), header(10, 10, 0), header(10, 20, 1), header(20, 30)]
     handle(frame(spark, [(name, texts[place]) for place in (3, 1, 0) for name in NAMES]), 0)
     handle(frame(spark, [(name, texts[2]) for name in NAMES]), 1)
@@ -178,10 +180,10 @@ def test_actions_on_messages_decide_nothing_again(
     assert decided <= 2
 
 
-def test_waiting_messages_return_until_a_restart_requests_them(spark: SparkSession, history_path: Path) -> None:
+def test_waiting_messages_return_until_a_restart_requests_them(spark: SparkSession, where: Where) -> None:
     applied = Applied()
     parts = [header(0, 0, 0), header(0, 0, 1), header(0, 10, 2)]
-    handle = handler(history_path, applied, patience=1, on_answers=lambda batch: applied.answer(batch.poll))
+    handle = handler(where, applied, patience=1, on_answers=lambda batch: applied.answer(batch.poll))
     handle(frame(spark, [("s0", parts[0]), ("s1", header(10, 20))]), 0)
     handle(frame(spark, [("s0", parts[1])]), 1)
     assert applied.of == {}
@@ -192,7 +194,7 @@ def test_waiting_messages_return_until_a_restart_requests_them(spark: SparkSessi
     handle.close()
 
     # Another driver knows nothing of the two parts: the last one waits for them, and is asked for with them.
-    handle = handler(history_path, applied, patience=1, on_answers=lambda batch: applied.answer(batch.poll))
+    handle = handler(where, applied, patience=1, on_answers=lambda batch: applied.answer(batch.poll))
     handle(frame(spark, [("s2", parts[2])]), 4)
     handle(frame(spark, []), 5)
     assert applied.answers[-1] == [("s2", 1, 0)]
@@ -201,11 +203,11 @@ def test_waiting_messages_return_until_a_restart_requests_them(spark: SparkSessi
     assert applied.of == {"s0": parts, "s2": [header(0, 10, 0, 1)]}
 
 
-def test_batch_replayed_after_its_commit_applies_nothing(spark: SparkSession, history_path: Path) -> None:
+def test_batch_replayed_after_its_commit_applies_nothing(spark: SparkSession, where: Where) -> None:
     applied, replays = Applied(), []
     rows = frame(spark, [(name, header(0, 10)) for name in NAMES])
     for _ in range(2):
-        handle = handler(history_path, applied, on_poll=lambda batch: replays.append(batch.poll.replay))
+        handle = handler(where, applied, on_poll=lambda batch: replays.append(batch.poll.replay))
         handle(rows, 0)
         handle.close()
     assert applied.of == {name: [header(0, 10)] for name in NAMES}
@@ -213,12 +215,12 @@ def test_batch_replayed_after_its_commit_applies_nothing(spark: SparkSession, hi
 
 
 def test_another_receiver_that_was_first_fences_the_batch(
-    spark: SparkSession, history_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied, others = Applied(), Applied()
     decide = delivery_shards.DeliveryShards.decide
-    with dh.open(history_path, create=True) as history:
-        handle = handler(history, applied)
+    with where.open(create=True) as history:
+        handle = handler(Where(history, where.given), applied)
         handle(frame(spark, []), 0)
 
         def overtaken(*arguments: Any) -> delivery_shards.Decided:

@@ -10,6 +10,7 @@ import pytest
 
 import dochistory as dh
 from tests.spark.support import Service, Stream, orders, rows
+from tests.spark.where import Where
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,51 +33,49 @@ def service() -> Service:
     return Service()
 
 
-def begin(path: Path, *ids: str) -> None:
-    with dh.open(path, create=True) as history:
+def begin(place: Where | Path, *ids: str) -> None:
+    with Where.of(place).open(create=True) as history:
         history.begin(rows([*ids]), orders())
 
 
-def kept(path: Path) -> list[tuple[Any, Any]]:
-    with dh.open(path) as history:
+def kept(where: Where) -> list[tuple[Any, Any]]:
+    with where.open() as history:
         return [(one["key"], one["batch"]) for one in history.audit.list().to_pylist()]
 
 
-def test_documents_in_doubt_of_a_replayed_batch_are_kept_once(
-    stream: Stream, history_path: Path, service: Service
-) -> None:
+def test_documents_in_doubt_of_a_replayed_batch_are_kept_once(stream: Stream, where: Where, service: Service) -> None:
     from pyspark.errors import StreamingQueryException
 
-    begin(history_path, "doubtful")
+    begin(where, "doubtful")
     stream.add(["a", "doubtful"])
 
     def broken(_: pa.Table, __: Any) -> None:
         raise RuntimeError("the service broke")
 
-    keep = dh.spark.keep_in_doubt(history_path, orders())
-    options: dict[str, Any] = {"documents": "arrow", "on_verdicts": keep}
+    keep = dh.spark.keep_in_doubt(where.path, orders(), **where.given)
+    options: dict[str, Any] = {"documents": "arrow", "on_verdicts": keep, **where.given}
     for _ in range(2):
         with pytest.raises(StreamingQueryException):
-            stream.run(dh.spark.exactly_once(history_path, orders(), broken, on_replay="rerun", **options))
-    stream.run(dh.spark.exactly_once(history_path, orders(), service, **options))
-    assert sorted(kept(history_path)) == [("a", 0), ("doubtful", 0)]
-    with dh.open(history_path) as history:
+            stream.run(dh.spark.exactly_once(where.path, orders(), broken, on_replay="rerun", **options))
+    stream.run(dh.spark.exactly_once(where.path, orders(), service, **options))
+    assert sorted(kept(where)) == [("a", 0), ("doubtful", 0)]
+    with where.open() as history:
         doubtful = next(one["number"] for one in history.audit.list().to_pylist() if one["key"] == "doubtful")
         assert history.audit.show(doubtful)["document"]["payload"] == "payload of doubtful"
         with history.audit.resubmit(orders(), [doubtful]) as again:
             assert again.documents["uuid"].to_pylist() == ["doubtful"]
 
 
-def test_classified_stream_keeps_its_documents_in_doubt(stream: Stream, history_path: Path) -> None:
-    begin(history_path, "doubtful")
+def test_classified_stream_keeps_its_documents_in_doubt(stream: Stream, where: Where) -> None:
+    begin(where, "doubtful")
     stream.add(["a", "doubtful"])
-    sink = dh.spark.audit_sink(history_path, orders(), prefix="dh_")
+    sink = dh.spark.audit_sink(where.path, orders(), prefix="dh_", **where.given)
 
     def judge(frame: Any, batch_id: int) -> None:
-        sink(dh.spark.classify(frame, history_path, orders(), prefix="dh_"), batch_id)
+        sink(dh.spark.classify(frame, where.path, orders(), prefix="dh_", **where.given), batch_id)
 
     stream.run(judge)
-    assert kept(history_path) == [("doubtful", 0)]
+    assert kept(where) == [("doubtful", 0)]
 
 
 def test_a_frame_without_verdicts_or_a_name_is_refused(spark: SparkSession, history_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The content of an audit log, from its files and the history."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,27 +22,28 @@ class Contents:
 
     def entries(self) -> pa.Table:
         """All entries, oldest first, with the columns of `ENTRIES`."""
-        return store.steadily(self._entries)
+        return self._store.steadily(self._entries)
 
     def _entries(self) -> pa.Table:
         names = KEPT.names
         files = self._store.kept()
-        tables = [self._store.read(one.path, ["number", *names]) for one in files]
+        events = self._store.events()
+        self._store.files.fetch([one.name for one in files] + [one.name for one in events])
+        tables = [self._store.read(one.name, ["number", *names]) for one in files]
         bare = pa.schema([store.NUMBER, *KEPT])
         kept = (
             pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
             if tables
             else bare.empty_table()
         )
-        return states.with_states(kept, self._changes()).cast(ENTRIES)
+        return states.with_states(kept, self._changes(events)).cast(ENTRIES)
 
-    def _changes(self) -> pa.Table:
+    def _changes(self, events: list[store.Event]) -> pa.Table:
         """The changes of documents, in order; changes that are not recorded yet come from the history."""
         found = []
-        events = self._store.events()
         ended = {event.number for event in events if event.kind == "outcome"}
         for event in events:
-            table = self._store.read(event.path)
+            table = self._store.read(event.name)
             if event.kind == "resubmission":
                 if event.number in ended:
                     continue
@@ -55,19 +57,25 @@ class Contents:
         if self._store.turn(trigger).is_taken():
             return states.outcome(resubmission, "resubmitting")
         progress = self._history.transaction(trigger, APPLICATION)
-        return states.outcome(resubmission, states.end_of(event.number, progress))
+        return states.outcome(resubmission, self._end_of(event, progress))
+
+    def _end_of(self, event: store.Event, progress: tuple[int, str] | None) -> str:
+        if self._store.files.may_be_lost and (progress is None or progress[0] < event.number):
+            # Its process may only be slow, and begin it yet.
+            return "cut_off"
+        return states.end_of(event.number, progress)
 
     def documents(self, numbers: Iterable[int]) -> pa.Table:
         """Documents as they came; see `AuditLog.documents`."""
         wanted = sorted(set(numbers))
-        return store.steadily(lambda: self._documents(wanted))
+        return self._store.steadily(lambda: self._documents(wanted))
 
     def _documents(self, wanted: list[int]) -> pa.Table:
         tables, missing = [], set(wanted)
         for file in self._store.kept():
             here = [number - file.first for number in wanted if number in file.numbers]
             if here:
-                whole = self._store.read(file.path, [store.DOCUMENT])[store.DOCUMENT].take(pa.array(here, pa.int64()))
+                whole = self._store.read(file.name, [store.DOCUMENT])[store.DOCUMENT].take(pa.array(here, pa.int64()))
                 tables.append(pa.Table.from_struct_array(whole))
                 missing -= {file.first + at for at in here}
         if missing:
@@ -92,27 +100,61 @@ class Contents:
         return chosen
 
     def settle(self, trigger: str) -> None:
-        """Record the end of the trigger's last resubmission, if its process did not. The trigger's lock is held."""
+        """Record the end of the trigger's last resubmission, if its process did not. The trigger's turn is held."""
+        for plan in self._plans():
+            table = self._store.read(plan.name)
+            if table["trigger"][0].as_py() == trigger:
+                state = self._end_of(plan, self._history.transaction(trigger, APPLICATION))
+                self.end(plan.number, states.outcome(table, state))
+
+    def end(self, number: int, outcome: pa.Table) -> None:
+        """Record the end of a resubmission, unless it is recorded."""
+        self._store.alone(lambda: self._store.add_event("outcome", outcome, number=number))
+
+    def plan(self, trigger: str, chosen: pa.Table, plan: pa.Table, *, least: int) -> int:
+        """Record a resubmission before it is begun; answers its number. The trigger's turn is held.
+
+        Raises:
+            StateError: [DH-STATE] the documents' states changed since they were chosen.
+            LockedError: [DH-LOCKED] another resubmission of the trigger has no end.
+        """
+
+        def record() -> int:
+            if self._store.files.may_be_lost:
+                now = self.chosen(chosen["number"].to_pylist())
+                refusals.only(now, ("open", "process"), "be resubmitted")
+                if any(self._trigger_of(event) == trigger for event in self._plans()):
+                    raise refusals.overtaken(trigger)
+            return self._store.add_event("resubmission", plan, least=least)
+
+        return self._store.alone(record)
+
+    def is_ended(self, number: int) -> bool:
+        """Whether somebody else settled a resubmission whose turn was lost."""
+        if not self._store.files.may_be_lost:
+            return False
+        return all(event.number != number for event in self._plans())
+
+    def _plans(self) -> list[store.Event]:
+        """The resubmissions whose end is not recorded."""
         events = self._store.events()
         ended = {event.number for event in events if event.kind == "outcome"}
-        for event in events:
-            if event.kind != "resubmission" or event.number in ended:
-                continue
-            table = self._store.read(event.path)
-            if table["trigger"][0].as_py() == trigger:
-                state = states.end_of(event.number, self._history.transaction(trigger, APPLICATION))
-                with self._store.lock():
-                    self._store.add_event(event.number, "outcome", states.outcome(table, state))
+        return [event for event in events if event.kind == "resubmission" and event.number not in ended]
+
+    def _trigger_of(self, plan: store.Event) -> str:
+        name: str = self._store.read(plan.name, ["trigger"])["trigger"][0].as_py()
+        return name
 
     def trigger(self, name: str) -> dh.Trigger:
         """A trigger with the settings stored with the newest of its documents."""
-        for file in reversed(self._store.kept()):
-            table = self._store.read(file.path, ["trigger"])
-            if table["trigger"][0].as_py() == name:
-                remembered = store.trigger_of(name, table.schema.metadata)
-                break
-        else:
-            remembered = {"name": name}
+        remembered = self._store.steadily(lambda: self._remembered(name))
         # The history's settings for it may have changed since.
         settings = {**remembered, **stored_settings(self._history, name)}
         return dh.Trigger(**settings, detect_duplicates=True, use_history=True)
+
+    def _remembered(self, name: str) -> dict[str, Any]:
+        for file in reversed(self._store.kept()):
+            table = self._store.read(file.name, ["trigger"])
+            if table["trigger"][0].as_py() == name:
+                return store.trigger_of(name, table.schema.metadata)
+        return {"name": name}

@@ -1,9 +1,16 @@
-"""The files of an audit log: those that its manifest names, and complete ones that no manifest names yet."""
+"""The files of an audit log in a directory: those that its manifest names, and complete ones that none names yet.
 
+`bucket.Bucket` is the same for a bucket, where only named files count.
+"""
+
+import hashlib
+import os
 import re
+import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,13 +22,21 @@ from dochistory.audit.manifest import Manifest, Named
 
 Kind = Literal["decided", "resubmission", "outcome"]
 
-KEPT = re.compile(r"kept-(\d{16})-(\d{8})-([0-9a-f]{16})-([0-9a-f]{8})\.parquet")
-EVENT = re.compile(r"event-(\d{16})-(decided|resubmission|outcome)-([0-9a-f]{8})\.parquet")
+T = TypeVar("T")
+
+# In a bucket, a name also has the number of the manifest that is the first to name it, and a random number.
+_END = r"(?:-\d{16}-[0-9a-f]{16})?-[0-9a-f]{8}\.parquet"
+KEPT = re.compile(r"kept-(\d{16})-(\d{8})-([0-9a-f]{16})" + _END)
+EVENT = re.compile(r"event-(\d{16})-(decided|resubmission|outcome)" + _END)
 LOG = b"dochistory.log"
 """Where a file's schema repeats the id of its log; files of older packages do not."""
 
 _NO_BATCH = "0" * 16
 _TRIES = 100
+
+
+class Gone(Exception):  # noqa: N818 - no error of the log's: whoever reads looks again
+    """A file was removed that a manifest named a moment ago."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +70,97 @@ class Directory:
             completely is detected too.
     """
 
-    def __init__(self, directory: Path, known: Path | None) -> None:
+    may_be_lost = False
+    """Whether a turn can be lost while it is held."""
+
+    def __init__(self, directory: Path, known: Path | None, lock_timeout: float) -> None:
         self.directory = directory
         self.known = directory / "known" if known is None else known
+        self.lock_timeout = lock_timeout
+
+    def lock(self) -> _files.Lock:
+        """The lock that is held while a file is added."""
+        return _files.Lock(self.directory / "lock", self.lock_timeout)
+
+    def alone(self, change: Callable[[], T]) -> T:
+        """Look at the log and change it, while nobody else changes it.
+
+        Raises:
+            LockedError: [DH-LOCKED] another process held the log for longer than `lock_timeout`.
+        """
+        with self.lock():
+            return change()
+
+    def steadily(self, read: Callable[[], T]) -> T:
+        """Repeat a read while files are removed meanwhile, because they were settled and are forgotten."""
+        for _ in range(_TRIES):
+            try:
+                return read()
+            except Gone:
+                continue
+        raise too_fast(self.directory)
+
+    def turn(self, trigger: str) -> _files.Lock:
+        """The lock that is held while documents of a trigger are being resubmitted."""
+        return _files.Lock(self.directory / f"resubmission-{turn_name(trigger)}.lock", self.lock_timeout)
+
+    def place(self, name: str) -> Path:
+        """Where a file is."""
+        return self.directory / name
+
+    def manifest_place(self) -> Path:
+        """Where the newest manifest is, or should be."""
+        numbers = manifest.numbers_in(self.directory)
+        return manifest.path_of(self.directory, numbers[-1] if numbers else 1)
+
+    def opened(self, name: str) -> Path:
+        """A file, as Arrow reads it."""
+        return self.directory / name
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Prepare a read of files; here nothing has to be."""
+
+    def content(self, name: str) -> bytes:
+        """The bytes of a file, as they are stored.
+
+        Raises:
+            Gone: it does not exist any more.
+        """
+        path = self.directory / name
+        with _files.storage(path):
+            try:
+                return path.read_bytes()
+            except FileNotFoundError:
+                raise Gone(path) from None
+
+    def add(self, _before: Manifest, name: str, content: bytes) -> str:
+        """Under the lock: store a file that no manifest names yet; answers its whole name."""
+        path = self.directory / f"{name}-{zlib.crc32(content):08x}.parquet"
+        if not _files.publish(path, content):
+            raise dh.FencedError(
+                f"[DH-FENCED] {path} exists already: the file system's locks do not exclude each other"
+            )
+        return path.name
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Under the lock: remove files that the newest manifest does not name any more."""
+        with _files.storage(self.directory):
+            for name in names:
+                (self.directory / name).unlink(missing_ok=True)
+
+    def collect(self) -> None:
+        """Remove what was left; here nothing is."""
+
+    def set_aside(self, names: Iterable[str], where: str) -> Path:
+        """Keep files that go out of use in a directory beside the log; answers which."""
+        aside = self.directory.parent / where / self.directory.name
+        with _files.storage(aside):
+            _files.make_directory(aside)
+            for name in names:
+                if (self.directory / name).exists():
+                    os.link(self.directory / name, aside / name)
+            _files.sync(aside)
+        return aside
 
     def look(self) -> Look:
         """The present files.
@@ -74,7 +177,7 @@ class Directory:
             look = Look(newest, frozenset(present - self._left_by_compaction(newest, present)))
             if newest is None or not look.missing or manifest.numbers_in(self.directory)[-1:] == [newest.number]:
                 return look
-        raise dh.StateError(f"[DH-STATE] {self.directory} changes faster than it can be read")
+        raise too_fast(self.directory)
 
     def _left_by_compaction(self, newest: Manifest | None, present: set[str]) -> set[str]:
         """Own files that a compaction wrote and died before naming them: their documents stand in named files."""
@@ -133,18 +236,7 @@ class Directory:
         look = self.look()
         found = look.manifest or Manifest(manifest.new_id(), 0, 1, 1, ())
         own = [name for name in look.unnamed if not self.is_foreign(name, look.manifest)]
-        return self.taking_in(found, [self.described(name) for name in own])
-
-    def taking_in(self, found: Manifest, added: list[Named]) -> Manifest:
-        """The same log with more files."""
-        found = found.naming(added)
-        kept = [match for file in found.files if (match := KEPT.fullmatch(file.name))]
-        events = [match for file in found.files if (match := EVENT.fullmatch(file.name))]
-        return replace(
-            found,
-            next_number=max([found.next_number, *(int(match[1]) + int(match[2]) for match in kept)]),
-            next_event=max([found.next_event, *(int(match[1]) + 1 for match in events)]),
-        )
+        return taking_in(found, [self.described(name) for name in own])
 
     def described(self, name: str) -> Named:
         """The manifest's entry for a file."""
@@ -180,6 +272,28 @@ class Directory:
             with _files.storage(self.known):
                 if self.known.parent == self.directory or self.known.parent.parent.is_dir():
                     _files.publish(self.known, found.log.encode())
+
+
+def taking_in(found: Manifest, added: list[Named]) -> Manifest:
+    """The same log with more files."""
+    found = found.naming(added)
+    kept = [match for file in found.files if (match := KEPT.fullmatch(file.name))]
+    events = [match for file in found.files if (match := EVENT.fullmatch(file.name))]
+    return replace(
+        found,
+        next_number=max([found.next_number, *(int(match[1]) + int(match[2]) for match in kept)]),
+        next_event=max([found.next_event, *(int(match[1]) + 1 for match in events)]),
+    )
+
+
+def too_fast(place: Path | str) -> dh.StateError:
+    """The error for a log that nobody can read before it changes."""
+    return dh.StateError(f"[DH-STATE] {place}: the audit log changes faster than it can be read: try again")
+
+
+def turn_name(trigger: str) -> str:
+    """The part of a name that stands for a trigger."""
+    return hashlib.sha256(trigger.encode()).hexdigest()[:16]
 
 
 def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:

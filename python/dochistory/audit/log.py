@@ -4,6 +4,8 @@ import datetime as dt
 import getpass
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -13,8 +15,10 @@ import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory.audit import damage, refusals, settling, states, store
+from dochistory.audit.bucket import Bucket
 from dochistory.audit.contents import Contents
 from dochistory.audit.entries import ENTRIES, TIME, of_batch
+from dochistory.audit.files import Directory
 from dochistory.audit.resubmission import APPLICATION, Resubmission
 from dochistory.audit.settling import OPEN, SETTLED
 from dochistory.resolvers import Resolver
@@ -32,15 +36,15 @@ Numbers = list[int]
 
 
 class AuditLog:
-    """Documents in doubt of one history, kept whole in a directory beside its entries.
+    """Documents in doubt of one history, kept whole beside its entries.
 
     `history.audit` makes one; it holds nothing open. Several processes may use the same log.
 
     Args:
         history: the history.
-        directory: where the documents are kept; `audit` in the history's own directory, if absent.
-            To keep documents even while the history's disk is unavailable (rule R7), name a
-            directory on another disk.
+        directory: where the documents are kept; `audit` in the history's own directory, or below
+            the URL of its bucket, if absent. To keep documents even while the history's disk is
+            unavailable (rule R7), name a directory on another disk.
         lock_timeout: how long to wait for others, in seconds.
     """
 
@@ -48,12 +52,23 @@ class AuditLog:
         self, history: dh.History, directory: str | os.PathLike[str] | None = None, *, lock_timeout: float = 30.0
     ) -> None:
         self.history = history
-        self.directory = (Path(history.path) / "audit" if directory is None else Path(directory)).absolute()
-        self._store = store.Store(self.directory, lock_timeout, known_of(Path(history.path), self.directory))
+        self._store = store.Store(_files_of(history, directory, lock_timeout))
         self._contents = Contents(history, self._store)
 
+    @property
+    def directory(self) -> Path:
+        """Where the documents are kept.
+
+        Raises:
+            StateError: [DH-STATE] it is in a bucket.
+        """
+        place = self._store.files
+        if isinstance(place, Directory):
+            return place.directory
+        raise dh.StateError(f"[DH-STATE] {self!r} is in a bucket, and has no directory: ask for the history's url")
+
     def __repr__(self) -> str:
-        return f"<AuditLog {str(self.directory)!r}>"
+        return f"<AuditLog {str(self._store.files.place('')).rstrip('/')!r}>"
 
     def _repr_html_(self) -> str:
         return import_module("dochistory.notebook").audit_html(self)  # type: ignore[no-any-return]
@@ -100,20 +115,28 @@ class AuditLog:
 
     def _add(self, entries: pa.Table, trigger: str, transaction: tuple[str, int] | None) -> Numbers:
         batch = store.batch_name(trigger, transaction)
-        with self._store.lock():
+
+        def add() -> Numbers:
+            wanted = entries
             if transaction is not None:
-                known = [self._store.read(one.path, ["key"])["key"] for one in self._store.kept_of(batch)]
+                known = [self._store.read(one.name, ["key"])["key"] for one in self._store.kept_of(batch)]
                 keys = pa.chunked_array([chunk for column in known for chunk in column.chunks], pa.string())
                 is_known = pc.is_in(entries["key"], value_set=keys.drop_null(), skip_nulls=True)
-                entries = entries.filter(pc.invert(is_known))
-            if not entries.num_rows:
+                wanted = entries.filter(pc.invert(is_known))
+            if not wanted.num_rows:
                 return []
-            try:
-                first = self._store.add_kept(entries, batch)
-                self._store.compact()
-            except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-                raise dh.SchemaError(f"[DH-SCHEMA] Parquet cannot keep these documents: {error}") from error
-        return list(range(first, first + entries.num_rows))
+            first = self._store.add_kept(wanted, batch)
+            return list(range(first, first + wanted.num_rows))
+
+        try:
+            numbers = self._store.alone(add)
+        except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise dh.SchemaError(f"[DH-SCHEMA] Parquet cannot keep these documents: {error}") from error
+        if numbers:
+            # They are kept: what fails now may be done by the next one.
+            with suppress(dh.LockedError, dh.ObjectStoreError):
+                self._store.alone(self._store.compact)
+        return numbers
 
     def list(
         self,
@@ -233,7 +256,9 @@ class AuditLog:
     ) -> None:
         chosen = self._contents.chosen(numbers)
         allowed = {"process": ("open", "process", "cut_off"), "duplicate": ("open", "process", "cut_off", "duplicate")}
-        refusals.only(chosen, allowed[decision], f"be resolved as {decision}")
+        check = partial(refusals.only, allowed=allowed[decision], what=f"be resolved as {decision}")
+        check(chosen)
+
         changed = chosen.filter(pc.not_equal(chosen["state"], decision))
         if not changed.num_rows:
             return
@@ -250,8 +275,13 @@ class AuditLog:
                 "note": pa.array([note] * size, pa.string()),
             }
         )
-        with self._store.lock():
-            self._store.add_event(self._store.next_event(), "decided", event)
+
+        def record() -> None:
+            if self._store.files.may_be_lost:
+                check(self._contents.chosen(numbers))
+            self._store.add_event("decided", event)
+
+        self._store.alone(record)
 
     def resolve_all(
         self,
@@ -332,8 +362,9 @@ class AuditLog:
         Returns:
             int: by how many files the log got smaller.
         """
-        with self._store.lock():
-            return self._store.compact(least=2)
+        fewer = self._store.alone(lambda: self._store.compact(least=2))
+        self._store.files.collect()
+        return fewer
 
     def resubmit(
         self,
@@ -386,7 +417,7 @@ class AuditLog:
             refusals.only(chosen, ("open", "process"), "be resubmitted")
             documents = self.documents(chosen["number"].to_pylist())
             settings = trigger if isinstance(trigger, dh.Trigger) else self._contents.trigger(name)
-            return Resubmission.begin(self.history, self._store, turn, settings, chosen, documents, now)
+            return Resubmission.begin(self.history, self._contents, turn, settings, chosen, documents, now)
         except BaseException:
             turn.give_back()
             raise
@@ -411,11 +442,14 @@ class AuditLog:
         if trigger is not None:
             is_over = pc.and_(is_over, pc.equal(entries["trigger"], _name(trigger)))
         over = set(entries.filter(is_over)["number"].to_pylist())
-        with self._store.lock():
+
+        def drop() -> int:
             dropped = [file for file in self._store.kept()[:-1] if over.issuperset(file.numbers)]
             if dropped and not dry_run:
-                self._store.drop([file.path.name for file in dropped])
-        return sum(file.count for file in dropped)
+                self._store.drop([file.name for file in dropped])
+            return sum(file.count for file in dropped)
+
+        return self._store.alone(drop)
 
     def verify(self) -> int:
         """Read every file and check its checksums, and that no file is missing.
@@ -427,11 +461,24 @@ class AuditLog:
             CorruptError: [DH-CORRUPT] a file is damaged, missing, or of another log; the text names
                 it and its documents.
         """
-        checked, damages = store.steadily(lambda: damage.look(self._store))
+        checked, damages = damage.look(self._store)
         for first in damages:
             more = f" ({len(damages) - 1} more files are damaged)" if len(damages) > 1 else ""
             raise dh.CorruptError(f"[DH-CORRUPT] {first.path}: {first.reason}{more}")
         return checked
+
+
+def _files_of(history: dh.History, directory: str | os.PathLike[str] | None, lock_timeout: float) -> store.Files:
+    client = history._objects  # noqa: SLF001 - the package's own
+    if client is not None:
+        return (
+            Bucket(client, lock_timeout)
+            if directory is None
+            else Directory(Path(directory).absolute(), None, lock_timeout)
+        )
+    own = Path(history.path)
+    place = (own / "audit" if directory is None else Path(directory)).absolute()
+    return Directory(place, known_of(own, place), lock_timeout)
 
 
 def known_of(history: Path, directory: Path) -> Path | None:

@@ -96,7 +96,7 @@ def newest(directory: Path) -> Manifest | None:
         path = path_of(directory, numbers[-1])
         with _files.storage(path):
             try:
-                return _decoded(path, path.read_bytes())
+                return decoded(path, path.read_bytes())
             except FileNotFoundError:
                 continue  # a newer one took its place
     return None
@@ -104,10 +104,8 @@ def newest(directory: Path) -> Manifest | None:
 
 def publish(directory: Path, manifest: Manifest) -> None:
     """Make a manifest the newest, under the lock; remove earlier ones."""
-    content = {"format": _FORMAT, **asdict(manifest)}
-    line = json.dumps(content, ensure_ascii=False).encode()
     path = path_of(directory, manifest.number)
-    if not _files.publish(path, b"%s\n%08x\n" % (line, zlib.crc32(line))):
+    if not _files.publish(path, encoded(manifest)):
         raise dh.FencedError(
             f"[DH-FENCED] {path} exists already: the file system's locks do not exclude each other, or another log "
             "was put in this one's place"
@@ -118,13 +116,27 @@ def publish(directory: Path, manifest: Manifest) -> None:
                 path_of(directory, number).unlink(missing_ok=True)
 
 
-def _decoded(path: Path, content: bytes) -> Manifest:
+def encoded(manifest: Manifest, mark: str | None = None) -> bytes:
+    """The bytes of a manifest; a mark makes those of one writer differ from all others."""
+    content = {"format": _FORMAT, **asdict(manifest), **({"mark": mark} if mark else {})}
+    line = json.dumps(content, ensure_ascii=False).encode()
+    return b"%s\n%08x\n" % (line, zlib.crc32(line))
+
+
+def decoded(path: Path | str, content: bytes) -> Manifest:
+    """A manifest from its bytes.
+
+    Raises:
+        CorruptError: [DH-CORRUPT] it is damaged.
+        OpenError: [DH-OPEN] a newer package wrote it.
+    """
     line, _, rest = content.partition(b"\n")
     if rest != b"%08x\n" % zlib.crc32(line):
         raise dh.CorruptError(f"[DH-CORRUPT] {path}: this is not the manifest that was written")
     said: dict[str, Any] = json.loads(line)
     if said.pop("format") != _FORMAT:
         raise dh.OpenError(f"[DH-OPEN] {path}: a newer dochistory wrote this audit log: install a newer dochistory")
+    said.pop("mark", None)
     files = tuple(
         Named(one["name"], one["bytes"], tuple((first, last) for first, last in one["numbers"]))
         for one in said.pop("files")
@@ -147,3 +159,20 @@ def described(numbers: Ranges) -> str:
     """The first few ranges of numbers, for people."""
     said = [str(first) if first == last else f"{first} to {last}" for first, last in numbers[:5]]
     return ", ".join(said) + (", …" if len(numbers) > 5 else "")
+
+
+def missing(file: Named) -> str:
+    """The consequences of a missing file."""
+    if not file.name.startswith("kept-"):
+        return f"the file is lost; it described documents {described(file.numbers)}: repair says what that means"
+    return f"the file is lost, and with it {file.rows} documents: {described(file.numbers)}"
+
+
+def lost(path: Path | str, file: Named) -> dh.CorruptError:
+    """The error for a missing file."""
+    return dh.CorruptError(f"[DH-CORRUPT] {path}: {missing(file)}")
+
+
+def stem(name: str) -> str:
+    """The part of a file's name that says what it holds: without a bucket's numbers, and without the checksum."""
+    return re.sub(r"(?:-\d{16}-[0-9a-f]{16})?-[0-9a-f]{8}\.parquet$", "", name)

@@ -29,6 +29,14 @@ def of_one(chosen: pa.Table, trigger: str) -> None:
         raise dh.StateError(f"[DH-STATE] {are.format(_some(strangers))} of another trigger than {trigger}")
 
 
+def overtaken(trigger: str) -> dh.LockedError:
+    """The error for a resubmission while another one is under way that did not wait."""
+    return dh.LockedError(
+        f"[DH-LOCKED] another process is resubmitting documents of {trigger}, because this one was silent for too "
+        "long; nothing was handed out: try again"
+    )
+
+
 def unknown(numbers: list[int]) -> dh.StateError:
     """The error for numbers without a document."""
     return dh.StateError(f"[DH-STATE] there is no document {_some(numbers)} in the audit log")

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 import dochistory as dh
-from dochistory import _durations, _files
+from dochistory import _durations, objects
 from dochistory.audit import damage, files, manifest, store
+from dochistory.audit.bucket import Bucket
 from dochistory.audit.damage import Damage
+from dochistory.audit.files import Directory
 from dochistory.audit.manifest import Manifest, Named, Ranges
 
 FAR = 1_000_000
@@ -24,6 +26,7 @@ _DERIVED = "nothing is lost: the history tells how that resubmission ended, and 
 _OVER = "nothing is lost: its outcome is there"
 _FOREIGN = "nothing of this log is lost"
 _MANIFEST = "it is unknown which of the log's files were lost by then: check for documents that should be there"
+_RESTORE = "nothing else says which of the log's files count: restore the object, or an older version of it"
 _IMPOSSIBLE = "this log is of another history: restore the right one, or the right file `known/audit`, from a backup"
 
 
@@ -45,6 +48,7 @@ def repair(
     *,
     apply: bool = False,
     lock_timeout: str | dt.timedelta | float = 30.0,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Report the damage of an audit log and what a repair would drop; with `apply`, repair it.
 
@@ -53,10 +57,11 @@ def repair(
     is kept in a directory `repaired-<time>` beside the log.
 
     Args:
-        history: the directory of the history; it need not open.
+        history: the directory of the history, or the URL of its bucket; it need not open.
         directory: where the log is; `audit` in the history's own directory, if absent.
         apply: repair. Otherwise nothing is written.
         lock_timeout: how long to wait for others: text ("30 s"), a timedelta, or seconds.
+        storage_options: of a bucket, as for `dochistory.open`.
 
     Returns:
         `repaired`, `kept_in` and `findings`, as of `dochistory.repair`. A finding also has
@@ -67,35 +72,42 @@ def repair(
         LockedError: [DH-LOCKED] another process held the log for longer than `lock_timeout`.
         StorageError: [DH-IO] the operating system refused.
     """
+    log = store.Store(_place(history, directory, _durations.seconds("lock_timeout", lock_timeout), storage_options))
+    remedies = _remedies(log)
+    if not apply or not remedies or any(one.remedy == "impossible" for one in remedies):
+        return _told(remedies, kept_in=None)
+    return log.alone(lambda: _repaired(log))
+
+
+def _place(
+    history: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | None,
+    lock_timeout: float,
+    storage_options: Mapping[str, Any] | None,
+) -> store.Files:
+    if directory is None and objects.is_url(history):
+        return Bucket(objects.open_client(history, storage_options), lock_timeout)
     own = Path(history) / "audit"
     place = own if directory is None else Path(directory)
-    log = store.Store(
-        place,
-        _durations.seconds("lock_timeout", lock_timeout),
-        Path(history) / "known" / "audit" if place == own else None,
-    )
-    if not apply:
-        return _told(_remedies(log), kept_in=None)
-    if not _remedies(log):
-        return _told([], kept_in=None)
-    with log.lock():
-        remedies = _remedies(log)
-        if not remedies or any(one.remedy == "impossible" for one in remedies):
-            return _told(remedies, kept_in=None)
-        now = dt.datetime.now(dt.UTC)
-        aside = place.parent / f"repaired-{now:%Y%m%dT%H%M%S%fZ}" / place.name
-        _set_aside(aside, [one.damage.path for one in remedies])
-        _publish(log, remedies, now)
-        with _files.storage(place):
-            # Publishing the new manifest removed a damaged one.
-            for one in remedies:
-                if one.damage.file:
-                    one.damage.path.unlink(missing_ok=True)
+    return Directory(place, Path(history) / "known" / "audit" if place == own else None, lock_timeout)
+
+
+def _repaired(log: store.Store) -> dict[str, Any]:
+    """Alone: repair what is damaged."""
+    remedies = _remedies(log)
+    if not remedies or any(one.remedy == "impossible" for one in remedies):
+        return _told(remedies, kept_in=None)
+    now = dt.datetime.now(dt.UTC)
+    names = [str(one.damage.path).rpartition("/")[2] for one in remedies]
+    aside = log.files.set_aside(names, f"repaired-{now:%Y%m%dT%H%M%S%fZ}")
+    _publish(log, remedies, now)
+    # Publishing the new manifest removed a damaged one.
+    log.files.remove([one.damage.file.name for one in remedies if one.damage.file])
     return {**_told(remedies, kept_in=aside), "repaired": True}
 
 
 def _remedies(log: store.Store) -> list[_Remedy]:
-    _, damages = store.steadily(lambda: damage.look(log))
+    _, damages = damage.look(log)
     lost = {one.file.name for one in damages if one.file}
     return [_remedy(log, one, lost) for one in damages]
 
@@ -104,7 +116,9 @@ def _remedy(log: store.Store, one: Damage, lost: set[str]) -> _Remedy:
     if one.kind == "foreign":
         return _Remedy(one, "dropped", _FOREIGN)
     if one.file is None:
-        if _is_of_another(log):
+        if isinstance(log.files, Bucket):
+            return _Remedy(one, "impossible", _RESTORE, None)
+        if _is_of_another(log.files):
             return _Remedy(one, "impossible", _IMPOSSIBLE, None)
         return _Remedy(one, "rebuilt", _MANIFEST, None)
     if files.KEPT.fullmatch(one.file.name):
@@ -117,10 +131,10 @@ def _remedy(log: store.Store, one: Damage, lost: set[str]) -> _Remedy:
     return _Remedy(one, "dropped", _UNDECIDED, cut_off=one.file.numbers or _all_numbers(log, lost))
 
 
-def _is_of_another(log: store.Store) -> bool:
-    noted = log.files.noted()
+def _is_of_another(place: Directory) -> bool:
+    noted = place.noted()
     try:
-        newest = manifest.newest(log.directory)
+        newest = manifest.newest(place.directory)
     except dh.CorruptError:
         return False
     return newest is not None and noted is not None and newest.log != noted
@@ -138,15 +152,6 @@ def _all_numbers(log: store.Store, lost: set[str]) -> Ranges:
     return tuple(stretch for file in there for stretch in file.numbers)
 
 
-def _set_aside(aside: Path, paths: list[Path]) -> None:
-    with _files.storage(aside):
-        _files.make_directory(aside)
-        for path in paths:
-            if path.exists():
-                os.link(path, aside / path.name)
-        _files.sync(aside)
-
-
 def _publish(log: store.Store, remedies: list[_Remedy], now: dt.datetime) -> None:
     """Under the lock: write the replacements of lost events, and the manifest that makes the repair effective."""
     found = _basis(log, remedies)
@@ -157,16 +162,16 @@ def _publish(log: store.Store, remedies: list[_Remedy], now: dt.datetime) -> Non
             cut_off.setdefault(number, []).extend(_each(one.cut_off))
     added = [log.write_event(found, number, "outcome", _cut_off(of, now)) for number, of in cut_off.items()]
     gone = [one.damage.file.name for one in remedies if one.damage.file]
-    log.files.publish(log.files.taking_in(found, added).without(gone))
+    log.files.publish(files.taking_in(found, added).without(gone))
 
 
 def _basis(log: store.Store, remedies: list[_Remedy]) -> Manifest:
     """The newest manifest; if it is lost, one of all existing files."""
-    if not any(one.damage.kind == "manifest" for one in remedies):
+    if isinstance(log.files, Bucket) or not any(one.damage.kind == "manifest" for one in remedies):
         return log.files.current()
-    last = max([0, *manifest.numbers_in(log.directory)])
+    last = max([0, *manifest.numbers_in(log.files.directory)])
     empty = Manifest(log.files.noted() or manifest.new_id(), last, 1, 1, ())
-    found = log.files.taking_in(empty, [log.files.described(name) for name in log.files.names()])
+    found = files.taking_in(empty, [log.files.described(name) for name in log.files.names()])
     return replace(found, next_number=found.next_number + FAR, next_event=found.next_event + FAR)
 
 
@@ -180,7 +185,7 @@ def _cut_off(numbers: list[int], now: dt.datetime) -> pa.Table:
     return pa.table({"number": pa.array(of, pa.int64()), "state": pa.repeat("cut_off", len(of)), "time": time})
 
 
-def _told(remedies: list[_Remedy], *, kept_in: Path | None) -> dict[str, Any]:
+def _told(remedies: list[_Remedy], *, kept_in: Path | str | None) -> dict[str, Any]:
     return {"repaired": False, "kept_in": kept_in, "findings": [_finding(one) for one in remedies]}
 
 

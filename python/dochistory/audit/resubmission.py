@@ -1,16 +1,21 @@
 """A resubmission: documents in doubt that are processed after all, as one transaction of the history."""
 
 import datetime as dt
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory import _columns, _files
-from dochistory.audit import states, store
+from dochistory.audit import refusals, states
+from dochistory.audit.bucket import Turn
 from dochistory.settings import stored_settings
+
+if TYPE_CHECKING:
+    from dochistory.audit.contents import Contents
 
 APPLICATION = "dochistory.audit"
 """The name under which the history remembers resubmissions: its transactions are (this, number of the event)."""
@@ -27,14 +32,14 @@ class Resubmission:
 
     def __init__(
         self,
-        store_: store.Store,
-        turn: _files.Lock,
+        contents: "Contents",
+        turn: _files.Lock | Turn,
         number: int,
         claim: dh.Claim | None,
         entries: pa.Table,
         new: pa.Table,
     ) -> None:
-        self._store = store_
+        self._contents = contents
         self._turn = turn
         self._claim = claim
         self._judged = entries
@@ -47,19 +52,19 @@ class Resubmission:
     def begin(
         cls,
         history: dh.History,
-        store_: store.Store,
-        turn: _files.Lock,
+        contents: "Contents",
+        turn: _files.Lock | Turn,
         trigger: dh.Trigger,
         chosen: pa.Table,
         documents: pa.Table,
         now: dt.datetime | None,
     ) -> "Resubmission":
-        """Begin it under the trigger's lock: first the plan is recorded, then the history's claim.
+        """Begin it in the trigger's turn: first the plan is recorded, then the history's claim.
 
         Args:
             history: the history.
-            store_: its audit log.
-            turn: the trigger's lock, which is held.
+            contents: its audit log.
+            turn: the trigger's turn, which is held.
             trigger: whose documents they are.
             chosen: their entries, as `AuditLog.list` gives them.
             documents: the documents as they came.
@@ -70,10 +75,12 @@ class Resubmission:
 
         Raises:
             StorageError: [DH-IO] the history cannot be reached.
+            LockedError: [DH-LOCKED] in a bucket: another process resubmits documents of this
+                trigger, because this one was silent for too long.
         """
         if not chosen.num_rows:
             turn.give_back()
-            return cls(store_, turn, 0, None, chosen, documents)
+            return cls(contents, turn, 0, None, chosen, documents)
         last = history.transaction(trigger, APPLICATION)
         size = chosen.num_rows
         plan = pa.table(
@@ -83,13 +90,24 @@ class Resubmission:
                 "time": pa.repeat(pa.scalar(now or dt.datetime.now(dt.UTC), _TIME), size),
             }
         )
-        with store_.lock():
-            # A log that was restored from a backup may be behind the history.
-            number = max(store_.next_event(), last[0] + 1 if last else 0)
-            store_.add_event(number, "resubmission", plan)
-        claim = history.begin(
-            pa.table({"uuid": chosen["key"]}), _bypassing(history, trigger), transaction=(APPLICATION, number), now=now
-        )
+        # A log that was restored from a backup may be behind the history.
+        number = contents.plan(trigger.name, chosen, plan, least=last[0] + 1 if last else 1)
+        try:
+            claim = history.begin(
+                pa.table({"uuid": chosen["key"]}),
+                _bypassing(history, trigger),
+                transaction=(APPLICATION, number),
+                now=now,
+            )
+        except dh.DocHistoryError as error:
+            # After an error of the storage nobody knows whether it was begun: the one that settles it looks.
+            if not isinstance(error, dh.StorageError | dh.FailedError):
+                with suppress(dh.DocHistoryError):
+                    contents.end(number, states.outcome(plan, states.UNDONE))
+            raise
+        if contents.is_ended(number):
+            claim.release()
+            raise refusals.overtaken(trigger.name)
         verdicts = _columns.verdicts_of(claim.verdicts)
         if len(_columns.rows_where(verdicts["action"], "SUSPEND")):
             message = verdicts["message"][0].as_py()
@@ -97,7 +115,7 @@ class Resubmission:
         rows = _columns.rows_where(verdicts["action"], "PROCESS")
         states_ = pc.if_else(pc.equal(_columns.text(verdicts["action"]), "PROCESS"), "resubmitted", "duplicate")
         judged = chosen.set_column(chosen.column_names.index("state"), "state", states_)
-        return cls(store_, turn, number, claim, judged, documents.take(rows))
+        return cls(contents, turn, number, claim, judged, documents.take(rows))
 
     @property
     def entries(self) -> pa.Table:
@@ -135,8 +153,7 @@ class Resubmission:
         said = pa.table({"number": outcome["number"], "state": outcome["state"], "time": now})
         self._claim = None
         try:
-            with self._store.lock():
-                self._store.add_event(self.number, "outcome", said)
+            self._contents.end(self.number, said)
         finally:
             self._turn.give_back()
 
@@ -154,7 +171,7 @@ class Resubmission:
             self.give_up()
 
     def __del__(self) -> None:
-        self._turn.give_back()
+        self._turn.let_go()
 
     def __repr__(self) -> str:
         state = "open" if self._claim is not None else "over"

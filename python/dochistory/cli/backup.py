@@ -10,6 +10,7 @@ from typing import Any
 
 import dochistory as dh
 from dochistory import _durations, _files, _moment, _native, objects
+from dochistory.audit import copies
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context
 from dochistory.cli.failures import CommandError, Exit
@@ -56,11 +57,8 @@ def _into_bucket(context: Context, target: str) -> int:
             _fetched(context, context.place, draft)
         else:
             _copied(context, context.place, draft)
-        if (draft / "audit").exists():
-            raise CommandError(
-                f"{context.place}: it has an audit log, and a bucket holds triggers only so far: copy it to a directory"
-            )
         _native._copy_to_bucket(draft, target, context.storage_options)  # noqa: SLF001
+        copies.store(draft, target, context.storage_options)
     with dh.open(target, read_only=True, storage_options=context.storage_options) as copy:
         return _checked(context, copy)
 
@@ -84,8 +82,17 @@ def _into_directory(context: Context, target: Path) -> int:
 
 
 def _fetched(context: Context, source: str, draft: Path) -> int:
-    """Copy the newest state of a bucket: each trigger's own, as an instant between two of its commits."""
-    _native._copy_from_bucket(source, draft, context.storage_options)  # noqa: SLF001
+    """Copy the newest state of a bucket: each trigger's own, as an instant between two of its commits.
+
+    The audit log is that of an earlier instant: it must not tell of what the history does not know.
+    """
+    with tempfile.TemporaryDirectory(prefix=".dochistory-audit-", dir=draft.parent) as home:
+        log = copies.fetch(source, context.storage_options, Path(home))
+        _native._copy_from_bucket(source, draft, context.storage_options)  # noqa: SLF001
+        if log is not None:
+            shutil.copytree(home, draft / "audit")
+            (draft / "known").mkdir(exist_ok=True)
+            (draft / "known" / "audit").write_text(log, encoding="utf-8")
     for directory, _, files in os.walk(draft, topdown=False):
         for name in files:
             _files.sync(Path(directory) / name)

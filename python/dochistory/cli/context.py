@@ -143,6 +143,13 @@ class Context:
         return self.storage_options if isinstance(self.place, str) else None
 
     @property
+    def how_to_reach(self) -> dict[str, Any]:
+        """The arguments by which a bucket is reached; none for a directory."""
+        if isinstance(self.place, Path):
+            return {}
+        return {"storage_options": self.storage_options, "cache": os.environ.get(CACHE_VARIABLE)}
+
+    @property
     def directory(self) -> Path:
         """The directory of the history, which is there, even if it is damaged.
 
@@ -192,12 +199,7 @@ class Context:
     def opened(self, **how: Any) -> dh.History:
         """The history, wherever it is, with more arguments of `open`."""
         if isinstance(self.place, str):
-            how = {
-                "storage_options": self.storage_options,
-                "cache": os.environ.get(CACHE_VARIABLE),
-                "auto_maintain": False,
-                **how,
-            }
+            how = {**self.how_to_reach, "auto_maintain": False, **how}
         return dh.open(self.place, lock_timeout=self.lock_timeout, **how)
 
     def named(self, history: dh.History) -> list[str]:

@@ -31,7 +31,8 @@ def add_to(commands: Any, add: Add) -> None:
         doctor,
         "check versions, Java, settings, permissions and the history",
         "With --cluster Spark's workers check too whether they see the driver's directory, and whether syncs, links "
-        "and locks work there. For that it writes a few small files, and removes them.",
+        "and locks work there; or whether they reach its bucket, and agree about what is in it. For that it writes a "
+        "few small files or objects, and removes them.",
         examples=["dochistory doctor", "dochistory doctor --cluster --master yarn"],
     )
     command.add_argument("--cluster", action="store_true", help="check the history from Spark's driver and workers")
@@ -47,7 +48,7 @@ def doctor(context: Context) -> Exit:
     needs(context.options, "--master", "--cluster")
     checks = [*_versions(), *_spark(), *_settings(context), *_store(context)]
     if context.options.cluster:
-        checks += _cluster(context.history_path, context.options.master)
+        checks += _cluster(context)
     wrong = sum(check.result == "wrong" for check in checks)
     if context.json:
         print(show.as_json({"healthy": not wrong, "checks": [asdict(check) for check in checks]}))
@@ -91,7 +92,7 @@ def _spark() -> Iterator[Check]:
         yield Check("Java", "ok", f"{found.version} in {found.home}")
 
 
-def _cluster(history: Path, master: str | None) -> Iterator[Check]:
+def _cluster(context: Context) -> Iterator[Check]:
     """Check the history from Spark's workers."""
     if find_spec("pyspark.sql") is None:
         yield Check("cluster", "wrong", "Spark is not installed: pip install 'dochistory[spark]'")
@@ -101,7 +102,8 @@ def _cluster(history: Path, master: str | None) -> Iterator[Check]:
     from dochistory.spark.sessions import submitted
 
     try:
-        yield from check_cluster(history, submitted("dochistory doctor", master))
+        session = submitted("dochistory doctor", context.options.master)
+        yield from check_cluster(context.place, session, **context.how_to_reach)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what the doctor was asked about
         known = explained(error)
         said = known.sentence if known else f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"

@@ -197,12 +197,11 @@ def verify(context: Context) -> Exit:
         for name in context.named(history):
             with show.progress(f"checking {show.cell(name)}", quiet=context.json) as progress:
                 checked[name] = history.verify(name, progress=progress)
-        values = log = 0
+        values = 0
         if context.options.trigger is None:
             with show.progress("checking mappers and delivery", quiet=context.json) as progress:
                 values = history._shards.verify_values(progress=progress)
-        if history.url is None:
-            log = history.audit.verify()
+        log = history.audit.verify()
     if context.json:
         print(show.as_json({"whole": True, "bytes": checked, "value_bytes": values, "audit_bytes": log}))
         return Exit.DONE

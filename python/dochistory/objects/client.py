@@ -51,6 +51,8 @@ class ObjectClient:
         self._retries = retries
         self._lock = threading.Lock()
         self._store = connect()
+        self.audit: Any = None
+        """What `dochistory.audit` knows of the log there."""
         self._folder = f"{location.prefix}/" if location.prefix and location.kind != "file" else ""
 
     def __repr__(self) -> str:

@@ -23,8 +23,8 @@ _QUICK_ROUNDS = 4
 _QUICK_CREATORS = 16
 _TRIES = 10
 """Number of objects in each of the other checks."""
-_SKEW_NOTE_S = 60.0
-_SKEW_WRONG_S = 300.0
+SKEW_NOTE_S = 60.0
+SKEW_WRONG_S = 300.0
 
 
 @dataclass
@@ -286,11 +286,11 @@ def _clock(probe: _Probe) -> Check:
     theirs = stored.changed_us / 1e6
     # Some stores tell whole seconds only.
     apart = max(before - 1.0 - theirs, theirs - after, 0.0)
-    if apart <= _SKEW_NOTE_S:
+    if apart <= SKEW_NOTE_S:
         return Check(
             name, "ok", f"this machine's clock and the store's differ by less than {max(1.0, apart + 1):.0f} s"
         )
-    result: Literal["note", "wrong"] = "wrong" if apart > _SKEW_WRONG_S else "note"
+    result: Literal["note", "wrong"] = "wrong" if apart > SKEW_WRONG_S else "note"
     said = (
         f"this machine's clock and the store's are {apart:.0f} s apart: set this machine's clock (NTP); leases and the "
         "grace of garbage collection go by it"

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory import overview
-from dochistory._place import audit_of
 from dochistory.report.model import Bar, Doubt, Kept, Partition, Report, TriggerReport, Verdicts
 
 _GRAINS = {1: "second", 60: "minute", 3_600: "hour"}
@@ -163,8 +162,7 @@ def _of(history: dh.History, name: str, figures: Mapping[str, Any], scan: _Scan,
 def _waiting(history: dh.History, name: str) -> list[Kept]:
     """What waits in the audit log, the oldest first."""
     columns = ["number", "key", "rule", "state", "time"]
-    log = audit_of(history)
-    rows = [] if log is None else log.list(name).select(columns).to_pylist()
+    rows = history.audit.list(name).select(columns).to_pylist()
     return [Kept(**row) for row in rows if row["state"] in overview.WAITING]
 
 

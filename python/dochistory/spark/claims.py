@@ -363,7 +363,7 @@ class Claimer:
         receipts = self.receipts = [bytes(row.receipt) for row in found]
         read: list[Mapping[str, Any]] = [_native.read_receipt(receipt) for receipt in receipts]
         committed = job.commit(receipts, most_lost=most_lost)
-        words = _words(history, self._trigger)
+        words = _words(history)
         if committed.lost:
             lost = Lost(kept, _ANSWER, committed, self._ids, self._found, words)
             kept, read = lost.corrected(), [*read, lost.change()]
@@ -399,8 +399,10 @@ class Claimer:
         )
 
 
-def _words(history: "History", trigger: "Trigger") -> dict[str, list[str]]:
+def _words(history: "History") -> dict[str, list[str]]:
     """What the numbers stand for: each column's words, in the order of their numbers."""
+    # They are those of all triggers. One without a history asks a bucket nothing.
+    trigger = dh.Trigger("words", use_history=False)
     nothing = history.classify(pa.record_batch({"uuid": pa.array([], pa.string())}), trigger)
     return {name: nothing.column(name).dictionary.to_pylist() for name in staging.WORDS}
 

@@ -1,19 +1,19 @@
-"""Whether Spark's workers and the driver share a history's directory, and whether it does what a history rests on."""
+"""Whether Spark's workers and the driver share a history, and whether its place does what a history rests on."""
 
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from dochistory import probe
 from dochistory.checks import Check
 from dochistory.file_systems import known
-from dochistory.spark import compat
-from dochistory.spark.place import in_directory
+from dochistory.spark import cluster_bucket, compat
+from dochistory.spark.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,31 +25,51 @@ _STAYS_SECONDS = 0.5
 
 
 def check_cluster(
-    history: "str | os.PathLike[str]", spark: "SparkSession | None" = None, *, tasks: int | None = None
+    history: "str | os.PathLike[str]",
+    spark: "SparkSession | None" = None,
+    *,
+    tasks: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> list[Check]:
-    """Look at a history's directory from the driver and from the workers, while the driver holds a lock there.
+    """Look at a history's place from the driver and from the workers.
 
-    Writes a few small files into a directory of its own beside the history's, which it removes
-    again.
+    In a directory: all see the driver's files, and the driver theirs; syncs and links work; the
+    driver's lock is refused to others. In a bucket: all reach it with these options, and see what
+    the others stored; of all that race for one name one alone creates it; clocks agree.
+
+    Writes a few small files or objects into a directory of its own in the history's, and removes
+    them. A task that Spark runs twice may leave an object below `tmp-check-`.
 
     Args:
-        history: the history's directory. The history must be there.
+        history: the history's directory, or its URL. The history must be there.
         spark: the session; the running one, if absent.
         tasks: tasks that look; by default twice as many as run side by side, so that every executor
             gets some.
+        storage_options: for the URL of a bucket: credentials, region, endpoint and the like, for
+            the driver and the workers; what is absent comes from the environment of each process,
+            or from its machine's role.
+        cache: for the URL of a bucket: the directory of each machine that keeps what was fetched.
 
     Returns:
         What was looked at. `wrong` is what a history cannot rest on.
 
     Raises:
-        OSError: the driver itself cannot write there.
-        StateError: [DH-STATE] the history is in a bucket, which `dochistory check` looks at.
+        OSError: the driver itself cannot write to the directory.
+        ObjectStoreError: [DH-OBJECTS] the driver itself cannot work in the bucket;
+            [DH-CREDENTIALS], [DH-ENDPOINT] and the like say why.
+        OpenError: [DH-OPEN] there is no history.
+        ConfigError: [DH-CONFIG] the options make no sense, or are for a bucket and this is none.
     """
     session = spark or compat.running_session()
-    directory = Path(str(in_directory(history, "check_cluster")))
+    place = Place.of(history, storage_options, cache)
+    looks = tasks or _TASKS_A_SLOT * compat.parallelism(session)
+    if place.is_bucket:
+        return cluster_bucket.check(place, session, looks)
+    directory = Path(place.path)
     with probe.probing(directory) as nonce:
         driver = probe.look(directory, nonce)
-        workers = _from_workers(session, directory, nonce, tasks or _TASKS_A_SLOT * compat.parallelism(session))
+        workers = _from_workers(session, directory, nonce, looks)
         left = probe.left_by(directory, nonce)
     return list(_checks(driver, workers, left))
 

@@ -10,7 +10,6 @@ answer    only now: confirmations and resend requests
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,8 +21,7 @@ from dochistory import _checks
 from dochistory._native import Shards
 from dochistory.spark import compat
 from dochistory.spark.delivery_shards import DeliveryShards
-from dochistory.spark.place import in_directory
-from dochistory.spark.same_directory import Sight
+from dochistory.spark.place import Place
 from dochistory.spark.shipped import iterating
 
 if TYPE_CHECKING:
@@ -88,7 +86,7 @@ class Delivery:
 
     def __init__(
         self,
-        history: "History | str | os.PathLike[str]",
+        history: Place,
         apply: Callable[..., object],
         *,
         application: str | None,
@@ -104,7 +102,7 @@ class Delivery:
         on_answers: Callable[[DeliveryBatch], object] | None,
         options: Mapping[str, Any],
     ) -> None:
-        self._history = in_directory(history, "delivery")
+        self._place = history
         self._apply = apply
         self._application = application
         self._on_replay = on_replay
@@ -163,9 +161,7 @@ class Delivery:
 
     def _by_tasks(self, batch: "_Batch", inbox: "GuaranteedDelivery") -> "_Decided":
         plan = Shards.plan_delivery(inbox, **batch.names)
-        history = self._opened or self._history
-        with dh.open(history) if isinstance(history, str | os.PathLike) else nullcontext(history) as opened:
-            sight = Sight.of(opened, None)
+        sight = self._place.sight(self._history(), None)
         shards = DeliveryShards(sight, self._columns, inbox.stream, self._parts)
         found = shards.decide(batch.frame, self._kept, plan)
         poll = Shards.merge_delivery(inbox, plan, found.receipts, **batch.names)
@@ -200,16 +196,19 @@ class Delivery:
 
     def _open(self) -> "GuaranteedDelivery":
         if self._inbox is None:
-            history = self._history
-            if isinstance(history, str | os.PathLike):
-                self._opened = self._opened or dh.open(history, create=True)
-                history = self._opened
-            inbox = history.delivery(**self._options)
+            inbox = self._history().delivery(**self._options)
             for row in inbox.in_doubt().to_pylist() if self._applied else ():
                 offset = self._applied(row["stream"], row["log_received"], row["applying_upto"]) if self._applied else 0
                 inbox.settle(row["stream"], offset)
             self._inbox = inbox
         return self._inbox
+
+    def _history(self) -> "History":
+        if self._place.history is not None:
+            return self._place.history
+        if self._opened is None:
+            self._opened = self._place.open(create=True)
+        return self._opened
 
     def close(self) -> None:
         """Close the history, if this opened it."""
@@ -283,6 +282,8 @@ def delivery(
     applied: HowFarApplied | None = None,
     on_poll: Callable[[DeliveryBatch], object] | None = None,
     on_answers: Callable[[DeliveryBatch], object] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Delivery:
     """A function for `foreachBatch` that hands the messages of many streams to `apply` in the right order, each once.
@@ -304,8 +305,9 @@ def delivery(
     missing then is requested again.
 
     Args:
-        history: the history, or its directory, which is created if it is not there. All machines
-            must see it under the same path, unless the driver decides.
+        history: the history, its directory, or the URL of its bucket; it is created if it is not
+            there. All machines must see the directory under the same path, or reach the bucket,
+            unless the driver decides.
         apply: called as `apply(messages, batch)` when there is something to apply; the columns are
             the batch's and `dh_stream`, `dh_transaction`, `dh_commit`, `dh_apply_rank` (offsets as
             decimal(20, 0) in Spark). When it returns, the batch is committed. If it raises
@@ -336,6 +338,11 @@ def delivery(
             doubt.
         on_answers: called with every batch after its commit: the place to send
             `batch.poll.confirmations` and `batch.poll.resend_requests`.
+        storage_options: for the URL of a bucket: credentials, region, endpoint and the like. They
+            travel to the workers, and are shown nowhere; what is absent comes from the environment
+            of each process, or from its machine's role.
+        cache: for the URL of a bucket: a directory on a local disk of every machine, which keeps
+            what was fetched; one below the system's directory for temporary files, if absent.
         options: as those of `History.delivery`: `start`, `patience`, `batch_mode`, `first_contact`,
             `held_limit`, …
 
@@ -344,6 +351,7 @@ def delivery(
 
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense.
+        OpenError: [DH-OPEN] the URL names neither a directory nor a bucket.
     """
     _checks.function("apply", apply)
     for name, function in (("applied", applied), ("on_poll", on_poll), ("on_answers", on_answers)):
@@ -356,7 +364,7 @@ def delivery(
     _checks.choice("messages", messages, ("spark", "arrow", "stream"))
     _checks.choice("decide", decide, ("tasks", "driver"))
     return Delivery(
-        history,
+        Place.of(history, storage_options, cache),
         apply,
         application=application,
         on_replay=on_replay,

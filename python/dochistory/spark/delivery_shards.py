@@ -26,6 +26,8 @@ from pyspark.sql.types import (
 
 import dochistory as dh
 from dochistory.spark import compat
+from dochistory.spark.newest import newest
+from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
 from dochistory.spark.staging import attempt_of_task
 
@@ -61,7 +63,7 @@ RETURNED = StructType(
 class DeliveryShard:
     """What travels to the tasks."""
 
-    sight: Sight
+    sight: Sight | BucketSight
     plan: bytes
     roles: tuple[str, ...]
     stream: str | None
@@ -75,7 +77,7 @@ class DeliveryShard:
             return
         table = pa.Table.from_batches(received)
         kept = pc.sum(table["kept"]).as_py() or 0
-        with self.sight.open(read_only=True) as history:
+        with newest(self.sight) as history:
             decided, receipt = history._shards.decide_delivery(
                 self.plan, table.drop_columns(["kept"]), kept=kept, stream=self.stream
             )
@@ -142,7 +144,7 @@ class Decided:
 class DeliveryShards:
     """How batches are decided by tasks."""
 
-    sight: Sight
+    sight: Sight | BucketSight
     columns: Mapping[str, str]
     stream: str | None
     parts: int | None

@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -14,7 +13,8 @@ from dochistory import _checks, _columns, _durations
 from dochistory.errors import SuspendedError
 from dochistory.spark import compat
 from dochistory.spark.begun_batch import StagedBatch
-from dochistory.spark.place import in_directory
+from dochistory.spark.open_history import OpenHistory
+from dochistory.spark.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 def keep_in_doubt(
-    history: "History | str | os.PathLike[str]", trigger: "Trigger", *, columns: Mapping[str, str] | None = None
+    history: "History | str | os.PathLike[str]",
+    trigger: "Trigger",
+    *,
+    columns: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Callable[[Any], None]:
     """A function for `exactly_once(on_verdicts=…)` that keeps documents in doubt in the history's audit log.
 
@@ -32,15 +37,23 @@ def keep_in_doubt(
     acknowledged that is not kept. A batch that comes again keeps no document of it twice.
 
     Args:
-        history: the history, or its directory.
+        history: the history, its directory, or the URL of its bucket.
         trigger: whose documents they are; a messaging trigger.
         columns: the trigger's name of a column -> its name in the batch, where they differ.
+        storage_options: for the URL of a bucket: credentials, region, endpoint and the like. Only
+            the driver works with it; what is absent comes from its environment, or from its
+            machine's role.
+        cache: for the URL of a bucket: a directory on a local disk of the driver, which keeps what
+            was fetched; one below the system's directory for temporary files, if absent.
 
     Returns:
         Callable: a function for `on_verdicts`.
+
+    Raises:
+        OpenError: [DH-OPEN] the URL names neither a directory nor a bucket.
     """
     _checks.trigger(trigger)
-    place = in_directory(history, "keep_in_doubt")
+    place = OpenHistory(Place.of(history, storage_options, cache), creates=False)
 
     def keep(batch: Any) -> None:
         transaction = (batch.application, batch.id)
@@ -49,7 +62,7 @@ def keep_in_doubt(
             return
         # Spark may have to fetch the documents, which are looked at only where some are in doubt.
         documents = batch.documents if batch.counts["status"].get("IN_DOUBT") else batch.verdicts
-        with _opened(place) as opened:
+        with place.open() as opened:
             opened.audit.keep(documents, batch.verdicts, trigger, transaction=transaction, columns=columns)
 
     return keep
@@ -62,6 +75,8 @@ def audit_sink(
     application: str | None = None,
     prefix: str = "",
     columns: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> "Callable[[DataFrame, int], None]":
     """A function for `foreachBatch` that keeps the documents in doubt of a stream that `classify` judged.
 
@@ -74,12 +89,17 @@ def audit_sink(
     Spark itself leaves out the other rows; those in doubt are collected on the driver.
 
     Args:
-        history: the history, or its directory.
+        history: the history, its directory, or the URL of its bucket.
         trigger: whose documents they are; a messaging trigger.
         application: the name under which batch numbers are remembered; the streaming query's id, if
             absent.
         prefix: what stands before the names of the verdict's columns.
         columns: the trigger's name of a column -> its name in the stream, where they differ.
+        storage_options: for the URL of a bucket: credentials, region, endpoint and the like. Only
+            the driver works with it; what is absent comes from its environment, or from its
+            machine's role.
+        cache: for the URL of a bucket: a directory on a local disk of the driver, which keeps what
+            was fetched; one below the system's directory for temporary files, if absent.
 
     Returns:
         Callable: a function (frame, batch number) for `foreachBatch`.
@@ -90,7 +110,7 @@ def audit_sink(
     """
     _checks.trigger(trigger)
     _checks.application(application)
-    place = in_directory(history, "audit_sink")
+    place = OpenHistory(Place.of(history, storage_options, cache), creates=False)
 
     def keep(frame: "DataFrame", batch_id: int) -> None:
         name = application or compat.query_id(frame.sparkSession)
@@ -106,7 +126,7 @@ def audit_sink(
 
 def _keep_frame(
     frame: "DataFrame",
-    history: "History | str | os.PathLike[str]",
+    history: OpenHistory,
     trigger: "Trigger",
     transaction: tuple[str, int],
     prefix: str,
@@ -119,7 +139,7 @@ def _keep_frame(
     if not rows.num_rows:
         return
     verdicts = rows.select(judged).rename_columns([*_columns.VERDICTS])
-    with _opened(history) as opened:
+    with history.open() as opened:
         opened.audit.keep(rows.drop_columns(judged), verdicts, trigger, transaction=transaction, columns=columns)
 
 
@@ -181,7 +201,3 @@ def suspending(
                 raise raised
 
     return run
-
-
-def _opened(history: "History | str | os.PathLike[str]") -> "AbstractContextManager[History]":
-    return dh.open(history) if isinstance(history, str | os.PathLike) else nullcontext(history)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class OpenHistory:
     """The history of a function for `foreachBatch`: opened by its first batch, and again after a batch that failed."""
 
-    def __init__(self, history: "History | str | os.PathLike[str] | Place") -> None:
+    def __init__(self, history: "History | str | os.PathLike[str] | Place", *, creates: bool = True) -> None:
         self._place = Place.of(history)
-        self._was_there = False
+        self._was_there = not creates
         self._opened: History | None = None
         self._as: tuple[int, int, int] | None = None
 

@@ -16,22 +16,6 @@ if TYPE_CHECKING:
     from dochistory import History
 
 
-def in_directory(history: "History | str | os.PathLike[str]", what: str) -> "History | str":
-    """A history in a directory, for what works on no other: its absolute path, or the open history.
-
-    Raises:
-        StateError: [DH-STATE] it is in a bucket.
-        OpenError: [DH-OPEN] the URL does not name a directory of this machine.
-    """
-    place = Place.of(history)
-    if place.is_bucket:
-        raise dh.StateError(
-            f"[DH-STATE] {what} does not work on a history in a bucket yet, and {place.path} is one: it works on a "
-            "history in a directory"
-        )
-    return place.history or place.path
-
-
 def _named(history: "History | str | os.PathLike[str]") -> str:
     if isinstance(history, dh.History):
         return history.url or str(Path(history.path).absolute())

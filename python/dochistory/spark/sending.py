@@ -18,7 +18,7 @@ import dochistory as dh
 from dochistory import _checks
 from dochistory.spark import compat
 from dochistory.spark.open_history import OpenHistory
-from dochistory.spark.place import in_directory
+from dochistory.spark.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +50,7 @@ class SendOnce:
 
     def __init__(
         self,
-        history: "History | str | os.PathLike[str]",
+        history: Place,
         channel: str,
         service: Callable[[Any, SendBatch], Any],
         *,
@@ -62,7 +62,7 @@ class SendOnce:
         on_verdicts: Callable[[SendBatch], object] | None,
         settings: Mapping[str, Any],
     ) -> None:
-        self._history = OpenHistory(in_directory(history, "send_once"))
+        self._history = OpenHistory(history)
         self._channel = channel
         self._service = service
         self._application = application
@@ -130,6 +130,8 @@ def send_once(
     columns: Mapping[str, str] | None = None,
     messages: Literal["spark", "arrow"] = "spark",
     on_verdicts: Callable[[SendBatch], object] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> SendOnce:
     """A function for `foreachBatch` that sends each message to `service` once.
@@ -144,7 +146,8 @@ def send_once(
     are collected on the driver.
 
     Args:
-        history: the history, or its directory, which is created if it is not there.
+        history: the history, its directory, or the URL of its bucket; it is created if it is not
+            there.
         channel: the channel whose mapper it is.
         service: called as `service(new, batch)` with the messages to send, in order, in the columns
             they came in. What it answers are the external ids, one a message, or None. Not called
@@ -164,6 +167,11 @@ def send_once(
             where they differ.
         messages: `spark` hands the service a DataFrame, `arrow` a `pyarrow.Table`.
         on_verdicts: called with every batch once it is begun, before the service.
+        storage_options: for the URL of a bucket: credentials, region, endpoint and the like. Only
+            the driver works with it; what is absent comes from its environment, or from its
+            machine's role.
+        cache: for the URL of a bucket: a directory on a local disk of the driver, which keeps what
+            was fetched; one below the system's directory for temporary files, if absent.
         settings: those of `History.mapper`: `pending`, `mirror`, `expiry`, `persist`.
 
     Returns:
@@ -171,6 +179,7 @@ def send_once(
 
     Raises:
         ConfigError: [DH-CONFIG] an argument is none of those allowed.
+        OpenError: [DH-OPEN] the URL names neither a directory nor a bucket.
     """
     _checks.function("service", service)
     _checks.function("on_verdicts", on_verdicts, optional=True)
@@ -179,7 +188,7 @@ def send_once(
     _checks.choice("on_other_rows", on_other_rows, ("error", "look_up"))
     _checks.choice("messages", messages, ("spark", "arrow"))
     return SendOnce(
-        history,
+        Place.of(history, storage_options, cache),
         channel,
         service,
         application=application,

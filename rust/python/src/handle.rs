@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use dochistory_core::history::History;
+use pyo3::prelude::*;
 
 use crate::background::Maintenance;
 use crate::errors::{Failure, Outcome};
@@ -19,6 +20,8 @@ pub(crate) struct Handle {
     pub(crate) path: PathBuf,
     /// The local copy of a history in a bucket, which ends with the handle.
     replica: Option<Replica>,
+    /// The client of the bucket, for what Python keeps beside the history.
+    client: Option<Py<PyAny>>,
     /// Whether `begin` starts maintenance.
     pub(crate) auto_maintain: bool,
     pub(crate) maintenance: Maintenance,
@@ -29,25 +32,37 @@ pub(crate) struct Handle {
 impl Handle {
     pub(crate) fn new(history: History, auto_maintain: bool) -> Self {
         let path = history.path().to_path_buf();
-        Self::made(history, auto_maintain, path, None)
+        Self::made(history, auto_maintain, path, None, None)
     }
 
     /// A handle of a history in a bucket.
-    pub(crate) fn in_bucket(history: History, auto_maintain: bool, replica: Replica) -> Self {
+    pub(crate) fn in_bucket(history: History, auto_maintain: bool, replica: Replica, client: Py<PyAny>) -> Self {
         let path = PathBuf::from(replica.url());
-        Self::made(history, auto_maintain, path, Some(replica))
+        Self::made(history, auto_maintain, path, Some(replica), Some(client))
     }
 
-    fn made(history: History, auto_maintain: bool, path: PathBuf, replica: Option<Replica>) -> Self {
+    fn made(
+        history: History,
+        auto_maintain: bool,
+        path: PathBuf,
+        replica: Option<Replica>,
+        client: Option<Py<PyAny>>,
+    ) -> Self {
         Self {
             history: RwLock::new(Some(Arc::new(history))),
             process: std::process::id(),
             path,
             replica,
+            client,
             auto_maintain,
             maintenance: Maintenance::default(),
             without_id: Mutex::default(),
         }
+    }
+
+    /// The client of the bucket; none for a directory.
+    pub(crate) fn client(&self) -> Option<&Py<PyAny>> {
+        self.client.as_ref()
     }
 
     /// An error if the history is in a bucket.

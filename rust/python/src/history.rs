@@ -89,6 +89,13 @@ impl History {
         Shards { handle: self.handle.clone() }
     }
 
+    /// The client of the bucket; None for a directory. Not public: `dochistory.audit` uses it.
+    #[getter]
+    #[pyo3(name = "_objects")]
+    fn own_objects(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.handle.client().map(|client| client.clone_ref(py))
+    }
+
     /// Methods that were public once, with a warning.
     fn __getattr__<'py>(this: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         shards::formerly_of_history(this, name)
@@ -205,9 +212,6 @@ impl History {
         let _call = InCall::enter(py);
         let history = this.get().handle.get()?;
         let keeper = Keeper::of(this, audit)?;
-        if matches!(keeper, Some(Keeper::Own(_))) {
-            this.get().handle.check_directory()?;
-        }
         let application = transaction.clone();
         let how = Beginning {
             replays: replays(on_replay, on_other_rows, trigger.get())?,

@@ -170,7 +170,8 @@ impl History {
         }
         let of_values = jobs::verify_values(py, &history, progress)?;
         // Python's part is loaded only where there is a log, or was one.
-        let has_log = ["audit", "known/audit"].iter().any(|name| history.path().join(name).exists());
+        let has_log = this.get().handle.client().is_some()
+            || ["audit", "known/audit"].iter().any(|name| history.path().join(name).exists());
         let of_audit: u64 = if has_log { this.getattr("audit")?.call_method0("verify")?.extract()? } else { 0 };
         Ok(of_triggers + of_values + of_audit)
     }

@@ -27,9 +27,6 @@ const MOST_BYTES: u64 = 16 << 30;
 
 /// Open the history in a directory, or in a bucket.
 ///
-/// In a bucket it serves triggers, mappers and guaranteed delivery. The audit log raises
-/// `StateError` there.
-///
 /// Args:
 ///     path: the directory; a relative path is made absolute now. Or the URL of a bucket
 ///         (`s3://bucket/orders.history`, `gs://`, `az://`, `abfss://`).
@@ -133,20 +130,20 @@ fn in_bucket(
 ) -> Outcome<History> {
     let _call = InCall::enter(py);
     let client = Client::connect(py, url, storage_options)?;
-    let url = client.url().to_owned();
-    let is_there = crate::calls::outside(py, || client.holds_history())?;
-    if !is_there && options.create && !options.read_only {
+    let (url, shared) = (client.url().to_owned(), client.shared(py));
+    let identity = crate::calls::outside(py, || client.identity())?;
+    if identity.is_none() && options.create && !options.read_only {
         crate::calls::outside(py, || client.check_unused())?;
         client.check(py)?;
-    } else if !is_there {
+    } else if identity.is_none() {
         let reason = "there is no history here; create=True makes one".into();
         return Err(Error::Open { path: url.into(), reason }.into());
     }
     let (replica, history) = crate::calls::outside(py, || {
         let replica = Replica::make(&url, cache.directory.clone())?;
         let store = cache.before(client, &url)?;
-        let history = Engine::open_objects(store, replica.directory(), options)?;
+        let history = Engine::open_objects_of(store, identity, replica.directory(), options)?;
         Ok::<_, Error>((replica, history))
     })?;
-    Ok(History { handle: Arc::new(Handle::in_bucket(history, auto_maintain, replica)) })
+    Ok(History { handle: Arc::new(Handle::in_bucket(history, auto_maintain, replica, shared)) })
 }

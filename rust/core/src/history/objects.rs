@@ -20,10 +20,23 @@ impl History {
     /// disk; it is made, and what is in it is lost.
     #[doc(hidden)]
     pub fn open_objects(store: Arc<dyn ObjectStore>, replica: &Path, options: &OpenOptions) -> Result<Self> {
+        let identity = ask(|| store.get(IDENTITY))?;
+        Self::open_objects_of(store, identity, replica, options)
+    }
+
+    /// [`History::open_objects`] of the history whose identity was read a moment ago; none if there
+    /// was none.
+    #[doc(hidden)]
+    pub fn open_objects_of(
+        store: Arc<dyn ObjectStore>,
+        identity: Option<Vec<u8>>,
+        replica: &Path,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let system: Arc<dyn FileSystem> = Arc::new(Scratch);
         let replica = std::path::absolute(replica).map_err(Error::io("find", replica))?;
         let file = replica.join(IDENTITY);
-        match ask(|| store.get(IDENTITY))? {
+        match identity {
             Some(bytes) => {
                 system.make_directory(&replica)?;
                 system.make_directory(&replica.join(TRIGGERS))?;

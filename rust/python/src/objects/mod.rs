@@ -48,9 +48,14 @@ impl Client {
         &self.url
     }
 
-    /// Whether there is a history, by its identity file.
-    pub(crate) fn holds_history(&self) -> Result<bool> {
-        Ok(self.get(IDENTITY)?.is_some())
+    /// The client as Python has it.
+    pub(crate) fn shared(&self, py: Python<'_>) -> Py<PyAny> {
+        self.client.clone_ref(py)
+    }
+
+    /// The identity file of the history; none if there is no history.
+    pub(crate) fn identity(&self) -> Result<Option<Vec<u8>>> {
+        self.get(IDENTITY)
     }
 
     /// Refuse a store that does not keep what a history rests on.
@@ -64,7 +69,7 @@ impl Client {
         for room in ROOMS {
             let Some(remnant) = self.list(room)?.into_iter().next() else { continue };
             // Another process may have made it meanwhile.
-            if self.holds_history()? {
+            if self.identity()?.is_some() {
                 return Ok(());
             }
             let reason = format!(

@@ -115,22 +115,24 @@ fn left<'a>(files: &'a [StagedFile], job: &Job, lost: &Keys) -> Result<(Vec<&'a 
 
 /// The files that receipts name, opened: they must be what their tasks wrote.
 pub(super) fn staged_files(space: &KeySpace, receipts: &[Receipt]) -> Result<Vec<StagedFile>> {
-    let mut files = Vec::new();
+    let mut named = Vec::new();
     for receipt in receipts {
         for (place, entry) in receipt.files.iter().enumerate() {
             let path = space.staged_path(&receipt.job, receipt.part, &receipt.attempt, place as u64)?;
-            let object = receipt.objects.get(place).cloned();
-            if let Some(object) = &object {
-                space.fetch_staged(object, &path)?;
-            }
-            let segment = space.open_staged(&receipt.job, &path)?;
-            if segment.sum() != entry.sum || segment.header().id != entry.id {
-                return Err(Error::corrupt(&path, 0, "this is not the segment that its receipt names"));
-            }
-            files.push(StagedFile { entry: *entry, path, object, segment, is_contested: receipt.is_contested });
+            named.push((receipt, entry, path, receipt.objects.get(place)));
         }
     }
-    Ok(files)
+    let stored = named.iter().filter_map(|(_, _, path, object)| object.map(|object| (object, path.as_path())));
+    space.fetch_staged(stored.collect())?;
+    let opened = named.into_iter().map(|(receipt, entry, path, object)| {
+        let segment = space.open_staged(&receipt.job, &path)?;
+        if segment.sum() != entry.sum || segment.header().id != entry.id {
+            return Err(Error::corrupt(&path, 0, "this is not the segment that its receipt names"));
+        }
+        let (object, is_contested) = (object.cloned(), receipt.is_contested);
+        Ok(StagedFile { entry: *entry, path, object, segment, is_contested })
+    });
+    opened.collect()
 }
 
 /// A staged file, open.

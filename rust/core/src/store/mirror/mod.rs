@@ -18,7 +18,7 @@ mod verify;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,7 @@ use crate::objects::change::Stored;
 use crate::objects::collect::Collected;
 use crate::objects::commit::Commit;
 use crate::objects::names::Names;
+use crate::objects::pins::Pinned;
 use crate::{Error, Result};
 
 /// Commits behind a base from which the log is sealed: a new reader fetches each of them.
@@ -77,6 +78,8 @@ pub(crate) struct Mirror {
     writer: Mutex<Option<ThreadId>>,
     /// Held while the directory of a pinned state is filled.
     pinning: Mutex<()>,
+    /// The pin that was stored or read last: a pinned state never changes.
+    last_pin: Mutex<Option<(String, Arc<Pinned>)>>,
     /// Threads that wait for a commit.
     waiting: AtomicUsize,
     /// Commits since the base.
@@ -189,6 +192,7 @@ impl Mirror {
             chain,
             writer: Mutex::new(None),
             pinning: Mutex::new(()),
+            last_pin: Mutex::new(None),
             waiting: AtomicUsize::new(0),
             behind: AtomicU64::new(0),
             registry,

@@ -2,6 +2,7 @@
 //! has a directory of its own for it beside the replica's files.
 
 use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::commit::named;
@@ -42,6 +43,7 @@ impl KeySpace {
             mirror.chain.put_pin(&name, &pinned)?;
             self.catch_up()?;
             if mirror.still_names(&pinned.manifest.files) {
+                mirror.note_pin(&name, Arc::new(pinned));
                 return Ok((name, prepared));
             }
             mirror.chain.remove_pin(&name)?;
@@ -78,12 +80,12 @@ impl KeySpace {
         let Some(mirror) = self.mirror.as_deref() else { return Ok(self.directory.clone()) };
         let directory = self.own_directory_of(pin)?;
         let path = directory.join(pin);
-        let _alone = mirror.pinning.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _alone = mirror.pinning.lock().unwrap_or_else(PoisonError::into_inner);
         // Its manifest comes last.
         if self.env.system.has(&path)? {
             return Ok(directory);
         }
-        let pinned = mirror.pinned(pin)?;
+        let pinned = mirror.pinned_before(pin)?;
         let manifest = &pinned.manifest;
         if let Some(head) = &manifest.new_log {
             let log = FileKind::Log.path(&directory, head.log);
@@ -135,6 +137,7 @@ impl KeySpace {
 
     /// Remove a pin, and what this replica has of it.
     pub(in crate::store) fn unpin_objects(&self, mirror: &Mirror, pin: &str) -> Result<()> {
+        *mirror.last_pin.lock().unwrap_or_else(PoisonError::into_inner) = None;
         mirror.chain.remove_pin(pin)?;
         let directory = self.directory.join(format!("{AT}{pin}"));
         for name in self.env.system.names_if_any(&directory)? {
@@ -151,11 +154,27 @@ impl Mirror {
         known.is_loaded && files.iter().all(|(name, stored)| known.files.get(name) == Some(stored))
     }
 
-    /// The state of a pin.
-    pub(super) fn pinned(&self, pin: &str) -> Result<Pinned> {
+    /// The state of a pin, which is there.
+    pub(super) fn pinned(&self, pin: &str) -> Result<Arc<Pinned>> {
         let reason = "this snapshot is over: its pin was removed, or its lease has ended; take a new one".to_owned();
         let path = self.chain.full_name(&self.chain.names().pin(pin));
-        self.chain.pinned(pin)?.ok_or_else(|| Error::Open { path: path.into(), reason })
+        let pinned = Arc::new(self.chain.pinned(pin)?.ok_or_else(|| Error::Open { path: path.into(), reason })?);
+        self.note_pin(pin, pinned.clone());
+        Ok(pinned)
+    }
+
+    /// The state of a pin, without a request where this handle stored or read it last. It may be
+    /// removed by now, and its files with it.
+    pub(super) fn pinned_before(&self, pin: &str) -> Result<Arc<Pinned>> {
+        let last = self.last_pin.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match last.filter(|(name, _)| name == pin) {
+            Some((_, pinned)) => Ok(pinned),
+            None => self.pinned(pin),
+        }
+    }
+
+    fn note_pin(&self, pin: &str, pinned: Arc<Pinned>) {
+        *self.last_pin.lock().unwrap_or_else(PoisonError::into_inner) = Some((pin.to_owned(), pinned));
     }
 
     /// Whether a pin is there.

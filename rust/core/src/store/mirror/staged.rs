@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::Mirror;
 use crate::format::names::FileKind;
+use crate::objects::chain::side_by_side;
 use crate::objects::change::Stored;
 use crate::store::KeySpace;
 use crate::store::staged::Job;
@@ -22,15 +23,20 @@ impl KeySpace {
     /// directory.
     pub(in crate::store) fn store_staged(&self, job: &Job, path: &Path, id: u64) -> Result<Option<Stored>> {
         let Some(mirror) = self.mirror.as_deref() else { return Ok(None) };
-        let last = mirror.pinned(&job.pin)?.commit + AHEAD;
+        let last = mirror.pinned_before(&job.pin)?.commit + AHEAD;
         let stored = self.store_file(mirror, last, path, &FileKind::Segment.name(id))?;
         self.env.system.remove_if_there(path)?;
         Ok(Some(stored))
     }
 
-    /// Fetch a staged file to where [`KeySpace::staged_path`] says.
-    pub(crate) fn fetch_staged(&self, stored: &Stored, path: &Path) -> Result<()> {
+    /// Fetch staged files, several at a time, to where [`KeySpace::staged_path`] says.
+    pub(crate) fn fetch_staged(&self, files: Vec<(&Stored, &Path)>) -> Result<()> {
         let Some(mirror) = self.mirror.as_deref() else { return Ok(()) };
+        let lanes = mirror.chain.store().lanes();
+        side_by_side(lanes, files, |(stored, path)| self.fetch_one_staged(mirror, stored, path)).map(drop)
+    }
+
+    fn fetch_one_staged(&self, mirror: &Mirror, stored: &Stored, path: &Path) -> Result<()> {
         if self.env.system.has(path)? {
             return Ok(());
         }
