@@ -137,7 +137,7 @@ impl KeySpace {
         let _at_work = self.mirror.as_deref().map(Mirror::at_work);
         let mut writer = Writer::holding(self, guard);
         if let Some(mirror) = &self.mirror {
-            writer.generation = self.settle(mirror)?;
+            writer.generation = self.settle(mirror, &writer.held)?;
         }
         let before = self.place();
         let result = writer.prepare(settings).and_then(|()| {

@@ -37,7 +37,7 @@ impl KeySpace {
         for round in 0.. {
             let (prepared, pinned) = self.write_again(settings, |writer| {
                 let prepared = prepare(writer)?;
-                Ok((prepared, self.describe(mirror)?))
+                Ok((prepared, describe(writer, mirror)?))
             })?;
             let name = pin_name(pinned.manifest.number, lease_us)?;
             mirror.chain.put_pin(&name, &pinned)?;
@@ -54,24 +54,6 @@ impl KeySpace {
             mirror.back_off(round);
         }
         Err(Error::Refused)
-    }
-
-    /// The present state, whose log holds nothing. The writer lock is held.
-    fn describe(&self, mirror: &Mirror) -> Result<Pinned> {
-        let known = mirror.lock();
-        let manifest = self.present().as_ref().map(|view| view.manifest.clone());
-        let manifest = manifest.ok_or_else(|| Error::State("the key space is not there".into()))?;
-        if known.committed != (Committed { log: manifest.log.id, position: START }) {
-            return Err(Error::State("a state whose log holds frames cannot be pinned".into()));
-        }
-        let stored = |name: String| known.files.get(&name).map(|stored| (name.clone(), stored.clone()));
-        let files: Vec<_> = named(&manifest).filter_map(stored).collect();
-        if files.len() != named(&manifest).count() {
-            return Err(Error::State("some of the manifest's files are in no object".into()));
-        }
-        let new_log = Some(self.log_head(manifest.log.id)?);
-        let manifest = NewManifest { number: manifest.number, bytes: manifest.encode(), new_log, files };
-        Ok(Pinned { history: self.env.history, commit: known.chain.head().number, manifest })
     }
 
     /// The directory of a pinned state, with its manifest under the pin's name: that of the space,
@@ -195,4 +177,23 @@ fn pin_name(manifest: u64, lease_us: Option<i64>) -> Result<String> {
     let seconds = lease_us.unwrap_or(MOST_AGE_US).clamp(0, MOST_AGE_US) / 1_000_000;
     let (now_us, process) = (crate::sys::time::now_us(), std::process::id());
     Ok(format!("{}{now_us:020}-{process:x}-{manifest}-{seconds}-{random:016x}", FileKind::Pin.prefix()))
+}
+
+/// The present state, whose log holds nothing.
+fn describe(writer: &Writer<'_>, mirror: &Mirror) -> Result<Pinned> {
+    let space = writer.space();
+    let known = mirror.lock();
+    let manifest = space.present().as_ref().map(|view| view.manifest.clone());
+    let manifest = manifest.ok_or_else(|| Error::State("the key space is not there".into()))?;
+    if known.committed != (Committed { log: manifest.log.id, position: START }) {
+        return Err(Error::State("a state whose log holds frames cannot be pinned".into()));
+    }
+    let stored = |name: String| known.files.get(&name).map(|stored| (name.clone(), stored.clone()));
+    let files: Vec<_> = named(&manifest).filter_map(stored).collect();
+    if files.len() != named(&manifest).count() {
+        return Err(Error::State("some of the manifest's files are in no object".into()));
+    }
+    let new_log = Some(space.log_head(manifest.log.id)?);
+    let manifest = NewManifest { number: manifest.number, bytes: manifest.encode(), new_log, files };
+    Ok(Pinned { history: space.env.history, commit: known.chain.head().number, manifest })
 }

@@ -15,6 +15,7 @@ use crate::objects::change::{Change, LogBytes, NewManifest, Stored};
 use crate::objects::commit::Commit;
 use crate::store::KeySpace;
 use crate::store::view::View;
+use crate::store::writer_lock::Taken;
 use crate::{Error, Result};
 
 /// How often a state is looked for whose files were collected meanwhile.
@@ -40,13 +41,12 @@ impl KeySpace {
             }
         }
         let lock = self.writer_lock()?;
-        let _guard = lock.take(&*self.env.system, self.env.lock_timeout, || {})?;
-        self.settle(mirror).map(drop)
+        let held = lock.take(&*self.env.system, self.env.lock_timeout, || {})?;
+        self.settle(mirror, &held).map(drop)
     }
 
     /// Make the replica one of the chain's states; answers the generation of what is appended next.
-    /// The writer lock is held.
-    pub(in crate::store) fn settle(&self, mirror: &Mirror) -> Result<u64> {
+    pub(in crate::store) fn settle(&self, mirror: &Mirror, _held: &Taken<'_>) -> Result<u64> {
         // While another thread's commit is under way, this one appends to the next. Where that
         // commit is refused, the generation tells.
         let generation = mirror.generation();
