@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use dochistory_core::interrupt;
-use dochistory_core::wakeups::PutOff;
 use pyo3::prelude::*;
 
 /// Python is running.
@@ -111,8 +110,6 @@ fn come_in_or_park() {
 /// exception.
 pub(crate) fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let was_counted = IS_COUNTED.replace(false);
-    // Those that this thread is to wake wait for Python next: they sleep until it is here.
-    let _put_off = PutOff::begin();
     let done = py.detach(|| {
         OUTSIDE.fetch_add(1, Ordering::SeqCst);
         if was_counted {

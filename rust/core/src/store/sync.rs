@@ -3,7 +3,6 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::sys::interrupt::{self, SLICE};
-use crate::sys::wakeups;
 use crate::wal::Log;
 use crate::{Error, Result};
 
@@ -64,10 +63,6 @@ impl GroupSync {
     pub(crate) fn reach(&self, log: &Log, end: u64, sync: impl FnOnce(u64, bool) -> Result<u64>) -> Result<()> {
         let mut state = self.lock();
         let mut has_waited = false;
-        let is_there = |state: &State| state.log > log.id || (state.log == log.id && state.durable >= end);
-        if !is_there(&state) {
-            wakeups::before_waiting();
-        }
         if log.id > state.log {
             (state.log, state.durable, state.wanted) = (log.id, 0, 0);
         }
@@ -75,7 +70,7 @@ impl GroupSync {
             state.wanted = state.wanted.max(end);
         }
         loop {
-            if is_there(&state) {
+            if state.log > log.id || (state.log == log.id && state.durable >= end) {
                 return Ok(());
             }
             if let Some(reason) = &state.failed {

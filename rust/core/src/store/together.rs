@@ -4,13 +4,12 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 use super::Writer;
 use crate::Result;
 use crate::sys::interrupt::{self, SLICE};
-use crate::sys::wakeups::{self, Sleepers};
 
 /// What a thread wants done by the holder of the lock.
 pub(super) type Job<'j> = dyn FnMut(&mut Writer<'_>) + Send + 'j;
@@ -40,8 +39,6 @@ unsafe impl Send for Posted {}
 struct Owner {
     phase: AtomicU8,
     thread: Thread,
-    /// Those whose jobs were done with this one's, and who may still sleep.
-    with: OnceLock<Arc<Sleepers>>,
 }
 
 const POSTED: u8 = 0;
@@ -49,32 +46,10 @@ const LEADS: u8 = 1;
 const DONE: u8 = 2;
 
 impl Owner {
-    /// A job of this thread, which waits.
-    fn waiting() -> Arc<Self> {
-        Arc::new(Self { phase: AtomicU8::new(POSTED), thread: std::thread::current(), with: OnceLock::new() })
-    }
-
-    fn lead(&self) {
-        self.phase.store(LEADS, Ordering::Release);
+    fn wake(&self, phase: u8) {
+        self.phase.store(phase, Ordering::Release);
         self.thread.unpark();
     }
-
-    /// Wake the next of those whose jobs were done together.
-    fn pass_on(&self) {
-        if let Some(with) = self.with.get() {
-            wakeups::pass_on(with.clone());
-        }
-    }
-}
-
-/// Tell the owners that their jobs are done, and wake the first of them.
-fn tell(done: &[Arc<Owner>]) {
-    let with = Sleepers::new(done.iter().map(|owner| owner.thread.clone()));
-    for owner in done {
-        owner.with.get_or_init(|| with.clone());
-        owner.phase.store(DONE, Ordering::Release);
-    }
-    with.wake_next();
 }
 
 /// The jobs of the others, for the thread that leads. When it is dropped, the next thread leads.
@@ -100,16 +75,13 @@ impl Together {
 
     /// Wait until the job is done, or this thread is to lead.
     fn must_lead(&self, job: &mut Job<'_>) -> Result<bool> {
-        let owner = Owner::waiting();
+        let owner = Arc::new(Owner { phase: AtomicU8::new(POSTED), thread: std::thread::current() });
         if self.post(job, &owner) {
             return Ok(true);
         }
         loop {
             match owner.phase.load(Ordering::Acquire) {
-                DONE => {
-                    owner.pass_on();
-                    return Ok(false);
-                }
+                DONE => return Ok(false),
                 LEADS => return Ok(true),
                 _ => std::thread::park_timeout(SLICE),
             }
@@ -176,10 +148,8 @@ impl Drop for Others<'_> {
             next
         };
         if let Some(next) = next {
-            next.owner.lead();
+            next.owner.wake(LEADS);
         }
-        if !self.done.is_empty() {
-            tell(&self.done);
-        }
+        self.done.iter().for_each(|owner| owner.wake(DONE));
     }
 }

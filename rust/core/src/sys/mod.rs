@@ -1,5 +1,5 @@
 //! Services of the machine: threads, the clock, buffers that a thread keeps, prefetching, limits on
-//! open files, interrupts, wakeups.
+//! open files, interrupts.
 
 pub(crate) mod descriptors;
 pub mod interrupt;
@@ -7,4 +7,3 @@ pub(crate) mod prefetch;
 pub(crate) mod scratch;
 pub(crate) mod threads;
 pub mod time;
-pub mod wakeups;
