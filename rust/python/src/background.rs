@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use dochistory_core::history::History;
 use dochistory_core::history::values::ValueMap;
-use dochistory_core::{Error, Maintained, Progress, wakeups};
+use dochistory_core::{Error, Maintained, Progress};
 
 /// Time that each `begin` waits at most for maintenance, for each segment that is too many, and in
 /// all: a small debt slows many calls a little.
@@ -81,12 +81,11 @@ impl Job {
     }
 
     fn wait(&self, limit: Duration) {
-        if limit.is_zero() {
-            return;
-        }
-        wakeups::before_waiting();
         let start = Instant::now();
-        while self.lock().as_ref().is_some_and(|thread| !thread.is_finished()) && start.elapsed() < limit {
+        while !limit.is_zero()
+            && self.lock().as_ref().is_some_and(|thread| !thread.is_finished())
+            && start.elapsed() < limit
+        {
             std::thread::sleep(BETWEEN_LOOKS);
         }
     }
