@@ -603,6 +603,9 @@ class DocumentClaim:
     @property
     def message(self) -> str | None:
         """One sentence for the journal; None for what is NEW."""
+    @property
+    def _verdict(self) -> tuple[_Status | None, str, str, str, str | None, str | None]:
+        """Status, action, rule, acknowledge, key and message, for a consumer: one call for all."""
     def complete(self) -> None:
         """The service ended, in success or failure. Durable on return; again changes nothing. Nothing
         to do unless the action is PROCESS.

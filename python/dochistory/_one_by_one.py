@@ -133,8 +133,8 @@ class OneByOne:
             consumer._failed(error)
             raise
         document.claim = claim
-        document.status, document.action, document.rule = kind = claim.status, claim.action, claim.rule
-        document.acknowledge, document.key, document.message = claim.acknowledge, claim.key, claim.message
+        status, action, rule, document.acknowledge, document.key, document.message = claim._verdict
+        document.status, document.action, document.rule = kind = status, action, rule
         return kind
 
     def _begin_many(self, documents: Sequence[Document]) -> _Kinds:

@@ -69,6 +69,12 @@ impl DocumentClaim {
         self.message.as_deref()
     }
 
+    /// Status, action, rule, acknowledge, key and message, for a consumer: one call for all.
+    #[getter]
+    fn _verdict(&self) -> (Option<&'static str>, &'static str, &'static str, &'static str, Option<&str>, Option<&str>) {
+        (self.status(), self.action(), self.rule(), self.acknowledge(), self.key(), self.message())
+    }
+
     /// The service ended, in success or failure. Durable on return; again changes nothing. Nothing
     /// to do unless the action is PROCESS.
     ///
