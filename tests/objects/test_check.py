@@ -136,7 +136,12 @@ def test_requests_that_fail_now_and_then_are_no_lie(through: Through, proxy: Fau
 
 
 def said_options(server: Server) -> list[str]:
-    return ["--option", f"aws_endpoint_url={server.options['aws_endpoint_url']}", "--option", "aws_region=us-east-1"]
+    return [
+        "--storage-option",
+        f"aws_endpoint_url={server.options['aws_endpoint_url']}",
+        "--storage-option",
+        "aws_region=us-east-1",
+    ]
 
 
 def secret_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,12 +164,21 @@ def test_the_command_says_it_in_plain_words(
     assert found["latencies_ms"]["create"]["count"] >= 32
 
 
+def test_old_name_of_its_options_works_and_says_so(
+    s3: Server, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret_environment(s3, monkeypatch)
+    old = [word.replace("--storage-option", "--option") for word in said_options(s3)]
+    assert main(["check", place, "--rounds", "1", *old]) == 0
+    assert capsys.readouterr().err == "dochistory: note: --option is --storage-option now, as in all commands\n"
+
+
 def test_the_command_fails_for_a_store_that_lies(
     s3: Server, place: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     secret_environment(s3, monkeypatch)
     proxy.choose = stale("list")
-    options = ["--option", f"aws_endpoint_url={proxy.endpoint}", "--option", "aws_region=us-east-1"]
+    options = ["--storage-option", f"aws_endpoint_url={proxy.endpoint}", "--storage-option", "aws_region=us-east-1"]
     assert main(["check", place, "--rounds", "1", *options]) == 1
     assert capsys.readouterr().out.rstrip().endswith("This store does NOT keep what a history rests on.")
 
@@ -175,8 +189,8 @@ def test_the_command_fails_for_a_store_that_lies(
         (["s3://nothing-there/x"], 2, "DH-BUCKET"),
         (["/data/orders.history"], 2, "DH-INPUT"),
         (["s3://bucket/x?y"], 2, "DH-CONFIG"),
-        (["s3://bucket/x", "--option", "aws_secret_access_key=shh"], 2, "DH-INPUT"),
-        (["s3://bucket/x", "--option", "aws_region"], 2, "DH-INPUT"),
+        (["s3://bucket/x", "--storage-option", "aws_secret_access_key=shh"], 2, "DH-INPUT"),
+        (["s3://bucket/x", "--storage-option", "aws_region"], 2, "DH-INPUT"),
     ],
 )
 def test_what_cannot_be_checked_is_one_sentence(
