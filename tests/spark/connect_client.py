@@ -53,6 +53,11 @@ def begun(spark: Any, history: str, given: Given) -> dict[str, Any]:
     return {"runs": sorted(runs), "loaded": loaded, "duplicates": seen.get["duplicate"], "new": seen.get["new"]}
 
 
+TRIES = 5
+TOO_LATE = "Python worker failed to connect back"
+"""What Spark says of a process of `foreachBatch` that took ten seconds to start, as on a busy machine."""
+
+
 def streamed(spark: Any, home: Path, history: str, given: Given) -> dict[str, Any]:
     """A stream whose batches are processed once, in a process of the server's; it is made to forget, and goes on."""
     stream, recorder = Stream(spark, home), Recorder(home / "runs")
@@ -63,11 +68,17 @@ def streamed(spark: Any, home: Path, history: str, given: Given) -> dict[str, An
 
     def run(**options: Any) -> str | None:
         handle = dh.spark.exactly_once(history, orders(), service, **given, **options)
-        try:
-            stream.run(handle)
-        except Exception as error:  # noqa: BLE001 - which of Connect's it is, is not what is asked
-            return str(error)
-        return None
+        error = ""
+        for _ in range(TRIES):
+            try:
+                stream.run(handle)
+            except Exception as raised:  # noqa: BLE001 - which of Connect's it is, is not what is asked
+                error = str(raised)
+            else:
+                return None
+            if TOO_LATE not in error:
+                break
+        return error
 
     found: dict[str, Any] = {}
     for ids in (["a", "b"], ["b", "c"]):
