@@ -52,6 +52,11 @@ class Combiner(Generic[T]):
         self._is_led = False
         self._executor: ThreadPoolExecutor | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is being served, as far as one can tell without waiting."""
+        return not self._is_led
+
     def run(self, subject: T) -> None:
         """Serve a caller; returns when it is done, or raises what went wrong."""
         with self._lock:

@@ -1534,6 +1534,15 @@ class History:
         Raises:
             As `begin`.
         """
+    def _completed_one(
+        self, trigger: Trigger, *, uuid: str, redelivery_count: int | None = None, delivery_count: int | None = None
+    ) -> tuple[_Status | None, str, str, str, str | None, str | None] | None:
+        """The verdict on one document that this handle can tell to be completed; else None, and
+        nothing was begun. For a consumer, whose other documents such a one need not wait for.
+
+        Raises:
+            As `begin_one`.
+        """
     def complete(
         self, keys: Iterable[str | None] | _Arrow, trigger: Trigger, *, now: dt.datetime | None = None
     ) -> _Finished:

@@ -52,14 +52,36 @@ class OneByOne:
         self.consumer = consumer
         self._begins: Combiner[Document] = Combiner(self._serve_begins, self._begin_alone)
         self._ends: Combiner[Document] = Combiner(self._serve_ends, self._end_alone)
-        self.begin = self._begins.run
-        """Begin a document: its verdict is set."""
         self.complete = self._ends.run
         """The service of a document has ended."""
         # How documents of a verdict are acknowledged, as the history said.
         self._acknowledged: dict[tuple[str | None, str, str], str] = {}
         # Documents of many callers are no batch of one producer, in which ids cannot all be missing.
         self._trigger = consumer.trigger.replace(without_ids="in_doubt")
+
+    def begin(self, document: Document) -> None:
+        """Begin a document: its verdict is set."""
+        if not (self._begins.is_idle and self._is_completed(document)):
+            self._begins.run(document)
+
+    def _is_completed(self, document: Document) -> bool:
+        """Whether it is a duplicate for certain, and so answered: there is nothing to write, and nobody to wait for."""
+        consumer = self.consumer
+        opened = consumer._opened
+        if opened is None or consumer.suspension.status is not None:
+            return False
+        try:
+            verdict = opened._completed_one(self._trigger, **document.asked)
+        except (dh.DocHistoryError, TypeError):  # other arguments; whatever it is, `begin_one` says it
+            return False
+        if verdict is None:
+            return False
+        status, action, rule, document.acknowledge, document.key, document.message = verdict
+        document.status, document.action, document.rule = kind = status, action, rule
+        consumer._tally.add(kind)
+        if (error := self._record(document)) is not None:
+            raise error
+        return True
 
     async def begin_async(self, document: Document) -> None:
         """As `begin`. If the coroutine is cancelled meanwhile, the document is released: nobody has seen it."""
