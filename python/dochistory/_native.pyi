@@ -51,6 +51,7 @@ __all__ = [
     "_close",
     "_copy_from_bucket",
     "_copy_to_bucket",
+    "_is_there",
     "_seconds",
     "count_verdicts",
     "local_path",
@@ -1534,15 +1535,6 @@ class History:
         Raises:
             As `begin`.
         """
-    def _completed_one(
-        self, trigger: Trigger, *, uuid: str, redelivery_count: int | None = None, delivery_count: int | None = None
-    ) -> tuple[_Status | None, str, str, str, str | None, str | None] | None:
-        """The verdict on one document that this handle can tell to be completed; else None, and
-        nothing was begun. For a consumer, whose other documents such a one need not wait for.
-
-        Raises:
-            As `begin_one`.
-        """
     def complete(
         self, keys: Iterable[str | None] | _Arrow, trigger: Trigger, *, now: dt.datetime | None = None
     ) -> _Finished:
@@ -2690,6 +2682,11 @@ def _copy_to_bucket(
         directory: the history; its log is put into segments.
         url: where the copy is made.
         storage_options: as for `open`.
+    """
+
+def _is_there(path: str) -> bool:
+    """Whether there is a file of this name. Other threads of Python wait meanwhile: for files of this
+    machine that each document asks for: to let others in would cost more than the answer.
     """
 
 def _close() -> None:

@@ -1,4 +1,4 @@
-"""Single documents of a consumer, begun and completed together where they come together."""
+"""Single documents of a consumer: of threads each by itself, of coroutines all that wait together."""
 
 # ruff: noqa: SLF001 - a consumer is made of both
 
@@ -50,10 +50,8 @@ class OneByOne:
 
     def __init__(self, consumer: "Consumer") -> None:
         self.consumer = consumer
-        self._begins: Combiner[Document] = Combiner(self._serve_begins, self._begin_alone)
-        self._ends: Combiner[Document] = Combiner(self._serve_ends, self._end_alone)
-        self.complete = self._ends.run
-        """The service of a document has ended."""
+        self._begins: Combiner[Document] = Combiner(self._serve_begins)
+        self._ends: Combiner[Document] = Combiner(self._serve_ends)
         # How documents of a verdict are acknowledged, as the history said.
         self._acknowledged: dict[tuple[str | None, str, str], str] = {}
         # Documents of many callers are no batch of one producer, in which ids cannot all be missing.
@@ -61,38 +59,33 @@ class OneByOne:
 
     def begin(self, document: Document) -> None:
         """Begin a document: its verdict is set."""
-        if not (self._begins.is_idle and self._is_completed(document)):
-            self._begins.run(document)
-
-    def _is_completed(self, document: Document) -> bool:
-        """Whether it is a duplicate for certain, and so answered: there is nothing to write, and nobody to wait for."""
         consumer = self.consumer
-        opened = consumer._opened
-        if opened is None or consumer.suspension.status is not None:
-            return False
-        try:
-            verdict = opened._completed_one(self._trigger, **document.asked)
-        except (dh.DocHistoryError, TypeError):  # other arguments; whatever it is, `begin_one` says it
-            return False
-        if verdict is None:
-            return False
-        status, action, rule, document.acknowledge, document.key, document.message = verdict
-        document.status, document.action, document.rule = kind = status, action, rule
+        was_suspended = consumer.suspension.status is not None and consumer._check()
+        kind = self._begin_one(document)
         consumer._tally.add(kind)
-        if (error := self._record(document)) is not None:
+        if kind[0] != "NEW" and (error := self._record(document)) is not None:
             raise error
-        return True
+        if was_suspended and document.action != "SUSPEND":
+            consumer.suspension.succeeded()
+
+    def complete(self, document: Document) -> None:
+        """The service of a document has ended."""
+        if document.row is None:
+            document.claim.complete()
+        else:
+            document.claim.complete(rows=[document.row])
+        document.is_over = True
 
     async def begin_async(self, document: Document) -> None:
         """As `begin`. If the coroutine is cancelled meanwhile, the document is released: nobody has seen it."""
-        if await _to_its_end(self._begins.run_async(document)):
+        if await _to_its_end(self._begins.run(document)):
             if document.new:
                 await asyncio.to_thread(self.release, document)
             raise asyncio.CancelledError
 
     async def complete_async(self, document: Document) -> None:
         """As `complete`."""
-        if await _to_its_end(self._ends.run_async(document)):
+        if await _to_its_end(self._ends.run(document)):
             raise asyncio.CancelledError
 
     def release(self, document: Document) -> None:
@@ -123,23 +116,6 @@ class OneByOne:
         if was_suspended and not any(document.action == "SUSPEND" for document in documents):
             consumer.suspension.succeeded()
         return later
-
-    def _begin_alone(self, document: Document) -> None:
-        consumer = self.consumer
-        was_suspended = consumer.suspension.status is not None and consumer._check()
-        kind = self._begin_one(document)
-        consumer._tally.add(kind)
-        if kind[0] != "NEW" and (error := self._record(document)) is not None:
-            raise error
-        if was_suspended and document.action != "SUSPEND":
-            consumer.suspension.succeeded()
-
-    def _end_alone(self, document: Document) -> None:
-        if document.row is None:
-            document.claim.complete()
-        else:
-            document.claim.complete(rows=[document.row])
-        document.is_over = True
 
     def _begin_one(self, document: Document) -> _Kind:
         consumer = self.consumer

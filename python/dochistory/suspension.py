@@ -32,7 +32,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 import dochistory as dh
-from dochistory import _checks, _columns, _durations, _files
+from dochistory import _checks, _columns, _durations, _files, _native
 from dochistory._durations import state_directory
 from dochistory._place import Place
 from dochistory.errors import SuspendedError
@@ -128,7 +128,7 @@ class Suspension:
         Raises:
             CorruptError: [DH-CORRUPT] the file of the state is damaged.
         """
-        if not os.access(self._place, os.F_OK):  # asked for each document, and six times as fast as a path
+        if not _native._is_there(self._place):  # noqa: SLF001 - asked for each document
             return self._memory
         try:
             return _read(self._file) or self._memory

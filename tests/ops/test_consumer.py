@@ -186,6 +186,8 @@ def test_threads_run_each_document_once(consumer: dh.Consumer) -> None:
     counts = {row["rule"]: row["count"] for row in dh.Statistics(consumer.path).counts().to_pylist()}
     assert counts["R8"] == 60
     assert sum(counts.values()) == 16 * 60
+    # Whoever came while another thread processed the document kept it, too.
+    assert consumer.history.audit.list().num_rows == counts.get("R11", 0)
 
 
 def test_coroutines_share_syncs_and_block_no_event_loop(consumer: dh.Consumer) -> None:

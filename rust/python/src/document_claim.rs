@@ -20,8 +20,7 @@ use crate::messages::sentence;
 
 type Text<'py> = Bound<'py, PyString>;
 /// Status, action, rule, acknowledge, key and message.
-pub(crate) type Verdict<'py> =
-    (Option<Text<'py>>, Text<'py>, Text<'py>, Text<'py>, Option<Text<'py>>, Option<Text<'py>>);
+type Verdict<'py> = (Option<Text<'py>>, Text<'py>, Text<'py>, Text<'py>, Option<Text<'py>>, Option<Text<'py>>);
 
 /// One document that was begun, and its verdict. `History.begin_one` makes it.
 ///
@@ -78,7 +77,7 @@ impl DocumentClaim {
 
     /// Status, action, rule, acknowledge, key and message, for a consumer: one call for all.
     #[getter]
-    pub(crate) fn _verdict<'py>(&self, py: Python<'py>) -> Verdict<'py> {
+    fn _verdict<'py>(&self, py: Python<'py>) -> Verdict<'py> {
         // Words that Python knows already are quicker to hand over, and to count by.
         let word = |word: &'static str| PyString::intern(py, word);
         let text = |text: &Option<String>| text.as_deref().map(|text| PyString::new(py, text));

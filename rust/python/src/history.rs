@@ -18,7 +18,7 @@ use crate::call::{Beginning, Documents, replays};
 use crate::calls::InCall;
 use crate::claim::Claim;
 use crate::clock;
-use crate::document_claim::{Document, DocumentClaim, Verdict};
+use crate::document_claim::{Document, DocumentClaim};
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
 use crate::input::Input;
@@ -311,31 +311,6 @@ impl History {
             self.note_without_id(py, trigger, &begun.verdicts.outcomes, true);
         }
         DocumentClaim::new(self.handle.clone(), &documents.columns, begun)
-    }
-
-    /// The verdict on one document that this handle can tell to be completed; else None, and
-    /// nothing was begun. For a consumer, whose other documents such a one need not wait for.
-    ///
-    /// Raises:
-    ///     As `begin_one`.
-    #[pyo3(signature = (trigger, *, uuid, redelivery_count = None, delivery_count = None))]
-    fn _completed_one<'py>(
-        &self,
-        py: Python<'py>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
-        uuid: String,
-        redelivery_count: Option<i64>,
-        delivery_count: Option<i64>,
-    ) -> Outcome<Option<Verdict<'py>>> {
-        let _call = InCall::enter(py);
-        let history = self.handle.get()?;
-        let trigger = trigger.get();
-        let document = Document { uuid: Some(uuid), redelivery_count, delivery_count, ..Document::default() };
-        let input = document.into_input(trigger.rules.kind)?;
-        let documents = Documents::new(trigger, input, None, clock::now_us(None)?, 1)?;
-        let completed = crate::calls::outside(py, || documents.completed(&history))?;
-        let claim = |begun| DocumentClaim::new(self.handle.clone(), &documents.columns, begun);
-        Ok(completed.map(claim).transpose()?.map(|claim| claim._verdict(py)))
     }
 
     /// Close it; again changes nothing. What is under way in other threads comes to its end.

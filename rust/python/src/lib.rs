@@ -83,7 +83,7 @@ mod _native {
     #[pymodule_export]
     use super::open::open;
     #[pymodule_export]
-    use super::paths::local_path;
+    use super::paths::{_is_there, local_path};
     #[pymodule_export]
     use super::repair::repair;
     #[pymodule_export]

@@ -1,5 +1,6 @@
 //! The location of a history: a directory that the operating system shows, by path or URL.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use dochistory_core::Error;
@@ -25,6 +26,14 @@ use crate::errors::Outcome;
 #[pyo3(signature = (path))]
 pub(crate) fn local_path(#[pyo3(from_py_with = arguments::path)] path: PathBuf) -> Outcome<PathBuf> {
     std::path::absolute(&path).map_err(|error| refused(&path, &error.to_string()))
+}
+
+/// Whether there is a file of this name. Other threads of Python wait meanwhile: for files of this
+/// machine that each document asks for: to let others in would cost more than the answer.
+#[pyfunction]
+#[pyo3(signature = (path))]
+pub(crate) fn _is_there(path: OsString) -> bool {
+    Path::new(&path).exists()
 }
 
 /// The path itself, or the path in a `file:` URL.
