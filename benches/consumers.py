@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import statistics
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,13 +30,20 @@ def cpu_of_batches(consumer: dh.Consumer, rows: int = 500, runs: int = 200) -> f
     return statistics.median(taken)
 
 
+def ids() -> Iterator[str]:
+    """Ids as messages have them. To draw one takes as long as a duplicate, and lets other threads in."""
+    drawn = uuid.uuid4().hex
+    return (f"{drawn[:24]}{number:012x}" for number in itertools.count())
+
+
 def rate_of_threads(consumer: dh.Consumer, threads: int, seconds: float = 3) -> float:
     """Documents a second, each begun and completed, by this number of threads."""
     counts, end = [0] * threads, time.perf_counter() + seconds
 
     def work(at: int) -> None:
+        drawn = ids()
         while time.perf_counter() < end:
-            with consumer.one(uuid.uuid4()):
+            with consumer.one(next(drawn)):
                 counts[at] += 1
 
     running = [threading.Thread(target=work, args=[at]) for at in range(threads)]
@@ -52,8 +60,9 @@ def rate_of_tasks(consumer: dh.Consumer, tasks: int, seconds: float = 3) -> floa
 
     async def work(end: float) -> None:
         nonlocal count
+        drawn = ids()
         while time.perf_counter() < end:
-            async with consumer.one(uuid.uuid4()):
+            async with consumer.one(next(drawn)):
                 count += 1
 
     async def main() -> None:
@@ -78,9 +87,10 @@ def per_duplicate(consumer: dh.Consumer, runs: int = 20_000) -> float:
 
 def per_document(consumer: dh.Consumer, runs: int = 500) -> float:
     """Microseconds of a NEW document, begun and completed, one by one."""
+    drawn = ids()
     start = time.perf_counter()
     for _ in range(runs):
-        with consumer.one(uuid.uuid4()):
+        with consumer.one(next(drawn)):
             pass
     return (time.perf_counter() - start) / runs * 1e6
 
