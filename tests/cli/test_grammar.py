@@ -245,6 +245,16 @@ def test_bytes_are_refused_by_text_formats_or_written_in_base64(run: Run, full: 
     assert json.loads(Path("again.jsonl").read_text())["payload"] == b64encode(b"\xff").decode()
 
 
+def test_base64_where_bytes_stay_bytes_is_refused(run: Run, full: Path) -> None:
+    pq.write_table(pa.table({"uuid": ["0001"]}), "in.parquet")
+    run("audit", "resolve", "1", "--as", "process", "--history", full)
+    for words in (["classify", "in.parquet"], ["audit", "resubmit"]):
+        ran = run(*words, "-o", "out.parquet", "--binary", "base64", "--history", full)
+        assert (ran.status, "leave out --binary" in ran.err) == (Exit.INPUT, True)
+        assert not Path("out.parquet").exists()
+    assert run("audit", "resubmit", "-o", "out.parquet", "--history", full).status == 0
+
+
 def test_bytes_in_base64_are_the_same_in_csv(run: Run, full: Path) -> None:
     pq.write_table(pa.table({"uuid": ["0001", "0009"], "payload": [b"\x00\xff", None]}), "in.parquet")
     words = ["classify", "in.parquet", "-o", "out.csv", "--binary", "base64", "--history", full]

@@ -71,7 +71,7 @@ impl Handle {
             return Ok(());
         }
         Err(Failure::state(format!(
-            "the history at {} is in a bucket, where this does not work yet: it works on a history in a directory",
+            "the history at {} is in a bucket, so it has no directory: ask for its url",
             self.path.display()
         )))
     }
