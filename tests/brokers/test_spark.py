@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ansi", [True, False], ids=["ansi", "lenient"])
 def test_spark_counts_as_arrow_does(spark: "SparkSession", ansi: bool) -> None:
     spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())

@@ -29,6 +29,7 @@ def test_snippets_print_what_they_say_and_commands_run(capsys: pytest.CaptureFix
         assert main(shlex.split(command)[1:]) == 0, command
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_snippet_of_spark_runs(spark: "SparkSession", tmp_path: Path) -> None:
     (block,) = blocks("delivery.md", "python spark")

@@ -31,6 +31,7 @@ def test_processes_sending_one_id_get_it_as_new_once(path: Path) -> None:
         assert Counter(lines) == {"M1 M1": 1, "M3 M3": PROCESSES - 1}
 
 
+@pytest.mark.slow
 def test_processes_taking_one_id_get_it_as_new_once(path: Path) -> None:
     script = f"""
     from tests.mapper.support import messages, rules

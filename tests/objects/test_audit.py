@@ -143,6 +143,7 @@ def test_requests_of_an_audit_log_are_counted(opened: Open, s3: Server, proxy: F
         assert kinds == {"put": 3, "create": 2, "get": 10, "list": 1, "delete": 1}
 
 
+@pytest.mark.slow
 def test_several_processes_keep_at_once_and_lose_nothing(opened: Open, s3: Server, place: str, client: Any) -> None:
     opened(create=True).close()
     script = """
@@ -177,7 +178,7 @@ def sometimes(seed: int) -> Choose:
     return choose
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_failed_requests_lose_and_run_nothing_twice(opened: Open, s3: Server, proxy: FaultProxy, seed: int) -> None:
     keys = [f"key-{number}" for number in range(8)]
     with opened(create=True) as made:
@@ -265,6 +266,7 @@ def test_who_was_overtaken_between_plan_and_claim_gets_nothing(
         assert sorted(again.documents["uuid"].to_pylist()) == ["a", "c"]
 
 
+@pytest.mark.slow
 def test_a_turn_that_is_renewed_is_not_taken_away(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket, "LEASE_S", 4.0)
     monkeypatch.setattr(bucket, "_RENEWED_S", 0.2)

@@ -253,6 +253,7 @@ def test_threads_share_commits(s3: Server, proxy: FaultProxy, opened: Open) -> N
         assert status_of(history, ["3-4", "7-0"]) == ["DUPLICATE"] * 2
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_is_never_a_wrong_verdict(s3: Server, proxy: FaultProxy, opened: Open) -> None:
     chance = random.Random(5)
     new: Counter[str] = Counter()

@@ -210,6 +210,7 @@ for number in range(12):
 """
 
 
+@pytest.mark.slow
 def test_processes_send_each_message_once(opened: Open, s3: Server, place: str) -> None:
     opened(create=True).close()
     command = [sys.executable, "-c", SENDER, place, json.dumps(dict(s3.options))]

@@ -110,7 +110,7 @@ def test_limits_unions_and_filters_see_the_same_verdicts(documents: "DataFrame",
     assert df.join(df.select("uuid", df.status.alias("again")), "uuid").filter("status != again").count() == 0
 
 
-@both
+@pytest.mark.parametrize("how", [pytest.param("udf", marks=pytest.mark.slow), "map"])
 def test_a_task_that_fails_and_is_tried_again_changes_no_verdict(
     documents: "DataFrame", history: Path, how: How
 ) -> None:

@@ -116,7 +116,14 @@ def plain(rows: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(int(one) if isinstance(one, Decimal) else one for one in row) for row in rows), key=repr)
 
 
-@pytest.mark.parametrize(("how", "when"), [("exception", "after"), ("exit", "before"), ("exit", "after")])
+@pytest.mark.parametrize(
+    ("how", "when"),
+    [
+        ("exception", "after"),
+        pytest.param("exit", "before", marks=pytest.mark.slow),
+        pytest.param("exit", "after", marks=pytest.mark.slow),
+    ],
+)
 def test_retried_task_applies_each_message_once(
     spark: SparkSession, where: Where, monkeypatch: pytest.MonkeyPatch, how: str, when: str
 ) -> None:

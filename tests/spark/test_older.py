@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 PACKAGE = Path(dh.__file__).parent
 
 
+@pytest.mark.slow
 def test_the_format_is_there_or_refused(spark: "SparkSession", history_path: Path) -> None:
     with dh.open(history_path, create=True) as history:
         history.begin(rows(["a"]), orders())

@@ -33,7 +33,7 @@ def frame(spark: "SparkSession", ids: list[str], partitions: int = 2) -> "DataFr
     return spark.createDataFrame(rows(ids).to_pandas(), SCHEMA).repartition(partitions)
 
 
-@WHO
+@pytest.mark.parametrize("decide_on", ["driver", pytest.param("executors", marks=pytest.mark.slow)])
 def test_a_new_checkpoint_under_an_old_application_is_refused(
     spark: "SparkSession", tmp_path: Path, history_path: Path, decide_on: str
 ) -> None:

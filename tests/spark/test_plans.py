@@ -87,6 +87,7 @@ def test_claimed_documents_used_in_any_plan_run_once(
     assert states(history_path, "processing") == set()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("aqe")
 def test_classified_plan_used_repeatedly_begins_nothing(
     spark: "SparkSession", history_path: Path, recorder: Recorder
@@ -115,6 +116,7 @@ def workers(spark: "SparkSession") -> set[int]:
     return {row.pid for row in spark.range(0, 8, 1, 2).mapInArrow(who, "pid long").collect()}
 
 
+@pytest.mark.slow
 def test_workers_that_live_on_do_not_decide_by_what_they_knew(
     spark: "SparkSession", history_path: Path, recorder: Recorder
 ) -> None:

@@ -58,7 +58,7 @@ def test_duplicates_of_a_claims_resolver_are_recorded(
         assert claim.counts["rule"] == {"R9": 3, "R10>S3": 1}
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
 def test_retried_tasks_record_their_resolution_once(
     spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -89,6 +89,7 @@ def test_failed_job_records_no_resolution(
     assert known(history_path) == ["R11", "R11", "R11", "R8"]
 
 
+@pytest.mark.slow
 def test_replayed_batch_of_tasks_records_what_its_resolver_says(spark: "SparkSession", tmp_path: Path) -> None:
     stream, service = Stream(spark, tmp_path), Service()
     stream.add(IDS)

@@ -285,6 +285,7 @@ def test_failed_commit_aborted_with_same_messages_stays_commit(sink: Sink, tmp_p
         assert pa.table(history.entries("orders")).num_rows == 3
 
 
+@pytest.mark.slow
 def test_batch_of_a_failed_task_is_aborted_and_replayed_whole(sink: Sink) -> None:
     fails = sink.home / "fails"
     fails.touch()

@@ -207,7 +207,7 @@ def test_documents_in_doubt_are_kept_whole_and_not_handed_out(spark: "SparkSessi
         assert history.audit.show(one)["document"]["payload"] == "payload of doubtful"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
 def test_source_with_retried_tasks_hands_out_what_was_begun(
     spark: "SparkSession", history_path: Path, tmp_path: Path, when: str
 ) -> None:

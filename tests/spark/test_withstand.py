@@ -47,8 +47,17 @@ def serve(claim: Any, recorder: Recorder) -> None:
     claim.complete()
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("how", ["exception", "exit", "kill"])
+@pytest.mark.parametrize(
+    ("how", "when"),
+    [
+        ("exception", "after"),
+        ("kill", "before"),
+        *(
+            pytest.param(how, when, marks=pytest.mark.slow)
+            for how, when in [("exception", "before"), ("exit", "before"), ("exit", "after"), ("kill", "after")]
+        ),
+    ],
+)
 def test_retried_task_counts_only_its_winning_attempt(
     spark: "SparkSession",
     history_path: Path,

@@ -68,7 +68,9 @@ with dh.open(sys.argv[1]) as history:
 """
 
 
-@pytest.mark.parametrize("batch", [1, 25, 300])
+@pytest.mark.parametrize(
+    "batch", [pytest.param(1, marks=pytest.mark.slow), 25, pytest.param(300, marks=pytest.mark.slow)]
+)
 def test_of_processes_exactly_one_gets_each_document(directory: Path, tmp_path: Path, batch: int) -> None:
     ids = fresh_ids(300)
     offered = tmp_path / "ids"

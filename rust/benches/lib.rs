@@ -1,0 +1,1 @@
+//! Nothing but benchmarks: `cargo bench --package dochistory-benches`.
