@@ -19,6 +19,8 @@ use crate::wal::frame::{Frame, FrameKind};
 const NONE: u32 = u32::MAX;
 /// How many keys ahead their lines are prefetched.
 const GROUP: usize = 16;
+/// How many keys of a claim may be left out between two that are named.
+const SKIPPED: usize = 64;
 
 /// One key under one claim.
 #[derive(Clone, Copy, Debug)]
@@ -241,6 +243,34 @@ impl Memtable {
             next += 1;
         }
         Some(places)
+    }
+
+    /// The claim that began last, and the places of these keys in it. None unless the keys come in
+    /// the order in which they began, and nothing that came here before or since is about them.
+    pub(crate) fn last_begun(&self, wanted: &Wanted) -> Option<((u64, i64), Places)> {
+        let claim = self.claims.get(self.entries.last()?.claim as usize)?;
+        let begun = self.entries.get(claim.first as usize..)?;
+        if !claim.began_here || begun.len() != claim.count as usize || self.outcomes.contains_key(&claim.number) {
+            return None;
+        }
+        let mut places = Places::none_of(begun.len());
+        let mut next = 0;
+        for (row, key) in wanted.keys.iter().enumerate() {
+            let text = match wanted.forms[row] {
+                Form::Uuid => None,
+                Form::Text => Some((wanted.text)(row as u32)),
+                Form::Absent | Form::TooLong => return None,
+            };
+            let is_same = |entry: &MemtableEntry| is_entry(entry, &self.texts, &self.heap, *key, text);
+            let place = next + begun.get(next..)?.iter().take(SKIPPED).position(is_same)?;
+            let entry = &begun[place];
+            if entry.mark != Mark::Open || entry.previous != NONE {
+                return None;
+            }
+            places.insert(place);
+            next = place + 1;
+        }
+        Some(((claim.number, claim.started_at), places))
     }
 
     /// End keys of a claim by their places. Without its `Begin`, which a salvaged log may lack, its

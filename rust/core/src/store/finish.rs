@@ -1,5 +1,7 @@
 //! Ending claims: a whole claim, some of its rows, or keys of any claim.
 
+use std::sync::atomic::Ordering;
+
 use super::{InProgress, LookedUp};
 use crate::Result;
 use crate::key::{Form, Key};
@@ -94,6 +96,14 @@ impl Writer<'_> {
         now_us: i64,
         expired: i64,
     ) -> Result<Finished> {
+        if let Some((claim, places)) = self.fresh_places_of(wanted) {
+            self.finish_places(claim, outcome, places, || {
+                let mut keys = ClaimedKeys::default();
+                (0..wanted.keys.len()).for_each(|row| keys.push_row(wanted, row, claim));
+                keys.join()
+            })?;
+            return Ok(Finished { changed: wanted.keys.len() as u64, ..Finished::default() });
+        }
         let mut found = self.look(|view| match view {
             Some(view) => view.lookup(wanted, i64::MIN),
             None => Ok(LookedUp::none(wanted.keys.len())),
@@ -134,6 +144,14 @@ impl Writer<'_> {
         Ok(finished)
     }
 
+    /// The claim that this handle has just begun, and the places of these keys in it. Nobody had
+    /// begun any of its keys, so there is nothing to look up.
+    fn fresh_places_of(&self, wanted: &Wanted) -> Option<((u64, i64), Places)> {
+        let (claim, places) = self.space.present().as_ref()?.memtable.last_begun(wanted)?;
+        let is_fresh = claim.0 != 0 && claim.0 == self.space.fresh.load(Ordering::Relaxed);
+        (is_fresh && is_smaller(&places, wanted.keys.len())).then_some((claim, places))
+    }
+
     /// The one claim that began these rows, and their places in it, where that takes fewer bytes
     /// than their keys.
     fn places_of(&self, wanted: &Wanted, rows: &[InProgress]) -> Option<((u64, i64), Places)> {
@@ -145,8 +163,7 @@ impl Writer<'_> {
         let view = self.space.present();
         let view = view.as_ref().filter(|view| view.log.frames.places)?;
         let places = view.memtable.places_of(claim, wanted, rows.iter().map(|row| row.row as usize))?;
-        let is_smaller = places.words().len() <= rows.len() * WORDS_OF_KEY;
-        (is_smaller && places.count() >= limits::fewest_places()).then_some((claim, places))
+        is_smaller(&places, rows.len()).then_some((claim, places))
     }
 
     /// Complete keys in progress, each of its own claim.
@@ -180,6 +197,11 @@ impl Writer<'_> {
             |sequence| Frame { kind, sequence, claim, started_at, replaces, durable: 0, transaction, keys, values };
         self.append(frame).map(drop)
     }
+}
+
+/// Whether places take fewer bytes than so many keys.
+fn is_smaller(places: &Places, keys: usize) -> bool {
+    places.words().len() <= keys * WORDS_OF_KEY && places.count() >= limits::fewest_places()
 }
 
 fn kind_for_keys(outcome: Ending) -> FrameKind {

@@ -82,6 +82,8 @@ pub(crate) struct KeySpace {
     /// Whether the directory above is created with its first space.
     makes_room: bool,
     asked: Asked,
+    /// The last claim that this handle began of keys that nobody had begun; 0 for none.
+    fresh: AtomicU64,
     /// Set once the space is in the registry.
     known: OnceLock<()>,
     /// Where its durable truth is, if not in its directory.
@@ -123,6 +125,7 @@ impl KeySpace {
             longest_run_us,
             makes_room,
             asked,
+            fresh: AtomicU64::new(0),
             known,
             mirror,
         }

@@ -1,6 +1,7 @@
 //! Writing: the lock, the preparation by its holder, and frames appended to the log.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::mirror::Mirror;
 use super::view::View;
@@ -235,6 +236,13 @@ impl Writer<'_> {
     /// Look up without a refresh, as nobody else can write now.
     pub(crate) fn look(&self, look: impl FnOnce(Option<&View>) -> Result<LookedUp>) -> Result<LookedUp> {
         Ok(self.space.asked.counted(look(self.space.present().as_ref())?))
+    }
+
+    /// Nobody had begun any key of this claim before. In a bucket its number may become another's.
+    pub(crate) fn note_fresh(&self, claim: u64) {
+        if !self.space.is_in_bucket() {
+            self.space.fresh.store(claim, Ordering::Relaxed);
+        }
     }
 
     /// Append `processing` for a batch; answers the new claim and its keys.

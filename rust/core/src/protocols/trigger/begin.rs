@@ -171,7 +171,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
             };
             has_written = true;
             self.complete_resolved(writer, &decided, &looked.found, now_us)?;
-            let claim = self.write(writer, space, &decided, now_us, known.as_ref())?;
+            let claim = self.write(writer, space, (&decided, &looked.found), now_us, known.as_ref())?;
             Ok(self.done(decided, &asked, claim, replay, None))
         });
         match attempt {
@@ -292,7 +292,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         &self,
         writer: &mut Writer<'_>,
         space: &std::sync::Arc<KeySpace>,
-        decided: &Decided,
+        (decided, found): (&Decided, &LookedUp),
         now_us: i64,
         known: Option<&Known>,
     ) -> Result<Option<Claim>> {
@@ -307,6 +307,9 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         let transaction = self.transaction.map(numbered);
         let beginning = Beginning { keys, transaction, replaces, started_at: now_us, threads: self.threads };
         let (number, keys) = writer.begin(beginning)?;
+        if known.is_none() && found.processing.is_empty() {
+            writer.note_fresh(number);
+        }
         let (space, ends) = (space.clone(), Ends::default());
         let (started_at, begun) = (now_us, Instant::now());
         Ok(Some(Claim { space, number, started_at, begun, uuid_rows, text_rows, keys, ends }))
