@@ -199,7 +199,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether places take fewer bytes than so many keys.
+/// Whether places take fewer bytes than this number of keys.
 fn is_smaller(places: &Places, keys: usize) -> bool {
     places.words().len() <= keys * WORDS_OF_KEY && places.count() >= limits::fewest_places()
 }
