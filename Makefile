@@ -16,9 +16,9 @@ unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
 RUST := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 MATURIN := $(BIN)/maturin
 PYTEST := $(BIN)/python -m pytest
-# Side by side, a file of tests in one process. Spark's tests and the slow ones also wait a lot.
-SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile
-THREE_SIDE_BY_SIDE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+# Side by side, a file of tests in one process. Three where tests also wait: for Spark, servers and syncs.
+SIDE_BY_SIDE := --dist=loadfile --numprocesses
+IN_ORDER := --no-loadscope-reorder
 PYTHON_CODE := python tests tools examples benches
 policy ?= in_doubt
 seconds ?= 60
@@ -57,10 +57,10 @@ test: test-fast test-engine test-spark ## rules, store and package, the engine's
 test-all: test-engine-all test-engine-shipped test-extension test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
 
 test-core: set-up $(STAMP)/native $(STAMP)/dev ## rules and store: under a minute
-	$(PYTEST) $(SIDE_BY_SIDE) tests/rules tests/store tests/binding -m "not spark and not slow and not crash and not benchmark"
+	$(PYTEST) $(SIDE_BY_SIDE) 2 tests/rules tests/store tests/binding -m "not spark and not slow and not crash and not benchmark"
 
 test-fast: set-up $(STAMP)/native $(STAMP)/dev $(STAMP)/brokers ## rules, store, package: no Spark, nothing slow
-	$(PYTEST) $(SIDE_BY_SIDE) -m "not spark and not slow and not crash and not benchmark"
+	$(PYTEST) $(SIDE_BY_SIDE) 3 -m "not spark and not slow and not crash and not benchmark"
 
 # Tests of the engine that are soon compiled and run. `test-engine-all` runs these and all others.
 QUICK_ENGINE_TESTS := bytes imports lifecycle objects
@@ -89,7 +89,7 @@ test-aarch64: ## the engine's tests for the other processor, emulated (wants qem
 	cargo test --locked --package dochistory-core --all-features --target aarch64-unknown-linux-gnu --lib --test lifecycle
 
 test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
-	$(PYTEST) $(THREE_SIDE_BY_SIDE) -m "spark and not slow and not crash and not benchmark"
+	$(PYTEST) $(SIDE_BY_SIDE) 3 $(IN_ORDER) -m "spark and not slow and not crash and not benchmark"
 
 # Each Spark in an environment of its own, with the package as its users get it. They run on Java 17.
 # A comma, for where it would end an argument.
@@ -101,7 +101,7 @@ test-matrix-%: $(STAMP)/matrix-% $(STAMP)/java
 	$(MATRIX)/$*/bin/python -m pytest tests/spark -m "matrix and not benchmark" -W ignore -p no:cacheprovider -o timeout=900
 
 test-crash: $(STAMP)/release $(STAMP)/dev $(STAMP)/java $(STAMP)/servers ## killed processes, the demo, anything long
-	$(PYTEST) $(THREE_SIDE_BY_SIDE) -m "(slow or crash) and not benchmark"
+	$(PYTEST) $(SIDE_BY_SIDE) 3 $(IN_ORDER) -m "(slow or crash) and not benchmark"
 
 campaign: $(STAMP)/release $(STAMP)/dev ## try to break every promise, and print the report (campaign="--schedules 1000000 --load-seconds 600")
 	$(BIN)/python -m tests.campaign $(campaign)

@@ -214,6 +214,7 @@ def eventually_kept(history: dh.History, key: str, verdicts: Any) -> None:
     raise AssertionError
 
 
+@pytest.mark.slow
 def test_resubmitters_without_leases_run_nothing_twice(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket, "LEASE_S", -1.0)  # every turn is lost at once
     keys = [f"key-{number}" for number in range(6)]

@@ -69,6 +69,7 @@ def test_commands_take_a_url(run: Run, place: str, made: list[str]) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_sweeper_purges_a_bucket_and_deletes_objects(
     run: Run, s3: Server, place: str, made: list[str], client: objects.ObjectClient
 ) -> None:
@@ -124,6 +125,7 @@ def test_backup_does_not_write_where_something_is(run: Run, place: str, made: li
     assert made
 
 
+@pytest.mark.slow
 def test_backup_takes_the_audit_log_along_both_ways(run: Run, s3: Server, place: str, tmp_path: Path) -> None:
     home, again, options = tmp_path / "copy.history", f"{place}-again", dict(s3.options)
     with dh.open(place, create=True, storage_options=options) as history:
@@ -167,6 +169,7 @@ def test_the_audit_log_of_a_bucket_is_used_by_commands(run: Run, s3: Server, pla
     assert run(*at, "repair", "--json").json["findings"] == []
 
 
+@pytest.mark.slow
 def test_maps_are_shown_kept_up_and_copied_by_commands(run: Run, s3: Server, place: str, tmp_path: Path) -> None:
     with dh.open(place, create=True, storage_options=dict(s3.options)) as history:
         mapper = history.mapper("jms")

@@ -165,6 +165,7 @@ def test_the_examples_of_settings_are_read(tmp_path: Path) -> None:
     assert (found.history_time_to_live.days, found.suspend_and_retry_on_error) == (30, False)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("name", OF_SPARK)
 def test_an_example_of_spark_runs(name: str, names: dict[str, Any], spark: "SparkSession") -> None:

@@ -170,7 +170,9 @@ BINARY = {
 LENGTHS = [*BINARY, "exactly_once driver", "exactly_once executors", "load", *(["write"] if HAS_SOURCES else [])]
 
 
-@pytest.mark.parametrize("entrance", LENGTHS)
+@pytest.mark.parametrize(
+    "entrance", [pytest.param(one, marks=pytest.mark.slow) if one == "classify" else one for one in LENGTHS]
+)
 def test_binary_of_another_length_is_refused(spark: "SparkSession", history: Path, entrance: str) -> None:
     df = spark.sql("SELECT X'0102030405' AS uuid")
     with pytest.raises(Exception, match=r"\[DH-SCHEMA\].*binary, and 5 bytes long in row 0; allowed is text"):
@@ -309,6 +311,7 @@ def test_a_file_url_is_the_path_that_it_names(spark: "SparkSession", tmp_path: P
     assert sorted(one.name for one in home.iterdir()) == ["test.history"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_TABLES, reason="table functions of Arrow came with Spark 4.1")
 def test_a_table_function_of_other_columns_says_so(spark: "SparkSession", history: Path) -> None:
     df = spark.sql("SELECT 'done' AS uuid, 'x' AS payload")

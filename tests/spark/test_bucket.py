@@ -234,6 +234,7 @@ def test_wrong_credential_sends_and_applies_nothing(
             assert history.delivery_status()["log_received"].to_pylist() == [0]
 
 
+@pytest.mark.slow
 def test_documents_in_doubt_of_a_stream_are_kept_once(
     spark: "SparkSession", url: str, given: dict[str, Any], opened: Opened
 ) -> None:

@@ -78,7 +78,7 @@ def batches_of(lots: random.Random) -> list[Rows]:
     return [kept[start:end] for start, end in pairwise(cuts)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_tasks_apply_what_one_receiver_applies(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     lots = random.Random(seed)
     options: dict[str, Any] = {"patience": lots.randint(0, 3), "held_limit": lots.choice([3, 1000])}
@@ -187,6 +187,7 @@ def test_actions_on_messages_decide_nothing_again(
     assert decided <= 2
 
 
+@pytest.mark.slow
 def test_waiting_messages_return_until_a_restart_requests_them(spark: SparkSession, where: Where) -> None:
     applied = Applied()
     parts = [header(0, 0, 0), header(0, 0, 1), header(0, 10, 2)]

@@ -256,7 +256,7 @@ def test_a_suspended_batch_is_delivered_again_and_loses_nothing(
     assert service.runs == ["a", "doubtful", "b"]
 
 
-@pytest.mark.parametrize("decide_on", ["driver", "executors"])
+@pytest.mark.parametrize("decide_on", ["driver", pytest.param("executors", marks=pytest.mark.slow)])
 def test_a_new_checkpoint_under_an_old_application_is_refused(
     spark: "SparkSession", tmp_path: Path, history_path: Path, service: Service, decide_on: str
 ) -> None:

@@ -53,7 +53,7 @@ def test_a_new_checkpoint_under_an_old_application_is_refused(
     assert states(history_path, "completed") == {"a", "b", "c", "d"}
 
 
-@WHO
+@pytest.mark.parametrize("decide_on", ["driver", pytest.param("executors", marks=pytest.mark.slow)])
 def test_filter_widened_between_commit_and_restart_is_refused(
     spark: "SparkSession", tmp_path: Path, history_path: Path, decide_on: str
 ) -> None:

@@ -142,6 +142,7 @@ def test_workers_that_live_on_do_not_decide_by_what_they_knew(
     assert states(history_path, "processing") == set()
 
 
+@pytest.mark.slow
 def test_claim_without_memory_for_mapped_files_is_decided(
     spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

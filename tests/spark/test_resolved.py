@@ -72,6 +72,7 @@ def test_retried_tasks_record_their_resolution_once(
     assert sorted(entries) == ["new", "shipped-1", "shipped-2"]
 
 
+@pytest.mark.slow
 def test_failed_job_records_no_resolution(
     spark: "SparkSession", history_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -208,6 +208,7 @@ def sink(spark: "SparkSession", tmp_path: Path, history_path: Path) -> Sink:
     return Sink(spark, tmp_path, history_path)
 
 
+@pytest.mark.slow
 def test_a_stream_is_recorded_under_its_own_batches(sink: Sink) -> None:
     sink.add(["a", "b"])
     sink.add(["b", "c"])

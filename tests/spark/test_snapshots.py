@@ -61,6 +61,7 @@ def test_released_snapshot_is_pinned_again(history: Path) -> None:
         assert reader.classify(rows(["a"]), orders())["rule"].to_pylist() == ["R9"]
 
 
+@pytest.mark.slow
 def test_what_a_read_pins_is_kept_for_a_day(spark: "SparkSession", history: Path) -> None:
     pytest.importorskip("pyspark.sql.datasource", reason="data sources of Python came with Spark 4.0: test_older.py")
     reader = spark.read.format("dochistory").option("path", str(history)).option("trigger", "orders")

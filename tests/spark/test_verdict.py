@@ -148,7 +148,7 @@ class Resolver:
         )
 
 
-@pytest.mark.parametrize("how", ["udf", "map"])
+@pytest.mark.parametrize("how", [pytest.param("udf", marks=pytest.mark.slow), "map"])
 def test_a_resolver_may_run_on_the_driver_once(spark: "SparkSession", history: Path, how: Any) -> None:
     with dh.open(history) as opened:
         opened.begin(rows(["also begun"]), orders())

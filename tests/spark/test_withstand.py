@@ -96,6 +96,7 @@ def test_a_job_that_fails_for_good_leaves_nothing(
         assert len(claim) == len(IDS)
 
 
+@pytest.mark.slow
 def test_a_zombie_that_ends_late_changes_nothing(
     spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
