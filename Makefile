@@ -20,6 +20,7 @@ PYTEST := $(BIN)/python -m pytest
 SIDE_BY_SIDE := --dist=loadfile --numprocesses
 IN_ORDER := --no-loadscope-reorder
 PYTHON_CODE := python tests tools examples benches
+BENCHES := --manifest-path rust/benches/Cargo.toml
 policy ?= in_doubt
 seconds ?= 60
 campaign ?=
@@ -130,6 +131,8 @@ audit: $(STAMP)/venv ## licences, bans and known vulnerabilities of all dependen
 lint: set-up $(STAMP)/dev
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+	cargo fmt $(BENCHES) --check
+	cargo clippy --locked $(BENCHES) --target-dir target --benches -- -D warnings
 	$(BIN)/ruff format --check $(wildcard $(PYTHON_CODE))
 	$(BIN)/ruff check $(wildcard $(PYTHON_CODE))
 	$(BIN)/python -m tools.prose --check
@@ -141,6 +144,7 @@ types: $(STAMP)/native $(STAMP)/dev
 
 format: $(STAMP)/dev ## lay out Rust and Python sources
 	cargo fmt --all
+	cargo fmt $(BENCHES)
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(PYTHON_CODE))
 	$(BIN)/ruff format $(wildcard $(PYTHON_CODE))
 	$(BIN)/python -m tools.prose

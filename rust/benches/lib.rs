@@ -1,1 +1,1 @@
-//! Nothing but benchmarks: `cargo bench --package dochistory-benches`.
+//! Nothing but benchmarks: `cargo bench --manifest-path rust/benches/Cargo.toml`.
