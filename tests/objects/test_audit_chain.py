@@ -135,7 +135,7 @@ def test_schedules_lose_nothing_that_was_acknowledged() -> None:
 
 
 def is_broken(schedules: int) -> bool:
-    """Whether one of so many schedules loses something."""
+    """Whether one of this number of schedules loses something."""
     for seed in range(schedules):
         try:
             Schedule(seed, faults=0.3).run()

@@ -178,9 +178,10 @@ def write(
     """
     format_ = format_of(name, given) or "jsonl"
     plain = pa.schema([pa.field(one.name, _plain_type(one.type), one.nullable) for one in schema])
-    if format_ in ("csv", "jsonl") and binary is None:
+    is_text = format_ in ("csv", "jsonl")
+    if is_text and binary is None:
         _check_text(name, format_, plain)
-    elif format_ not in ("csv", "jsonl") and binary is not None:
+    elif not is_text and binary is not None:
         raise CommandError(f"{name}: {format_} holds bytes as they are: leave out --binary")
     rows = 0
     try:
