@@ -35,7 +35,7 @@ ifeq ($(MAKELEVEL),0)
 .NOTPARALLEL:
 endif
 .PHONY: help build shipped release wheels docs demo demo-broker check lint types test test-core test-fast test-engine test-extension test-spark test-all \
-  set-up compiled test-engine-all test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
+  set-up compiled test-engine-slow test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
   bench bench-brokers bench-spark wheel clean
 
 help: ## what there is
@@ -55,7 +55,7 @@ check: lint types test-core ## before a commit: formats, lints, types, stubs, an
 
 test: test-fast test-engine test-spark ## rules, store and package, the engine's own tests, Spark
 
-test-all: test-engine-all test-engine-shipped test-extension test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
+test-all: test-engine-slow test-engine-shipped test-extension test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
 
 test-core: set-up $(STAMP)/native $(STAMP)/dev ## rules and store: under a minute
 	$(PYTEST) $(SIDE_BY_SIDE) 2 tests/rules tests/store tests/binding -m "not spark and not slow and not crash and not benchmark"
@@ -63,13 +63,16 @@ test-core: set-up $(STAMP)/native $(STAMP)/dev ## rules and store: under a minut
 test-fast: set-up $(STAMP)/native $(STAMP)/dev $(STAMP)/brokers ## rules, store, package: no Spark, nothing slow
 	$(PYTEST) $(SIDE_BY_SIDE) 3 -m "not spark and not slow and not crash and not benchmark"
 
-# Tests of the engine that are soon compiled and run. `test-engine-all` runs these and all others.
+# Tests of the engine that are soon compiled and run.
 QUICK_ENGINE_TESTS := bytes imports lifecycle objects
 test-engine: $(STAMP)/venv ## the engine's own tests, the quick ones
 	cargo test --locked --package dochistory-core --all-features --lib $(QUICK_ENGINE_TESTS:%=--test %)
 
-test-engine-all: $(STAMP)/venv ## all of the engine's own tests
-	cargo test --locked --package dochistory-core --all-features --no-fail-fast
+# All others.
+SLOW_ENGINE_TESTS := $(filter-out $(QUICK_ENGINE_TESTS), \
+  $(patsubst rust/core/tests/%.rs,%,$(patsubst %/main.rs,%.rs,$(wildcard rust/core/tests/*.rs rust/core/tests/*/main.rs))))
+test-engine-slow: $(STAMP)/venv ## the rest of the engine's own tests
+	cargo test --locked --package dochistory-core --all-features --no-fail-fast $(SLOW_ENGINE_TESTS:%=--test %)
 
 # Without feature `small`: segments, batches and logs get as large as they do for users.
 SHIPPED_ENGINE_TESTS := beside crash faults lifecycle model staged values

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.servers.spark_java import FOR_DRIVERS
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A test runs each of its plans a few times: to compile them well would cost more than it saves.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SPARK_ENVIRONMENT = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+
+
+def pytest_configure() -> None:
+    """Also for Sparks that tests start in processes of their own."""
+    os.environ.update(FOR_DRIVERS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,7 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     for name in [*os.environ]:
         if name.startswith("SPARK_") or name in SPARK_ENVIRONMENT:
             del os.environ[name]
-    os.environ["SPARK_SUBMIT_OPTS"] = JAVA_OPTIONS
+    os.environ.update(FOR_DRIVERS)
     from dochistory.spark import session
 
     home = tmp_path_factory.mktemp("spark")

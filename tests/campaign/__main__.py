@@ -49,8 +49,8 @@ class Stage:
         return running.returncode == 0, dict(FIGURE.findall(printed))
 
 
-def engine(name: str, test: str, **settings: object) -> Stage:
-    """One file of the engine's tests, in the release profile: there are many schedules."""
+def engine(name: str, *test: str, **settings: object) -> Stage:
+    """A file of the engine's tests, or some of its own, in the release profile: there are many schedules."""
     command = [
         "cargo",
         "test",
@@ -59,8 +59,7 @@ def engine(name: str, test: str, **settings: object) -> Stage:
         "--package",
         "dochistory-core",
         "--all-features",
-        "--test",
-        test,
+        *(test if len(test) > 1 else ("--test", *test)),
     ]
     return Stage(name, [*command, "--", "--nocapture"], {key: str(value) for key, value in settings.items()})
 
@@ -76,6 +75,8 @@ def stages(options: argparse.Namespace) -> list[Stage]:
     every_byte = {"DOCHISTORY_DAMAGE": "all"} if options.every_byte else {}
     return [
         engine("crashes and power loss", "crash", DOCHISTORY_SCHEDULES=options.schedules),
+        engine("object storage: commits", "--lib", "objects::", DOCHISTORY_SCHEDULES=options.schedules),
+        engine("object storage: histories", "objects", DOCHISTORY_SCHEDULES=min(options.schedules, 2_000)),
         engine("failing operations", "faults", DOCHISTORY_FAULTS="all"),
         engine("random lives beside a model", "model", DOCHISTORY_LIVES=options.lives),
         engine("random lives of maps", "values", DOCHISTORY_LIVES=options.lives),
@@ -86,6 +87,8 @@ def stages(options: argparse.Namespace) -> list[Stage]:
         engine("fuzzing", "fuzz", DOCHISTORY_FUZZ_RUNS=options.fuzz_runs),
         tests("killed processes", "tests/store/test_kills.py", DOCHISTORY_KILLS=options.kills),
         tests("a machine in trouble", "tests/store/test_machine.py"),
+        tests("a driver killed while it reads Kafka", "tests/spark/test_kafka.py", DOCHISTORY_DRIVER_KILLS=4),
+        tests("claims beside consumers", "tests/spark/test_contention.py", DOCHISTORY_CLAIMS=100),
         tests("load", "tests/campaign/test_load.py", DOCHISTORY_LOAD_SECONDS=options.load_seconds),
     ]
 

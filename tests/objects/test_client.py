@@ -97,8 +97,18 @@ def test_a_file_comes_back_as_it_was(
     (tmp_path / "out").write_bytes(os.urandom(size))
     assert any_client.put_file("segment", tmp_path / "out") == "created"
     assert any_client.put_file("segment", tmp_path / "out") == "exists"
-    assert any_client.get_file("segment", tmp_path / "in") is True
-    assert (tmp_path / "in").read_bytes() == (tmp_path / "out").read_bytes()
+    for known in (None, size, size + 1, 1):
+        assert any_client.get_file("segment", tmp_path / "in", known) is True
+        assert (tmp_path / "in").read_bytes() == (tmp_path / "out").read_bytes()
+        assert any_client.get_file("none", tmp_path / "none", known) is False
+
+
+def test_a_small_file_of_known_size_takes_one_request(through: Through, proxy: FaultProxy, tmp_path: Path) -> None:
+    client = through()
+    client.put("x", b"12345")
+    proxy.reset()
+    assert client.get_file("x", tmp_path / "x", 5)
+    assert proxy.counts == {"get": 1}
 
 
 def test_a_large_file_goes_in_parts(

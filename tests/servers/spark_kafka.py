@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from tests.servers.jars import CACHE, jars
+from tests.servers.spark_java import FOR_DRIVERS
 
 VERSION = "4.2.0"
 """The newest version of which Maven Central has spark-sql-kafka."""
@@ -23,7 +24,7 @@ def environment() -> dict[str, str]:
     """The environment of a process that imports this PySpark."""
     path = [str(_pyspark()), *filter(None, [os.environ.get("PYTHONPATH")])]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return {**kept, "PYTHONPATH": os.pathsep.join(path)}
+    return {**kept, **FOR_DRIVERS, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def source_jars() -> list[str]:

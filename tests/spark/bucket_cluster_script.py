@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import dochistory as dh
+from tests.servers.spark_java import FOR_EXECUTORS
 from tests.spark.cluster_script import IDS, who_is_there
 from tests.spark.support import Recorder, orders, rows
 
@@ -36,6 +37,7 @@ def main(home: Path, url: str, options: dict[str, str], end: str) -> dict[str, A
     spark = dh.spark.session(
         master="local-cluster[2,1,1024]",
         config={
+            **FOR_EXECUTORS,
             "spark.executor.memory": "768m",
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": str(home / "warehouse"),

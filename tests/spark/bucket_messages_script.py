@@ -17,6 +17,7 @@ import pyarrow as pa
 import dochistory as dh
 from tests.delivery.support import header
 from tests.mapper.support import pending
+from tests.servers.spark_java import FOR_EXECUTORS
 from tests.spark.cluster_script import who_is_there
 from tests.spark.support import Recorder
 
@@ -62,6 +63,7 @@ def main(home: Path, url: str, options: dict[str, str], end: str) -> dict[str, A
     spark = dh.spark.session(
         master="local-cluster[2,1,1024]",
         config={
+            **FOR_EXECUTORS,
             "spark.executor.memory": "768m",
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": str(home / "warehouse"),

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import dochistory as dh
+from tests.servers.spark_java import FOR_EXECUTORS
 from tests.spark.support import Recorder, orders, rows
 
 IDS = [f"d{number}" for number in range(4000)]
@@ -18,6 +19,7 @@ def main(home: Path) -> dict[str, Any]:
     spark = dh.spark.session(
         master="local-cluster[2,1,1024]",
         config={
+            **FOR_EXECUTORS,
             "spark.executor.memory": "768m",
             # The workers' address space is limited, as on a cluster that shares its machines.
             "spark.executor.pyspark.memory": "2g",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.servers.objects import KEY, SECRET, moto
+from tests.servers.spark_java import FOR_DRIVERS
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
@@ -23,7 +24,7 @@ PROGRAM = [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_client"]
 def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     # The format takes no secrets as options: what reads by it finds them here.
-    kept |= {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    kept |= {**FOR_DRIVERS, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
     return {**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])}
 
 

@@ -21,7 +21,7 @@ from tests.servers.kafka import Kafka, server
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.crash, pytest.mark.timeout(1800)]
 
-KILLS = 4
+KILLS = int(os.environ.get("DOCHISTORY_DRIVER_KILLS", "2"))
 STARTS = 300
 """Seconds within which a driver on a busy machine processes something."""
 

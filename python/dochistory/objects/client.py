@@ -192,13 +192,23 @@ class ObjectClient:
             self._repeated(f"put {name}", lambda store: transfer.put(store, self._folder + name, file))
         return "created"
 
-    def get_file(self, name: str, path: str | Path) -> bool:
+    def get_file(self, name: str, path: str | Path, size: int | None = None) -> bool:
         """Write an object's bytes into a file, in parts side by side; answers whether there is an object.
+
+        Args:
+            name: the object.
+            path: the file, which is made or replaced.
+            size: the bytes that the object should have: a small one is then fetched by one request.
 
         Raises:
             ObjectStoreError: a request failed. The file may hold a part.
             OSError: the file cannot be written.
         """
+        if size is not None and size <= transfer.PART:
+            content = self.get(name)
+            if content is not None:
+                Path(path).write_bytes(content)
+            return content is not None
         found = self.look(name)
         if found is None:
             return False

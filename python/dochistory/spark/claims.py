@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 import dochistory as dh
 from dochistory import _checks, _native
 from dochistory.spark import checks, compat, resolver_on_driver, shards, staging
+from dochistory.spark.beside import beside
 from dochistory.spark.decider import VERDICT_COLUMNS
 from dochistory.spark.lost_rows import MOST, PLACE, Lost
 from dochistory.spark.place import Place
@@ -275,29 +276,31 @@ def claim(
     end = opened.close if opened is not place.history else lambda: None
     try:
         number = parts or _default_parts(df, opened)
-        for attempt in range(_TRIES):
-            job = opened._shards.reserve(
-                trigger,
-                number,
-                routed=True,
-                transaction=transaction,
-                on_replay=on_replay,
-                on_other_rows=on_other_rows,
-                receipts=claimer.receipts,
-                now=now,
-            )
-            try:
-                # At last the driver takes on whatever others were first with.
-                return claimer.run(opened, place, job, end, MOST if attempt + 1 < _TRIES else None)
-            except dh.ConflictError as error:
-                job.abort()
-                if attempt + 1 == _TRIES:
-                    raise _gave_up(error) from error
-                time.sleep(0.05 * 2**attempt)
-            except BaseException:
-                # Also when a query is stopped: what the tasks staged is of no use.
-                job.abort()
-                raise
+        with beside(lambda: claimer.routed(number)) as routed:
+            for attempt in range(_TRIES):
+                job = opened._shards.reserve(
+                    trigger,
+                    number,
+                    routed=True,
+                    transaction=transaction,
+                    on_replay=on_replay,
+                    on_other_rows=on_other_rows,
+                    receipts=claimer.receipts,
+                    now=now,
+                )
+                try:
+                    # At last the driver takes on whatever others were first with.
+                    most_lost = MOST if attempt + 1 < _TRIES else None
+                    return claimer.run(opened, place, job, routed(), end, most_lost)
+                except dh.ConflictError as error:
+                    job.abort()
+                    if attempt + 1 == _TRIES:
+                        raise _gave_up(error) from error
+                    time.sleep(0.05 * 2**attempt)
+                except BaseException:
+                    # Also when a query is stopped: what the tasks staged is of no use.
+                    job.abort()
+                    raise
     except BaseException:
         end()
         raise
@@ -349,6 +352,7 @@ class Claimer:
         history: "History",
         place: Place,
         job: "Job",
+        routed: "DataFrame",
         end: Callable[[], None],
         most_lost: int | None = MOST,
     ) -> SparkClaim:
@@ -358,20 +362,24 @@ class Claimer:
             ConflictError: [DH-CONFLICT] others were first with more than `most_lost` documents, or
                 with the transaction; nothing was begun.
         """
-        kept = self._staged(history, place, job).localCheckpoint(eager=True)
+        kept = self._staged(history, place, job, routed).localCheckpoint(eager=True)
         found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
         receipts = self.receipts = [bytes(row.receipt) for row in found]
         read: list[Mapping[str, Any]] = [_native.read_receipt(receipt) for receipt in receipts]
-        committed = job.commit(receipts, most_lost=most_lost)
         words = _words(history)
-        if committed.lost:
-            lost = Lost(kept, _ANSWER, committed, self._ids, self._found, words)
-            kept, read = lost.corrected(), [*read, lost.change()]
-        attempts = [staging.attempt_number(one["attempt"]) for one in read if "attempt" in one]
-        return SparkClaim(self._judged(words, kept, attempts), self._ids, committed, read, end)
+        with beside(lambda: self._judged(words, kept, read)) as judged:
+            committed = job.commit(receipts, most_lost=most_lost)
+            if not committed.lost:
+                return SparkClaim(judged(), self._ids, committed, read, end)
+        lost = Lost(kept, _ANSWER, committed, self._ids, self._found, words)
+        kept, read = lost.corrected(), [*read, lost.change()]
+        return SparkClaim(self._judged(words, kept, read), self._ids, committed, read, end)
 
-    def _staged(self, history: "History", place: Place, job: "Job") -> "DataFrame":
-        routed = shards.by_shard(self._df, self._ids, job.parts, self._order_by)
+    def routed(self, parts: int) -> "DataFrame":
+        """The documents, those of part p in partition p."""
+        return shards.by_shard(self._df, self._ids, parts, self._order_by)
+
+    def _staged(self, history: "History", place: Place, job: "Job", routed: "DataFrame") -> "DataFrame":
         snapshot = Snapshot(place.sight(history, self._trigger.name), str(job.snapshot))
         work = staging.Staging(snapshot, job.token, self._trigger, tuple(self._found))
         if self._trigger.resolver is not None and self._resolver_on == "driver":
@@ -382,8 +390,11 @@ class Claimer:
         # Kept with the rows: a number that each plan makes might be another one.
         return answered.withColumn(PLACE, F.monotonically_increasing_id())
 
-    def _judged(self, known: dict[str, list[str]], kept: "DataFrame", attempts: list[int]) -> "DataFrame":
+    def _judged(
+        self, known: dict[str, list[str]], kept: "DataFrame", receipts: Sequence[Mapping[str, Any]]
+    ) -> "DataFrame":
         """The rows with their verdicts as words. Rows of an attempt that was not committed are an error."""
+        attempts = [staging.attempt_number(one["attempt"]) for one in receipts if "attempt" in one]
         answer = F.col(_ANSWER)
         message = "[DH-STATE] Spark has evaluated this claim again, instead of the rows that it kept: they are in doubt"
         is_committed = F.when(answer["attempt"].isin(attempts), F.lit(True)).otherwise(

@@ -131,7 +131,7 @@ fn in_bucket(
     let _call = InCall::enter(py);
     let client = Client::connect(py, url, storage_options)?;
     let (url, shared) = (client.url().to_owned(), client.shared(py));
-    let identity = crate::calls::outside(py, || client.identity())?;
+    let identity = crate::calls::outside(py, || client.identity(options.snapshot.as_deref()))?;
     if identity.is_none() && options.create && !options.read_only {
         crate::calls::outside(py, || client.check_unused())?;
         client.check(py)?;

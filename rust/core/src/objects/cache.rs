@@ -109,7 +109,7 @@ impl<S: ObjectStore> ObjectStore for Cached<S> {
         Ok(put)
     }
 
-    fn get_file(&self, name: &str, path: &Path) -> Result<bool> {
+    fn get_file(&self, name: &str, path: &Path, bytes: u64) -> Result<bool> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         if self.link(name, path).is_ok() {
             return Ok(true);
@@ -124,7 +124,7 @@ impl<S: ObjectStore> ObjectStore for Cached<S> {
         }
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let part = aside(&format!(".{}.{count}{PART}", std::process::id()));
-        let found = self.store.get_file(name, &part).and_then(|is_there| {
+        let found = self.store.get_file(name, &part, bytes).and_then(|is_there| {
             if is_there {
                 fs::rename(&part, path).map_err(Error::io("rename", &part))?;
                 self.keep(name, path);

@@ -11,8 +11,10 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use super::change::Stored;
 use super::commit::{Commit, CommitId};
 use super::names::{Names, block_of};
 use super::{ObjectStore, Put};
@@ -40,6 +42,9 @@ pub(crate) struct Head {
     /// The commit from which the state can be read.
     pub(crate) base: u64,
 }
+
+/// What may be done while a commit is checked. It may be left out, and nothing rests on it.
+pub(crate) type Beside<'a> = &'a (dyn Fn() + Sync);
 
 /// What became of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +126,8 @@ impl Chain {
     }
 
     /// Fetch an object into a file; answers whether it is there.
-    pub(crate) fn get_file(&self, name: &str, path: &Path) -> Result<bool> {
-        self.tried(|| self.store.get_file(name, path))
+    pub(crate) fn get_file(&self, stored: &Stored, path: &Path) -> Result<bool> {
+        self.tried(|| self.store.get_file(&stored.object, path, stored.bytes))
     }
 
     /// Find the newest commit, whatever was known, and answer the commits that make up its state:
@@ -168,8 +173,9 @@ impl Chain {
         Ok(Followed::Newer(newer))
     }
 
-    /// Commit a change behind the head. An error means that nobody knows yet whether it counts.
-    pub(crate) fn commit(&mut self, change: Vec<u8>, is_base: bool) -> Result<Attempt> {
+    /// Commit a change behind the head, and do `beside` while it is checked. An error means that
+    /// nobody knows yet whether it counts.
+    pub(crate) fn commit(&mut self, change: Vec<u8>, is_base: bool, beside: Beside<'_>) -> Result<Attempt> {
         let Head { number: known, id: follows, base } = self.head;
         let number = known + 1;
         let base = if is_base || known == 0 { number } else { base };
@@ -187,12 +193,12 @@ impl Chain {
             // What is there decides, whatever the answer was: it may be ours after an error, and
             // after a refusal.
             match self.store.put_new(&name, &bytes) {
-                Ok(Put::Created) => return self.check(&commit),
+                Ok(Put::Created) => return self.check(&commit, beside),
                 Ok(Put::Exists) => failure = None,
                 Err(error) => failure = Some(error),
             }
             match self.read(number) {
-                Ok(Some(there)) if there.id == commit.id => return self.check(&commit),
+                Ok(Some(there)) if there.id == commit.id => return self.check(&commit, beside),
                 Ok(Some(_)) => return Ok(Attempt::Refused),
                 // It was there, and was collected since.
                 Ok(None) if failure.is_none() => return Ok(Attempt::Refused),
@@ -206,8 +212,8 @@ impl Chain {
     }
 
     /// The object was created: it counts if nobody had its number before.
-    fn check(&mut self, commit: &Commit) -> Result<Attempt> {
-        if !self.is_genuine(self.head.number)? {
+    fn check(&mut self, commit: &Commit, beside: Beside<'_>) -> Result<Attempt> {
+        if !self.is_genuine_beside(self.head.number, beside)? {
             // Either it stands where a collector has been, and nobody believes it; or it counted,
             // and this writer slept until it was collected. It is not deleted: it may be needed.
             return Ok(Attempt::Refused);
@@ -234,6 +240,25 @@ impl Chain {
                 ))
             }
         }
+    }
+
+    /// [`Chain::is_genuine`], with a thread that does `beside` meanwhile. Where the store takes one
+    /// request at a time, it is done for a commit that counts.
+    fn is_genuine_beside(&self, number: u64, beside: Beside<'_>) -> Result<bool> {
+        if self.store.lanes() < 2 {
+            let is_genuine = self.is_genuine(number)?;
+            if is_genuine {
+                beside();
+            }
+            return Ok(is_genuine);
+        }
+        thread::scope(|scope| {
+            let meanwhile = thread::Builder::new().spawn_scoped(scope, beside);
+            let is_genuine = self.is_genuine(number);
+            // Nothing rests on what it did.
+            drop(meanwhile.map(ScopedJoinHandle::join));
+            is_genuine
+        })
     }
 
     pub(super) fn gate(&self, block: u64) -> Result<Gate> {
@@ -372,9 +397,9 @@ impl Chain {
         Ok(names.iter().filter_map(|listed| self.names.number_of_commit(&listed.name)).max())
     }
 
-    /// Write where a reader may begin. Nobody relies on it.
-    pub(crate) fn give_hint(&self) -> Result<()> {
-        self.store.put(&self.names.hint(), &self.head.base.max(1).to_le_bytes())
+    /// Write that a reader may begin at a base. Nobody relies on it.
+    pub(crate) fn give_hint(&self, base: u64) -> Result<()> {
+        self.store.put(&self.names.hint(), &base.to_le_bytes())
     }
 
     /// Commit number `number`, if it is there.
@@ -423,7 +448,7 @@ pub(crate) fn side_by_side<T: Send, U: Send>(
         }
         Ok(done)
     };
-    let mut done = std::thread::scope(|scope| {
+    let mut done = thread::scope(|scope| {
         let threads: Vec<_> = (0..threads.min(count)).map(|_| scope.spawn(drain)).collect();
         let mut all = Vec::with_capacity(count);
         for thread in threads {

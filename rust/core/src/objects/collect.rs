@@ -24,7 +24,7 @@ impl Chain {
     /// `grace` goes, by the store's clock.
     pub(crate) fn collect(&self, needed: u64, live: &HashSet<String>, grace: Duration) -> Result<Collected> {
         // The hint's own time is the store's clock.
-        self.tried(|| self.give_hint())?;
+        self.tried(|| self.give_hint(self.head.base.max(1)))?;
         let listed = self.tried(|| self.store.list(self.names.all()))?;
         let hint = self.names.hint();
         let Some(now_us) = listed.iter().find(|object| object.name == hint).map(|hint| hint.modified_us) else {

@@ -56,8 +56,8 @@ pub trait ObjectStore: Send + Sync + std::fmt::Debug {
     /// [`ObjectStore::put_new`] of a local file, in parts if it is large.
     fn put_file(&self, name: &str, path: &Path) -> Result<Put>;
     /// Write an object into a local file, which is made or replaced; answers whether the object is
-    /// there.
-    fn get_file(&self, name: &str, path: &Path) -> Result<bool>;
+    /// there. `bytes` is how many its writer stored: that saves the question.
+    fn get_file(&self, name: &str, path: &Path, bytes: u64) -> Result<bool>;
     /// The objects whose names begin with `prefix`, in no order.
     fn list(&self, prefix: &str) -> Result<Vec<Listed>>;
     /// Remove an object, durably on return; an object that is not there is fine.

@@ -70,7 +70,7 @@ impl Writer {
             if is_base {
                 change.extend(&self.ids);
             }
-            match self.chain.commit(change, is_base)? {
+            match self.chain.commit(change, is_base, &|| {})? {
                 Attempt::Won => {
                     self.ids.insert(id);
                     return Ok(true);
@@ -205,8 +205,8 @@ impl ObjectStore for NoGates {
     fn put_file(&self, name: &str, path: &Path) -> Result<Put> {
         self.0.put_file(name, path)
     }
-    fn get_file(&self, name: &str, path: &Path) -> Result<bool> {
-        self.0.get_file(name, path)
+    fn get_file(&self, name: &str, path: &Path, bytes: u64) -> Result<bool> {
+        self.0.get_file(name, path, bytes)
     }
     fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
         self.0.list(prefix)

@@ -53,7 +53,9 @@ impl KeySpace {
     /// the files of this state stay until [`KeySpace::unpin`], or until the lease is over. Answers
     /// the pin's name.
     pub(crate) fn pin(&self, lease_us: Option<i64>) -> Result<String> {
-        if !self.exists()? {
+        // A replica that holds a state was once of a space that is there, and a space stays.
+        let is_known = self.mirror.is_some() && self.present().is_some();
+        if !is_known && !self.exists()? {
             return Ok(EMPTY.into());
         }
         if let Some(mirror) = self.mirror.as_deref() {

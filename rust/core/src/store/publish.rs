@@ -263,8 +263,11 @@ impl Writer<'_> {
         match self.space.mirror.clone() {
             None => self.publish_in_place(manifest)?,
             Some(mirror) => {
-                let (space, generation) = (self.space, self.generation);
-                space.commit_manifest(&mirror, generation, manifest, || self.publish_in_place(manifest))?;
+                let (space, generation, mut along) = (self.space, self.generation, std::mem::take(&mut self.along));
+                let publish = || self.publish_in_place(manifest);
+                let committed = space.commit_manifest(&mirror, generation, manifest, &mut along, publish);
+                self.along = along;
+                committed?;
             }
         }
         self.collect_garbage(manifest)

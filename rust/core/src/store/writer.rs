@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::mirror::Mirror;
+use super::mirror::{Along, Mirror};
 use super::view::View;
 use super::writer_lock::{Taken, WriterLock};
 use super::{KeySpace, LookedUp, SpaceSettings};
@@ -44,6 +44,8 @@ pub(crate) struct Writer<'s> {
     pub(super) held: Taken<'s>,
     /// The generation of what it appends, in a replica.
     pub(super) generation: u64,
+    /// What goes along with the commit of its next manifest, in a bucket.
+    pub(super) along: Along,
     /// Whether the present state was read under this lock, and can be written to.
     pub(super) is_prepared: bool,
 }
@@ -51,7 +53,7 @@ pub(crate) struct Writer<'s> {
 impl<'s> Writer<'s> {
     /// A writer of `space`, whose lock `guard` holds.
     pub(super) fn holding(space: &'s KeySpace, guard: Taken<'s>) -> Self {
-        Self { space, held: guard, generation: 0, is_prepared: false }
+        Self { space, held: guard, generation: 0, along: Along::default(), is_prepared: false }
     }
 
     /// The key space, for reading.

@@ -352,7 +352,7 @@ impl ObjectStore for SimulatedObjects {
         self.put_new(name, &bytes)
     }
 
-    fn get_file(&self, name: &str, path: &Path) -> Result<bool> {
+    fn get_file(&self, name: &str, path: &Path, _bytes: u64) -> Result<bool> {
         let Some(bytes) = self.look(name)? else { return Ok(false) };
         std::fs::write(path, bytes).map_err(Error::io("write", path))?;
         Ok(true)

@@ -92,10 +92,24 @@ fn a_pinned_state_stays_until_it_is_let_go() {
     assert!(rules(&reader, &trigger(), &old, START).iter().all(|rule| *rule == "R9"));
 }
 
-/// A store at which something happens once, before the first pin is stored.
+/// A store that takes several requests at a time, and at which something happens once: before the
+/// first object with this in its name is stored.
 struct Overtaken {
     store: SimulatedObjects,
-    before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    at: &'static str,
+    before: Before,
+}
+
+type Before = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+impl Overtaken {
+    /// A handle, and where to say what happens.
+    fn open(objects: &SimulatedObjects, replica: &Path, at: &'static str) -> (History, Before) {
+        let before = Before::default();
+        let store = Self { store: objects.clone(), at, before: before.clone() };
+        let options = OpenOptions { create: true, ..OpenOptions::default() };
+        (History::open_objects(Arc::new(store), replica, &options).unwrap(), before)
+    }
 }
 
 impl std::fmt::Debug for Overtaken {
@@ -106,7 +120,7 @@ impl std::fmt::Debug for Overtaken {
 
 impl ObjectStore for Overtaken {
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
-        if name.contains("/pin-") {
+        if name.contains(self.at) {
             let before = self.before.lock().unwrap().take();
             if let Some(before) = before {
                 before();
@@ -131,8 +145,8 @@ impl ObjectStore for Overtaken {
         self.store.put_file(name, path)
     }
 
-    fn get_file(&self, name: &str, path: &Path) -> Result<bool> {
-        self.store.get_file(name, path)
+    fn get_file(&self, name: &str, path: &Path, bytes: u64) -> Result<bool> {
+        self.store.get_file(name, path, bytes)
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
@@ -142,15 +156,29 @@ impl ObjectStore for Overtaken {
     fn delete(&self, name: &str) -> Result<()> {
         self.store.delete(name)
     }
+
+    fn lanes(&self) -> usize {
+        4
+    }
 }
 
 #[test]
 fn a_pin_that_a_collector_overtook_is_made_again() {
+    // With nothing in the log there is no commit that the pin could go along with.
+    for is_sealed in [false, true] {
+        pin_is_overtaken(is_sealed);
+    }
+}
+
+fn pin_is_overtaken(is_sealed: bool) {
     let (objects, directory) = calm();
     let other = open(&objects, &directory.path().join("1")).unwrap();
     let old = uuids(0..60);
     for ids in old.chunks(30) {
         begin(&other, ids);
+    }
+    if is_sealed {
+        other.unpin("orders", &other.pin("orders").unwrap()).unwrap();
     }
     // While a pin is on its way, what it names is compacted and collected.
     let overtake = move || {
@@ -158,9 +186,8 @@ fn a_pin_that_a_collector_overtook_is_made_again() {
         begin(&other, &uuids(60..90));
         other.collect_objects("orders", Duration::ZERO).unwrap();
     };
-    let store = Overtaken { store: objects.clone(), before: Mutex::new(Some(Box::new(overtake))) };
-    let store: Arc<dyn ObjectStore> = Arc::new(store);
-    let history = History::open_objects(store, &directory.path().join("2"), &OpenOptions::default()).unwrap();
+    let (history, before) = Overtaken::open(&objects, &directory.path().join("2"), "/pin-");
+    *before.lock().unwrap() = Some(Box::new(overtake));
     let snapshot = history.pin("orders").unwrap();
     assert_eq!(history.pins("orders").unwrap().len(), 1);
     let reader = pinned(&objects, &directory.path().join("3"), Some(snapshot)).unwrap();
@@ -187,7 +214,10 @@ fn a_pin_is_one_put_and_a_look_at_the_newest_state() {
     let (objects, directory) = calm();
     let history = open(&objects, &directory.path().join("1")).unwrap();
     begin(&history, &uuids(0..60));
+    let before = objects.requests();
     history.pin("orders").unwrap();
+    // With the commit that seals: the pin, the commit, and a hint beside the gate.
+    assert_eq!(spent(&objects, &before), (3, 1, 0, 0));
     let before = objects.requests();
     let snapshot = history.pin("orders").unwrap();
     let after = objects.requests();
@@ -197,6 +227,74 @@ fn a_pin_is_one_put_and_a_look_at_the_newest_state() {
     rules(&reader, &trigger(), &uuids(0..60), START);
     let Requests { puts, lists, .. } = objects.requests();
     assert_eq!((puts - before.puts, lists - before.lists), (0, 0));
+}
+
+/// PUT, GET, LIST and DELETE since then.
+fn spent(objects: &SimulatedObjects, before: &Requests) -> (u64, u64, u64, u64) {
+    let now = objects.requests();
+    (now.puts - before.puts, now.gets - before.gets, now.lists - before.lists, now.deletes - before.deletes)
+}
+
+#[test]
+fn a_job_asks_no_more_than_it_has_to() {
+    let (objects, directory) = calm();
+    let driver = open(&objects, &directory.path().join("driver")).unwrap();
+    begin(&driver, &uuids(0..15));
+    let before = objects.requests();
+    let (job, _) = driver.reserve(&trigger(), plan(None)).unwrap();
+    // What was in the log and the pin, side by side; the commit; the gate, and beside it a hint.
+    assert_eq!(spent(&objects, &before), (4, 1, 0, 0));
+    let before = objects.requests();
+    let (receipt, _) = stage(&objects, &directory.path().join("task"), &job.token(), 0, &uuids(10..90)).unwrap();
+    // The identity, the pin, the file; and what is staged.
+    assert_eq!(spent(&objects, &before), (1, 3, 0, 0));
+    let before = objects.requests();
+    let claim = driver.commit(&trigger(), &job, &[Receipt::decode(&receipt).unwrap()]).unwrap();
+    // What was staged, the pin, and the gate.
+    assert_eq!(spent(&objects, &before), (1, 3, 0, 1));
+    let before = objects.requests();
+    claim.complete(None).unwrap();
+    assert_eq!(spent(&objects, &before), (1, 1, 0, 0));
+    // Its log holds nothing but that end, so nothing is stored before the pin.
+    let before = objects.requests();
+    driver.give_up(&driver.reserve(&trigger(), plan(None)).unwrap().0).unwrap();
+    assert_eq!(spent(&objects, &before), (3, 1, 0, 1));
+    assert!(rules(&driver, &trigger(), &uuids(0..90), START).iter().all(|rule| *rule == "R9"));
+}
+
+#[test]
+fn a_job_whose_commit_was_overtaken_is_decided_again() {
+    let (objects, directory) = calm();
+    let other = open(&objects, &directory.path().join("other")).unwrap();
+    begin(&other, &uuids(0..30));
+    let after = open(&objects, &directory.path().join("after")).unwrap();
+    // While its commit is on its way, others fill blocks with theirs, which are collected.
+    let overtake = move || {
+        for ids in uuids(100..220).chunks(10) {
+            begin(&other, ids);
+            other.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+            other.collect_objects("orders", Duration::ZERO).unwrap();
+        }
+    };
+    let (driver, before) = Overtaken::open(&objects, &directory.path().join("driver"), "/commit-");
+    let (job, _) = driver.reserve(&trigger(), plan(None)).unwrap();
+    *before.lock().unwrap() = Some(Box::new(overtake));
+    let task = |name: &str, job: &Job| {
+        stage(&objects, &directory.path().join(name), &job.token(), 0, &uuids(90..110)).unwrap()
+    };
+    let receipt = Receipt::decode(&task("task", &job).0).unwrap();
+    let refused = driver.commit(&trigger(), &job, &[receipt]).map(|claim| claim.len());
+    assert!(matches!(&refused, Err(Error::Conflict(said)) if said.contains("slept")), "{refused:?}");
+    assert!(rules(&after, &trigger(), &uuids(90..100), START).iter().all(|rule| *rule == "R8"));
+    driver.give_up(&job).unwrap();
+    let (again, _) = driver.reserve(&trigger(), plan(None)).unwrap();
+    let (receipt, new) = task("again", &again);
+    assert_eq!(new, uuids(90..100));
+    let claim = driver.commit(&trigger(), &again, &[Receipt::decode(&receipt).unwrap()]).unwrap();
+    assert_eq!(claim.len(), 10);
+    claim.complete(None).unwrap();
+    assert!(rules(&after, &trigger(), &uuids(90..110), START).iter().all(|rule| *rule == "R9"));
+    assert!(after.pins("orders").unwrap().is_empty());
 }
 
 #[test]

@@ -35,6 +35,8 @@ enum Reader {
     Knows,
     /// It sent the request that makes the pin.
     Waits,
+    /// It makes the commit whose state it has pinned.
+    Commits,
     /// It looks whether the newest state names the pin's files.
     Checks,
     /// The pin holds.
@@ -68,6 +70,10 @@ struct Model {
     lists_after: bool,
     /// Whether the reader looks at the newest state after it pinned one.
     checks: bool,
+    /// Whether the reader pins the state that its own commit is about to make.
+    ahead: bool,
+    /// Whether that commit waits until the pin is there.
+    waits: bool,
     /// Whether a collector leaves alone what a later commit may be the first to name.
     heeds_numbers: bool,
     /// How many collectors there are.
@@ -76,8 +82,17 @@ struct Model {
     pins: u8,
 }
 
-const PROTOCOL: Model =
-    Model { heeds_pins: true, lists_after: true, checks: true, heeds_numbers: true, collectors: COLLECTORS, pins: 1 };
+const PROTOCOL: Model = Model {
+    heeds_pins: true,
+    lists_after: true,
+    checks: true,
+    ahead: false,
+    waits: true,
+    heeds_numbers: true,
+    collectors: COLLECTORS,
+    pins: 1,
+};
+const AHEAD: Model = Model { ahead: true, checks: false, ..PROTOCOL };
 
 fn named(state: u8) -> u8 {
     NAMED[usize::from(state)]
@@ -134,7 +149,10 @@ impl Model {
     fn read(&self, state: &State, push: &mut Push<'_>) {
         match state.reader {
             Reader::Knows => {
-                push(&|after| after.pinned = after.head);
+                let pinned = state.head + u8::from(self.ahead);
+                if pinned <= NEWEST {
+                    push(&|after| after.pinned = pinned);
+                }
                 if state.tries < self.pins {
                     push(&|after| {
                         after.late[usize::from(after.tries)] = (after.pinned, 2);
@@ -143,7 +161,14 @@ impl Model {
                 }
             }
             // It has its answer once the pin is there.
-            Reader::Waits if state.pins & 1 << state.pinned != 0 => push(&|after| after.reader = Reader::Checks),
+            Reader::Waits if state.pins & 1 << state.pinned != 0 || !self.waits => {
+                push(&|after| after.reader = if self.ahead { Reader::Commits } else { Reader::Checks });
+            }
+            // Of two writers one has the number; the other's pin has to go.
+            Reader::Commits if state.head >= state.pinned => push(&|after| after.reader = Reader::Removes),
+            Reader::Commits if named(state.pinned) & !named(state.head) & !state.objects == 0 => {
+                push(&|after| (after.head, after.reader) = (after.pinned, Reader::Holds));
+            }
             Reader::Checks => push(&|after| {
                 let holds = !self.checks || named(after.pinned) & !named(after.head) == 0;
                 after.reader = if holds { Reader::Holds } else { Reader::Removes };
@@ -155,7 +180,7 @@ impl Model {
                 after.pins &= !(1 << after.pinned);
                 (after.pinned, after.reader) = (after.head, Reader::Knows);
             }),
-            Reader::Waits | Reader::Over => {}
+            Reader::Waits | Reader::Commits | Reader::Over => {}
         }
     }
 
@@ -195,7 +220,8 @@ impl Model {
 
 #[test]
 fn pinned_files_stay_in_any_interleaving() {
-    for model in [PROTOCOL, Model { collectors: 1, pins: 2, ..PROTOCOL }] {
+    let fewer = |model| Model { collectors: 1, pins: 2, ..model };
+    for model in [PROTOCOL, fewer(PROTOCOL), AHEAD, fewer(AHEAD)] {
         let (broken, states) = model.search();
         println!("{model:?}: {states} states");
         assert_eq!(broken, None, "{model:?}");
@@ -216,6 +242,11 @@ fn a_collector_that_lists_pins_too_early_deletes_a_file() {
 #[test]
 fn a_pin_that_is_not_checked_comes_too_late() {
     assert_eq!(Model { checks: false, ..PROTOCOL }.search().0, Some("a pinned file is gone"));
+}
+
+#[test]
+fn a_pin_that_comes_after_its_commit_comes_too_late() {
+    assert_eq!(Model { waits: false, ..AHEAD }.search().0, Some("a pinned file is gone"));
 }
 
 #[test]

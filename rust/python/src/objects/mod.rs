@@ -10,6 +10,8 @@ mod replica;
 mod tests;
 
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
 
 use dochistory_core::objects::{Listed, ObjectStore, Put};
 use dochistory_core::{Error, Result};
@@ -25,6 +27,8 @@ const LANES: usize = 8;
 const IDENTITY: &str = "HISTORY";
 /// What the names of all others begin with.
 const ROOMS: [&str; 2] = ["known/", "triggers/"];
+/// How snapshots of mappers and of delivery begin, whose objects are not those of triggers.
+const MAYBE_ELSEWHERE: [&str; 2] = ["mapper-", "delivery-"];
 pub(crate) use replica::Replica;
 
 /// A client of one place in an object store.
@@ -33,6 +37,15 @@ pub(crate) struct Client {
     client: Py<PyAny>,
     /// The URL, in the one spelling of its place.
     url: String,
+    /// An object that was fetched before the engine asks for it, until it does.
+    early: Mutex<Option<(String, Option<Vec<u8>>)>>,
+}
+
+/// The object of a snapshot's pin, as far as its name tells.
+fn pin_of(snapshot: &str) -> Option<String> {
+    let (space, pin) = snapshot.split_once('=')?;
+    let is_elsewhere = MAYBE_ELSEWHERE.iter().any(|prefix| space.starts_with(prefix));
+    (pin.starts_with("pin-") && !is_elsewhere).then(|| format!("triggers/{space}/{pin}"))
 }
 
 impl Client {
@@ -40,7 +53,7 @@ impl Client {
     pub(crate) fn connect(py: Python<'_>, url: &str, options: Option<&Bound<'_, PyAny>>) -> Outcome<Self> {
         let client = py.import("dochistory.objects")?.getattr("open_client")?.call1((url, options))?;
         let url = client.getattr("location")?.getattr("url")?.extract()?;
-        Ok(Self { client: client.unbind(), url })
+        Ok(Self { client: client.unbind(), url, early: Mutex::new(None) })
     }
 
     /// The URL, in the one spelling of its place.
@@ -53,9 +66,23 @@ impl Client {
         self.client.clone_ref(py)
     }
 
-    /// The identity file of the history; none if there is no history.
-    pub(crate) fn identity(&self) -> Result<Option<Vec<u8>>> {
-        self.get(IDENTITY)
+    /// The identity file of the history; none if there is no history. The pin of a snapshot that is
+    /// to be read is fetched meanwhile.
+    pub(crate) fn identity(&self, snapshot: Option<&str>) -> Result<Option<Vec<u8>>> {
+        let Some(pin) = snapshot.and_then(pin_of).filter(|_| self.takes_threads()) else { return self.get(IDENTITY) };
+        thread::scope(|scope| {
+            let fetched = thread::Builder::new().spawn_scoped(scope, || self.get(&pin));
+            let identity = self.get(IDENTITY);
+            // Whatever went wrong comes again when the engine asks.
+            if let Ok(Ok(Ok(found))) = fetched.map(ScopedJoinHandle::join) {
+                *self.early() = Some((pin.clone(), found));
+            }
+            identity
+        })
+    }
+
+    fn early(&self) -> MutexGuard<'_, Option<(String, Option<Vec<u8>>)>> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Refuse a store that does not keep what a history rests on.
@@ -69,7 +96,7 @@ impl Client {
         for room in ROOMS {
             let Some(remnant) = self.list(room)?.into_iter().next() else { continue };
             // Another process may have made it meanwhile.
-            if self.identity()?.is_some() {
+            if self.identity(None)?.is_some() {
                 return Ok(());
             }
             let reason = format!(
@@ -105,6 +132,9 @@ impl ObjectStore for Client {
     }
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        if let Some((_, early)) = self.early().take_if(|(early, _)| early.as_str() == name) {
+            return Ok(early);
+        }
         self.ask(|client| bytes(&client.call_method1(intern!(client.py(), "get"), (name,))?))
     }
 
@@ -116,8 +146,8 @@ impl ObjectStore for Client {
         self.ask(|client| put(&client.call_method1(intern!(client.py(), "put_file"), (name, path))?))
     }
 
-    fn get_file(&self, name: &str, path: &Path) -> Result<bool> {
-        self.ask(|client| client.call_method1(intern!(client.py(), "get_file"), (name, path))?.extract())
+    fn get_file(&self, name: &str, path: &Path, bytes: u64) -> Result<bool> {
+        self.ask(|client| client.call_method1(intern!(client.py(), "get_file"), (name, path, bytes))?.extract())
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>> {

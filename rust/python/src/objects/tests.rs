@@ -1,5 +1,6 @@
 use std::ffi::CString;
 use std::path::Path;
+use std::sync::Mutex;
 
 use dochistory_core::Error;
 use dochistory_core::objects::{Listed, ObjectStore, Put};
@@ -23,7 +24,7 @@ class Fake:
     def get_range(self, name, start, length): return self.there[name][start:start + length] if name in self.there else None
     def put_file(self, name, path):
         with open(path, "rb") as file: return self.put_new(name, file.read())
-    def get_file(self, name, path):
+    def get_file(self, name, path, size):
         if name not in self.there: return False
         with open(path, "wb") as file: file.write(self.there[name])
         return True
@@ -45,7 +46,7 @@ fn client(expression: &str) -> Client {
         let names = PyDict::new(py);
         py.run(&CString::new(IN_MEMORY).unwrap(), Some(&names), None).unwrap();
         let made = py.eval(&CString::new(expression).unwrap(), Some(&names), None).unwrap();
-        Client { client: made.unbind(), url: String::new() }
+        Client { client: made.unbind(), url: String::new(), early: Mutex::default() }
     })
 }
 
@@ -74,8 +75,8 @@ fn files_go_there_and_come_back() {
     std::fs::write(&out, b"bytes").unwrap();
     let store = client("Fake()");
     assert_eq!(store.put_file("x", &out).unwrap(), Put::Created);
-    assert!(!store.get_file("y", &back).unwrap());
-    assert!(store.get_file("x", &back).unwrap());
+    assert!(!store.get_file("y", &back, 5).unwrap());
+    assert!(store.get_file("x", &back, 5).unwrap());
     assert_eq!(std::fs::read(&back).unwrap(), b"bytes");
     let missing = store.put_file("x", Path::new("/no/such/file"));
     assert!(missing.unwrap_err().to_string().starts_with("[DH-IO] cannot transfer /no/such/file: "));
@@ -97,7 +98,7 @@ fn an_answer_of_another_kind_is_an_error() {
     let store = client("Answers('perhaps')");
     assert!(store.put_new("x", b"").is_err());
     assert!(store.get("x").is_err());
-    assert!(store.get_file("x", Path::new("y")).is_err());
+    assert!(store.get_file("x", Path::new("y"), 5).is_err());
     assert!(store.list("").is_err());
 }
 
@@ -110,4 +111,20 @@ fn threads_outside_python_ask_at_the_same_time() {
         let created = all.into_iter().map(|one| one.join().unwrap().unwrap());
         assert_eq!(created.filter(|put| *put == Put::Created).count(), 1);
     });
+}
+
+#[test]
+fn a_pin_comes_with_the_identity_and_is_asked_for_once() {
+    let store = client("Fake()");
+    let pin = "triggers/orders-0a/pin-1-2-3-4-5";
+    store.put("HISTORY", b"which").unwrap();
+    store.put(pin, b"state").unwrap();
+    assert_eq!(store.identity(Some("orders-0a=pin-1-2-3-4-5")).unwrap().unwrap(), b"which");
+    store.delete(pin).unwrap();
+    assert_eq!(store.get(pin).unwrap().unwrap(), b"state");
+    assert_eq!(store.get(pin).unwrap(), None);
+    for other in ["orders-0a=empty", "mapper-orders-0a=pin-1-2-3-4-5", "nonsense", "orders-0b=pin-1-2-3-4-5"] {
+        assert_eq!(store.identity(Some(other)).unwrap().unwrap(), b"which");
+        assert_eq!(store.get(pin).unwrap(), None);
+    }
 }

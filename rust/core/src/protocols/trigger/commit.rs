@@ -50,11 +50,18 @@ impl History {
         trigger.validate()?;
         check_receipts(job, receipts)?;
         let space = self.space(&trigger.name)?;
-        let files = staged_files(&space, receipts)?;
+        let files = staged_files(&space, receipts, Some(job))?;
+        // In a bucket that was seen while the files came.
+        let (mut is_alive, mut is_let_go) = (space.is_in_bucket(), false);
         let (mut lost, mut segments, mut is_begun, mut replay) = (Keys::default(), Vec::new(), false, None);
         space.write_again(SpaceSettings::of(trigger), |writer| {
             (is_begun, segments) = (false, Vec::new());
-            writer.space().check_alive(job)?;
+            if is_let_go {
+                return Err(conflict("this process slept while many others committed"));
+            }
+            if !std::mem::take(&mut is_alive) {
+                writer.space().check_alive(job)?;
+            }
             let plan = job.plan();
             let rows = Receipt::rows_of(receipts);
             let known = known_of(writer.space(), plan, Some(rows))?;
@@ -81,12 +88,14 @@ impl History {
             let (whole, rests) = left(&files, job, &lost)?;
             segments = whole.iter().map(|file| file.segment.clone()).collect();
             let Some(publication) = publication(job, known.as_ref(), rows, &whole, rests) else { return Ok(()) };
-            segments.extend(writer.publish_staged(publication)?);
+            let published = writer.publish_last(publication, job);
+            is_let_go = writer.has_let_go();
+            segments.extend(published?);
             is_begun = true;
             Ok(())
         })?;
         // It is committed even if this fails; then maintenance collects the files.
-        drop(space.give_up(job));
+        drop(if is_let_go { space.forget(job) } else { space.give_up(job) });
         Ok(StagedClaim::new(self.codec().clone(), space, (job, replay), is_begun, segments, &lost))
     }
 }
@@ -113,8 +122,9 @@ fn left<'a>(files: &'a [StagedFile], job: &Job, lost: &Keys) -> Result<(Vec<&'a 
     Ok((whole, rests))
 }
 
-/// The files that receipts name, opened: they must be what their tasks wrote.
-pub(super) fn staged_files(space: &KeySpace, receipts: &[Receipt]) -> Result<Vec<StagedFile>> {
+/// The files that receipts name, opened: they must be what their tasks wrote. In a bucket `job` is
+/// alive while they are fetched, if it is given.
+pub(super) fn staged_files(space: &KeySpace, receipts: &[Receipt], job: Option<&Job>) -> Result<Vec<StagedFile>> {
     let mut named = Vec::new();
     for receipt in receipts {
         for (place, entry) in receipt.files.iter().enumerate() {
@@ -123,7 +133,7 @@ pub(super) fn staged_files(space: &KeySpace, receipts: &[Receipt]) -> Result<Vec
         }
     }
     let stored = named.iter().filter_map(|(_, _, path, object)| object.map(|object| (object, path.as_path())));
-    space.fetch_staged(stored.collect())?;
+    space.fetch_staged(stored.collect(), job)?;
     let opened = named.into_iter().map(|(receipt, entry, path, object)| {
         let segment = space.open_staged(&receipt.job, &path)?;
         if segment.sum() != entry.sum || segment.header().id != entry.id {

@@ -66,7 +66,7 @@ impl History {
                 return Ok(());
             }
             receipts.iter().try_for_each(|receipt| writer.space().check_alive(receipt.job()))?;
-            let files = staged_files(writer.space(), receipts)?;
+            let files = staged_files(writer.space(), receipts, None)?;
             published = files.iter().map(|file| file.entry.entries).sum();
             let files: Vec<_> = files.into_iter().map(StagedFile::named).collect();
             if files.is_empty() && transaction.is_none() {

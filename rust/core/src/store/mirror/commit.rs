@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::along::Along;
 use super::{Committed, Known, MOST_TOOK, Mirror};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
 use crate::objects::Put;
-use crate::objects::chain::{Attempt, Followed, drawn, side_by_side};
+use crate::objects::chain::{Attempt, Beside, Followed, drawn, side_by_side};
 use crate::objects::change::{Change, LogBytes, NewManifest, Stored};
+use crate::objects::pins::Pinned;
 use crate::store::KeySpace;
 use crate::wal::START;
 use crate::{Error, Result};
@@ -16,7 +18,20 @@ use crate::{Error, Result};
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 
+/// What is stored before a commit.
+enum Request<'a> {
+    File(&'a Stored, &'a Path),
+    Pin(&'a str, &'a Pinned),
+}
+
 impl Mirror {
+    /// Store a file in its object.
+    fn store(&self, stored: &Stored, path: &Path) -> Result<()> {
+        // Under a random name only our own earlier request can have been first.
+        let (Put::Created | Put::Exists) = self.chain.put_file(&stored.object, path)?;
+        Ok(())
+    }
+
     /// An operation that wrote nothing rests on what was known when it began: check that it was the
     /// newest state.
     pub(in crate::store) fn check_newest(&self, generation: u64) -> Result<()> {
@@ -50,7 +65,7 @@ impl Mirror {
         if !known.is_loaded || known.is_broken || !known.newer.is_empty() {
             return Ok(false);
         }
-        match self.put(&mut known, &Change::default()) {
+        match self.put(&mut known, &Change::default(), &|| {}) {
             Err(Error::Refused) => Ok(false),
             put => {
                 put?;
@@ -60,9 +75,9 @@ impl Mirror {
         }
     }
 
-    fn put(&self, known: &mut Known, change: &Change) -> Result<()> {
+    fn put(&self, known: &mut Known, change: &Change, beside: Beside<'_>) -> Result<()> {
         let start = Instant::now();
-        let attempt = known.chain.commit(change.encode(), change.is_base());
+        let attempt = known.chain.commit(change.encode(), change.is_base(), beside);
         (known.took, known.last) = (start.elapsed().min(MOST_TOOK), Some(Instant::now()));
         match attempt {
             Ok(Attempt::Won) => {
@@ -107,7 +122,7 @@ impl KeySpace {
             return Err(Error::State("the log does not hold what was appended".into()));
         };
         let change = Change { frames, manifest: None };
-        mirror.put(&mut known, &change)?;
+        mirror.put(&mut known, &change, &|| {})?;
         known.committed.position = to;
         mirror.note_settled(&mut known);
         Ok(())
@@ -120,10 +135,11 @@ impl KeySpace {
         mirror: &Mirror,
         generation: u64,
         manifest: &Manifest,
+        along: &mut Along,
         publish: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         // Readers, and commits of frames, do not wait for the files.
-        let files = self.upload(mirror, manifest)?;
+        let files = self.upload(mirror, manifest, along)?;
         let mut known = mirror.lock();
         let number = known.chain.head().number + 1;
         let is_late = files.iter().any(|(_, (last, _))| *last < number);
@@ -147,15 +163,12 @@ impl KeySpace {
             frames,
             manifest: Some(NewManifest { number: manifest.number, bytes: manifest_bytes, new_log, files: listed }),
         };
-        mirror.put(&mut known, &change)?;
+        let hint = is_base.then_some(number);
+        along.beside(&mirror.chain, hint, |beside| mirror.put(&mut known, &change, beside))?;
         known.committed = Committed { log: manifest.log.id, position };
         known.staged.retain(|file, _| !is_named(manifest, file));
         known.files.extend(files);
         known.files.retain(|file, _| is_named(manifest, file));
-        if is_base {
-            // Nobody relies on it.
-            drop(known.chain.give_hint());
-        }
         // Before anybody reads on: what others may have read of the chain by now is in the view.
         let published = publish().inspect_err(|_| known.is_loaded = false);
         mirror.note_settled(&mut known);
@@ -181,10 +194,15 @@ impl KeySpace {
     /// Store a file for a commit whose number is at most `last`: after it, a collector knows that
     /// nobody names it any more.
     pub(super) fn store_file(&self, mirror: &Mirror, last: u64, path: &Path, name: &str) -> Result<Stored> {
+        let stored = self.to_store(mirror, last, path, name)?;
+        mirror.store(&stored, path)?;
+        Ok(stored)
+    }
+
+    /// The object that a file is about to be stored in.
+    fn to_store(&self, mirror: &Mirror, last: u64, path: &Path, name: &str) -> Result<Stored> {
         let mark = drawn()?.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
         let object = mirror.chain.names().data(last, mark, name);
-        // Under a random name only our own earlier request can have been first.
-        let (Put::Created | Put::Exists) = mirror.chain.put_file(&object, path)?;
         let (bytes, sum) = self.sum_of(path)?;
         Ok(Stored { object, bytes, sum })
     }
@@ -226,24 +244,36 @@ impl KeySpace {
         Ok((length, sum))
     }
 
-    /// Store the files of a manifest that are in no object yet; answers all its files with their
-    /// objects, and the last commit that may be the first to name each.
-    fn upload(&self, mirror: &Mirror, manifest: &Manifest) -> Result<Vec<(String, (u64, Stored))>> {
-        let (known, staged, number) = {
+    /// Store the files of a manifest that are in no object yet, and the pin that goes along; answers
+    /// all its files with their objects, and the last commit that may be the first to name each.
+    fn upload(&self, mirror: &Mirror, manifest: &Manifest, along: &mut Along) -> Result<Vec<(String, (u64, Stored))>> {
+        let (known, staged, number, committed) = {
             let known = mirror.lock();
-            (known.files.clone(), known.staged.clone(), known.chain.head().number + 1)
+            (known.files.clone(), known.staged.clone(), known.chain.head().number + 1, known.committed)
         };
         // A commit of frames that waits now may come first.
         let last = number + 1;
         let one = |name: String| {
-            let found = match (known.get(&name), staged.get(&name)) {
-                (Some(stored), _) => (u64::MAX, stored.clone()),
-                (None, Some((until, stored))) if *until >= last => (*until, stored.clone()),
-                _ => (last, self.store_file(mirror, last, &self.directory.join(&name), &name)?),
+            let path = self.directory.join(&name);
+            let (until, stored, path) = match (known.get(&name), staged.get(&name)) {
+                (Some(stored), _) => (u64::MAX, stored.clone(), None),
+                (None, Some((until, stored))) if *until >= last => (*until, stored.clone(), None),
+                _ => (last, self.to_store(mirror, last, &path, &name)?, Some(path)),
             };
-            Ok((name, found))
+            Ok((name, until, stored, path))
         };
-        side_by_side(mirror.chain.store().lanes(), named(manifest).collect(), one)
+        let lanes = mirror.chain.store().lanes();
+        let all = side_by_side(lanes, named(manifest).collect(), one)?;
+        let files: Vec<_> = all.iter().map(|(name, _, stored, _)| (name.clone(), stored.clone())).collect();
+        let pin = self.foreseen(along, manifest, number, committed, &files)?;
+        along.stored.extend(pin.clone());
+        let new = all.iter().filter_map(|(_, _, stored, path)| Some(Request::File(stored, path.as_deref()?)));
+        let requests = new.chain(pin.iter().map(|(name, pinned)| Request::Pin(name, pinned)));
+        side_by_side(lanes, requests.collect(), |request| match request {
+            Request::File(stored, path) => mirror.store(stored, path),
+            Request::Pin(name, pinned) => mirror.chain.put_pin(name, pinned),
+        })?;
+        Ok(all.into_iter().map(|(name, until, stored, _)| (name, (until, stored))).collect())
     }
 }
 

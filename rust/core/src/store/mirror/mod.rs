@@ -6,6 +6,7 @@
 //! everything that was appended since is undone, the newer commits are applied, and each operation
 //! decides again.
 
+mod along;
 mod commit;
 mod copy;
 mod meanwhile;
@@ -21,6 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
+
+pub(super) use along::Along;
 
 use super::environment::Environment;
 use crate::format::names::REGISTRY;

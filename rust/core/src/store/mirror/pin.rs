@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+use super::along::Lease;
 use super::commit::named;
 use super::{Committed, Mirror};
 use crate::format::names::FileKind;
@@ -20,12 +21,21 @@ use crate::{Error, Result};
 /// How the directory of a pinned state begins.
 const AT: &str = "at-";
 
+/// A state that is to be pinned.
+enum Ahead {
+    /// It was, before it was committed.
+    Pinned(String, Arc<Pinned>),
+    /// It is the present one.
+    Present(Pinned),
+}
+
 impl KeySpace {
     /// Pin the state that `prepare` leaves, whose log must hold nothing. Answers the pin's name.
     ///
     /// A collector lists the pins after it has found a state. One that listed before this pin was
-    /// there knows no state that came after it. So the pin holds if a state that is read after it
-    /// was stored still names all its files, as all states between the two do.
+    /// there knows no state that came after it. So the pin holds if a state that comes after it
+    /// names all its files, as all states between the two do: the commit of `prepare`, before which
+    /// the pin was stored; or else a state that is read after it was stored.
     pub(in crate::store) fn pin_objects<T>(
         &self,
         mirror: &Mirror,
@@ -35,10 +45,13 @@ impl KeySpace {
     ) -> Result<(String, T)> {
         let start = Instant::now();
         for round in 0.. {
-            let (prepared, pinned) = self.write_again(settings, |writer| {
-                let prepared = prepare(writer)?;
-                Ok((prepared, describe(writer, mirror)?))
-            })?;
+            let (prepared, pinned) = match self.prepare_pin(mirror, lease_us, settings, &mut prepare)? {
+                (prepared, Ahead::Pinned(name, pinned)) => {
+                    mirror.note_pin(&name, pinned);
+                    return Ok((name, prepared));
+                }
+                (prepared, Ahead::Present(pinned)) => (prepared, pinned),
+            };
             let name = pin_name(pinned.manifest.number, lease_us)?;
             mirror.chain.put_pin(&name, &pinned)?;
             self.catch_up()?;
@@ -54,6 +67,40 @@ impl KeySpace {
             mirror.back_off(round);
         }
         Err(Error::Refused)
+    }
+
+    /// Prepare a state, and store the pin before the commit that makes it.
+    fn prepare_pin<T>(
+        &self,
+        mirror: &Mirror,
+        lease_us: Option<i64>,
+        settings: SpaceSettings,
+        mut prepare: impl FnMut(&mut Writer<'_>) -> Result<T>,
+    ) -> Result<(T, Ahead)> {
+        let (mut last, mut others) = (None, Vec::new());
+        let written = self.write_again(settings, |writer| {
+            // That of a commit that was refused.
+            others.extend(last.take());
+            writer.along.lease = Some(Lease(lease_us));
+            let prepared = prepare(writer);
+            let mut stored = std::mem::take(&mut writer.along.stored);
+            if prepared.is_ok() {
+                last = stored.pop();
+            }
+            others.append(&mut stored);
+            let prepared = prepared?;
+            Ok((prepared, if last.is_none() { Some(describe(writer, mirror)?) } else { None }))
+        });
+        if written.is_err() {
+            others.extend(last.take());
+        }
+        mirror.remove_pins(others.iter().map(|(name, _)| name));
+        let (prepared, present) = written?;
+        match (last, present) {
+            (Some((name, pinned)), _) => Ok((prepared, Ahead::Pinned(name, pinned))),
+            (None, Some(pinned)) => Ok((prepared, Ahead::Present(pinned))),
+            (None, None) => Err(Error::State("a state was neither pinned nor described".into())),
+        }
     }
 
     /// The directory of a pinned state, with its manifest under the pin's name: that of the space,
@@ -119,8 +166,13 @@ impl KeySpace {
 
     /// Remove a pin, and what this replica has of it.
     pub(in crate::store) fn unpin_objects(&self, mirror: &Mirror, pin: &str) -> Result<()> {
-        *mirror.last_pin.lock().unwrap_or_else(PoisonError::into_inner) = None;
         mirror.chain.remove_pin(pin)?;
+        self.forget_pin(mirror, pin)
+    }
+
+    /// Remove what this replica has of a pin.
+    pub(in crate::store) fn forget_pin(&self, mirror: &Mirror, pin: &str) -> Result<()> {
+        *mirror.last_pin.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let directory = self.directory.join(format!("{AT}{pin}"));
         for name in self.env.system.names_if_any(&directory)? {
             self.env.system.remove_if_there(&directory.join(name))?;
@@ -172,7 +224,7 @@ impl Mirror {
 
 /// A name that no other handle gives a pin (`pin-<microseconds>-<process>-<manifest>-<seconds of
 /// its lease>-<random>`).
-fn pin_name(manifest: u64, lease_us: Option<i64>) -> Result<String> {
+pub(super) fn pin_name(manifest: u64, lease_us: Option<i64>) -> Result<String> {
     let random = drawn()?.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
     let seconds = lease_us.unwrap_or(MOST_AGE_US).clamp(0, MOST_AGE_US) / 1_000_000;
     let (now_us, process) = (crate::sys::time::now_us(), std::process::id());

@@ -38,7 +38,7 @@ impl KeySpace {
             let path = self.directory.join(name);
             for _ in 0..TRIES {
                 system.remove_if_there(&path)?;
-                let is_there = mirror.chain.get_file(&stored.object, &path)?;
+                let is_there = mirror.chain.get_file(stored, &path)?;
                 // Bytes may be damaged on the way: that is no damage of the bucket.
                 if !is_there || self.sum_of(&path)? == (stored.bytes, stored.sum) {
                     break;

@@ -203,7 +203,7 @@ impl KeySpace {
         for _ in 0..TRIES {
             // A file of our own under this number was never committed.
             self.env.system.remove_if_there(path)?;
-            if !chain.get_file(&stored.object, path)? {
+            if !chain.get_file(stored, path)? {
                 return Err(chain.lost(&stored.object));
             }
             // Bytes may be damaged on the way.

@@ -18,6 +18,12 @@ use crate::{Error, Result};
 /// its files again.
 const AHEAD: u64 = 4096;
 
+/// What the process that commits asks the store for first.
+enum Task<'a> {
+    Fetch((&'a Stored, &'a Path)),
+    Look(&'a Job),
+}
+
 impl KeySpace {
     /// Store a staged file in the bucket; none where tasks and the committing process see one
     /// directory.
@@ -29,11 +35,16 @@ impl KeySpace {
         Ok(Some(stored))
     }
 
-    /// Fetch staged files, several at a time, to where [`KeySpace::staged_path`] says.
-    pub(crate) fn fetch_staged(&self, files: Vec<(&Stored, &Path)>) -> Result<()> {
+    /// Fetch staged files, several at a time, to where [`KeySpace::staged_path`] says; and see
+    /// meanwhile whether this job is alive, if there is one to look after.
+    pub(crate) fn fetch_staged(&self, files: Vec<(&Stored, &Path)>, job: Option<&Job>) -> Result<()> {
         let Some(mirror) = self.mirror.as_deref() else { return Ok(()) };
-        let lanes = mirror.chain.store().lanes();
-        side_by_side(lanes, files, |(stored, path)| self.fetch_one_staged(mirror, stored, path)).map(drop)
+        let tasks = files.into_iter().map(Task::Fetch).chain(job.map(Task::Look)).collect();
+        side_by_side(mirror.chain.store().lanes(), tasks, |task| match task {
+            Task::Fetch((stored, path)) => self.fetch_one_staged(mirror, stored, path),
+            Task::Look(job) => self.check_alive(job),
+        })
+        .map(drop)
     }
 
     fn fetch_one_staged(&self, mirror: &Mirror, stored: &Stored, path: &Path) -> Result<()> {

@@ -178,6 +178,11 @@ impl KeySpace {
         Ok(pinned.transactions.into_iter().find(is_ours))
     }
 
+    /// Remove what this handle has of a job whose pin is gone.
+    pub(crate) fn forget(&self, job: &Job) -> Result<()> {
+        self.mirror.as_deref().map_or(Ok(()), |mirror| self.forget_pin(mirror, &job.pin))
+    }
+
     /// Abandon a job: remove its pin, and all its files that were not published. Published files
     /// stay.
     pub(crate) fn give_up(&self, job: &Job) -> Result<()> {
@@ -237,6 +242,17 @@ impl Writer<'_> {
         let claim = self.space.present().as_ref().map_or(0, |view| view.next_of_same_log().next_sequence);
         let begun = TransactionEntry::begun(batch, claim, crate::sys::time::now_us());
         TransactionEntry { outcome: Some(Ending::Completed), ..begun }
+    }
+
+    /// [`Writer::publish_staged`] of a job's last work: in a bucket the commit takes its pin away.
+    pub(crate) fn publish_last(&mut self, publication: Publication, job: &Job) -> Result<Vec<Arc<Segment>>> {
+        self.along.remove(&job.pin);
+        self.publish_staged(publication)
+    }
+
+    /// Whether a commit has taken a job's pin away, whatever became of the commit.
+    pub(crate) fn has_let_go(&self) -> bool {
+        self.along.is_removed()
     }
 
     /// Give the files the names that were reserved for them, and publish them, with the

@@ -1,0 +1,44 @@
+"""Plans that Spark makes while the driver waits for a store."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+from pyspark import InheritableThread
+
+T = TypeVar("T")
+
+
+class _Result(Generic[T]):
+    def __init__(self) -> None:
+        self.value: T | None = None
+        self.error: BaseException | None = None
+
+
+@contextmanager
+def beside(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+    """Do work in a thread beside the `with` block, which is given a function that waits for its result.
+
+    The block is the one that changes something: it runs in the calling thread, which interrupts
+    reach. Leaving it waits for the thread.
+    """
+    result: _Result[T] = _Result()
+
+    def kept() -> None:
+        try:
+            result.value = work()
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            result.error = error
+
+    def waited() -> T:
+        thread.join()
+        if result.error is not None:
+            raise result.error
+        return result.value  # type: ignore[return-value]
+
+    thread = InheritableThread(target=kept)
+    thread.start()
+    try:
+        yield waited
+    finally:
+        thread.join()
