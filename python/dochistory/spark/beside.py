@@ -1,5 +1,6 @@
-"""Plans that Spark makes while the driver waits for a store."""
+"""Work that does not have to wait for a store: plans that Spark makes, rows that come."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
@@ -16,11 +17,12 @@ class _Result(Generic[T]):
 
 
 @contextmanager
-def beside(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+def beside(work: Callable[[], T], thread_of: type[threading.Thread] = InheritableThread) -> Iterator[Callable[[], T]]:
     """Do work in a thread beside the `with` block, which is given a function that waits for its result.
 
     The block is the one that changes something: it runs in the calling thread, which interrupts
-    reach. Leaving it waits for the thread.
+    reach. Leaving it waits for the thread. `thread_of` makes the thread, by default as Spark wants
+    one that makes plans.
     """
     result: _Result[T] = _Result()
 
@@ -36,7 +38,7 @@ def beside(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
             raise result.error
         return result.value  # type: ignore[return-value]
 
-    thread = InheritableThread(target=kept)
+    thread = thread_of(target=kept)
     thread.start()
     try:
         yield waited

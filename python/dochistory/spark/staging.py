@@ -5,7 +5,9 @@ twice, or end long after everybody has forgotten it: each attempt writes files o
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
 import dochistory as dh
+from dochistory.spark.beside import beside
 from dochistory.spark.snapshots import Snapshot
 
 if TYPE_CHECKING:
@@ -46,13 +49,24 @@ class Staging:
 
     def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
         """Stage one partition, and say of its rows what is decided: as many rows as came, in the same batches."""
-        received = [pa.RecordBatch.from_arrays(list(one), list(self.names)) for one in batches]
-        lengths = [batch.num_rows for batch in received]
-        if not sum(lengths):
-            return
-        context = _task()
+        received: list[pa.RecordBatch] = []
+        with ExitStack() as opening:
+            ready: Callable[[], None] | None = None
+            for one in batches:
+                received.append(pa.RecordBatch.from_arrays(list(one), list(self.names)))
+                if ready is None and received[-1].num_rows:
+                    # The other rows come while the store answers.
+                    ready = opening.enter_context(beside(self._fetch, Thread))
+            if ready is None:
+                return
+            ready()
         staged = self.staged(received)
-        yield from _cut(staged.verdicts.combine_chunks(), lengths, context.taskAttemptId(), staged.receipt)
+        lengths = [batch.num_rows for batch in received]
+        yield from _cut(staged.verdicts.combine_chunks(), lengths, _task().taskAttemptId(), staged.receipt)
+
+    def _fetch(self) -> None:
+        """Have the history open, and what it holds of the trigger at hand."""
+        self.snapshot.open().stats(self.trigger)
 
     def staged(self, received: list[pa.RecordBatch]) -> "Staged":
         """Decide the rows of this task's partition together, and stage what is to be processed."""
