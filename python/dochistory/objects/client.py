@@ -207,7 +207,8 @@ class ObjectClient:
         if size is not None and size <= transfer.PART:
             content = self.get(name)
             if content is not None:
-                Path(path).write_bytes(content)
+                whole = memoryview(content)
+                transfer.get(lambda start, length: whole[start : start + length], len(whole), Path(path))
             return content is not None
         found = self.look(name)
         if found is None:

@@ -51,12 +51,7 @@ impl Along {
 
     /// Do `commit` with how it is proved, and what may be done meanwhile: give a hint, and remove
     /// the pin.
-    pub(super) fn proving<T>(
-        &mut self,
-        chain: &Chain,
-        hint: Option<u64>,
-        commit: impl FnOnce(Proof<'_>) -> T,
-    ) -> T {
+    pub(super) fn proving<T>(&mut self, chain: &Chain, hint: Option<u64>, commit: impl FnOnce(Proof<'_>) -> T) -> T {
         if self.is_proved_later {
             return commit(Proof::Later);
         }
@@ -94,7 +89,8 @@ impl KeySpace {
             return Ok(None);
         }
         let new_log = Some(self.log_head(manifest.log.id)?);
-        let manifest = NewManifest { number: manifest.number, bytes: manifest.encode(), new_log, files: files.to_vec() };
+        let manifest =
+            NewManifest { number: manifest.number, bytes: manifest.encode(), new_log, files: files.to_vec() };
         let name = pin_name(manifest.number, lease_us)?;
         Ok(Some((name, Arc::new(Pinned { history: self.env.history, commit: number, manifest }))))
     }

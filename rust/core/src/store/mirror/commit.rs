@@ -245,8 +245,9 @@ impl KeySpace {
         Ok((length, sum))
     }
 
-    /// Store the files of a manifest that are in no object yet, and the pin that goes along; answers
-    /// all its files with their objects, and the last commit that may be the first to name each.
+    /// Store the files of a manifest that are in no object yet, and the pin that goes along;
+    /// answers all its files with their objects, and the last commit that may be the first to name
+    /// each.
     fn upload(&self, mirror: &Mirror, manifest: &Manifest, along: &mut Along) -> Result<Vec<(String, (u64, Stored))>> {
         let (known, staged, number, committed) = {
             let known = mirror.lock();
