@@ -35,7 +35,7 @@ ifeq ($(MAKELEVEL),0)
 .NOTPARALLEL:
 endif
 .PHONY: help build shipped release wheels docs demo demo-broker check lint types test test-core test-fast test-engine test-extension test-spark test-all \
-  set-up compiled test-engine-slow test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
+  set-up compiled engine-compiled test-engine-slow test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
   bench bench-brokers bench-spark wheel clean
 
 help: ## what there is
@@ -53,7 +53,9 @@ demo-broker: $(STAMP)/native $(STAMP)/demo $(STAMP)/dev ## the same mails throug
 
 check: lint types test-core ## before a commit: formats, lints, types, stubs, and the tests of rules and store
 
-test: test-fast test-engine test-spark ## rules, store and package, the engine's own tests, Spark
+test: set-up $(STAMP)/native $(STAMP)/dev $(STAMP)/brokers ## rules, store and package, the engine's own tests, Spark
+	@$(MAKE) --no-print-directory --jobs=2 test-fast engine-compiled
+	@$(MAKE) --no-print-directory test-engine test-spark
 
 test-all: test-engine-slow test-engine-shipped test-extension test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
 
@@ -65,8 +67,13 @@ test-fast: set-up $(STAMP)/native $(STAMP)/dev $(STAMP)/brokers ## rules, store,
 
 # Tests of the engine that are soon compiled and run.
 QUICK_ENGINE_TESTS := bytes imports lifecycle objects
+QUICK_ENGINE := cargo test --locked --package dochistory-core --all-features --lib $(QUICK_ENGINE_TESTS:%=--test %)
 test-engine: $(STAMP)/venv ## the engine's own tests, the quick ones
-	cargo test --locked --package dochistory-core --all-features --lib $(QUICK_ENGINE_TESTS:%=--test %)
+	$(QUICK_ENGINE)
+
+# While other tests wait for Spark, servers and syncs.
+engine-compiled: $(STAMP)/venv
+	@nice $(QUICK_ENGINE) --no-run --quiet
 
 # All others.
 SLOW_ENGINE_TESTS := $(filter-out $(QUICK_ENGINE_TESTS), \
