@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from pyspark import InheritableThread
-
 T = TypeVar("T")
 
 
@@ -17,12 +15,11 @@ class _Result(Generic[T]):
 
 
 @contextmanager
-def beside(work: Callable[[], T], thread_of: type[threading.Thread] = InheritableThread) -> Iterator[Callable[[], T]]:
+def beside(work: Callable[[], T], thread_of: Callable[..., threading.Thread]) -> Iterator[Callable[[], T]]:
     """Do work in a thread beside the `with` block, which is given a function that waits for its result.
 
     The block is the one that changes something: it runs in the calling thread, which interrupts
-    reach. Leaving it waits for the thread. `thread_of` makes the thread, by default as Spark wants
-    one that makes plans.
+    reach. Leaving it waits for the thread, which `thread_of` makes.
     """
     result: _Result[T] = _Result()
 

@@ -16,10 +16,13 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
+from pyspark import InheritableThread
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
 
@@ -276,7 +279,7 @@ def claim(
     end = opened.close if opened is not place.history else lambda: None
     try:
         number = parts or _default_parts(df, opened)
-        with beside(lambda: claimer.routed(number)) as routed:
+        with claimer.meanwhile(lambda: claimer.routed(number)) as routed:
             for attempt in range(_TRIES):
                 job = opened._shards.reserve(
                     trigger,
@@ -367,13 +370,17 @@ class Claimer:
         receipts = self.receipts = [bytes(row.receipt) for row in found]
         read: list[Mapping[str, Any]] = [_native.read_receipt(receipt) for receipt in receipts]
         words = _words(history)
-        with beside(lambda: self._judged(words, kept, read)) as judged:
+        with self.meanwhile(lambda: self._judged(words, kept, read)) as judged:
             committed = job.commit(receipts, most_lost=most_lost)
             if not committed.lost:
                 return SparkClaim(judged(), self._ids, committed, read, end)
         lost = Lost(kept, _ANSWER, committed, self._ids, self._found, words)
         kept, read = lost.corrected(), [*read, lost.change()]
         return SparkClaim(self._judged(words, kept, read), self._ids, committed, read, end)
+
+    def meanwhile(self, plan: "Callable[[], DataFrame]") -> "AbstractContextManager[Callable[[], DataFrame]]":
+        """Let Spark make a plan while the block waits for the store."""
+        return beside(plan, partial(InheritableThread, session=self._df.sparkSession))
 
     def routed(self, parts: int) -> "DataFrame":
         """The documents, those of part p in partition p."""
