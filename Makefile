@@ -35,7 +35,7 @@ ifeq ($(MAKELEVEL),0)
 .NOTPARALLEL:
 endif
 .PHONY: help build shipped release wheels docs demo demo-broker check lint types test test-core test-fast test-engine test-extension test-spark test-all \
-  set-up compiled engine-compiled test-engine-slow test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
+  set-up compiled engine-compiled engine-crashes engine-others test-engine-slow test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
   bench bench-brokers bench-spark wheel clean
 
 help: ## what there is
@@ -78,8 +78,16 @@ engine-compiled: $(STAMP)/venv
 # All others.
 SLOW_ENGINE_TESTS := $(filter-out $(QUICK_ENGINE_TESTS), \
   $(patsubst rust/core/tests/%.rs,%,$(patsubst %/main.rs,%.rs,$(wildcard rust/core/tests/*.rs rust/core/tests/*/main.rs))))
+SLOW_ENGINE := cargo test --locked --package dochistory-core --all-features --no-fail-fast
 test-engine-slow: $(STAMP)/venv ## the rest of the engine's own tests
-	cargo test --locked --package dochistory-core --all-features --no-fail-fast $(SLOW_ENGINE_TESTS:%=--test %)
+	$(SLOW_ENGINE) $(SLOW_ENGINE_TESTS:%=--test %) --no-run
+	@$(MAKE) --no-print-directory --jobs=2 engine-crashes engine-others
+
+# One core is enough for the schedules of crashes, which take longest.
+engine-crashes:
+	$(SLOW_ENGINE) --test crash
+engine-others:
+	$(SLOW_ENGINE) $(patsubst %,--test %,$(filter-out crash,$(SLOW_ENGINE_TESTS)))
 
 # Without feature `small`: segments, batches and logs get as large as they do for users.
 SHIPPED_ENGINE_TESTS := beside crash faults lifecycle model staged values

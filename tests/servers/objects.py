@@ -180,7 +180,7 @@ _PLACES = {
 }
 _INSTALLS = {
     "versitygw": ["go", "install", "github.com/versity/versitygw/cmd/versitygw@v1.8.0"],
-    "s3s-fs": ["cargo", "install", "--locked", "--root", str(HOME), "--features", "binary", "s3s-fs@0.14.1"],
+    "s3s-fs": ["cargo", "install", "--locked", "--debug", "--root", str(HOME), "--features", "binary", "s3s-fs@0.14.1"],
     "azurite": ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(HOME), "azurite@3.35"],
 }
 
@@ -204,7 +204,8 @@ def _install(name: str) -> None:
     tool = shutil.which(command[0])
     if tool is None:
         raise FileNotFoundError(f"this test needs {name}, and {command[0]} to install it: there is none on the path")
-    places = {"GOBIN": str(HOME / "bin"), "CARGO_TARGET_DIR": str(HOME / "target")}
+    # What is quick to build is fast enough.
+    places = {"CARGO_PROFILE_DEV_DEBUG": "0", "GOBIN": str(HOME / "bin"), "CARGO_TARGET_DIR": str(HOME / "target")}
     done = subprocess.run(
         [tool, *command[1:]], env={**os.environ, **places}, capture_output=True, text=True, check=False
     )
