@@ -51,7 +51,7 @@ def test_requests_of_pins_and_jobs_are_those_of_the_page(machine: Open, proxy: F
                 assert status_of(worker, new) == ["NEW"] * 40
                 assert spent(proxy) == {}
         job = driver._shards.reserve(trigger(), 2)
-        assert spent(proxy) == {"create": 2}
+        assert spent(proxy) == {"create": 2, "get": 1}
         receipts = []
         for part in (0, 1):
             with machine("worker", snapshot=job.snapshot) as worker:

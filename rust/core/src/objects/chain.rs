@@ -46,16 +46,6 @@ pub(crate) struct Head {
 /// What may be done while a commit is checked. It may be left out, and nothing rests on it.
 pub(crate) type Beside<'a> = &'a (dyn Fn() + Sync);
 
-/// How a writer knows that its commit counts.
-#[derive(Clone, Copy)]
-pub(crate) enum Proof<'a> {
-    /// It looks at the gate, and does this meanwhile.
-    Now(Beside<'a>),
-    /// It acknowledges nothing before the proof of a later commit. That proves this one, too: the
-    /// gate of this one's block was open after both.
-    Later,
-}
-
 /// What became of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
@@ -183,8 +173,9 @@ impl Chain {
         Ok(Followed::Newer(newer))
     }
 
-    /// Commit a change behind the head. An error means that nobody knows yet whether it counts.
-    pub(crate) fn commit(&mut self, change: Vec<u8>, is_base: bool, proof: Proof<'_>) -> Result<Attempt> {
+    /// Commit a change behind the head, and do `beside` while it is checked. An error means that
+    /// nobody knows yet whether it counts.
+    pub(crate) fn commit(&mut self, change: Vec<u8>, is_base: bool, beside: Beside<'_>) -> Result<Attempt> {
         let Head { number: known, id: follows, base } = self.head;
         let number = known + 1;
         let base = if is_base || known == 0 { number } else { base };
@@ -202,12 +193,12 @@ impl Chain {
             // What is there decides, whatever the answer was: it may be ours after an error, and
             // after a refusal.
             match self.store.put_new(&name, &bytes) {
-                Ok(Put::Created) => return self.check(&commit, proof),
+                Ok(Put::Created) => return self.check(&commit, beside),
                 Ok(Put::Exists) => failure = None,
                 Err(error) => failure = Some(error),
             }
             match self.read(number) {
-                Ok(Some(there)) if there.id == commit.id => return self.check(&commit, proof),
+                Ok(Some(there)) if there.id == commit.id => return self.check(&commit, beside),
                 Ok(Some(_)) => return Ok(Attempt::Refused),
                 // It was there, and was collected since.
                 Ok(None) if failure.is_none() => return Ok(Attempt::Refused),
@@ -221,12 +212,8 @@ impl Chain {
     }
 
     /// The object was created: it counts if nobody had its number before.
-    fn check(&mut self, commit: &Commit, proof: Proof<'_>) -> Result<Attempt> {
-        let is_genuine = match proof {
-            Proof::Later => true,
-            Proof::Now(beside) => self.is_genuine_beside(self.head.number, beside)?,
-        };
-        if !is_genuine {
+    fn check(&mut self, commit: &Commit, beside: Beside<'_>) -> Result<Attempt> {
+        if !self.is_genuine_beside(self.head.number, beside)? {
             // Either it stands where a collector has been, and nobody believes it; or it counted,
             // and this writer slept until it was collected. It is not deleted: it may be needed.
             return Ok(Attempt::Refused);

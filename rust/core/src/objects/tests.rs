@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::chain::{Attempt, Chain, Followed, Proof};
+use super::chain::{Attempt, Chain, Followed};
 use super::commit::Commit;
 use super::names::{BLOCK, Names};
 use super::{Listed, ObjectStore, Put};
@@ -70,7 +70,7 @@ impl Writer {
             if is_base {
                 change.extend(&self.ids);
             }
-            match self.chain.commit(change, is_base, Proof::Now(&|| {}))? {
+            match self.chain.commit(change, is_base, &|| {})? {
                 Attempt::Won => {
                     self.ids.insert(id);
                     return Ok(true);

@@ -242,8 +242,8 @@ fn a_job_asks_no_more_than_it_has_to() {
     begin(&driver, &uuids(0..15));
     let before = objects.requests();
     let (job, _) = driver.reserve(&trigger(), plan(None)).unwrap();
-    // What was in the log, the pin and a hint, side by side; the commit.
-    assert_eq!(spent(&objects, &before), (4, 0, 0, 0));
+    // What was in the log and the pin, side by side; the commit; the gate, and beside it a hint.
+    assert_eq!(spent(&objects, &before), (4, 1, 0, 0));
     let before = objects.requests();
     let (receipt, _) = stage(&objects, &directory.path().join("task"), &job.token(), 0, &uuids(10..90)).unwrap();
     // The identity, the pin, the file; and what is staged.
@@ -258,7 +258,7 @@ fn a_job_asks_no_more_than_it_has_to() {
     // Its log holds nothing but that end, so nothing is stored before the pin.
     let before = objects.requests();
     driver.give_up(&driver.reserve(&trigger(), plan(None)).unwrap().0).unwrap();
-    assert_eq!(spent(&objects, &before), (3, 0, 0, 1));
+    assert_eq!(spent(&objects, &before), (3, 1, 0, 1));
     assert!(rules(&driver, &trigger(), &uuids(0..90), START).iter().all(|rule| *rule == "R9"));
 }
 

@@ -7,7 +7,7 @@ use super::pin::pin_name;
 use super::{Committed, Mirror};
 use crate::Result;
 use crate::format::manifest::Manifest;
-use crate::objects::chain::{Chain, Proof};
+use crate::objects::chain::{Beside, Chain};
 use crate::objects::change::{NewManifest, Stored};
 use crate::objects::pins::Pinned;
 use crate::store::KeySpace;
@@ -22,8 +22,6 @@ pub(in crate::store) struct Along {
     /// The pins that were stored so: the last one is of the last commit, and those of commits that
     /// were refused have to go.
     pub(super) stored: Vec<(String, Arc<Pinned>)>,
-    /// Whether nothing is acknowledged before a later commit counts, which proves this one.
-    pub(super) is_proved_later: bool,
     /// A pin that nobody needs any more once the commit is there.
     unneeded: Option<String>,
     is_removed: bool,
@@ -39,24 +37,15 @@ impl Along {
         self.unneeded = Some(pin.to_owned());
     }
 
-    /// Nothing is acknowledged before a later commit counts.
-    pub(in crate::store) fn prove_later(&mut self) {
-        self.is_proved_later = true;
-    }
-
     /// Whether that pin was removed, whatever became of the commit.
     pub(in crate::store) fn is_removed(&self) -> bool {
         self.is_removed
     }
 
-    /// Do `commit` with how it is proved, and what may be done meanwhile: give a hint, and remove
-    /// the pin.
-    pub(super) fn proving<T>(&mut self, chain: &Chain, hint: Option<u64>, commit: impl FnOnce(Proof<'_>) -> T) -> T {
-        if self.is_proved_later {
-            return commit(Proof::Later);
-        }
+    /// Do `commit` with what may be done while it is checked: give a hint, and remove the pin.
+    pub(super) fn beside<T>(&mut self, chain: &Chain, hint: Option<u64>, commit: impl FnOnce(Beside<'_>) -> T) -> T {
         let (pin, is_removed) = (self.unneeded.take(), AtomicBool::new(false));
-        let done = commit(Proof::Now(&|| {
+        let done = commit(&|| {
             // Nobody relies on either.
             if let Some(base) = hint {
                 drop(chain.give_hint(base));
@@ -65,7 +54,7 @@ impl Along {
                 is_removed.store(true, Ordering::Relaxed);
                 drop(chain.remove_pin(pin));
             }
-        }));
+        });
         self.is_removed = is_removed.into_inner();
         done
     }

@@ -8,7 +8,7 @@ use super::{Committed, Known, MOST_TOOK, Mirror};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
 use crate::objects::Put;
-use crate::objects::chain::{Attempt, Followed, Proof, drawn, side_by_side};
+use crate::objects::chain::{Attempt, Beside, Followed, drawn, side_by_side};
 use crate::objects::change::{Change, LogBytes, NewManifest, Stored};
 use crate::objects::pins::Pinned;
 use crate::store::KeySpace;
@@ -22,7 +22,6 @@ const PIECE: usize = 1 << 20;
 enum Request<'a> {
     File(&'a Stored, &'a Path),
     Pin(&'a str, &'a Pinned),
-    Hint(u64),
 }
 
 impl Mirror {
@@ -66,7 +65,7 @@ impl Mirror {
         if !known.is_loaded || known.is_broken || !known.newer.is_empty() {
             return Ok(false);
         }
-        match self.put(&mut known, &Change::default(), Proof::Now(&|| {})) {
+        match self.put(&mut known, &Change::default(), &|| {}) {
             Err(Error::Refused) => Ok(false),
             put => {
                 put?;
@@ -76,9 +75,9 @@ impl Mirror {
         }
     }
 
-    fn put(&self, known: &mut Known, change: &Change, proof: Proof<'_>) -> Result<()> {
+    fn put(&self, known: &mut Known, change: &Change, beside: Beside<'_>) -> Result<()> {
         let start = Instant::now();
-        let attempt = known.chain.commit(change.encode(), change.is_base(), proof);
+        let attempt = known.chain.commit(change.encode(), change.is_base(), beside);
         (known.took, known.last) = (start.elapsed().min(MOST_TOOK), Some(Instant::now()));
         match attempt {
             Ok(Attempt::Won) => {
@@ -123,7 +122,7 @@ impl KeySpace {
             return Err(Error::State("the log does not hold what was appended".into()));
         };
         let change = Change { frames, manifest: None };
-        mirror.put(&mut known, &change, Proof::Now(&|| {}))?;
+        mirror.put(&mut known, &change, &|| {})?;
         known.committed.position = to;
         mirror.note_settled(&mut known);
         Ok(())
@@ -165,7 +164,7 @@ impl KeySpace {
             manifest: Some(NewManifest { number: manifest.number, bytes: manifest_bytes, new_log, files: listed }),
         };
         let hint = is_base.then_some(number);
-        along.proving(&mirror.chain, hint, |proof| mirror.put(&mut known, &change, proof))?;
+        along.beside(&mirror.chain, hint, |beside| mirror.put(&mut known, &change, beside))?;
         known.committed = Committed { log: manifest.log.id, position };
         known.staged.retain(|file, _| !is_named(manifest, file));
         known.files.extend(files);
@@ -271,16 +270,9 @@ impl KeySpace {
         along.stored.extend(pin.clone());
         let new = all.iter().filter_map(|(_, _, stored, path)| Some(Request::File(stored, path.as_deref()?)));
         let pin = pin.iter().map(|(name, pinned)| Request::Pin(name, pinned));
-        let is_base = manifest.log.id != committed.log;
-        let hint = (along.is_proved_later && is_base).then_some(Request::Hint(number));
-        side_by_side(lanes, new.chain(pin).chain(hint).collect(), |request| match request {
+        side_by_side(lanes, new.chain(pin).collect(), |request| match request {
             Request::File(stored, path) => mirror.store(stored, path),
             Request::Pin(name, pinned) => mirror.chain.put_pin(name, pinned),
-            Request::Hint(base) => {
-                // Nobody relies on it.
-                drop(mirror.chain.give_hint(base));
-                Ok(())
-            }
         })?;
         Ok(all.into_iter().map(|(name, until, stored, _)| (name, (until, stored))).collect())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Mirror;
 use super::commit::named;
 use crate::objects::ObjectStore;
-use crate::objects::chain::{Attempt, Proof, side_by_side};
+use crate::objects::chain::{Attempt, side_by_side};
 use crate::objects::change::{Change, NewManifest};
 use crate::store::environment::Environment;
 use crate::store::{KeySpace, SpaceSettings};
@@ -60,6 +60,6 @@ impl KeySpace {
         let mut known = mirror.lock();
         let (number, chain) = (known.chain.head().number + 1, &mirror.chain);
         // Nobody relies on it.
-        known.chain.commit(change.encode(), true, Proof::Now(&|| drop(chain.give_hint(number))))
+        known.chain.commit(change.encode(), true, &|| drop(chain.give_hint(number)))
     }
 }

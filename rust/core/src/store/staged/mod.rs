@@ -224,8 +224,6 @@ impl Writer<'_> {
             manifest.next_file += u64::from(plan.parts) * FILES_PER_PART;
         };
         let is_touched = self.space.present().as_ref().is_some_and(|view| !view.is_log_untouched());
-        // The job's own commit proves that its reservation counts.
-        self.along.prove_later();
         // What is pinned in a bucket has nothing in its log.
         if is_touched && (plan.reads || self.space.mirror.is_some()) {
             self.seal_with(i64::MIN, take)?;
