@@ -1,9 +1,11 @@
 //! The entries of the log's frames, in memory: what was appended since the last segment was
 //! written.
 
+mod pending;
 mod places;
 
 use std::hash::RandomState;
+use std::sync::atomic::AtomicUsize;
 
 use super::index::Index;
 use hashbrown::HashMap;
@@ -14,7 +16,6 @@ use crate::memtable::values::ValueMemtable;
 use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::{EntryRun, Runs};
-use crate::types::FrameKeys;
 use crate::types::{Ending, TransactionEntry};
 use crate::wal::frame::{Frame, FrameKind};
 
@@ -28,11 +29,18 @@ struct MemtableEntry {
     key: Key,
     /// Index into the claims.
     claim: u32,
-    /// The entry of the same key before this one.
+    /// The entry of the same key before this one, once it is indexed.
     previous: u32,
     /// Index into the texts; none for a UUID.
     text: u32,
     mark: Mark,
+}
+
+impl MemtableEntry {
+    /// An entry that is not indexed yet.
+    fn new(key: Key, claim: u32, text: u32, mark: Mark) -> Self {
+        Self { key, claim, previous: NONE, text, mark }
+    }
 }
 
 /// A claim that some frame names.
@@ -58,7 +66,13 @@ pub(crate) struct Memtable {
     /// How far the log was durable, according to its own frames.
     pub(crate) durable: u64,
     entries: Vec<MemtableEntry>,
+    /// The newest entry of each key among the first `indexed` entries.
     index: Index,
+    indexed: usize,
+    /// A part of the key of each other entry, in their order.
+    pending: Vec<u32>,
+    /// Entries that look-ups have read one by one because they are not indexed yet.
+    scanned: AtomicUsize,
     texts: Vec<(u32, u16)>,
     heap: Vec<u8>,
     claims: Vec<Claim>,
@@ -96,6 +110,8 @@ impl Memtable {
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.index.clear();
+        self.indexed = 0;
+        self.pending.clear();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -143,8 +159,12 @@ impl Memtable {
         }
         (known.first, known.count) = (self.entries.len() as u32, frame.keys.len() as u32);
         self.reserve(frame.keys.len());
-        self.index.reserve(frame.keys.len());
-        self.each_key(&frame.keys, |memtable, key, text, _| memtable.push(key, text, claim, Mark::Open));
+        let of_uuid = |key: &Key| MemtableEntry::new(*key, claim, NONE, Mark::Open);
+        self.pending.extend(frame.keys.uuids.iter().map(|key| pending::part_of(*key)));
+        self.entries.extend(frame.keys.uuids.iter().map(of_uuid));
+        for (key, text) in frame.keys.each().skip(frame.keys.uuids.len()) {
+            self.push(key, text, claim, Mark::Open);
+        }
         self.begin_transaction(frame);
     }
 
@@ -214,34 +234,25 @@ impl Memtable {
             self.finish_places((frame.claim, frame.started_at), places, mark);
             return;
         }
+        if frame.keys.len() == 0 {
+            return;
+        }
+        self.index_pending();
         let one = (frame.claim, frame.started_at);
-        self.each_key(&frame.keys, |memtable, key, text, place| {
-            let (claim, started_at) = frame.keys.claims.as_ref().map_or(one, |claims| claims[place]);
-            let claim = memtable.claim(claim, started_at);
-            let known = memtable.chain(key, text).find(|at| memtable.entries[*at as usize].claim == claim);
-            match known {
-                Some(at) => {
-                    let entry = &mut memtable.entries[at as usize];
-                    entry.mark = entry.mark.max(mark);
-                }
-                None => memtable.push(key, text, claim, mark),
-            }
-        });
-    }
-
-    /// Each key of a frame with its text, if it is one, and its place.
-    fn each_key(&mut self, keys: &FrameKeys, mut each: impl FnMut(&mut Self, Key, Option<&[u8]>, usize)) {
-        for (place, key) in keys.uuids.iter().enumerate() {
-            if let Some(later) = keys.uuids.get(place + GROUP) {
+        for (place, (key, text)) in frame.keys.each().enumerate() {
+            if let Some(later) = frame.keys.uuids.get(place + GROUP) {
                 self.index.fetch(later.lo);
             }
-            each(self, *key, None, place);
-        }
-        let mut start = 0;
-        for (place, (key, length)) in keys.texts.iter().zip(&keys.lengths).enumerate() {
-            let end = start + usize::from(*length);
-            each(self, *key, Some(&keys.heap[start..end]), keys.uuids.len() + place);
-            start = end;
+            let (claim, started_at) = frame.keys.claims.as_ref().map_or(one, |claims| claims[place]);
+            let claim = self.claim(claim, started_at);
+            let known = self.chain(key, text).find(|at| self.entries[*at as usize].claim == claim);
+            if let Some(at) = known {
+                let entry = &mut self.entries[at as usize];
+                entry.mark = entry.mark.max(mark);
+            } else {
+                self.push(key, text, claim, mark);
+                self.index_pending();
+            }
         }
     }
 
@@ -254,20 +265,18 @@ impl Memtable {
         index
     }
 
+    /// Add an entry, which is not indexed yet.
     fn push(&mut self, key: Key, text: Option<&[u8]>, claim: u32, mark: Mark) {
-        let at = self.entries.len() as u32;
-        let Self { entries, index, texts, heap, .. } = self;
-        let is_same = |other: u32| is_entry(&entries[other as usize], texts, heap, key, text);
-        let previous = index.put(key.lo, at, is_same).unwrap_or(NONE);
         let text = text.map_or(NONE, |text| {
-            texts.push((heap.len() as u32, text.len() as u16));
-            heap.extend_from_slice(text);
-            texts.len() as u32 - 1
+            self.texts.push((self.heap.len() as u32, text.len() as u16));
+            self.heap.extend_from_slice(text);
+            self.texts.len() as u32 - 1
         });
-        self.entries.push(MemtableEntry { key, claim, previous, text, mark });
+        self.pending.push(pending::part_of(key));
+        self.entries.push(MemtableEntry::new(key, claim, text, mark));
     }
 
-    /// The entries of a key, newest first.
+    /// The indexed entries of a key, newest first.
     fn chain(&self, key: Key, text: Option<&[u8]>) -> impl Iterator<Item = u32> {
         let is_same = |other: u32| is_entry(&self.entries[other as usize], &self.texts, &self.heap, key, text);
         let mut next = self.index.find(key.lo, is_same).unwrap_or(NONE);
@@ -281,7 +290,10 @@ impl Memtable {
 
     /// Look every usable row up; `hit` gets each entry found, with rows counted from `first_row`.
     pub(crate) fn find(&self, wanted: &Wanted, first_row: u32, hit: &mut dyn FnMut(u32, Stamp)) {
-        if self.entries.is_empty() {
+        if self.has_pending() {
+            self.scan(wanted, first_row, hit);
+        }
+        if self.indexed == 0 {
             return;
         }
         for start in (0..wanted.keys.len()).step_by(GROUP) {

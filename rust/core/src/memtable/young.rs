@@ -5,6 +5,8 @@
 //! It is never trusted for a positive answer. It only grows; what is gone stays in it until it is
 //! full and built again.
 
+use std::collections::BTreeSet;
+
 use memmap2::MmapMut;
 
 use crate::Result;
@@ -28,7 +30,8 @@ pub(crate) struct YoungFilter {
     blocks: Option<MmapMut>,
     capacity: usize,
     keys: usize,
-    segments: Vec<u64>,
+    /// Including those that are gone since: their keys are still in it.
+    segments: BTreeSet<u64>,
 }
 
 /// Memory of our own has no pages to verify.
@@ -65,13 +68,8 @@ impl YoungFilter {
     /// It holds all keys of this segment.
     pub(crate) fn cover(&mut self, segment: u64) {
         if self.is_active() {
-            self.segments.push(segment);
+            self.segments.insert(segment);
         }
-    }
-
-    /// Forget segments that are gone.
-    pub(crate) fn retain(&mut self, is_there: impl Fn(u64) -> bool) {
-        self.segments.retain(|id| is_there(*id));
     }
 
     /// Whether it holds keys, and has room for `count` more. Somewhat overfull it still rules out
@@ -107,7 +105,7 @@ impl YoungFilter {
             // Where there are no large pages, small ones do.
             drop(blocks.advise(memmap2::Advice::HugePage));
         }
-        Self { blocks: Some(blocks), capacity, keys: 0, segments: Vec::new() }
+        Self { blocks: Some(blocks), capacity, keys: 0, segments: BTreeSet::new() }
     }
 
     /// Put keys in.

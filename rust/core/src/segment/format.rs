@@ -66,6 +66,8 @@ pub(crate) enum Part {
 }
 
 pub(crate) const PARTS: usize = 10;
+/// Segments that a header names as those it was compacted from; of more it names none.
+pub(crate) const MOST_SOURCES: usize = 256;
 
 /// The header page.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +88,9 @@ pub(crate) struct SegmentHeader {
     pub(crate) sections: [Section; PARTS],
     pub(crate) pages: u64,
     pub(crate) sums_crc: u32,
+    /// The segments whose compaction wrote this one: it has no entry that none of them had. Empty
+    /// where that is not known.
+    pub(crate) sources: Vec<u64>,
 }
 
 impl SegmentHeader {
@@ -105,6 +110,10 @@ impl SegmentHeader {
         for section in &self.sections {
             out.u64(section.offset).u64(section.length);
         }
+        out.u32(self.sources.len() as u32).u32(0);
+        for source in &self.sources {
+            out.u64(*source);
+        }
         header_page(out.finish())
     }
 
@@ -121,6 +130,11 @@ impl SegmentHeader {
         for section in &mut header.sections {
             *section = Section { offset: from.u64()?, length: from.u64()? };
         }
+        let sources = (from.u32()? as usize, from.u32()?).0;
+        if sources > MOST_SOURCES {
+            return Err(Error::corrupt(path, 0, "the header contradicts itself: too many sources"));
+        }
+        header.sources = (0..sources).map(|_| from.u64()).collect::<Result<_>>()?;
         header.check(path)?;
         Ok(header)
     }
@@ -196,6 +210,18 @@ pub(crate) fn bucket_of(hi: u64, bits: u8) -> usize {
     if bits == 0 { 0 } else { (hi >> (64 - bits)) as usize }
 }
 
+/// The number that up to 16 bytes write. Two loads of eight bytes that overlap are several times as
+/// fast as a copy whose length is not known.
+#[inline]
+fn lower_bytes(stored: &[u8]) -> u128 {
+    let (Some(first), Some(last)) = (stored.first_chunk(), stored.last_chunk()) else {
+        return stored.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
+    };
+    let above = u128::from(u64::from_be_bytes(*first)) << 64 >> (8 * (16 - stored.len()));
+    // Where both hold the same bytes they agree.
+    above | u128::from(u64::from_be_bytes(*last))
+}
+
 /// The whole key, from the last bytes that a section keeps: the missing upper bytes are those of
 /// the number of its bucket.
 #[inline]
@@ -203,8 +229,23 @@ pub(crate) fn whole_key(stored: &[u8], bucket: usize, bits: u8) -> Key {
     let width = stored.len().min(16);
     let upper = (bucket as u128).checked_shl(128 - u32::from(bits)).unwrap_or(0);
     let mask = (!0u128).checked_shl(width as u32 * 8).unwrap_or(0);
-    let mut whole = [0; 16];
-    whole[16 - width..].copy_from_slice(&stored[..width]);
-    let key = u128::from_be_bytes(whole) | (upper & mask);
+    let key = lower_bytes(&stored[..width]) | (upper & mask);
     Key { hi: (key >> 64) as u64, lo: key as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_comes_back_from_the_bytes_that_its_bucket_leaves_out() {
+        let key = Key { hi: 0xf1e2_d3c4_b5a6_9788, lo: 0x796a_5b4c_3d2e_1f01 };
+        for bits in 0..=64 {
+            let bucket = bucket_of(key.hi, bits);
+            let stored = &ordered_bytes(key)[16 - key_bytes(bits)..];
+            assert_eq!(whole_key(stored, bucket, bits), key, "{bits} bits");
+        }
+        // No section keeps fewer than eight bytes; a damaged header may say so.
+        assert_eq!(whole_key(&[7, 9], 0, 0), Key { hi: 0, lo: 0x0709 });
+    }
 }

@@ -47,6 +47,14 @@ pub(crate) struct Wanted<'a> {
     pub(crate) text: &'a (dyn Fn(u32) -> &'a [u8] + Sync),
 }
 
+impl<'a> Wanted<'a> {
+    /// The text of a row; none for a UUID.
+    #[inline]
+    pub(crate) fn text_of(&self, row: usize) -> Option<&'a [u8]> {
+        (self.forms[row] != Form::Uuid).then(|| (self.text)(row as u32))
+    }
+}
+
 /// A filter within its file.
 #[derive(Debug)]
 pub(crate) struct Region {

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::file::{Section, Sink, write_directory};
 use super::format::{
-    FILTER_BITS, Layout, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, directory_bits, key_bytes, ordered_bytes,
+    FILTER_BITS, Layout, MOST_SOURCES, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, directory_bits, key_bytes,
+    ordered_bytes,
 };
 use super::pieces::pass_on;
 use super::run::{EntryRun, UuidEntry};
@@ -25,6 +26,8 @@ pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path,
     pub(crate) id: u64,
     pub(crate) history: [u8; 16],
+    /// The segments that all its entries come from, if they come from segments.
+    pub(crate) sources: &'a [u64],
 }
 
 /// An entry whose key is a packed UUID.
@@ -84,9 +87,8 @@ fn write_entries<E: Entry>(
     run: &EntryRun,
     threads: usize,
 ) -> Result<(SegmentHeader, u32, u64)> {
-    let Target { system, path, id, history } = target;
-    let mut header = header_of(id, history, uuids, run);
-    let mut sink = Sink::create(system, path)?;
+    let mut header = header_of(&target, uuids, run);
+    let mut sink = Sink::create(target.system, target.path)?;
     let keys_end = write_uuid_keys(&mut sink, &header, uuids, threads)?;
     let mut image = Image { bytes: vec![0; header.pages as usize * PAGE - keys_end], start: keys_end };
     fill(&mut image, &header, uuids, run);
@@ -98,15 +100,15 @@ fn write_entries<E: Entry>(
     Ok((header, sum, bytes))
 }
 
-fn header_of<E: Entry>(id: u64, history: [u8; 16], uuids: &[E], run: &EntryRun) -> SegmentHeader {
+fn header_of<E: Entry>(target: &Target, uuids: &[E], run: &EntryRun) -> SegmentHeader {
     let stamps = run.stamps.list();
     let times = || stamps.iter().map(|stamp| stamp.started_at);
     let is_open = |number: u32| run.stamps.get(number).mark == Mark::Open;
     let open = uuids.iter().filter(|entry| is_open(entry.stamp())).count()
         + run.texts.iter().filter(|entry| is_open(entry.stamp)).count();
     let mut header = SegmentHeader {
-        id,
-        history,
+        id: target.id,
+        history: target.history,
         min_started_at: times().min().unwrap_or(0),
         max_started_at: times().max().unwrap_or(0),
         uuids: uuids.len() as u64,
@@ -120,6 +122,7 @@ fn header_of<E: Entry>(id: u64, history: [u8; 16], uuids: &[E], run: &EntryRun) 
         sections: [Section::default(); PARTS],
         pages: 0,
         sums_crc: 0,
+        sources: if target.sources.len() > MOST_SOURCES { Vec::new() } else { target.sources.to_vec() },
     };
     let heap: u64 = run.texts.iter().map(|entry| u64::from(entry.length)).sum();
     header.sections[Part::TextHeap as usize].length = heap;
@@ -250,13 +253,14 @@ mod tests {
             }
             let place = |name: &str| directory.path().join(format!("{name}-{count}"));
             let (header, sum, bytes) =
-                write(Target { system: &Disk, path: &place("entries"), id: 3, history: [9; 16] }, &run).unwrap();
+                write(Target { system: &Disk, path: &place("entries"), id: 3, history: [9; 16], sources: &[] }, &run)
+                    .unwrap();
             let expected = std::fs::read(place("entries")).unwrap();
             assert_eq!((expected.len() as u64, header.entries()), (bytes, count as u64));
             Segment::open(&Disk, &place("entries"), [9; 16]).unwrap().verify(&mut |_| ()).unwrap();
             for threads in [1, 2, 3] {
                 let path = place(&format!("keys-{threads}"));
-                let target = Target { system: &Disk, path: &path, id: 3, history: [9; 16] };
+                let target = Target { system: &Disk, path: &path, id: 3, history: [9; 16], sources: &[] };
                 let written = write_keys(target, &keys, stamp, threads).unwrap();
                 assert_eq!((written.1, written.2), (sum, bytes));
                 assert_eq!(std::fs::read(&path).unwrap(), expected, "{count} keys, {threads} threads");

@@ -51,7 +51,10 @@ impl KeySpace {
         started_at: Range<i64>,
         is_open: bool,
     ) -> Result<EntryCursor> {
-        let view = self.pinned_view()?;
+        let mut view = self.pinned_view()?;
+        if let Some(view) = &mut view {
+            view.index_pending();
+        }
         let of_tail = |view: &View| {
             let entry = |(key, text, stamp): (Key, Option<&[u8]>, Stamp)| ListedEntry {
                 key,

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::{InProgress, LookedUp};
 use crate::Result;
-use crate::key::{Form, Key};
+use crate::key::Key;
 use crate::segment::Wanted;
 use crate::segment::values::run::ValueRun;
 use crate::store::Writer;
@@ -104,6 +104,7 @@ impl Writer<'_> {
             })?;
             return Ok(Finished { changed: wanted.keys.len() as u64, ..Finished::default() });
         }
+        self.space.index_pending();
         let mut found = self.look(|view| match view {
             Some(view) => view.lookup(wanted, i64::MIN),
             None => Ok(LookedUp::none(wanted.keys.len())),
@@ -232,8 +233,7 @@ impl ClaimedKeys {
     }
 
     fn push_row(&mut self, wanted: &Wanted, row: usize, claim: (u64, i64)) {
-        let text = (wanted.forms[row] != Form::Uuid).then(|| (wanted.text)(row as u32));
-        self.push(wanted.keys[row], text, claim);
+        self.push(wanted.keys[row], wanted.text_of(row), claim);
     }
 
     fn join(mut self) -> FrameKeys {

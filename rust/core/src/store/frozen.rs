@@ -52,11 +52,14 @@ impl View {
         memtable.position = memtable.position.max(START);
         let mut frames = Frames::new(&log, memtable.position, frozen.end.min(log.len()?));
         while memtable.position < frozen.end {
-            self.lacks_young = true;
+            self.lacks_young.get_or_insert(memtable.len());
             match frames.next()? {
                 Next::Frame(frame, end) => memtable.apply(&frame, end),
                 Next::End | Next::Torn => return Err(incomplete(&log, memtable.position, frozen)),
             }
+        }
+        if !self.is_lazy {
+            memtable.index_pending();
         }
         self.frozen = Some(Arc::new(Frozen { log: frozen, memtable }));
         Ok(())
@@ -81,10 +84,10 @@ impl View {
     /// After a newer manifest was read: the young filter covers the segments that hold the entries
     /// of a frozen log, and the buffers of its memtable can be used again.
     pub(super) fn retire_frozen(&mut self, old: &mut Self) {
-        let Some(frozen) = old.frozen.take().filter(|_| self.frozen.is_none()) else { return };
-        for entry in self.manifest.segments.iter().filter(|entry| frozen.log.reserves(entry.id)) {
-            self.young.cover(entry.id);
-        }
+        let is_over = |old: &Arc<Frozen>| self.frozen.as_ref().is_none_or(|frozen| frozen.log.id != old.log.id);
+        let Some(frozen) = old.frozen.take().filter(is_over) else { return };
+        // Also those that were compacted meanwhile, from which other segments come.
+        (frozen.log.first_file..).take(frozen.log.files as usize).for_each(|id| self.young.cover(id));
         self.spare = Arc::try_unwrap(frozen).ok().map(|frozen| frozen.memtable);
     }
 
@@ -112,6 +115,19 @@ impl View {
                 let mark = frozen.memtable.effective(stamp);
                 hit(row, Stamp { mark, ..stamp }, false);
             });
+        }
+    }
+
+    /// Whether entries in memory are not indexed.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.memtable.has_pending() || self.frozen.as_ref().is_some_and(|frozen| frozen.memtable.has_pending())
+    }
+
+    /// Index all entries in memory; those of a frozen log only while nobody else reads them.
+    pub(super) fn index_pending(&mut self) {
+        self.memtable.index_pending();
+        if let Some(frozen) = self.frozen.as_mut().and_then(Arc::get_mut) {
+            frozen.memtable.index_pending();
         }
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct LookedUp {
     pub(crate) processing: Vec<InProgress>,
     /// Whether an answer rests on the log rather than on a segment alone.
     pub(crate) rests_on_log: bool,
+    /// Whether entries were found that no longer count.
+    pub(crate) has_expired: bool,
     /// Number of rows that passed a filter and had to be looked up exactly.
     pub(crate) filter_positives: u64,
 }
@@ -47,6 +49,7 @@ impl LookedUp {
     pub(crate) fn add(&mut self, part: Self) {
         self.processing.extend(part.processing);
         self.rests_on_log |= part.rests_on_log;
+        self.has_expired |= part.has_expired;
         self.filter_positives += part.filter_positives;
     }
 }
@@ -64,12 +67,14 @@ struct Findings<'a> {
     /// Open and released entries, which must be compared with each other.
     others: Vec<(u32, Stamp)>,
     rests_on_log: bool,
+    has_expired: bool,
 }
 
 impl Findings<'_> {
     #[inline]
     fn add(&mut self, row: u32, stamp: Stamp) {
         if stamp.started_at <= self.expired {
+            self.has_expired = true;
             return;
         }
         if stamp.mark == Mark::Completed {
@@ -107,10 +112,15 @@ impl Block {
     }
 }
 
-/// Passes survivors block by block.
-fn each_block(survivors: &[Survivor], text: TextOf, mut look: impl FnMut(&Wanted, &[u32]) -> Result<()>) -> Result<()> {
+/// Passes survivors, `most` at a time.
+fn each_block(
+    survivors: &[Survivor],
+    most: usize,
+    text: TextOf,
+    mut look: impl FnMut(&Wanted, &[u32]) -> Result<()>,
+) -> Result<()> {
     let mut block = Block::default();
-    for survivors in survivors.chunks(BLOCK) {
+    for survivors in survivors.chunks(most) {
         block.fill(survivors);
         let Block { rows, keys, forms } = &block;
         look(&Wanted { keys, forms, text: &|at| text(rows[at as usize]) }, rows)?;
@@ -127,7 +137,7 @@ fn each_sorted_block(
 ) -> Result<()> {
     let mut sorted = std::mem::take(survivors);
     sort::roughly_by_key(&mut sorted, |survivor| survivor.key);
-    each_block(&sorted, text, look)
+    each_block(&sorted, BLOCK, text, look)
 }
 
 /// A row of a chunk by its place there.
@@ -154,7 +164,8 @@ impl View {
     /// began at or before `expired` do not count.
     pub(crate) fn look_up<'a>(&'a self, states: &'a mut [HistoryState], expired: i64) -> LookUp<'a> {
         let none = |count: usize| std::iter::repeat_with(Vec::new).take(count).collect();
-        let findings = Findings { view: self, expired, states, others: Vec::new(), rests_on_log: false };
+        let (others, rests_on_log, has_expired) = (Vec::new(), false, false);
+        let findings = Findings { view: self, expired, states, others, rests_on_log, has_expired };
         let (of_covered, of_young, of_apart) = (none(self.covered.len()), Vec::new(), none(self.apart.len()));
         LookUp { findings, of_covered, of_young, of_apart, passed: Vec::new(), filter_positives: 0 }
     }
@@ -211,8 +222,10 @@ impl LookUp<'_> {
         let each = of_covered.iter().chain(&*of_apart).chain([&*of_young]);
         *filter_positives += each.map(|rows| rows.len() as u64).sum::<u64>();
         let mut places = Vec::new();
-        // Entries in memory stand in the order of their rows, files in that of keys.
-        each_block(of_young, text, |wanted, rows| {
+        // Entries in memory stand in the order of their rows, files in that of keys. Those without
+        // an index are read once for all rows.
+        let most = if view.has_pending() { TOGETHER } else { BLOCK };
+        each_block(of_young, most, text, |wanted, rows| {
             view.find_in_memory(wanted, &mut |at, stamp, is_in_log| {
                 findings.rests_on_log |= is_in_log;
                 findings.add(rows[at as usize], stamp);
@@ -288,6 +301,7 @@ impl Findings<'_> {
                 processing.push(InProgress { row, claim: stamp.claim, started_at: stamp.started_at });
             }
         }
-        LookedUp { processing, rests_on_log: self.rests_on_log, ..LookedUp::default() }
+        let (rests_on_log, has_expired) = (self.rests_on_log, self.has_expired);
+        LookedUp { processing, rests_on_log, has_expired, ..LookedUp::default() }
     }
 }

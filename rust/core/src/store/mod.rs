@@ -37,6 +37,8 @@ mod writer;
 pub(crate) mod writer_lock;
 mod young;
 mod young_renewal;
+#[cfg(all(test, feature = "small"))]
+mod young_tests;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -263,13 +265,13 @@ impl KeySpace {
         rows: usize,
         mut look: impl FnMut(Option<&View>) -> Result<LookedUp>,
     ) -> Result<LookedUp> {
-        self.join_if_due(rows);
-        self.look_durably(|view| {
+        let mut counted = |view: Option<&View>| {
             settings.check(view)?;
             let found = self.asked.counted(look(view)?);
             let rests_on_log = found.rests_on_log;
             Ok((found, rests_on_log))
-        })
+        };
+        self.prepared(rows, || self.look_durably(&mut counted))
     }
 
     /// [`KeySpace::look`] for any answer, which tells whether it rests on the log.

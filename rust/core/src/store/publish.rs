@@ -88,7 +88,7 @@ impl KeySpace {
 
     /// The target of a segment of this space that is about to be written.
     pub(super) fn segment_at<'a>(&'a self, path: &'a std::path::Path, id: u64) -> Target<'a> {
-        Target { system: &*self.env.system, path, id, history: self.env.history }
+        Target { system: &*self.env.system, path, id, history: self.env.history, sources: &[] }
     }
 
     /// The number and the free name of the next segment.

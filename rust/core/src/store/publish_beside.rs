@@ -29,8 +29,6 @@ pub(super) struct Change<'a> {
     /// Whether the change still holds, after others published.
     pub(super) is_due: &'a dyn Fn(&Manifest) -> bool,
     pub(super) change: &'a dyn Fn(&mut Manifest),
-    /// Segments that go, and those that hold their entries from now on.
-    pub(super) heirs: Option<(&'a [u64], &'a [u64])>,
     /// A global filter among the files, open already.
     pub(super) warm: Option<Arc<GlobalFilter>>,
 }
@@ -38,7 +36,7 @@ pub(super) struct Change<'a> {
 impl<'a> Change<'a> {
     /// A change of the manifest alone.
     pub(super) fn of_manifest(change: &'a dyn Fn(&mut Manifest)) -> Self {
-        Self { files: &[], is_due: &|_| true, change, heirs: None, warm: None }
+        Self { files: &[], is_due: &|_| true, change, warm: None }
     }
 
     /// The files with the names that they have, and those that they get.
@@ -100,7 +98,6 @@ impl Writer<'_> {
     fn inherit(&mut self, change: &Change) -> Result<()> {
         self.space.change(|slot| {
             if let Some(view) = slot {
-                view.heirs = change.heirs.map(|(gone, written)| (gone.to_vec(), written.to_vec()));
                 view.warm.clone_from(&change.warm);
             }
             Ok(())

@@ -63,10 +63,10 @@ pub(crate) struct View {
     pub(super) frozen_log: Option<Log>,
     /// One filter over the log, the frozen log and the joined segments.
     pub(crate) young: YoungFilter,
-    /// Whether entries were read that it does not cover yet.
-    pub(super) lacks_young: bool,
-    /// Segments that compaction removes, and those that hold their entries then.
-    pub(super) heirs: Option<(Vec<u64>, Vec<u64>)>,
+    /// The first of the frozen log's entries that it does not hold yet.
+    pub(super) lacks_young: Option<usize>,
+    /// Whether new entries are left out of the memtable's index, for large look-ups.
+    pub(super) is_lazy: bool,
     /// A global filter that is about to be published, open and read.
     pub(super) warm: Option<Arc<GlobalFilter>>,
     /// The buffers of a memtable that was frozen and is gone.
@@ -211,8 +211,8 @@ impl View {
             frozen: None,
             frozen_log: None,
             young: YoungFilter::default(),
-            lacks_young: false,
-            heirs: None,
+            lacks_young: None,
+            is_lazy: false,
             warm: None,
             spare: None,
             last: None,
@@ -333,8 +333,8 @@ impl View {
             return Err(env.missing(&directory));
         };
         let is_log_the_same = newer.log.id == self.log.id && !self.log.is_closed && self.torn == 0;
-        newer.young = std::mem::take(&mut self.young);
-        (newer.spare, newer.heirs) = (self.spare.take(), self.heirs.take());
+        (newer.young, newer.is_lazy) = (std::mem::take(&mut self.young), self.is_lazy);
+        newer.spare = self.spare.take();
         if newer.log.id == self.log.id {
             if newer.log.identity != self.log.identity {
                 return Err(Error::replaced(&self.log.file.path));
@@ -350,9 +350,7 @@ impl View {
         newer.retire_frozen(self);
         *self = newer;
         self.sort_uncovered();
-        if self.lacks_young {
-            self.build_young();
-        }
+        self.complete_young();
         // The room behind the frames, which may be large, is read only where a frame came.
         match self.last {
             Some(last) if is_log_the_same && self.log.ends_at(self.memtable.position, last)? => self.check_end(env),

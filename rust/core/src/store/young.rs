@@ -9,11 +9,12 @@ use super::view::View;
 use crate::Result;
 use crate::memtable::YoungFilter;
 use crate::segment::Segment;
+use crate::segment::format::SegmentHeader;
 use crate::segment::merge::KeyCursor;
 use crate::wal::frame::Frame;
 
-/// Rows of a look-up for which it pays to read first what was written since.
-const LARGE: usize = 1 << 16;
+/// Rows of a look-up for which it pays to read first what was written since, and not to index it.
+const LARGE: usize = if cfg!(feature = "small") { 64 } else { 1 << 16 };
 
 impl View {
     /// Apply a frame of the log.
@@ -24,8 +25,22 @@ impl View {
         if added == 0 {
             return;
         }
+        if !self.is_lazy && added < LARGE {
+            self.memtable.index_pending();
+        }
         if self.young.fits(added) {
             self.young.insert(self.memtable.keys_from(before));
+        } else {
+            self.build_young();
+        }
+    }
+
+    /// Put in what was read of the frozen log since.
+    pub(super) fn complete_young(&mut self) {
+        let (Some(first), Some(frozen)) = (self.lacks_young.take(), self.frozen.clone()) else { return };
+        let missing = frozen.memtable.keys_from(first);
+        if self.young.fits(missing.len()) {
+            self.young.insert(missing);
         } else {
             self.build_young();
         }
@@ -60,22 +75,21 @@ impl View {
                 young.cover(segment.header().id);
             }
         }
-        (self.young, self.lacks_young) = (young, false);
+        (self.young, self.lacks_young) = (young, None);
         self.sort_uncovered();
     }
 
     /// Divide the uncovered segments into those that the young filter covers and the others.
     pub(super) fn sort_uncovered(&mut self) {
-        let Self { uncovered, young, joined, apart, heirs, .. } = self;
+        let Self { uncovered, young, joined, apart, .. } = self;
         // A filter that holds all keys of some segments holds those of what they were compacted to.
-        if let Some((gone, written)) = heirs.take()
-            && gone.iter().all(|id| young.covers(*id))
-        {
-            for id in written {
-                young.cover(id);
+        let mut headers: Vec<_> = uncovered.iter().map(|segment| segment.header()).collect();
+        headers.sort_by_key(|header| header.id);
+        for SegmentHeader { id, sources, .. } in headers {
+            if !young.covers(*id) && !sources.is_empty() && sources.iter().all(|source| young.covers(*source)) {
+                young.cover(*id);
             }
         }
-        young.retain(|id| uncovered.iter().any(|segment| segment.header().id == id));
         (*joined, *apart) = uncovered.iter().cloned().partition(|segment| young.covers(segment.header().id));
     }
 
@@ -111,23 +125,54 @@ impl View {
 }
 
 impl KeySpace {
-    /// Before `rows` are looked up: let segments join the young filter once as many rows were
-    /// looked up as the segments have entries, because then reading their keys pays.
-    pub(super) fn join_if_due(&self, rows: usize) {
-        if rows >= LARGE {
+    /// Call `look`, which looks `rows` up. A large look-up reads before it what was written since,
+    /// and indexes it only where it has cost as much so far to look without an index.
+    pub(super) fn prepared<T>(&self, rows: usize, look: impl FnOnce() -> Result<T>) -> Result<T> {
+        if rows < LARGE {
+            self.index_pending();
+            self.join_if_due(rows);
+            return look();
+        }
+        self.change_present(|view| {
+            if view.memtable.is_index_due() {
+                view.index_pending();
+            }
+            view.is_lazy = true;
+        });
+        {
             let _in_use = self.files.enter();
             // The look-up itself tells what is wrong.
             drop(self.refresh());
         }
+        self.join_if_due(rows);
+        let found = look();
+        self.change_present(|view| view.is_lazy = false);
+        found
+    }
+
+    /// Before `rows` are looked up: let segments join the young filter once as many rows were
+    /// looked up as the segments have entries, because then reading their keys pays.
+    fn join_if_due(&self, rows: usize) {
         let rows = self.asked.rows.load(Ordering::Relaxed) + rows as u64;
         let wanted = self.present().as_ref().map_or(0, View::entries_apart) as u64;
         if wanted == 0 {
             self.asked.rows_at_join.store(rows, Ordering::Relaxed);
         } else if rows.saturating_sub(self.asked.rows_at_join.load(Ordering::Relaxed)) >= wanted {
             self.asked.rows_at_join.store(rows, Ordering::Relaxed);
-            if let Some(view) = self.files.view.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
-                view.join();
-            }
+            self.change_present(View::join);
+        }
+    }
+
+    /// Index the entries in memory, for a look-up of a few keys.
+    pub(super) fn index_pending(&self) {
+        if self.present().as_ref().is_some_and(View::has_pending) {
+            self.change_present(View::index_pending);
+        }
+    }
+
+    fn change_present(&self, change: impl FnOnce(&mut View)) {
+        if let Some(view) = self.files.view.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            change(view);
         }
     }
 }

@@ -92,7 +92,7 @@ impl View {
                 renewal.young.cover(id);
             }
         }
-        (self.young, self.lacks_young) = (renewal.young, false);
+        (self.young, self.lacks_young) = (renewal.young, None);
         self.sort_uncovered();
     }
 }

@@ -34,7 +34,7 @@ impl Segments {
             let path = directory.join(format!("{id}"));
             let mut run = run(keys);
             run.settle();
-            writer::write(Target { system: &Disk, path: &path, id, history: HISTORY }, &run)?;
+            writer::write(Target { system: &Disk, path: &path, id, history: HISTORY, sources: &[] }, &run)?;
             open.push(Segment::open(&Disk, &path, HISTORY)?);
         }
         Ok(Self(open))

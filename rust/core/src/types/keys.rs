@@ -32,6 +32,17 @@ impl FrameKeys {
         Self { places: Some(places), ..Self::default() }
     }
 
+    /// Each key with its text, if it is one.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
+        let mut start = 0;
+        let texts = self.texts.iter().zip(&self.lengths).map(move |(key, length)| {
+            let text = &self.heap[start..start + usize::from(*length)];
+            start += text.len();
+            (*key, Some(text))
+        });
+        self.uuids.iter().map(|key| (*key, None)).chain(texts)
+    }
+
     pub(crate) fn push_text(&mut self, key: Key, text: &[u8]) {
         self.texts.push(key);
         self.lengths.push(text.len() as u16);

@@ -331,5 +331,6 @@ impl<'a> Frames<'a> {
 
 /// Whether these bytes are room without a frame.
 fn is_free(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
+    // Many at a time: there is much more room than a frame takes.
+    bytes.chunks(128).all(|some| some.iter().fold(0, |all, byte| all | byte) == 0)
 }

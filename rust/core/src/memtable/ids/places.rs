@@ -1,6 +1,6 @@
 //! Keys of a claim by their places among the keys that its `Begin` named.
 
-use super::{Memtable, MemtableEntry, NONE, is_entry};
+use super::{Memtable, MemtableEntry, is_entry};
 use crate::key::Form;
 use crate::segment::Wanted;
 use crate::segment::format::Mark;
@@ -33,7 +33,7 @@ impl Memtable {
         let mut next = 0;
         for row in rows {
             let key = wanted.keys[row];
-            let text = (wanted.forms[row] != Form::Uuid).then(|| (wanted.text)(row as u32));
+            let text = wanted.text_of(row);
             let is_same = |entry: &MemtableEntry| is_entry(entry, &self.texts, &self.heap, key, text);
             // Rows mostly come in the order in which they began.
             if !begun.get(next).is_some_and(is_same) {
@@ -47,7 +47,7 @@ impl Memtable {
     }
 
     /// The claim that began last, and the places of these keys in it. None unless the keys come in
-    /// the order in which they began, and nothing that came here before or since is about them.
+    /// the order in which they began, and nothing that came here since is about them.
     pub(crate) fn last_begun(&self, wanted: &Wanted) -> Option<((u64, i64), Places)> {
         let claim = self.claims.get(self.entries.last()?.claim as usize)?;
         let begun = self.entries.get(claim.first as usize..)?;
@@ -64,8 +64,7 @@ impl Memtable {
             };
             let is_same = |entry: &MemtableEntry| is_entry(entry, &self.texts, &self.heap, *key, text);
             let place = next + begun.get(next..)?.iter().take(SKIPPED).position(is_same)?;
-            let entry = &begun[place];
-            if entry.mark != Mark::Open || entry.previous != NONE {
+            if begun[place].mark != Mark::Open {
                 return None;
             }
             places.insert(place);

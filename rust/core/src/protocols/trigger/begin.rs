@@ -307,7 +307,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         let transaction = self.transaction.map(numbered);
         let beginning = Beginning { keys, transaction, replaces, started_at: now_us, threads: self.threads };
         let (number, keys) = writer.begin(beginning)?;
-        if known.is_none() && found.processing.is_empty() {
+        if known.is_none() && found.processing.is_empty() && !found.has_expired {
             writer.note_fresh(number);
         }
         let (space, ends) = (space.clone(), Ends::default());

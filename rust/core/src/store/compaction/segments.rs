@@ -10,6 +10,7 @@ use crate::format::names::FileKind;
 use crate::segment::format::{MOST_ENTRIES, Mark, Stamp};
 use crate::segment::global::GlobalFilter;
 use crate::segment::merge::Merge;
+use crate::segment::writer::Target;
 use crate::segment::{Segment, global, writer};
 use crate::store::publish::entry_of;
 use crate::store::publish_beside::Change;
@@ -33,6 +34,7 @@ impl KeySpace {
     ) -> Result<()> {
         let mut merge = Merge::new(group, MOST_ENTRIES);
         let outcomes = self.read(|view| view.map_or(Ok(HashMap::new()), View::foldable))?;
+        let gone: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
         let mut written: Vec<SegmentEntry> = Vec::new();
         for id in first.. {
             let Some(mut run) = merge.next(|stamp| folded(&outcomes, stamp))? else { break };
@@ -42,10 +44,9 @@ impl KeySpace {
             }
             run.settle_runs(group.len());
             let path = FileKind::New.path(&self.directory, id);
-            let (header, sum, bytes) = writer::write(self.segment_at(&path, id), &run)?;
+            let (header, sum, bytes) = writer::write(Target { sources: &gone, ..self.segment_at(&path, id) }, &run)?;
             written.push(entry_of(&header, sum, bytes));
         }
-        let gone: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
         done.merged.0 += gone.len() as u64;
         done.merged.1 += written.len() as u64;
         done.rewritten += written.iter().map(|entry| entry.entries).sum::<u64>();
@@ -56,9 +57,7 @@ impl KeySpace {
             manifest.segments.retain(|entry| !gone.contains(&entry.id));
             manifest.segments.extend(&written);
         };
-        let heirs: Vec<u64> = written.iter().map(|entry| entry.id).collect();
-        let change =
-            Change { files: &files, is_due: &is_there, heirs: Some((&gone, &heirs)), ..Change::of_manifest(&publish) };
+        let change = Change { files: &files, is_due: &is_there, ..Change::of_manifest(&publish) };
         self.publish_beside(SpaceSettings::STORED, &change).map(drop)
     }
 

@@ -136,13 +136,13 @@ fn read(system: &Simulated, path: &Path) -> Option<Vec<u8>> {
 
 fn segment(entries: u64) -> Option<Vec<u8>> {
     let (system, path) = (Simulated::new(0), Path::new("/segment"));
-    writer::write(Target { system: &system, path, id: 3, history: HISTORY }, &run(entries)).ok()?;
+    writer::write(Target { system: &system, path, id: 3, history: HISTORY, sources: &[] }, &run(entries)).ok()?;
     read(&system, path)
 }
 
 fn filter() -> Option<Vec<u8>> {
     let (system, path) = (Simulated::new(0), Path::new("/segment"));
-    writer::write(Target { system: &system, path, id: 3, history: HISTORY }, &run(50)).ok()?;
+    writer::write(Target { system: &system, path, id: 3, history: HISTORY, sources: &[] }, &run(50)).ok()?;
     let segments = [Segment::open(&system, path, HISTORY).ok()?];
     let group: &[Arc<Segment>] = &segments;
     let path = Path::new("/filter");

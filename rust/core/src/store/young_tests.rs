@@ -1,0 +1,62 @@
+//! A handle that reads what another one writes, seals and compacts.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use crate::history::{History, OpenOptions};
+use crate::key::{Form, Key};
+use crate::segment::Wanted;
+use crate::store::{Beginning, KeySpace, LookedUp, SpaceSettings};
+use crate::types::{FrameKeys, HistoryState};
+
+const BATCH: u64 = 10;
+const SETTINGS: SpaceSettings = SpaceSettings { time_to_live_us: 1 << 50, ..SpaceSettings::STORED };
+
+fn keys(numbers: std::ops::Range<u64>) -> Vec<Key> {
+    let mixed = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    numbers.map(|number| Key { hi: mixed(number), lo: mixed(mixed(number)) }).collect()
+}
+
+fn states(space: &KeySpace, keys: &[Key]) -> Vec<HistoryState> {
+    let forms = vec![Form::Uuid; keys.len()];
+    let wanted = Wanted { keys, forms: &forms, text: &|_| &[] };
+    let look = |view: Option<&super::view::View>| match view {
+        Some(view) => view.lookup(&wanted, i64::MIN),
+        None => Ok(LookedUp::none(keys.len())),
+    };
+    space.look(SETTINGS, keys.len(), look).unwrap().states
+}
+
+#[test]
+fn reader_that_follows_a_writer_filters_each_key_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || {
+        let options = OpenOptions { create: true, ..OpenOptions::default() };
+        History::open(directory.path(), &options).unwrap().space("orders").unwrap()
+    };
+    let (writer, reader) = (open(), open());
+    let mut sealed = 0;
+    for number in 0..150 {
+        let uuids = keys(number * BATCH..(number + 1) * BATCH);
+        let keys_of_frame = FrameKeys { uuids, ..FrameKeys::default() };
+        let begin = |writer: &mut crate::store::Writer<'_>| {
+            let (transaction, replaces, started_at, threads) = (None, None, 7, 1);
+            writer.begin(Beginning { keys: keys_of_frame.clone(), transaction, replaces, started_at, threads })
+        };
+        writer.write_together(SETTINGS, begin).unwrap();
+        // Few enough rows for the index, and many.
+        let known = (number + 1) * BATCH;
+        for rows in [known - 5..known + 5, 0..known + 50] {
+            let expected = |row| if row < known { HistoryState::Processing } else { HistoryState::Absent };
+            assert_eq!(states(&reader, &keys(rows.clone())), rows.map(expected).collect::<Vec<_>>());
+        }
+        let view = reader.present();
+        let view = view.as_ref().unwrap();
+        assert_eq!((view.young.len() as u64, view.apart.len()), (known, 0), "after batch {number}");
+        sealed += u64::from(writer.is_seal_due());
+        writer.seal_frozen().unwrap();
+        if number % 17 == 16 {
+            writer.maintain(false, &mut |_, _| Ok(())).unwrap();
+        }
+    }
+    let found = reader.statistics().unwrap();
+    assert!(sealed > 5 && found.segments < sealed, "some were compacted: {found:?}");
+}
