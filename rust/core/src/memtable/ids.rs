@@ -162,8 +162,8 @@ impl Memtable {
         let of_uuid = |key: &Key| MemtableEntry::new(*key, claim, NONE, Mark::Open);
         self.pending.extend(frame.keys.uuids.iter().map(|key| pending::part_of(*key)));
         self.entries.extend(frame.keys.uuids.iter().map(of_uuid));
-        for (key, text) in frame.keys.each().skip(frame.keys.uuids.len()) {
-            self.push(key, text, claim, Mark::Open);
+        for (key, text) in frame.keys.each_text() {
+            self.push(key, Some(text), claim, Mark::Open);
         }
         self.begin_transaction(frame);
     }

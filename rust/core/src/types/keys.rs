@@ -34,13 +34,17 @@ impl FrameKeys {
 
     /// Each key with its text, if it is one.
     pub(crate) fn each(&self) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
+        self.uuids.iter().map(|key| (*key, None)).chain(self.each_text().map(|(key, text)| (key, Some(text))))
+    }
+
+    /// Each key that has a text, with it.
+    pub(crate) fn each_text(&self) -> impl Iterator<Item = (Key, &[u8])> {
         let mut start = 0;
-        let texts = self.texts.iter().zip(&self.lengths).map(move |(key, length)| {
+        self.texts.iter().zip(&self.lengths).map(move |(key, length)| {
             let text = &self.heap[start..start + usize::from(*length)];
             start += text.len();
-            (*key, Some(text))
-        });
-        self.uuids.iter().map(|key| (*key, None)).chain(texts)
+            (*key, text)
+        })
     }
 
     pub(crate) fn push_text(&mut self, key: Key, text: &[u8]) {
