@@ -2,12 +2,13 @@
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
-use super::{File, FileId, FileSystem, Mapping, ProcessId, stat};
+use super::{File, FileId, FileSystem, Mapping, ProcessId, stat, write_back};
 use crate::sys::descriptors;
 
 /// Rights of the owner and the group on a private file; others have none. The process's mask may
@@ -160,6 +161,10 @@ impl File for fs::File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn write_back(&self, before: Range<u64>, next: Range<u64>) -> io::Result<()> {
+        write_back::write_back(self, before, next)
     }
 
     fn identify(&self) -> io::Result<FileId> {

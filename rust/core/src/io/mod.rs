@@ -7,8 +7,10 @@ mod named;
 pub(crate) mod pages;
 mod scratch;
 mod stat;
+mod write_back;
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -99,6 +101,12 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn extend(&self, length: u64) -> io::Result<()>;
     /// Make what was written durable.
     fn sync(&self) -> io::Result<()>;
+    /// Begin to write the bytes of `next` to the disk, once those of `before` have reached it. It
+    /// spares a later sync a burst, and promises nothing. After an error the file is not to be
+    /// used.
+    fn write_back(&self, _before: Range<u64>, _next: Range<u64>) -> io::Result<()> {
+        Ok(())
+    }
     /// Which file this is.
     fn identify(&self) -> io::Result<FileId>;
     /// Length in bytes.

@@ -1,6 +1,7 @@
 //! The file system and its files, with errors that name the operation and the path.
 
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -125,6 +126,11 @@ impl NamedFile {
     /// Make what was written durable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync().map_err(Error::io("sync", &self.path))
+    }
+
+    /// Begin to write the bytes of `next` to the disk, once those of `before` have reached it.
+    pub(crate) fn write_back(&self, before: Range<u64>, next: Range<u64>) -> Result<()> {
+        self.file.write_back(before, next).map_err(Error::io("write", &self.path))
     }
 
     /// Length in bytes.

@@ -1,6 +1,7 @@
 //! The common layout of the three kinds of checked files: a header page, sections behind it, and
 //! the checksums of all pages at the end.
 
+use std::ops::Range;
 use std::path::Path;
 
 use super::format::bucket_of;
@@ -77,39 +78,37 @@ impl Kind {
     }
 }
 
-/// Bytes of a large file that are synced at a time.
-const PIECE: u64 = 4 << 20;
+/// Bytes that are handed to the disk at a time, two times at most before it has them. More would
+/// keep syncs of the log waiting.
+const PIECE: usize = 256 << 10;
 
 /// Writes a file: the pages behind the header in order, then their checksums, then the header.
 pub(crate) struct Sink {
     file: NamedFile,
     at: u64,
     sums: Vec<u8>,
-    /// Bytes after which what was written is synced, and up to where it is.
-    piece: u64,
-    synced: u64,
+    /// What the disk was given last.
+    under_way: Range<u64>,
 }
 
 impl Sink {
     pub(crate) fn create(system: &dyn FileSystem, path: &Path) -> Result<Self> {
+        let start = PAGE as u64;
         // The header holds its own checksum: its entry is zero.
-        Ok(Self { file: system.create_at(path)?, at: PAGE as u64, sums: vec![0; 4], piece: u64::MAX, synced: 0 })
-    }
-
-    /// [`Sink::create`] for a large file in the background. It is synced piece by piece: a sync of
-    /// the log meanwhile may have to wait for what is written and not synced.
-    pub(crate) fn create_in_pieces(system: &dyn FileSystem, path: &Path) -> Result<Self> {
-        Ok(Self { piece: PIECE, ..Self::create(system, path)? })
+        Ok(Self { file: system.create_at(path)?, at: start, sums: vec![0; 4], under_way: start..start })
     }
 
     /// Append whole pages.
     pub(crate) fn push(&mut self, pages: &[u8]) -> Result<()> {
         self.sums.extend(pages.chunks(PAGE).map(crc32c::crc32c).flat_map(u32::to_le_bytes));
-        self.file.write(pages, self.at)?;
-        self.at += pages.len() as u64;
-        if self.at - self.synced >= self.piece {
-            self.file.sync()?;
-            self.synced = self.at;
+        for piece in pages.chunks(PIECE) {
+            self.file.write(piece, self.at)?;
+            self.at += piece.len() as u64;
+            if self.at - self.under_way.end >= PIECE as u64 {
+                let next = self.under_way.end..self.at;
+                self.file.write_back(self.under_way.clone(), next.clone())?;
+                self.under_way = next;
+            }
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ pub(crate) fn build(
     let directory_bits = directory_bits(entries);
     let mut header = FilterHeader { id, history, entries, slots, blocks, directory_bits, pages: 0, sums_crc: 0 };
     header.pages = header.expected_pages();
-    let mut out = Output { sink: Sink::create_in_pieces(system, path)?, buffer: Vec::new() };
+    let mut out = Output { sink: Sink::create(system, path)?, buffer: Vec::new() };
     let mut counts = vec![0; if header.has_index() { (1usize << directory_bits) + 1 } else { 0 }];
     write_filter(&mut out, &header, segments, &mut counts, progress)?;
     if header.has_index() {
