@@ -11,8 +11,12 @@ use crate::{Error, Result};
 
 pub(super) const KIND: Kind = Kind { magic: *b"DHSEGMNT", version: 1, belongs: "this segment belongs" };
 
-/// Bits of a segment's own filter an id; it is asked only after the global filter.
-pub(crate) const FILTER_BITS: u32 = 8;
+/// Bits of a segment's own filter an id: it is asked until a filter over many segments covers them.
+/// Large segments, which hold most of the bytes, do with fewer.
+pub(crate) fn filter_bits(entries: u64) -> u32 {
+    if entries < 1 << 18 { 8 } else { 6 }
+}
+
 /// Entries a directory bucket holds on average.
 pub(crate) const BUCKET: u64 = 32;
 /// Maximum entries of one segment, so that writing one needs bounded memory.
@@ -193,6 +197,15 @@ pub(crate) fn directory_bits(count: u64) -> u8 {
     (count / BUCKET).checked_ilog2().unwrap_or(0) as u8
 }
 
+/// Bits of the directory for `count` keys of which the section keeps [`key_bytes`]. More and
+/// smaller buckets take less room where they spare each key a byte.
+pub(crate) fn key_directory_bits(count: u64) -> u8 {
+    let bits = directory_bits(count);
+    let wider = bits.next_multiple_of(8);
+    let bytes = |bits: u8| (4 << bits) + count * key_bytes(bits) as u64;
+    if bytes(wider) < bytes(bits) { wider } else { bits }
+}
+
 /// Bytes of a key in its section: whole bytes that the directory's bucket implies are left out.
 pub(crate) fn key_bytes(bits: u8) -> usize {
     16 - usize::from(bits / 8)
@@ -247,5 +260,18 @@ mod tests {
         }
         // No section keeps fewer than eight bytes; a damaged header may say so.
         assert_eq!(whole_key(&[7, 9], 0, 0), Key { hi: 0, lo: 0x0709 });
+    }
+
+    #[test]
+    fn keys_take_less_room_with_a_wider_directory_or_keep_theirs() {
+        let bytes = |count: u64, bits: u8| (4 << bits) + count * key_bytes(bits) as u64;
+        let mut saved = 0;
+        for count in [0, 1, 31, 1_000, 8_191, 8_192, 100_000, 300_000, 786_432, 2_097_152, 4 << 20] {
+            let (narrow, bits) = (directory_bits(count), key_directory_bits(count));
+            assert!(bits == narrow || bytes(count, bits) < bytes(count, narrow), "{count} keys");
+            saved = saved.max(bytes(count, narrow) - bytes(count, bits));
+        }
+        assert_eq!(key_directory_bits(786_432), 16);
+        assert!(saved > 500_000, "a segment of a full log keeps a byte less of each key: {saved}");
     }
 }

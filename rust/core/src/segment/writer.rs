@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::file::{Section, Sink, write_directory};
 use super::format::{
-    FILTER_BITS, Layout, MOST_SOURCES, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, directory_bits, key_bytes,
-    ordered_bytes,
+    Layout, MOST_SOURCES, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, filter_bits, key_bytes,
+    key_directory_bits, ordered_bytes,
 };
 use super::pieces::pass_on;
 use super::run::{EntryRun, UuidEntry};
@@ -16,8 +16,8 @@ use crate::io::pages::PAGE;
 use crate::key::Key;
 
 /// Keys that are laid out and written at once. This number of keys fills whole pages, however wide
-/// they are. (In tests segments are small, and all their keys 16 bytes wide.)
-const PIECE: usize = if cfg!(feature = "small") { 256 } else { 1 << 16 };
+/// they are.
+const PIECE: usize = if cfg!(feature = "small") { PAGE } else { 1 << 16 };
 
 /// The place of a new segment.
 #[derive(Clone, Copy)]
@@ -106,6 +106,7 @@ fn header_of<E: Entry>(target: &Target, uuids: &[E], run: &EntryRun) -> SegmentH
     let is_open = |number: u32| run.stamps.get(number).mark == Mark::Open;
     let open = uuids.iter().filter(|entry| is_open(entry.stamp())).count()
         + run.texts.iter().filter(|entry| is_open(entry.stamp)).count();
+    let entries = (uuids.len() + run.texts.len()) as u64;
     let mut header = SegmentHeader {
         id: target.id,
         history: target.history,
@@ -116,9 +117,9 @@ fn header_of<E: Entry>(target: &Target, uuids: &[E], run: &EntryRun) -> SegmentH
         stamps: stamps.len() as u32,
         open: open as u64,
         stamp_bits: (stamps.len().max(1) - 1).checked_ilog2().map_or(0, |bits| bits as u8 + 1),
-        uuid_directory_bits: directory_bits(uuids.len() as u64),
-        text_directory_bits: directory_bits(run.texts.len() as u64),
-        filter_blocks: filter::blocks_for((uuids.len() + run.texts.len()) as u64, FILTER_BITS),
+        uuid_directory_bits: key_directory_bits(uuids.len() as u64),
+        text_directory_bits: key_directory_bits(run.texts.len() as u64),
+        filter_blocks: filter::blocks_for(entries, filter_bits(entries)),
         sections: [Section::default(); PARTS],
         pages: 0,
         sums_crc: 0,
@@ -243,7 +244,7 @@ mod tests {
     fn keys_of_one_stamp_write_the_same_file_as_entries() {
         let directory = tempfile::tempdir().unwrap();
         let stamp = Stamp { claim: 7, started_at: 1_000, mark: Mark::Open };
-        for count in [1, 255, 256, 257, 768, 1000, 2000] {
+        for count in [1, 1000, 4095, 4096, 4097, 12_288, 20_000] {
             let mut keys: Vec<Key> =
                 (0..count).map(|number: u128| Codec::new(&[5; 32]).mix(number.to_be_bytes())).collect();
             keys.sort_unstable();

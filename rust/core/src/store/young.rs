@@ -101,10 +101,12 @@ impl View {
         self.sort_uncovered();
     }
 
-    /// Entries in the segments that are asked one by one, as far as they may join.
-    pub(super) fn entries_apart(&self) -> usize {
+    /// Rows from which on it pays to let the segments join that are asked one by one: a row asks
+    /// each of them, which takes as long as reading one of its keys. None without such segments.
+    pub(super) fn rows_to_join(&self) -> Option<usize> {
         let entries = self.apart.iter().map(|segment| entries_of(segment));
-        entries.filter(|entries| *entries <= YoungFilter::MOST / 2).sum()
+        let joining: Vec<usize> = entries.filter(|entries| *entries <= YoungFilter::MOST / 2).collect();
+        joining.iter().sum::<usize>().checked_div(joining.len())
     }
 
     /// Let the segments that are asked one by one join the young filter.
@@ -150,16 +152,16 @@ impl KeySpace {
         found
     }
 
-    /// Before `rows` are looked up: let segments join the young filter once as many rows were
-    /// looked up as the segments have entries, because then reading their keys pays.
+    /// Before `rows` are looked up: let segments join the young filter once that pays.
     fn join_if_due(&self, rows: usize) {
         let rows = self.asked.rows.load(Ordering::Relaxed) + rows as u64;
-        let wanted = self.present().as_ref().map_or(0, View::entries_apart) as u64;
-        if wanted == 0 {
+        let wanted = self.present().as_ref().and_then(View::rows_to_join);
+        let asked = rows.saturating_sub(self.asked.rows_at_join.load(Ordering::Relaxed));
+        if wanted.is_none_or(|wanted| asked >= wanted as u64) {
             self.asked.rows_at_join.store(rows, Ordering::Relaxed);
-        } else if rows.saturating_sub(self.asked.rows_at_join.load(Ordering::Relaxed)) >= wanted {
-            self.asked.rows_at_join.store(rows, Ordering::Relaxed);
-            self.change_present(View::join);
+            if wanted.is_some() {
+                self.change_present(View::join);
+            }
         }
     }
 

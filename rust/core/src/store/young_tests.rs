@@ -1,6 +1,9 @@
 //! A handle that reads what another one writes, seals and compacts.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::path::Path;
+use std::sync::Arc;
+
 use crate::history::{History, OpenOptions};
 use crate::key::{Form, Key};
 use crate::segment::Wanted;
@@ -9,6 +12,11 @@ use crate::types::{FrameKeys, HistoryState};
 
 const BATCH: u64 = 10;
 const SETTINGS: SpaceSettings = SpaceSettings { time_to_live_us: 1 << 50, ..SpaceSettings::STORED };
+
+fn open(path: &Path) -> Arc<KeySpace> {
+    let options = OpenOptions { create: true, ..OpenOptions::default() };
+    History::open(path, &options).unwrap().space("orders").unwrap()
+}
 
 fn keys(numbers: std::ops::Range<u64>) -> Vec<Key> {
     let mixed = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -25,23 +33,23 @@ fn states(space: &KeySpace, keys: &[Key]) -> Vec<HistoryState> {
     space.look(SETTINGS, keys.len(), look).unwrap().states
 }
 
+/// Begin `uuids` as one batch.
+fn begin(space: &KeySpace, uuids: Vec<Key>) {
+    let keys = FrameKeys { uuids, ..FrameKeys::default() };
+    let begin = |writer: &mut crate::store::Writer<'_>| {
+        let (transaction, replaces, started_at, threads) = (None, None, 7, 1);
+        writer.begin(Beginning { keys: keys.clone(), transaction, replaces, started_at, threads })
+    };
+    space.write_together(SETTINGS, begin).unwrap();
+}
+
 #[test]
 fn reader_that_follows_a_writer_filters_each_key_once() {
     let directory = tempfile::tempdir().unwrap();
-    let open = || {
-        let options = OpenOptions { create: true, ..OpenOptions::default() };
-        History::open(directory.path(), &options).unwrap().space("orders").unwrap()
-    };
-    let (writer, reader) = (open(), open());
+    let (writer, reader) = (open(directory.path()), open(directory.path()));
     let mut sealed = 0;
     for number in 0..150 {
-        let uuids = keys(number * BATCH..(number + 1) * BATCH);
-        let keys_of_frame = FrameKeys { uuids, ..FrameKeys::default() };
-        let begin = |writer: &mut crate::store::Writer<'_>| {
-            let (transaction, replaces, started_at, threads) = (None, None, 7, 1);
-            writer.begin(Beginning { keys: keys_of_frame.clone(), transaction, replaces, started_at, threads })
-        };
-        writer.write_together(SETTINGS, begin).unwrap();
+        begin(&writer, keys(number * BATCH..(number + 1) * BATCH));
         // Few enough rows for the index, and many.
         let known = (number + 1) * BATCH;
         for rows in [known - 5..known + 5, 0..known + 50] {
@@ -59,4 +67,26 @@ fn reader_that_follows_a_writer_filters_each_key_once() {
     }
     let found = reader.statistics().unwrap();
     assert!(sealed > 5 && found.segments < sealed, "some were compacted: {found:?}");
+}
+
+#[test]
+fn new_handle_lets_segments_join_once_rows_reach_their_average() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path());
+    let mut known = 0;
+    while writer.statistics().unwrap().segments < 4 {
+        begin(&writer, keys(known..known + BATCH));
+        writer.seal_frozen().unwrap();
+        known += BATCH;
+    }
+    let reader = open(directory.path());
+    let apart = |asked: u64| {
+        (0..asked).for_each(|row| drop(states(&reader, &keys(row..row + 1))));
+        reader.present().as_ref().unwrap().apart.len()
+    };
+    assert_eq!(apart(1), 4);
+    let average = reader.present().as_ref().unwrap().rows_to_join().unwrap() as u64;
+    assert!(average > 2 && average * 3 < known, "{average} of {known}");
+    assert_eq!((apart(average - 3), apart(3)), (4, 0));
+    assert_eq!(states(&reader, &keys(0..known)), vec![HistoryState::Processing; known as usize]);
 }
