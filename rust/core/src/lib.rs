@@ -27,5 +27,5 @@ mod wal;
 
 pub use error::{Error, Result};
 pub use store::{Finished, InProgress, Maintained, PartitionStatistics, Pin, Progress, Purge, Purged, SpaceStatistics};
-pub use sys::{interrupt, time};
+pub use sys::{background, interrupt, time};
 pub use types::transaction::{BatchRows, OnOtherRows, OnReplay, Replay, Replays, Transaction};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use dochistory_core::history::History;
 use dochistory_core::history::values::ValueMap;
-use dochistory_core::{Error, Maintained, Progress};
+use dochistory_core::{Error, Maintained, Progress, background};
 
 /// Time that each `begin` waits at most for maintenance, for each segment that is too many, and in
 /// all: a small debt slows many calls a little.
@@ -28,7 +28,7 @@ const MAINTAINING_NICER: c_int = 10;
 
 /// Lower the priority of this thread. (Linux has one for each thread.)
 #[cfg(target_os = "linux")]
-fn yield_to_others(more: c_int) {
+fn lower_priority(more: c_int) {
     #[expect(unsafe_code, reason = "the standard library has no priorities")]
     unsafe extern "C" {
         fn nice(more: c_int) -> c_int;
@@ -41,7 +41,7 @@ fn yield_to_others(more: c_int) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn yield_to_others(_more: c_int) {}
+fn lower_priority(_more: c_int) {}
 
 /// A trigger's name, and why its maintenance failed.
 pub(crate) type Failed = (String, String);
@@ -67,7 +67,8 @@ impl Job {
         let mut running = self.lock();
         if running.is_none() {
             let work = move || {
-                yield_to_others(nicer);
+                background::enter();
+                lower_priority(nicer);
                 work()
             };
             *running = std::thread::Builder::new().name(name.into()).spawn(work).ok();

@@ -16,12 +16,15 @@ use crate::memtable::values::ValueMemtable;
 use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::{EntryRun, Runs};
+use crate::sys::background::make_way;
 use crate::types::{Ending, TransactionEntry};
 use crate::wal::frame::{Frame, FrameKind};
 
 const NONE: u32 = u32::MAX;
 /// How many keys ahead their lines are prefetched.
 const GROUP: usize = 16;
+/// Entries that are put into runs at a time.
+const AT_A_TIME: usize = 1 << 13;
 
 /// One key under one claim.
 #[derive(Clone, Copy, Debug)]
@@ -399,7 +402,11 @@ impl Memtable {
 
     /// Add the entries to runs, without those that began at or before `expired`.
     pub(crate) fn fill(&self, runs: &mut Runs, expired: i64) {
-        for (key, text, stamp) in self.entries().filter(|(_, _, stamp)| stamp.started_at > expired) {
+        let entries = self.entries().filter(|(_, _, stamp)| stamp.started_at > expired);
+        for (number, (key, text, stamp)) in entries.enumerate() {
+            if number.is_multiple_of(AT_A_TIME) {
+                make_way();
+            }
             let run = runs.of(stamp.started_at);
             match text {
                 None => run.push_uuid(key, stamp),

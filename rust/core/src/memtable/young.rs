@@ -108,6 +108,17 @@ impl YoungFilter {
         Self { blocks: Some(blocks), capacity, keys: 0, segments: BTreeSet::new() }
     }
 
+    /// The same filter in memory of its own; an inactive one if there is none.
+    pub(crate) fn copy(&self) -> Self {
+        let mut copy = Self::with_capacity(self.capacity);
+        match (&mut copy.blocks, &self.blocks) {
+            (Some(to), Some(from)) => to.copy_from_slice(from),
+            _ => return Self::default(),
+        }
+        (copy.keys, copy.segments) = (self.keys, self.segments.clone());
+        copy
+    }
+
     /// Put keys in.
     pub(crate) fn insert(&mut self, keys: impl ExactSizeIterator<Item = Key>) {
         if let Some(blocks) = &mut self.blocks {

@@ -9,6 +9,7 @@ use crate::io::bytes::{Decoder, Encoder};
 use crate::io::pages::{PAGE, header_sum, open_header};
 use crate::io::{FileSystem, NamedFile};
 use crate::key::Key;
+use crate::sys::background::make_way;
 use crate::{Error, Result};
 
 /// A section's place in the file.
@@ -102,6 +103,7 @@ impl Sink {
     pub(crate) fn push(&mut self, pages: &[u8]) -> Result<()> {
         self.sums.extend(pages.chunks(PAGE).map(crc32c::crc32c).flat_map(u32::to_le_bytes));
         for piece in pages.chunks(PIECE) {
+            make_way();
             self.file.write(piece, self.at)?;
             self.at += piece.len() as u64;
             if self.at - self.under_way.end >= PIECE as u64 {

@@ -223,27 +223,32 @@ pub(crate) fn bucket_of(hi: u64, bits: u8) -> usize {
     if bits == 0 { 0 } else { (hi >> (64 - bits)) as usize }
 }
 
-/// The number that up to 16 bytes write. Two loads of eight bytes that overlap are several times as
-/// fast as a copy whose length is not known.
-#[inline]
-fn lower_bytes(stored: &[u8]) -> u128 {
-    let (Some(first), Some(last)) = (stored.first_chunk(), stored.last_chunk()) else {
-        return stored.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
-    };
-    let above = u128::from(u64::from_be_bytes(*first)) << 64 >> (8 * (16 - stored.len()));
-    // Where both hold the same bytes they agree.
-    above | u128::from(u64::from_be_bytes(*last))
-}
-
 /// The whole key, from the last bytes that a section keeps: the missing upper bytes are those of
 /// the number of its bucket.
 #[inline]
 pub(crate) fn whole_key(stored: &[u8], bucket: usize, bits: u8) -> Key {
     let width = stored.len().min(16);
-    let upper = (bucket as u128).checked_shl(128 - u32::from(bits)).unwrap_or(0);
-    let mask = (!0u128).checked_shl(width as u32 * 8).unwrap_or(0);
-    let key = lower_bytes(&stored[..width]) | (upper & mask);
-    Key { hi: (key >> 64) as u64, lo: key as u64 }
+    key_of(&stored[..width], upper_bytes(bucket, bits, width))
+}
+
+/// What a bucket's keys, of which the section keeps `width` bytes, have in their upper half besides.
+#[inline]
+pub(crate) fn upper_bytes(bucket: usize, bits: u8, width: usize) -> u64 {
+    let upper = (bucket as u64).checked_shl(64 - u32::from(bits.min(64))).unwrap_or(0);
+    upper & (!0u64).checked_shl(width.saturating_sub(8) as u32 * 8).unwrap_or(0)
+}
+
+/// The key of which a section keeps these bytes, at most 16. Two loads of eight bytes that overlap
+/// are several times as fast as a copy whose length is not known.
+#[inline]
+pub(crate) fn key_of(stored: &[u8], upper: u64) -> Key {
+    let (Some(first), Some(last)) = (stored.first_chunk(), stored.last_chunk()) else {
+        // No section keeps so few; a damaged header may say so.
+        return Key { hi: upper, lo: stored.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) };
+    };
+    let missing = 8 * (16 - stored.len()) as u32;
+    let hi = u64::from_be_bytes(*first).checked_shr(missing).unwrap_or(0);
+    Key { hi: hi | upper, lo: u64::from_be_bytes(*last) }
 }
 
 #[cfg(test)]

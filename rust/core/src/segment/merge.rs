@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::Segment;
-use super::format::{Part, Stamp, bucket_of, key_bytes, whole_key};
+use super::format::{Part, Stamp, bucket_of, key_bytes, key_of, upper_bytes};
 use super::run::{EntryRun, Stamps, UuidEntry};
 use crate::Result;
 use crate::key::Key;
+use crate::sys::background::make_way;
 
 /// Keys read at a time.
 const CHUNK: u64 = 2048;
@@ -25,6 +26,8 @@ pub(crate) struct KeyCursor<'a> {
     chunk_at: u64,
     /// The next bucket to read.
     bucket: usize,
+    /// Where some of the buckets start.
+    starts: Vec<u32>,
     scratch: Vec<u8>,
 }
 
@@ -45,6 +48,7 @@ impl<'a> KeyCursor<'a> {
             chunk: Vec::new(),
             chunk_at: 0,
             bucket: 0,
+            starts: Vec::new(),
             scratch: Vec::new(),
         }
     }
@@ -66,16 +70,26 @@ impl<'a> KeyCursor<'a> {
 
     /// Read the keys of the next buckets; none are left at the end.
     fn read_on(&mut self) -> Result<()> {
+        make_way();
         self.chunk.clear();
         self.chunk_at = self.at;
         let width = key_bytes(self.bits);
-        while self.at < self.count && (self.chunk.len() as u64) < CHUNK && self.bucket < 1 << self.bits {
-            let places = self.segment.bucket(self.directory, self.count, self.bucket, &mut self.scratch)?;
+        let all = 1usize << self.bits;
+        // Buckets that hold about as many keys, read at once: each of them has only a few.
+        let usual = ((CHUNK << self.bits) / self.count.max(1)).max(1) as usize;
+        while self.at < self.count && (self.chunk.len() as u64) < CHUNK && self.bucket < all {
+            let buckets = self.bucket..all.min(self.bucket.saturating_add(usual));
+            self.bucket = buckets.end;
+            let starts = &mut self.starts;
+            let places = self.segment.starts(self.directory, self.count, buckets.clone(), starts, &mut self.scratch)?;
             let length = (places.end - places.start) as usize * width;
-            let bytes = self.segment.slice(self.keys, places.start * width as u64, length, &mut self.scratch)?;
-            let (bucket, bits) = (self.bucket, self.bits);
-            self.chunk.extend(bytes.chunks_exact(width).map(|stored| whole_key(stored, bucket, bits)));
-            self.bucket += 1;
+            let mut rest = self.segment.slice(self.keys, places.start * width as u64, length, &mut self.scratch)?;
+            for (bucket, pair) in buckets.zip(starts.windows(2)) {
+                let (of_bucket, behind) = rest.split_at((pair[1] - pair[0]) as usize * width);
+                rest = behind;
+                let upper = upper_bytes(bucket, self.bits, width);
+                self.chunk.extend(of_bucket.chunks_exact(width).map(|stored| key_of(stored, upper)));
+            }
         }
         Ok(())
     }

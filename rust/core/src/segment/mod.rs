@@ -253,10 +253,33 @@ impl Segment {
         let start = u64::from(u32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]));
         let end = u64::from(u32::from_le_bytes([pair[4], pair[5], pair[6], pair[7]]));
         if start > end || end > count {
-            let offset = self.header.section(directory).offset;
-            return Err(Error::corrupt(self.path(), offset, "the directory points past the keys"));
+            return Err(self.directory_points_past(directory));
         }
         Ok(start..end)
+    }
+
+    /// Where some buckets start, and where the last of them ends; answers the places of their keys.
+    fn starts(
+        &self,
+        directory: Part,
+        count: u64,
+        buckets: Range<usize>,
+        starts: &mut Vec<u32>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Range<u64>> {
+        let bytes = self.slice(directory, buckets.start as u64 * 4, (buckets.len() + 1) * 4, scratch)?;
+        starts.clear();
+        starts.extend(bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])));
+        let (first, end) = (u64::from(starts[0]), u64::from(starts[buckets.len()]));
+        if end > count || !starts.is_sorted() {
+            return Err(self.directory_points_past(directory));
+        }
+        Ok(first..end)
+    }
+
+    fn directory_points_past(&self, directory: Part) -> Error {
+        let offset = self.header.section(directory).offset;
+        Error::corrupt(self.path(), offset, "the directory points past the keys")
     }
 
     fn slice<'a>(&'a self, part: Part, offset: u64, length: usize, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use crate::Result;
 use crate::key::Key;
+use crate::sys::background::make_way;
 use crate::sys::threads::together;
 
 /// Bits of one pass: the lines of this number of buckets stay in the cache.
@@ -12,6 +13,8 @@ const MOST_BITS: u32 = 10;
 const MOST_BUCKETS: usize = 1 << MOST_BITS;
 /// Fewer items than this are sorted by comparison.
 const FEW: usize = 64;
+/// Items distributed at a time.
+const AT_A_TIME: usize = 1 << 14;
 /// A bucket with more than this multiple of its usual size shows that keys are not uniform; it is
 /// sorted by comparison.
 const CROWDED: usize = 8;
@@ -85,6 +88,7 @@ fn sort_buckets<T: Copy + Default>(
     let usual = items.len() / (starts.len() - 1).max(1) + 1;
     let mut room = Vec::new();
     for pair in starts.windows(2) {
+        make_way();
         let bucket = &mut items[pair[0] as usize..pair[1] as usize];
         if bucket.len() < FEW || bucket.len() > CROWDED * usual {
             bucket.sort_unstable_by(order);
@@ -145,10 +149,13 @@ fn spread<T: Copy>(from: &[T], to: &mut [T], bits: u32, skipped: u32, upper: &im
     let starts = starts_of(from, bits, skipped, upper);
     let mut next = [0u32; MOST_BUCKETS + 1];
     next[..starts.len()].copy_from_slice(&starts);
-    for item in from {
-        let slot = &mut next[bucket(upper(item), bits, skipped)];
-        to[*slot as usize] = *item;
-        *slot += 1;
+    for some in from.chunks(AT_A_TIME) {
+        make_way();
+        for item in some {
+            let slot = &mut next[bucket(upper(item), bits, skipped)];
+            to[*slot as usize] = *item;
+            *slot += 1;
+        }
     }
     starts
 }

@@ -14,6 +14,7 @@ use crate::filter;
 use crate::io::FileSystem;
 use crate::io::pages::PAGE;
 use crate::key::Key;
+use crate::sys::background::make_way;
 
 /// Keys that are laid out and written at once. This number of keys fills whole pages, however wide
 /// they are.
@@ -185,6 +186,7 @@ fn fill<E: Entry>(image: &mut Image, header: &SegmentHeader, uuids: &[E], run: &
     write_directory(image.part(header, Part::UuidDirectory), bits, uuids.iter().map(Entry::key));
     pack(image.part(header, Part::UuidStamps), header.stamp_bits, uuids.iter().map(Entry::stamp));
 
+    make_way();
     let (bits, keys) = (header.text_directory_bits, image.part(header, Part::TextKeys));
     write_keys_of(run.texts.iter().map(|entry| entry.key), key_bytes(bits), keys);
     write_directory(image.part(header, Part::TextDirectory), bits, run.texts.iter().map(|entry| entry.key));
@@ -197,6 +199,7 @@ fn fill<E: Entry>(image: &mut Image, header: &SegmentHeader, uuids: &[E], run: &
         slot[8..16].copy_from_slice(&stamp.started_at.to_le_bytes());
         slot[16] = stamp.mark as u8;
     }
+    make_way();
     let filter = image.part(header, Part::Filter);
     filter::insert_all(filter, uuids.iter().map(Entry::key));
     filter::insert_all(filter, run.texts.iter().map(|entry| entry.key));

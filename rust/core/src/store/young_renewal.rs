@@ -1,5 +1,6 @@
 //! Building the young filter again beside the calls that use it, as part of maintenance: what it
-//! holds of segments that are gone is forgotten, others join, and it has room for the logs to come.
+//! holds of segments that are gone is forgotten, and it has room for the logs to come. Where it only
+//! lacks segments, a copy of it takes them in.
 
 use std::sync::Arc;
 
@@ -54,6 +55,28 @@ impl View {
     /// A filter to take the place of the young one, if that has little room, holds much that is
     /// gone, or lacks segments.
     fn young_renewal(&self) -> Option<Renewal> {
+        let (segments, live) = self.segments_that_fit();
+        let is_stale = self.young.len() > 2 * live + most_in_memtable();
+        let lacking: Vec<_> =
+            segments.iter().filter(|segment| !self.young.covers(segment.header().id)).cloned().collect();
+        let missing: usize = lacking.iter().map(|segment| entries_of(segment)).sum();
+        let is_good = !is_stale && self.young.has_room(missing + most_in_memtable());
+        if !self.young.is_active() || is_good && lacking.is_empty() {
+            return None;
+        }
+        if is_good && self.lacks_young.is_none() {
+            let frozen = self.frozen.iter().map(|frozen| frozen.log).collect();
+            let log = (self.log.id, self.memtable.len());
+            return Some(Renewal { young: self.young.copy(), segments: lacking, frozen, log });
+        }
+        // Room for what comes until the global filter is built, which makes this one small again.
+        let until_then = live.max((self.many_uncovered() as usize).min(YoungFilter::MOST / 2));
+        let young = YoungFilter::with_capacity(until_then + 4 * most_in_memtable());
+        Some(Renewal { young, segments, frozen: Vec::new(), log: (self.log.id, 0) })
+    }
+
+    /// The segments for which the young filter has room beside the log, and the entries of all.
+    fn segments_that_fit(&self) -> (Vec<Arc<Segment>>, usize) {
         let mut live = self.entries_in_memory();
         let mut segments = self.uncovered.clone();
         segments.retain(|segment| {
@@ -61,13 +84,7 @@ impl View {
             live += if fits { entries_of(segment) } else { 0 };
             fits
         });
-        let is_stale = self.young.len() > 2 * live + most_in_memtable();
-        let lacks = segments.iter().any(|segment| !self.young.covers(segment.header().id));
-        if !self.young.is_active() || !lacks && !is_stale && self.young.has_room(most_in_memtable()) {
-            return None;
-        }
-        let young = YoungFilter::with_capacity(live + (live / 2).max(4 * most_in_memtable()));
-        Some(Renewal { young, segments, frozen: Vec::new(), log: (self.log.id, 0) })
+        (segments, live)
     }
 
     /// What a renewal lacks of the entries in memory; none where that is little.

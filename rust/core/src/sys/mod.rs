@@ -1,6 +1,7 @@
-//! Services of the machine: threads, the clock, buffers that a thread keeps, prefetching, limits on
+//! Services of the machine: threads, those of the background, the clock, buffers that a thread keeps, prefetching, limits on
 //! open files, interrupts.
 
+pub mod background;
 pub(crate) mod descriptors;
 pub mod interrupt;
 pub(crate) mod prefetch;

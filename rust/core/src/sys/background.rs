@@ -1,0 +1,52 @@
+//! Threads of the background make way for those of callers. Where both want one core, Linux lets the
+//! one that runs go on until its next tick, up to 4 ms, whatever their priorities.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// How long such a thread runs before it makes way.
+const TURN: Duration = Duration::from_micros(500);
+
+thread_local! {
+    /// When a thread of the background made way last; none in threads that callers wait for.
+    static MADE_WAY: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Say that nobody waits for this thread: from now on it makes way for others twice a millisecond.
+pub fn enter() {
+    MADE_WAY.set(Some(Instant::now()));
+}
+
+/// Let another thread have this core, if this one is of the background and has had its turn. Long
+/// loops call it every few thousand steps.
+#[inline]
+pub(crate) fn make_way() {
+    if MADE_WAY.get().is_some_and(|last| last.elapsed() >= TURN) {
+        std::thread::yield_now();
+        MADE_WAY.set(Some(Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_the_background_alone_make_way_and_only_after_their_turn() {
+        let turn_after = |is_in_background: bool, wait: Duration| {
+            std::thread::spawn(move || {
+                if is_in_background {
+                    enter();
+                }
+                let before = MADE_WAY.get();
+                std::thread::sleep(wait);
+                make_way();
+                MADE_WAY.get() != before
+            })
+            .join()
+            .unwrap()
+        };
+        assert!(turn_after(true, TURN));
+        assert!(!turn_after(false, TURN));
+    }
+}
