@@ -231,7 +231,8 @@ pub(crate) fn whole_key(stored: &[u8], bucket: usize, bits: u8) -> Key {
     key_of(&stored[..width], upper_bytes(bucket, bits, width))
 }
 
-/// What a bucket's keys, of which the section keeps `width` bytes, have in their upper half besides.
+/// What a bucket's keys, of which the section keeps `width` bytes, have in their upper half
+/// besides.
 #[inline]
 pub(crate) fn upper_bytes(bucket: usize, bits: u8, width: usize) -> u64 {
     let upper = (bucket as u64).checked_shl(64 - u32::from(bits.min(64))).unwrap_or(0);

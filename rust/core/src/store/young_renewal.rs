@@ -1,6 +1,6 @@
 //! Building the young filter again beside the calls that use it, as part of maintenance: what it
-//! holds of segments that are gone is forgotten, and it has room for the logs to come. Where it only
-//! lacks segments, a copy of it takes them in.
+//! holds of segments that are gone is forgotten, and it has room for the logs to come. Where it
+//! only lacks segments, a copy of it takes them in.
 
 use std::sync::Arc;
 

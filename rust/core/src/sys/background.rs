@@ -1,18 +1,19 @@
-//! Threads of the background make way for those of callers. Where both want one core, Linux lets the
-//! one that runs go on until its next tick, up to 4 ms, whatever their priorities.
+//! Threads of the background make way for those of callers. Where both want one core, Linux lets
+//! the one that runs go on until its next tick, up to 4 ms, whatever their priorities.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// How long such a thread runs before it makes way.
-const TURN: Duration = Duration::from_micros(500);
+const TURN: Duration = Duration::from_micros(250);
 
 thread_local! {
     /// When a thread of the background made way last; none in threads that callers wait for.
     static MADE_WAY: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Say that nobody waits for this thread: from now on it makes way for others twice a millisecond.
+/// Say that nobody waits for this thread: from now on it makes way for others four times a
+/// millisecond.
 pub fn enter() {
     MADE_WAY.set(Some(Instant::now()));
 }

@@ -1,5 +1,5 @@
-//! Services of the machine: threads, those of the background, the clock, buffers that a thread keeps, prefetching, limits on
-//! open files, interrupts.
+//! Services of the machine: threads, those of the background, the clock, buffers that a thread
+//! keeps, prefetching, limits on open files, interrupts.
 
 pub mod background;
 pub(crate) mod descriptors;
