@@ -244,7 +244,7 @@ pub(crate) fn upper_bytes(bucket: usize, bits: u8, width: usize) -> u64 {
 #[inline]
 pub(crate) fn key_of(stored: &[u8], upper: u64) -> Key {
     let (Some(first), Some(last)) = (stored.first_chunk(), stored.last_chunk()) else {
-        // No section keeps so few; a damaged header may say so.
+        // No section keeps fewer than eight; a damaged header may say so.
         return Key { hi: upper, lo: stored.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) };
     };
     let missing = 8 * (16 - stored.len()) as u32;

@@ -69,9 +69,8 @@ impl View {
             let log = (self.log.id, self.memtable.len());
             return Some(Renewal { young: self.young.copy(), segments: lacking, frozen, log });
         }
-        // Room for what comes until the global filter is built, which makes this one small again.
-        let until_then = live.max((self.many_uncovered() as usize).min(YoungFilter::MOST / 2));
-        let young = YoungFilter::with_capacity(until_then + 4 * most_in_memtable());
+        // More room would be cold memory for each row that is looked up.
+        let young = YoungFilter::with_capacity(live + (live / 2).max(4 * most_in_memtable()));
         Some(Renewal { young, segments, frozen: Vec::new(), log: (self.log.id, 0) })
     }
 

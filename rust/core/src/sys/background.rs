@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_of_the_background_alone_make_way_and_only_after_their_turn() {
+    fn threads_of_the_background_make_way_after_their_turn() {
         let turn_after = |is_in_background: bool, wait: Duration| {
             std::thread::spawn(move || {
                 if is_in_background {

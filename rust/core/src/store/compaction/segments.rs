@@ -106,13 +106,8 @@ impl View {
     /// Whether enough segments or entries are outside the global filter for building it to pay.
     pub(super) fn are_many_uncovered(&self) -> bool {
         let entries: u64 = self.uncovered.iter().map(|segment| segment.header().entries()).sum();
-        self.uncovered.len() > MOST_UNCOVERED || entries >= self.many_uncovered()
-    }
-
-    /// Entries outside the global filter from which building it pays.
-    pub(in crate::store) fn many_uncovered(&self) -> u64 {
         let covered: u64 = self.manifest.global_filters.iter().map(|entry| entry.entries).sum();
-        LEAST_UNCOVERED.max(covered / 3)
+        self.uncovered.len() > MOST_UNCOVERED || entries >= LEAST_UNCOVERED.max(covered / 3)
     }
 
     /// The outcomes that may be folded into entries. Outcomes in the log are left out, because they
