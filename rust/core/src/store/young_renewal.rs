@@ -19,10 +19,10 @@ use crate::segment::Segment;
 const STEP: usize = 1 << 12;
 
 /// A filter in the making.
-struct Renewal {
+pub(super) struct Renewal {
     young: YoungFilter,
-    /// The segments to cover.
-    segments: Vec<Arc<Segment>>,
+    /// The segments to put in.
+    pub(super) segments: Vec<Arc<Segment>>,
     /// Logs that it holds as a whole.
     frozen: Vec<FrozenLog>,
     /// A log of which it holds the first entries, and how many.
@@ -54,7 +54,7 @@ impl Renewal {
 impl View {
     /// A filter to take the place of the young one, if that has little room, holds much that is
     /// gone, or lacks segments.
-    fn young_renewal(&self) -> Option<Renewal> {
+    pub(super) fn young_renewal(&self) -> Option<Renewal> {
         let (segments, live) = self.segments_that_fit();
         let is_stale = self.young.len() > 2 * live + most_in_memtable();
         let lacking: Vec<_> =

@@ -43,6 +43,15 @@ fn begin(space: &KeySpace, uuids: Vec<Key>) {
     space.write_together(SETTINGS, begin).unwrap();
 }
 
+/// Begin batches until there are so many segments.
+fn begin_until(writer: &KeySpace, known: &mut u64, segments: u64) {
+    while writer.statistics().unwrap().segments < segments {
+        begin(writer, keys(*known..*known + BATCH));
+        writer.seal_frozen().unwrap();
+        *known += BATCH;
+    }
+}
+
 #[test]
 fn reader_that_follows_a_writer_filters_each_key_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -74,11 +83,7 @@ fn new_handle_lets_segments_join_once_rows_reach_their_average() {
     let directory = tempfile::tempdir().unwrap();
     let writer = open(directory.path());
     let mut known = 0;
-    while writer.statistics().unwrap().segments < 4 {
-        begin(&writer, keys(known..known + BATCH));
-        writer.seal_frozen().unwrap();
-        known += BATCH;
-    }
+    begin_until(&writer, &mut known, 4);
     let reader = open(directory.path());
     let apart = |asked: u64| {
         (0..asked).for_each(|row| drop(states(&reader, &keys(row..row + 1))));
@@ -89,4 +94,34 @@ fn new_handle_lets_segments_join_once_rows_reach_their_average() {
     assert!(average > 2 && average * 3 < known, "{average} of {known}");
     assert_eq!((apart(average - 3), apart(3)), (4, 0));
     assert_eq!(states(&reader, &keys(0..known)), vec![HistoryState::Processing; known as usize]);
+}
+
+#[test]
+fn renewal_puts_in_only_the_segments_that_the_filter_lacks() {
+    let directory = tempfile::tempdir().unwrap();
+    let (writer, reader) = (open(directory.path()), open(directory.path()));
+    let mut known = 0;
+    begin_until(&writer, &mut known, 4);
+    // There is no filter over a log of few entries.
+    begin(&writer, keys(known..known + BATCH));
+    known += BATCH;
+    let lacking = || {
+        assert_eq!(states(&reader, &keys(0..1)), [HistoryState::Processing]);
+        let view = reader.present();
+        let view = view.as_ref().unwrap();
+        (view.apart.len(), view.young_renewal().map(|renewal| renewal.segments.len()))
+    };
+    assert_eq!(lacking(), (4, Some(4)));
+    reader.renew_young().unwrap();
+    assert_eq!(lacking(), (0, None));
+    // The reader does not see the log whose entries these segments hold.
+    begin_until(&writer, &mut known, 6);
+    let (apart, lacks) = lacking();
+    assert!(apart > 0 && lacks == Some(apart), "{apart} of 6 are asked one by one, {lacks:?} are put in");
+    begin(&writer, keys(known..known + BATCH));
+    known += BATCH;
+    reader.renew_young().unwrap();
+    assert_eq!(lacking(), (0, None));
+    let expected = |row| if row < known { HistoryState::Processing } else { HistoryState::Absent };
+    assert_eq!(states(&reader, &keys(0..known + 50)), (0..known + 50).map(expected).collect::<Vec<_>>());
 }
