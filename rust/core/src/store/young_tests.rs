@@ -43,7 +43,7 @@ fn begin(space: &KeySpace, uuids: Vec<Key>) {
     space.write_together(SETTINGS, begin).unwrap();
 }
 
-/// Begin batches until there are so many segments.
+/// Begin batches until there are that number of segments.
 fn begin_until(writer: &KeySpace, known: &mut u64, segments: u64) {
     while writer.statistics().unwrap().segments < segments {
         begin(writer, keys(*known..*known + BATCH));
