@@ -1,6 +1,6 @@
 //! Building the young filter again beside the calls that use it, as part of maintenance: what it
 //! holds of segments that are gone is forgotten, and it has room for the logs to come. Where it
-//! only lacks segments, a copy of it takes them in.
+//! only lacks segments, a copy of it takes them in. Copying holds writers up, for a few megabytes.
 
 use std::sync::Arc;
 
