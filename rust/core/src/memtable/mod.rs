@@ -3,8 +3,10 @@
 mod ids;
 mod index;
 mod slots;
+mod union;
 pub(crate) mod values;
 mod young;
 
 pub(crate) use ids::Memtable;
+pub(crate) use union::UnionFilter;
 pub(crate) use young::YoungFilter;

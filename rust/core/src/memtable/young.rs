@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use memmap2::MmapMut;
 
+use super::union::UnionFilter;
 use crate::Result;
 use crate::filter;
 use crate::key::Key;
@@ -32,10 +33,12 @@ pub(crate) struct YoungFilter {
     keys: usize,
     /// Including those that are gone since: their keys are still in it.
     segments: BTreeSet<u64>,
+    /// Its keys and those of a global filter. It gets each key that this filter gets.
+    union: Option<UnionFilter>,
 }
 
 /// Memory of our own has no pages to verify.
-struct Verified;
+pub(super) struct Verified;
 
 impl filter::Pages for Verified {
     fn is_verified(&self, _page: u64) -> bool {
@@ -99,16 +102,11 @@ impl YoungFilter {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.next_multiple_of(1 << 14);
         let bytes = filter::blocks_for(capacity as u64, BITS) as usize * filter::BLOCK_BYTES;
-        let Ok(blocks) = MmapMut::map_anon(bytes) else { return Self::default() };
-        #[cfg(target_os = "linux")]
-        if bytes >= LARGE_BYTES {
-            // Where there are no large pages, small ones do.
-            drop(blocks.advise(memmap2::Advice::HugePage));
-        }
-        Self { blocks: Some(blocks), capacity, keys: 0, segments: BTreeSet::new() }
+        let Some(blocks) = memory(bytes) else { return Self::default() };
+        Self { blocks: Some(blocks), capacity, ..Self::default() }
     }
 
-    /// The same filter in memory of its own; an inactive one if there is none.
+    /// The same filter in memory of its own, without a union; an inactive one if there is none.
     pub(crate) fn copy(&self) -> Self {
         let mut copy = Self::with_capacity(self.capacity);
         match (&mut copy.blocks, &self.blocks) {
@@ -120,11 +118,29 @@ impl YoungFilter {
     }
 
     /// Put keys in.
-    pub(crate) fn insert(&mut self, keys: impl ExactSizeIterator<Item = Key>) {
+    pub(crate) fn insert(&mut self, keys: impl ExactSizeIterator<Item = Key> + Clone) {
         if let Some(blocks) = &mut self.blocks {
             self.keys += keys.len();
+            if let Some(union) = &mut self.union {
+                union.insert(keys.clone());
+            }
             filter::insert_all(blocks, keys);
         }
+    }
+
+    /// Take a union that holds all of its keys.
+    pub(crate) fn unite(&mut self, union: UnionFilter) {
+        self.union = self.is_active().then_some(union);
+    }
+
+    /// Let go of a union with any other global filter.
+    pub(crate) fn keep_union_with(&mut self, global_filter: Option<u32>) {
+        self.union = self.union.take().filter(|union| Some(union.global_filter()) == global_filter);
+    }
+
+    /// The union of its keys and those of the global filter with this checksum.
+    pub(crate) fn union_with(&self, global_filter: u32) -> Option<&UnionFilter> {
+        self.union.as_ref().filter(|union| union.global_filter() == global_filter)
     }
 
     /// The rows that it does not rule out.
@@ -134,4 +150,15 @@ impl YoungFilter {
             None => Ok(()),
         }
     }
+}
+
+/// Zeroed memory for a filter; none if there is none.
+pub(super) fn memory(bytes: usize) -> Option<MmapMut> {
+    let blocks = MmapMut::map_anon(bytes).ok()?;
+    #[cfg(target_os = "linux")]
+    if bytes >= LARGE_BYTES {
+        // Where there are no large pages, small ones do.
+        drop(blocks.advise(memmap2::Advice::HugePage));
+    }
+    Some(blocks)
 }

@@ -145,10 +145,19 @@ fn of_place(chunk: &Wanted, first_row: u32, place: u32) -> Survivor {
     Survivor { key: chunk.keys[place as usize], row: first_row + place, form: chunk.forms[place as usize] }
 }
 
+/// A row of a block by its place there.
+fn of_block(block: &Wanted, rows: &[u32], place: u32) -> Survivor {
+    Survivor { row: rows[place as usize], ..of_place(block, 0, place) }
+}
+
 /// A look-up in progress, chunk by chunk.
 #[derive(Debug)]
 pub(crate) struct LookUp<'a> {
     findings: Findings<'a>,
+    /// What passed the union filter, and is not looked for in its two parts yet.
+    of_union: Vec<Survivor>,
+    /// Whether the union filter rules most rows out: else its parts are asked at once.
+    narrows: bool,
     of_covered: Vec<Vec<Survivor>>,
     /// What passed the young filter, and what each segment's own filter let pass that is asked by
     /// itself.
@@ -167,7 +176,8 @@ impl View {
         let (others, rests_on_log, has_expired) = (Vec::new(), false, false);
         let findings = Findings { view: self, expired, states, others, rests_on_log, has_expired };
         let (of_covered, of_young, of_apart) = (none(self.covered.len()), Vec::new(), none(self.apart.len()));
-        LookUp { findings, of_covered, of_young, of_apart, passed: Vec::new(), filter_positives: 0 }
+        let (of_union, narrows, passed) = (Vec::new(), true, Vec::new());
+        LookUp { findings, of_union, narrows, of_covered, of_young, of_apart, passed, filter_positives: 0 }
     }
 
     /// The whole look-up, for a small batch.
@@ -182,11 +192,17 @@ impl View {
 
 impl LookUp<'_> {
     /// Filter a chunk whose first row is `first_row` of the batch. Nearly all rows end here, at one
-    /// cache line of a global filter and one of the young filter each.
+    /// cache line of the union filter, or one of a global filter and one of the young filter each.
     pub(crate) fn see(&mut self, chunk: &Wanted, first_row: u32) -> Result<()> {
-        let Self { findings, of_covered, of_young, of_apart, passed, .. } = self;
+        let Self { findings, of_union, narrows, of_covered, of_young, of_apart, passed, .. } = self;
         let view = findings.view;
-        if view.young.is_active() {
+        let union = view.union_filter().filter(|_| *narrows);
+        if let Some(union) = union {
+            passed.clear();
+            union.may_contain(chunk, passed)?;
+            of_union.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
+            *narrows = passed.len() <= chunk.keys.len() / 2;
+        } else if view.young.is_active() {
             passed.clear();
             view.young.may_contain(chunk, passed)?;
             of_young.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
@@ -196,7 +212,7 @@ impl LookUp<'_> {
                 findings.add(first_row + place, stamp);
             });
         }
-        for (covered, survivors) in view.covered.iter().zip(of_covered) {
+        for (covered, survivors) in view.covered.iter().zip(of_covered).filter(|_| union.is_none()) {
             passed.clear();
             covered.global_filter.may_contain(chunk, 0, passed)?;
             survivors.extend(passed.iter().map(|place| of_place(chunk, first_row, *place)));
@@ -211,12 +227,33 @@ impl LookUp<'_> {
 
     /// Whether enough rows wait to be looked up exactly.
     pub(crate) fn is_full(&self) -> bool {
-        let each = self.of_covered.iter().chain(&self.of_apart).chain([&self.of_young]);
+        let each = self.of_covered.iter().chain(&self.of_apart).chain([&self.of_young, &self.of_union]);
         each.into_iter().any(|survivors| survivors.len() >= TOGETHER)
+    }
+
+    /// Ask the parts of the union filter about the rows that passed it.
+    fn part_union(&mut self, text: TextOf) -> Result<()> {
+        let Self { findings, of_union, of_covered, of_young, passed, .. } = self;
+        let view = findings.view;
+        each_block(of_union, BLOCK, text, |wanted, rows| {
+            let of = |place: &u32| of_block(wanted, rows, *place);
+            passed.clear();
+            view.young.may_contain(wanted, passed)?;
+            of_young.extend(passed.iter().map(of));
+            for (covered, survivors) in view.covered.iter().zip(&mut *of_covered) {
+                passed.clear();
+                covered.global_filter.may_contain(wanted, 0, passed)?;
+                survivors.extend(passed.iter().map(of));
+            }
+            Ok(())
+        })?;
+        of_union.clear();
+        Ok(())
     }
 
     /// Look up the rows exactly that passed so far.
     pub(crate) fn confirm(&mut self, text: TextOf) -> Result<()> {
+        self.part_union(text)?;
         let Self { findings, of_covered, of_young, of_apart, filter_positives, .. } = self;
         let view = findings.view;
         let each = of_covered.iter().chain(&*of_apart).chain([&*of_young]);

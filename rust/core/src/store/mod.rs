@@ -30,6 +30,7 @@ mod sync;
 mod together;
 #[cfg(test)]
 mod together_tests;
+mod union;
 pub(crate) mod values;
 pub(crate) mod view;
 mod waiter;
@@ -98,6 +99,8 @@ struct Asked {
     rows: AtomicU64,
     /// Rows when all segments had joined the young filter last.
     rows_at_join: AtomicU64,
+    /// Rows when the union filter was there last, or was built.
+    rows_at_union: AtomicU64,
     filter_positives: AtomicU64,
 }
 

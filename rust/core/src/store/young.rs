@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use super::KeySpace;
 use super::view::View;
 use crate::Result;
+use crate::key::Key;
 use crate::memtable::YoungFilter;
 use crate::segment::Segment;
 use crate::segment::format::SegmentHeader;
@@ -91,6 +92,7 @@ impl View {
             }
         }
         (*joined, *apart) = uncovered.iter().cloned().partition(|segment| young.covers(segment.header().id));
+        self.keep_union();
     }
 
     /// Segments that hold nothing but entries of the log that ended.
@@ -133,6 +135,7 @@ impl KeySpace {
         if rows < LARGE {
             self.index_pending();
             self.join_if_due(rows);
+            self.unite_if_due(rows);
             return look();
         }
         self.change_present(|view| {
@@ -147,6 +150,7 @@ impl KeySpace {
             drop(self.refresh());
         }
         self.join_if_due(rows);
+        self.unite_if_due(rows);
         let found = look();
         self.change_present(|view| view.is_lazy = false);
         found
@@ -172,7 +176,7 @@ impl KeySpace {
         }
     }
 
-    fn change_present(&self, change: impl FnOnce(&mut View)) {
+    pub(super) fn change_present(&self, change: impl FnOnce(&mut View)) {
         if let Some(view) = self.files.view.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
             change(view);
         }
@@ -185,8 +189,13 @@ pub(super) fn entries_of(segment: &Segment) -> usize {
 
 /// Put the keys of a segment into a filter.
 pub(super) fn add_keys(young: &mut YoungFilter, segment: &Arc<Segment>) -> Result<()> {
+    each_keys(segment, |keys| young.insert(keys.iter().copied()))
+}
+
+/// Pass the keys of a segment, many at a time.
+pub(super) fn each_keys(segment: &Arc<Segment>, mut take: impl FnMut(&[Key])) -> Result<()> {
     for mut cursor in KeyCursor::both(segment) {
-        cursor.take_many(|_| true, |keys| young.insert(keys.iter().copied()))?;
+        cursor.take_many(|_| true, &mut take)?;
     }
     Ok(())
 }

@@ -125,3 +125,78 @@ fn renewal_puts_in_only_the_segments_that_the_filter_lacks() {
     let expected = |row| if row < known { HistoryState::Processing } else { HistoryState::Absent };
     assert_eq!(states(&reader, &keys(0..known + 50)), (0..known + 50).map(expected).collect::<Vec<_>>());
 }
+
+/// What chunks of a batch find, each seen by itself.
+fn seen_in_chunks(space: &KeySpace, chunks: &[Vec<Key>]) -> Vec<HistoryState> {
+    let view = space.present();
+    let mut found = vec![HistoryState::Absent; chunks.iter().map(Vec::len).sum()];
+    let mut look_up = view.as_ref().unwrap().look_up(&mut found, i64::MIN);
+    let mut first = 0;
+    for keys in chunks {
+        let forms = vec![Form::Uuid; keys.len()];
+        look_up.see(&Wanted { keys, forms: &forms, text: &|_| &[] }, first).unwrap();
+        first += keys.len() as u32;
+    }
+    look_up.finish(&|_| &[]).unwrap();
+    found
+}
+
+#[test]
+fn union_filter_of_a_reader_rules_out_nothing_that_is_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let (writer, reader) = (open(directory.path()), open(directory.path()));
+    let (mut united, mut global_filters) = (0, std::collections::BTreeSet::new());
+    let mut known = 0;
+    for number in 0..200 {
+        begin(&writer, keys(known..known + BATCH));
+        known += BATCH;
+        // Few rows, which are indexed, and many.
+        for rows in [known - 5..known + 5, 0..known + 300] {
+            let expected = |row| if row < known { HistoryState::Processing } else { HistoryState::Absent };
+            assert_eq!(states(&reader, &keys(rows.clone())), rows.map(expected).collect::<Vec<_>>());
+        }
+        {
+            let view = reader.present();
+            if let Some(union) = view.as_ref().unwrap().union_filter() {
+                united += 1;
+                global_filters.insert(union.global_filter());
+            }
+        }
+        // A chunk of keys that are all known makes the chunks behind it ask both parts at once.
+        let chunks = [keys(known..known + 50), keys(0..known), keys(known - 10..known + 20)];
+        let states = seen_in_chunks(&reader, &chunks);
+        let (absent, rest) = states.split_at(50);
+        let (all, mixed) = rest.split_at(known as usize);
+        assert!(absent.iter().all(|state| *state == HistoryState::Absent));
+        assert!(all.iter().chain(&mixed[..10]).all(|state| *state == HistoryState::Processing));
+        assert!(mixed[10..].iter().all(|state| *state == HistoryState::Absent));
+        writer.seal_frozen().unwrap();
+        if number % 40 == 39 {
+            writer.maintain(true, &mut |_, _| Ok(())).unwrap();
+        }
+    }
+    assert!(united > 50 && global_filters.len() > 2, "{united} of 200 times, over {} filters", global_filters.len());
+}
+
+#[test]
+fn union_filter_goes_with_the_global_filter_it_copied() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path());
+    begin(&writer, keys(0..400));
+    writer.seal_frozen().unwrap();
+    writer.maintain(true, &mut |_, _| Ok(())).unwrap();
+    // Enough keys for a young filter.
+    begin(&writer, keys(400..450));
+    let is_united = || writer.present().as_ref().unwrap().union_filter().is_some();
+    assert!(!is_united());
+    for _ in 0..3 {
+        assert_eq!(
+            states(&writer, &keys(0..500))[440..460],
+            [[HistoryState::Processing; 10], [HistoryState::Absent; 10]].concat()
+        );
+    }
+    assert!(is_united());
+    writer.maintain(true, &mut |_, _| Ok(())).unwrap();
+    assert!(!is_united());
+    assert_eq!(states(&writer, &keys(449..451)), [HistoryState::Processing, HistoryState::Absent]);
+}

@@ -166,6 +166,16 @@ impl GlobalFilter {
         self.pages.verify_all(progress)
     }
 
+    /// Bytes of its blocks.
+    pub(crate) fn filter_bytes(&self) -> u64 {
+        self.header.filter_bytes()
+    }
+
+    /// Its blocks, verified: borrowed from the mapping, or read into `scratch`.
+    pub(crate) fn blocks<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        self.pages.bytes(PAGE as u64, self.header.filter_bytes() as usize, scratch)
+    }
+
     /// The rows that the filter does not rule out, counted from `first_row`.
     pub(crate) fn may_contain(&self, wanted: &Wanted, first_row: u32, survivors: &mut Vec<u32>) -> Result<()> {
         probe(&self.pages, &self.filter, wanted, first_row, survivors)
