@@ -65,15 +65,14 @@ class Consumer:
             one).
         log: write the journal through `logging`.
         sinks: write the journal to these, too.
-        statistics: count verdicts in the history's statistics; True for a directory, if absent. A
-            bucket holds none. If a batch cannot be counted, a warning is logged.
+        statistics: count verdicts in the history's statistics; for a bucket, in those of this
+            machine. If a batch cannot be counted, a warning is logged.
         name: the documents' column with their names, for the statistics' list.
         on_error: what `one` and `once` do with a document whose service raises, unless told
             otherwise; see `dochistory.once`.
 
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense.
-        StateError: [DH-STATE] a bucket does not hold what is asked for.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Consumer:
         audit: bool = True,
         log: bool = True,
         sinks: Sequence[journal.Sink] = (),
-        statistics: bool | None = None,
+        statistics: bool = True,
         name: str = "document_name",
         on_error: OnError = "in_doubt",
     ) -> None:
@@ -101,8 +100,7 @@ class Consumer:
         self._most = 1_000 if log else 0
         self._log = log
         self._sinks = tuple(sinks)
-        is_counted = self._at.directory is not None if statistics is None else statistics
-        self._statistics = Statistics(history) if is_counted else None
+        self._statistics = Statistics(history) if statistics else None
         self._name = name
         self._lock = threading.Lock()
         self._opened: dh.History | None = None
@@ -118,7 +116,7 @@ class Consumer:
         Raises:
             StateError: [DH-STATE] it is in a bucket.
         """
-        return self._at.need_directory("directory", "ask for url")
+        return self._at.need_directory()
 
     @property
     def url(self) -> str | None:
@@ -289,8 +287,6 @@ class Consumer:
 
         Raises:
             ConfigError: [DH-CONFIG] an argument makes no sense.
-            StateError: [DH-STATE] by the function, before anything is begun: the history is in a
-                bucket, which cannot keep results.
         """
         policy = self.on_error if on_error is None else on_error_of(on_error)
         return Once(self._one_by_one, key, redelivery_count, payload, policy, result)
