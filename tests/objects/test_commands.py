@@ -301,3 +301,19 @@ def test_the_next_purge_of_a_bucket_is_shown(run: Run, place: str, made: list[st
     assert "dochistory_next_purge_seconds " in run(*at, "metrics").out
     assert "next purge" in run(*at, "top", "--runs", "1").out
     assert made
+
+
+def test_doctor_warns_of_a_life_too_short_in_a_bucket(run: Run, s3: Server, place: str, made: list[str]) -> None:
+    short = trigger("short", history_time_to_live=0.001)
+    with dh.open(place, storage_options=dict(s3.options)) as history:
+        claim = history.begin(documents(["a"]), short)
+        time.sleep(0.01)
+        claim.complete()
+        dh.Sweeper(history).sweep()
+    dh.Suspension(place, MONTH).suspend("moving")
+    checks = run("--history", place, "doctor", "--json").json["checks"]
+    (warned,) = [one["found"] for one in checks if one["name"] == "time to live"]
+    assert warned.startswith("short: a service ran for")
+    (suspended,) = [one["found"] for one in checks if one["name"] == "suspension"]
+    assert suspended.endswith("moving")
+    assert made
