@@ -23,7 +23,8 @@ import datetime as dt
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -66,7 +67,8 @@ class Consumer:
         log: write the journal through `logging`.
         sinks: write the journal to these, too.
         statistics: count verdicts in the history's statistics; for a bucket, in those of this
-            machine. If a batch cannot be counted, a warning is logged.
+            machine. If a batch cannot be counted, a warning is logged, and no other one until a
+            batch is counted again.
         name: the documents' column with their names, for the statistics' list.
         on_error: what `one` and `once` do with a document whose service raises, unless told
             otherwise; see `dochistory.once`.
@@ -106,6 +108,7 @@ class Consumer:
         self._opened: dh.History | None = None
         self._was_there = False
         self._has_warned = False
+        self._counts_fail = False
         self._tally = Tally(self._write_tally)
         self._one_by_one = OneByOne(self)
 
@@ -343,25 +346,30 @@ class Consumer:
             journal.write(table, verdicts, self.trigger, columns=columns, most=self._most, sinks=self._sinks)
         if self._statistics is None or not counts:
             return
-        try:
+        with self._counting():
             if is_recorded:
                 self._statistics.add(verdicts, self.trigger, documents=table, name=self._name)
             else:
                 self._statistics.add_counts(counts, self.trigger)
-        except dh.StorageError as error:
-            self._statistics_failed(error)
 
     def _write_tally(self, counts: Sequence[tuple[str | None, str, str, int]], listed: Sequence[Any]) -> None:
         if self._statistics is None:
             return
-        try:
+        with self._counting():
             self._statistics.add_counts(counts, self.trigger, listed)
-        except dh.StorageError as error:
-            self._statistics_failed(error)
 
-    def _statistics_failed(self, error: Exception) -> None:
-        # The statistics are beside the history, whose disk may be unavailable; they are no reason to stop.
-        logging.getLogger(LOGGER).warning("%s: a batch is missing in the statistics: %s", self.trigger.name, error)
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Warn if the statistics cannot be written: their disk may be unavailable, which is no reason to stop."""
+        try:
+            yield
+        except dh.StorageError as error:
+            if not self._counts_fail:
+                text = "%s: a batch is missing in the statistics, and so are others until this ends: %s"
+                logging.getLogger(LOGGER).warning(text, self.trigger.name, error)
+            self._counts_fail = True
+        else:
+            self._counts_fail = False
 
     def _warn_of_no_id(self) -> None:
         if self._has_warned:

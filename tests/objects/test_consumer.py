@@ -148,6 +148,22 @@ def test_figures_of_a_bucket_hold_no_secret(made: Made, s3: Server, place: str, 
         assert not [secret for secret in (KEY, SECRET, *s3.options.values()) if secret in said]
 
 
+def test_state_that_cannot_be_written_is_warned_of_once(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "file" / "state"))
+    with made() as consumer, caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            consumer.begin(documents(["a"])).complete()
+        assert [one.name for one in caplog.records if "missing in the statistics" in one.message] == [
+            "dochistory.consumer"
+        ]
+        assert dh.Sweeper(consumer.history).sweep()["orders"]["entries"] == 0
+        assert "is purged next is not written down" in caplog.text
+        assert dh.overview.look(consumer.history).next_purge is None
+
+
 def test_a_consumer_keeps_what_is_in_doubt_whole(made: Made) -> None:
     with made() as consumer:
         consumer.begin(documents(["a", "b"]))  # its process is thought to die here
