@@ -40,6 +40,11 @@ def state_directory() -> Path:
     return (Path(home) if home else Path.home() / ".local" / "state") / "dochistory"
 
 
+def state_at(state: str | os.PathLike[str] | None) -> Path:
+    """The directory of a state: the one given, or that of this machine."""
+    return (Path(state) if state else state_directory()).absolute()
+
+
 def file_name(*parts: str) -> str:
     """A safe file name for any texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

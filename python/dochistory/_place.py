@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import dochistory as dh
-from dochistory import objects
+from dochistory import _durations, objects
 from dochistory.objects.options import StorageOptions
 
 
@@ -56,14 +56,31 @@ class Place:
         """Open the history."""
         return dh.open(self.name, **self.how, **how)
 
-    def need_directory(self, what: str, instead: str) -> Path:
-        """The directory, for what no bucket holds.
+    def need_directory(self) -> Path:
+        """The directory.
 
         Raises:
             StateError: [DH-STATE] it is a bucket.
         """
         if self.directory is None:
             raise dh.StateError(
-                f"[DH-STATE] the history at {self.name} is in a bucket, which holds no {what}: {instead}"
+                f"[DH-STATE] the history at {self.name} is in a bucket, which holds no directory: ask for url"
+            )
+        return self.directory
+
+    def figures(self, state: str | os.PathLike[str] | None = None) -> Path:
+        """Where figures about the history are kept: its directory; for a bucket, a directory of this machine.
+
+        Args:
+            state: for a bucket, the directory of the state; that of the machine, if absent.
+
+        Raises:
+            ConfigError: [DH-CONFIG] `state` is given, and it is no bucket.
+        """
+        if self.directory is None:
+            return _durations.state_at(state) / f"history-{_durations.file_name(self.name)}"
+        if state:
+            raise dh.ConfigError(
+                f"[DH-CONFIG] state is for the URL of a bucket, and {self.name} is a directory: leave it out"
             )
         return self.directory

@@ -23,7 +23,8 @@ import datetime as dt
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -65,15 +66,15 @@ class Consumer:
             one).
         log: write the journal through `logging`.
         sinks: write the journal to these, too.
-        statistics: count verdicts in the history's statistics; True for a directory, if absent. A
-            bucket holds none. If a batch cannot be counted, a warning is logged.
+        statistics: count verdicts in the history's statistics; for a bucket, in those of this
+            machine. If a batch cannot be counted, a warning is logged, and no other one until a
+            batch is counted again.
         name: the documents' column with their names, for the statistics' list.
         on_error: what `one` and `once` do with a document whose service raises, unless told
             otherwise; see `dochistory.once`.
 
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense.
-        StateError: [DH-STATE] a bucket does not hold what is asked for.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Consumer:
         audit: bool = True,
         log: bool = True,
         sinks: Sequence[journal.Sink] = (),
-        statistics: bool | None = None,
+        statistics: bool = True,
         name: str = "document_name",
         on_error: OnError = "in_doubt",
     ) -> None:
@@ -101,13 +102,13 @@ class Consumer:
         self._most = 1_000 if log else 0
         self._log = log
         self._sinks = tuple(sinks)
-        is_counted = self._at.directory is not None if statistics is None else statistics
-        self._statistics = Statistics(history) if is_counted else None
+        self._statistics = Statistics(history) if statistics else None
         self._name = name
         self._lock = threading.Lock()
         self._opened: dh.History | None = None
         self._was_there = False
         self._has_warned = False
+        self._counts_fail = False
         self._tally = Tally(self._write_tally)
         self._one_by_one = OneByOne(self)
 
@@ -118,7 +119,7 @@ class Consumer:
         Raises:
             StateError: [DH-STATE] it is in a bucket.
         """
-        return self._at.need_directory("directory", "ask for url")
+        return self._at.need_directory()
 
     @property
     def url(self) -> str | None:
@@ -289,8 +290,6 @@ class Consumer:
 
         Raises:
             ConfigError: [DH-CONFIG] an argument makes no sense.
-            StateError: [DH-STATE] by the function, before anything is begun: the history is in a
-                bucket, which cannot keep results.
         """
         policy = self.on_error if on_error is None else on_error_of(on_error)
         return Once(self._one_by_one, key, redelivery_count, payload, policy, result)
@@ -347,25 +346,30 @@ class Consumer:
             journal.write(table, verdicts, self.trigger, columns=columns, most=self._most, sinks=self._sinks)
         if self._statistics is None or not counts:
             return
-        try:
+        with self._counting():
             if is_recorded:
                 self._statistics.add(verdicts, self.trigger, documents=table, name=self._name)
             else:
                 self._statistics.add_counts(counts, self.trigger)
-        except dh.StorageError as error:
-            self._statistics_failed(error)
 
     def _write_tally(self, counts: Sequence[tuple[str | None, str, str, int]], listed: Sequence[Any]) -> None:
         if self._statistics is None:
             return
-        try:
+        with self._counting():
             self._statistics.add_counts(counts, self.trigger, listed)
-        except dh.StorageError as error:
-            self._statistics_failed(error)
 
-    def _statistics_failed(self, error: Exception) -> None:
-        # The statistics are beside the history, whose disk may be unavailable; they are no reason to stop.
-        logging.getLogger(LOGGER).warning("%s: a batch is missing in the statistics: %s", self.trigger.name, error)
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Warn if the statistics cannot be written: their disk may be unavailable, which is no reason to stop."""
+        try:
+            yield
+        except dh.StorageError as error:
+            if not self._counts_fail:
+                text = "%s: a batch is missing in the statistics, and so are others until this ends: %s"
+                logging.getLogger(LOGGER).warning(text, self.trigger.name, error)
+            self._counts_fail = True
+        else:
+            self._counts_fail = False
 
     def _warn_of_no_id(self) -> None:
         if self._has_warned:

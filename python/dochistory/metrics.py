@@ -279,11 +279,8 @@ def _around(history: dh.History, now: dt.datetime, triggers: Collection[str] | N
     """The metrics of this machine's sweeper and suspensions."""
     suspended = [one for one in suspension.suspended(history) if _is_wanted(one.trigger, triggers)]
     found = [({"trigger": one.trigger}, one) for one in suspended]
-    # The sweeper of a bucket writes nothing down.
-    is_told = history.url is None
-    due = sweeper.next_purge(history) if is_told else None
-    longest = sweeper.longest_runs(history) if is_told else {}
-    runs = [(name, seconds) for name, seconds in longest.items() if _is_wanted(name, triggers)]
+    due = sweeper.next_purge(history)
+    runs = [(name, seconds) for name, seconds in sweeper.longest_runs(history).items() if _is_wanted(name, triggers)]
     return [
         *_samples(_SUSPENDED, ((labels, 1) for labels, _ in found)),
         *_samples(_SUSPENDED_FOR, ((labels, (now - one.since).total_seconds()) for labels, one in found)),

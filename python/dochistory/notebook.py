@@ -70,7 +70,9 @@ def statistics_html(statistics: "Statistics") -> str:
         [name, one["new"], one["duplicate"], _by_rule(one["in_doubt"]), one["suspended"], one["rejected"]]
         for name, one in statistics.summary().items()
     ]
-    title = f"<p>Exactly-once statistics of <code>{escape(str(statistics.path))}</code></p>"
+    shown = escape(statistics.url or str(statistics.path))
+    whose = ", of this machine" if statistics.url else ""
+    title = f"<p>Exactly-once statistics of <code>{shown}</code>{whose}</p>"
     return title + _table(["trigger", "new", "duplicates", "in doubt", "suspended", "rejected"], rows)
 
 

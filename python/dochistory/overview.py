@@ -43,7 +43,10 @@ class TriggerOverview:
     suspended: str | None
     """Why it is suspended on this machine; None if it is not."""
     counts: Mapping[str, int]
-    """Its statistics, `new`, `duplicate`, `in_doubt`, `suspended`, `rejected`: they do not shrink with purges."""
+    """Its statistics, `new`, `duplicate`, `in_doubt`, `suspended`, `rejected`: they do not shrink with purges.
+
+    Those of a bucket are what this machine counted.
+    """
 
     @property
     def waiting(self) -> int:
@@ -93,10 +96,8 @@ def look(
     """
     at = now or dt.datetime.now(dt.UTC)
     figures = metrics.history_metrics(history, in_progress=in_progress, now=at)
-    # The files beside a history are in directories only.
-    is_directory = history.url is None
     kept = _audit(history)
-    counted = Statistics(history).summary() if is_directory else {}
+    counted = Statistics(history).summary()
     suspended = {one.trigger: one.reason for one in suspension.suspended(history)}
     mappers = sorted(history.mappers())
     return Overview(
@@ -107,7 +108,7 @@ def look(
             for name, one in figures.items()
             if trigger in (None, name)
         ],
-        next_purge=sweeper.next_purge(history) if is_directory else None,
+        next_purge=sweeper.next_purge(history),
         pending={name: count for name in mappers if (count := _pending(history, name))},
         streams=_streams(history),
     )

@@ -1,7 +1,7 @@
-"""Exactly-once statistics: the verdicts on documents, by trigger, kept beside the history.
+"""Exactly-once statistics: the verdicts on documents, by trigger, kept beside the history or on this machine.
 
 ```python
-statistics = dh.Statistics(history)                  # or its directory
+statistics = dh.Statistics(history)                  # or its directory or URL
 claim = history.begin(documents, trigger)
 statistics.add(claim.verdicts, trigger)              # once a batch
 statistics.summary(history)["orders"]                # new, duplicate, in_doubt by rule, in progress, next purge
@@ -13,6 +13,10 @@ Counts are exact. `add` writes one line to a file before it returns, so counts s
 killed processes; it does not sync, so a power failure may lose the last seconds. The list of
 documents is bounded: the newest of each trigger, and of one batch a sample spread over it. Several
 processes may add and clear at once.
+
+The file of a history in a directory is in that directory. That of a history in a bucket is in a
+directory of this machine (`suspension.state_directory`), so that counting asks nothing of the
+store. It has what this machine's processes counted. Prometheus sums machines.
 """
 
 import datetime as dt
@@ -25,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -80,11 +85,14 @@ class Statistics:
     """Counts of verdicts, and lists of documents that were not NEW, of one history.
 
     Args:
-        history: the history, or its directory. A bucket holds no statistics: count with
-            `metrics.VerdictCounts` there.
+        history: the history, its directory, or the URL of its bucket.
         most_documents: the maximum number of listed documents of a trigger.
         most_per_batch: the maximum number of documents that one batch adds to the list, for each
             status.
+        state: of a bucket, the directory of the state; that of the machine, if absent.
+
+    Raises:
+        ConfigError: [DH-CONFIG] an argument makes no sense, or `state` is given for a directory.
     """
 
     def __init__(
@@ -93,16 +101,28 @@ class Statistics:
         *,
         most_documents: int = 1_000,
         most_per_batch: int = 100,
+        state: str | os.PathLike[str] | None = None,
     ) -> None:
         if most_documents < 0 or most_per_batch < 0:
             raise dh.ConfigError("[DH-CONFIG] most_documents and most_per_batch must be 0 or more")
-        self.path = Place.of(history).need_directory("statistics", "count with dochistory.metrics.VerdictCounts")
-        self._file = self.path / "statistics" / "verdicts.jsonl"
+        self._at = Place.of(history)
+        self._path = self._at.figures(state)
+        self._file = self._path / "statistics" / "verdicts.jsonl"
         self._most = most_documents
         self._per_batch = most_per_batch
 
     def __repr__(self) -> str:
-        return f"<Statistics of {str(self.path)!r}>"
+        return f"<Statistics of {self._at.name!r}>"
+
+    @property
+    def path(self) -> Path:
+        """The directory with the files: that of the history; for a bucket, one of this machine."""
+        return self._path
+
+    @property
+    def url(self) -> str | None:
+        """The URL of a history in a bucket; None for one in a directory."""
+        return self._at.name if self._at.directory is None else None
 
     def _repr_html_(self) -> str:
         return import_module("dochistory.notebook").statistics_html(self)  # type: ignore[no-any-return]
@@ -271,7 +291,7 @@ class Statistics:
         """
         held = self._read(None)
         figures = {} if history is None else metrics.history_metrics(history, in_progress=in_progress, now=now)
-        due = sweeper.next_purge(self.path)
+        due = sweeper.next_purge(self._path)  # the sweeper's file is in the same directory
         return {
             name: _summed(held.get(name, _Held(0)).counts) | _of_history(figures.get(name)) | {"next_purge": due}
             for name in sorted({*held, *figures})
@@ -349,9 +369,9 @@ class Statistics:
         path = self._file.with_name("lock")
         with _files.storage(path):
             if write and not path.parent.is_dir():
-                if not self.path.is_dir():
-                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
-                path.parent.mkdir(exist_ok=True)
+                if self._at.directory is not None and not self._path.is_dir():
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._path))
+                path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 file = os.open(path, (os.O_RDWR | os.O_CREAT if write else os.O_RDONLY) | os.O_CLOEXEC, 0o666)
             except (FileNotFoundError, NotADirectoryError):

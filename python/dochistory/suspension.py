@@ -109,7 +109,7 @@ class Suspension:
         self._poll_every = _durations.seconds("poll_every", poll_every)
         self._longest = max(_durations.seconds("longest", longest), self._poll_every)
         self._backoff = backoff
-        self._file = _file((Path(state) if state else state_directory()).absolute(), self._at.name, trigger.name)
+        self._file = _file(_durations.state_at(state), self._at.name, trigger.name)
         self._place = str(self._file)
         self._on_change = on_change
         self._now = now
@@ -312,8 +312,7 @@ def suspended(
     Returns:
         list of Status: each suspension.
     """
-    directory = Path(state) if state else state_directory()
-    found = [_read(path) for path in directory.glob("suspended-*.json")]
+    found = [_read(path) for path in _durations.state_at(state).glob("suspended-*.json")]
     all_ = sorted((one for one in found if one is not None), key=lambda one: one.since)
     if history is None:
         return all_

@@ -11,9 +11,10 @@ sweeper.sweep_if_due()  # in a stream: a call with each batch, which rarely does
 What services returned (`Consumer.once(result=…)`) goes with the entries of its trigger.
 
 `dochistory sweep` is the same as a program, and `dochistory purge` for cron. A purge by hand only
-removes expired entries, and does not move the sweeper's next run. The file `sweeper.json` of a
-history in a directory has the time of the next run, and the longest run of a service that the
-sweeper saw.
+removes expired entries, and does not move the sweeper's next run. The file `sweeper.json` has the
+time of the next run, and the longest run of a service that the sweeper saw. It is in the history's
+directory. For a bucket it is in a directory of this machine (`suspension.state_directory`), and
+tells of this machine's sweepers.
 """
 
 import datetime as dt
@@ -52,9 +53,10 @@ class Sweeper:
         now: the clock; the system's, if absent.
         storage_options: of a bucket, as in `dochistory.open`.
         cache: of a bucket, as in `dochistory.open`.
+        state: of a bucket, the directory of the state; that of the machine, if absent.
 
     Raises:
-        ConfigError: [DH-CONFIG] an argument makes no sense.
+        ConfigError: [DH-CONFIG] an argument makes no sense, or `state` is given for a directory.
     """
 
     def __init__(
@@ -68,11 +70,13 @@ class Sweeper:
         now: Callable[[], dt.datetime] = _durations.utc_now,
         storage_options: Mapping[str, Any] | None = None,
         cache: str | os.PathLike[str] | None = None,
+        state: str | os.PathLike[str] | None = None,
     ) -> None:
         self._history = history if isinstance(history, dh.History) else None
         self._at = Place.of(history, storage_options, cache)
         self._opened: tuple[int, dh.History] | None = None  # of a URL, and by which process
         self.path = self._at.directory
+        self._figures = self._at.figures(state)
         self._triggers = {trigger.name: trigger for trigger in triggers}
         self._every = dt.timedelta(seconds=_durations.seconds("every", every, least=0.001))
         self._window = None if retry_window is None else _durations.seconds("retry_window", retry_window)
@@ -160,7 +164,7 @@ class Sweeper:
             if self.path is None:
                 history.maintain(name)
         self._sweep_results(history, {*figures, *self._triggers}, log)
-        runs = {} if self.path is None else _note(self.path, figures, self._next, self._every)
+        runs = self._note(figures)
         for name, one in figures.items():
             lives = self._triggers[name].history_time_to_live if name in self._triggers else one["history_time_to_live"]
             for sentence in warnings_about(name, lives, runs.get(name), self._window):
@@ -243,9 +247,24 @@ class Sweeper:
         """End `run`; may be called by a signal handler."""
         self._stop.set()
 
+    def _note(self, figures: Mapping[str, Any]) -> dict[str, float]:
+        """Store the longest runs, and when the next purge is due."""
+        seen = {name: one["longest_run"] for name, one in figures.items()}
+        runs = {name: run.total_seconds() for name, run in seen.items() if run is not None}
+        try:
+            for name, seconds in _runs(_read(self._figures)).items():
+                runs[name] = max(runs.get(name, 0.0), seconds)
+            due, every = self._next.isoformat(), self._every.total_seconds()
+            _files.replace(self._figures / _FILE, {"next_run": due, "every_seconds": every, "longest_runs": runs})
+        except dh.StorageError as error:
+            log = logging.getLogger(LOGGER)
+            log.warning("when %s is purged next is not written down: %s", self._at.name, error)
+        return runs
+
     def _note_next(self) -> None:
-        if self.path is not None:
-            _note_next(self.path, self._next, self._every)
+        # A directory that is away is not made.
+        if self.path is None or self.path.is_dir():
+            self._note({})
 
     def __enter__(self) -> Self:
         return self.start()
@@ -292,50 +311,49 @@ def warnings_about(
     return found
 
 
-def next_purge(history: dh.History | str | os.PathLike[str]) -> dt.datetime | None:
-    """When the next purge of a history is due, according to its sweeper.
+def next_purge(
+    history: dh.History | str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None
+) -> dt.datetime | None:
+    """When the next purge of a history is due, according to its sweeper; for a bucket, to one of this machine.
 
     Args:
-        history: the history, or its directory.
+        history: the history, its directory, or the URL of its bucket.
+        state: of a bucket, the directory of the state; that of the machine, if absent.
 
     Returns:
         datetime in UTC; None if it has no sweeper.
+
+    Raises:
+        ConfigError: [DH-CONFIG] `state` is given for a directory.
     """
-    said = _read(history).get("next_run")
+    said = _read(Place.of(history).figures(state)).get("next_run")
     return None if said is None else dt.datetime.fromisoformat(said)
 
 
-def longest_runs(history: dh.History | str | os.PathLike[str]) -> dict[str, float]:
-    """The longest run of a service that sweepers saw, by trigger, in seconds."""
-    return {name: float(seconds) for name, seconds in _read(history).get("longest_runs", {}).items()}
+def longest_runs(
+    history: dh.History | str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None
+) -> dict[str, float]:
+    """The longest run of a service that sweepers saw, by trigger, in seconds; for a bucket, those of this machine.
+
+    Args:
+        history: the history, its directory, or the URL of its bucket.
+        state: of a bucket, the directory of the state; that of the machine, if absent.
+
+    Returns:
+        dict: trigger -> seconds.
+
+    Raises:
+        ConfigError: [DH-CONFIG] `state` is given for a directory.
+    """
+    return _runs(_read(Place.of(history).figures(state)))
 
 
-def _read(history: dh.History | str | os.PathLike[str]) -> dict[str, Any]:
-    path = Place.of(history).need_directory("times of a sweeper", "look where the sweeper runs")
+def _runs(said: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(seconds) for name, seconds in said.get("longest_runs", {}).items()}
+
+
+def _read(directory: Path) -> dict[str, Any]:
     try:
-        return _files.content_of(path / _FILE) or {}
+        return _files.content_of(directory / _FILE) or {}
     except dh.CorruptError:
         return {}  # a figure, which the next run writes anew
-
-
-def _note(path: Path, figures: dict[str, Any], due: dt.datetime, every: dt.timedelta) -> dict[str, float]:
-    """Store the longest runs, and when the next purge is due."""
-    known = longest_runs(path)
-    for name, one in figures.items():
-        if one["longest_run"] is not None:
-            known[name] = max(known.get(name, 0.0), one["longest_run"].total_seconds())
-    _write(path, due, every, known)
-    return known
-
-
-def _note_next(path: Path, due: dt.datetime, every: dt.timedelta) -> None:
-    if path.is_dir():
-        _write(path, due, every, longest_runs(path))
-
-
-def _write(path: Path, due: dt.datetime, every: dt.timedelta, runs: dict[str, float]) -> None:
-    said = {"next_run": due.isoformat(), "every_seconds": every.total_seconds(), "longest_runs": runs}
-    try:
-        _files.replace(path / _FILE, said)
-    except dh.StorageError as error:
-        logging.getLogger(LOGGER).warning("when %s is purged next is not written down: %s", path, error)

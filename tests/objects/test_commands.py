@@ -1,5 +1,6 @@
 """The command line takes the URL of a history in a bucket where it takes a directory."""
 
+import datetime as dt
 import os
 import signal
 import subprocess
@@ -213,6 +214,8 @@ def test_the_page_of_a_bucket_is_written(run: Run, place: str, made: list[str], 
     assert ran.json == {"file": str(tmp_path / "page.html"), "triggers": 1, "entries": len(made)}
     page = (tmp_path / "page.html").read_text()
     assert place in page
+    assert "they count all documents so far that this machine judged, and do not shrink" in page
+    assert "No sweeper of this machine is known" in page
     assert made[5] in page
 
 
@@ -263,9 +266,54 @@ def test_a_trigger_of_a_bucket_is_suspended_and_resumed(run: Run, place: str, ma
     assert made
 
 
-@pytest.mark.parametrize("words", ["stats documents", "stats clear --yes"])
-def test_statistics_of_a_bucket_are_refused(run: Run, place: str, made: list[str], words: str) -> None:
-    ran = run("--history", place, *words.split())
-    assert ran.status == 2
-    assert "in a bucket, which holds no statistics: count with" in " ".join(ran.err.split())
+def test_statistics_of_a_bucket_are_shown_and_cleared(run: Run, s3: Server, place: str, made: list[str]) -> None:
+    at = ("--history", place)
+    assert "exactly-once statistics" not in run(*at, "stats").out
+    with dh.Consumer(place, MONTH, storage_options=dict(s3.options)) as consumer:
+        consumer.begin(documents([made[0], made[5], *fresh_ids(2)])).complete()
+    shown = run(*at, "stats").out
+    assert "exactly-once statistics of this machine" in shown
+    assert "R11: 1" in shown
+    found = run(*at, "stats", "--json").json["statistics"]["orders"]
+    assert (found["new"], found["duplicate"], found["in_doubt"]) == (2, 1, {"R11": 1})
+    listed = run(*at, "stats", "documents", "--trigger", "orders", "--json").json["documents"]
+    assert sorted(one["key"] for one in listed) == sorted([made[0], made[5]])
+    assert made[5] in run(*at, "stats", "documents").out
+    for words in (["stats", "--prometheus"], ["metrics"]):
+        assert 'dochistory_documents_total{trigger="orders",what="new"} 2' in run(*at, *words).out
+    (seen,) = run(*at, "top", "--runs", "1", "--json").json["triggers"]
+    assert (seen["counts"]["new"], seen["counts"]["in_doubt"]) == (2, 1)
+    assert run(*at, "stats", "clear").status == 2
+    assert run(*at, "stats", "clear", "--trigger", "ordres", "--yes").status == 2
+    assert run(*at, "stats", "clear", "--yes", "--json").json == {"cleared": "all"}
+    assert run(*at, "stats", "documents", "--json").json == {"documents": []}
+    assert run(*at, "stats", "--json").json["triggers"]["orders"]["log_entries"] == len(made) + 2
+
+
+def test_the_next_purge_of_a_bucket_is_shown(run: Run, place: str, made: list[str]) -> None:
+    at = ("--history", place)
+    assert run(*at, "top", "--runs", "1", "--json").json["next_purge"] is None
+    assert run(*at, "sweep", "--runs", "1").status == 0
+    dh.Statistics(place).add_counts([("NEW", "PROCESS", "R8", 1)], "orders")
+    due = run(*at, "top", "--runs", "1", "--json").json["next_purge"]
+    assert dt.datetime.fromisoformat(due) == dh.sweeper.next_purge(place)
+    assert run(*at, "stats", "--json").json["statistics"]["orders"]["next_purge"] == due
+    assert "dochistory_next_purge_seconds " in run(*at, "metrics").out
+    assert "next purge" in run(*at, "top", "--runs", "1").out
+    assert made
+
+
+def test_doctor_warns_of_a_life_too_short_in_a_bucket(run: Run, s3: Server, place: str, made: list[str]) -> None:
+    short = trigger("short", history_time_to_live=0.001)
+    with dh.open(place, storage_options=dict(s3.options)) as history:
+        claim = history.begin(documents(["a"]), short)
+        time.sleep(0.01)
+        claim.complete()
+        dh.Sweeper(history).sweep()
+    dh.Suspension(place, MONTH).suspend("moving")
+    checks = run("--history", place, "doctor", "--json").json["checks"]
+    (warned,) = [one["found"] for one in checks if one["name"] == "time to live"]
+    assert warned.startswith("short: a service ran for")
+    (suspended,) = [one["found"] for one in checks if one["name"] == "suspension"]
+    assert suspended.endswith("moving")
     assert made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,14 +95,73 @@ def test_a_failed_service_is_in_doubt_or_new_again(consumer: dh.Consumer) -> Non
         assert (kept.status, undone.status) == ("IN_DOUBT", "NEW")
 
 
-def test_what_a_bucket_does_not_keep_is_refused_before(made: Made, client: objects.ObjectClient) -> None:
-    with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* in a bucket, which holds no statistics"):
-        made(statistics=True)
+def test_the_directory_of_a_bucket_is_refused(consumer: dh.Consumer) -> None:
+    with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* in a bucket.* ask for url"):
+        _ = consumer.path
+    assert status_of(consumer.history, ["a"]) == ["NEW"]
+
+
+def test_a_consumer_counts_over_restarts(made: Made, place: str, client: objects.ObjectClient) -> None:
+    for expected in (["NEW", "NEW"], ["DUPLICATE", "DUPLICATE"]):
+        with made(statistics=True) as consumer:
+            claim = consumer.begin(documents(["a", "b"], document_name=["Order", "Bill"]))
+            assert statuses(claim.verdicts) == expected
+            claim.complete()
+    with made() as consumer:  # it counts unless told otherwise
+        with consumer.one("a") as document:
+            assert document.status == "DUPLICATE"
+        consumer.close()
+        kept = dh.Statistics(place)
+        found = kept.summary(consumer.history)["orders"]
+        assert (found["new"], found["duplicate"], found["processing"]) == (2, 3, 0)
+        page = dh.metrics.prometheus_text(consumer.history, kept)
+    assert 'dochistory_documents_total{trigger="orders",what="duplicate"} 3' in page
+    assert kept.documents()["name"].to_pylist() == [None, "Order", "Bill"]
+    with made(statistics=False) as consumer:
+        consumer.begin(documents(["a"]))
+    kept.clear("orders")
+    assert kept.counts().num_rows == 0
+    assert not [one.name for one in client.list() if "statistic" in one.name or "sweeper" in one.name]
+
+
+def test_counting_asks_nothing_of_the_bucket(made: Made, s3: Server, proxy: FaultProxy, place: str) -> None:
+    asked = []
+    for is_counted in (False, True):
+        with made({**s3.through(proxy.port)}, statistics=is_counted) as consumer:
+            consumer.begin(documents(["first"])).complete()
+            proxy.reset()
+            for batch in (["a", "b"], ["a", "c"]):
+                consumer.begin(documents([f"{one}-{is_counted}" for one in batch])).complete()
+            asked.append(proxy.counts.total())
+    assert asked[0] == asked[1] > 0
+    assert dh.Statistics(place).summary()["orders"]["duplicate"] == 2
+
+
+def test_figures_of_a_bucket_hold_no_secret(made: Made, s3: Server, place: str, tmp_path: Path) -> None:
     with made() as consumer:
-        with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* in a bucket.* ask for url"):
-            _ = consumer.path
-        assert status_of(consumer.history, ["a"]) == ["NEW"]
-    assert client.list()
+        consumer.begin(documents(["a"])).complete()
+    dh.Sweeper(place, storage_options=dict(s3.options)).sweep()
+    files = [one for one in (tmp_path / "state").rglob("*") if one.is_file()]
+    assert sorted(one.name for one in files) == ["lock", "sweeper.json", "verdicts.jsonl"]
+    for one in files:
+        said = f"{one}\n{one.read_text()}"
+        assert not [secret for secret in (KEY, SECRET, *s3.options.values()) if secret in said]
+
+
+def test_state_that_cannot_be_written_is_warned_of_once(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "file" / "state"))
+    with made() as consumer, caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            consumer.begin(documents(["a"])).complete()
+        assert [one.name for one in caplog.records if "missing in the statistics" in one.message] == [
+            "dochistory.consumer"
+        ]
+        assert dh.Sweeper(consumer.history).sweep()["orders"]["entries"] == 0
+        assert "is purged next is not written down" in caplog.text
+        assert dh.overview.look(consumer.history).next_purge is None
 
 
 def test_a_consumer_keeps_what_is_in_doubt_whole(made: Made) -> None:
@@ -213,9 +273,39 @@ def test_the_sweeper_takes_a_url(
     with dh.Sweeper(place, storage_options=options, every=0.01, on_sweep=told.append) as sweeper:
         eventually(lambda: len(told) > 1, "it sweeps again and again")
     assert not sweeper.is_running
-    with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* in a bucket, which holds no times of a sweeper"):
-        dh.sweeper.next_purge(place)
+    assert dh.sweeper.next_purge(place) == sweeper.next_run
     assert client.list()
+
+
+def test_a_buckets_sweeper_keeps_its_times_on_this_machine(
+    s3: Server, place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options, short = dict(s3.options), trigger(history_time_to_live=0.001)
+    assert (dh.sweeper.next_purge(place), dh.sweeper.longest_runs(place)) == (None, {})
+    assert not (tmp_path / "state").exists()
+    with dh.open(place, create=True, storage_options=options) as history:
+        claim = history.begin(documents(["a"]), short)
+        time.sleep(0.01)
+        claim.complete()
+        sweeper = dh.Sweeper(history, every="1 hour")
+        sweeper.sweep()
+        assert dh.sweeper.next_purge(history) == dh.sweeper.next_purge(f"{place}/") == sweeper.next_run
+        assert dh.sweeper.longest_runs(history)["orders"] >= 0.01
+        assert dh.Statistics(history).summary(history)["orders"]["next_purge"] == sweeper.next_run
+        assert dh.overview.look(history).next_purge == sweeper.next_run
+        page = dh.metrics.prometheus_text(history)
+        assert 'dochistory_longest_run_seconds{trigger="orders"} ' in page
+        assert "dochistory_next_purge_seconds " in page
+    with caplog.at_level(logging.WARNING, "dochistory.sweeper"):
+        caplog.clear()
+        dh.Sweeper(place, storage_options=options).sweep()
+    assert "orders: a service ran for" in caplog.text
+    elsewhere = tmp_path / "elsewhere"
+    assert dh.sweeper.next_purge(place, state=elsewhere) is None
+    with dh.Sweeper(place, storage_options=options, state=elsewhere, every="2 hours") as other:
+        assert dh.sweeper.next_purge(place, state=elsewhere) == other.next_run
+        assert dh.Statistics(place, state=elsewhere).path.parent == elsewhere
+    assert dh.sweeper.longest_runs(place, state=elsewhere) == {}
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,32 @@ import pytest
 
 import dochistory as dh
 from dochistory import metrics, statistics
+from tests.bucket_fixtures import identity, in_bucket, store
 from tests.store.processes import run, run_together
 from tests.support import T0, documents, entries, trigger
+
+__all__ = ["identity", "in_bucket", "store"]
+
+in_directory = pytest.mark.parametrize("history", ["directory"], indirect=True)
+"""For what is of the history's directory."""
+
+URL = "s3://bucket/orders.history"
+"""Of no server: counting asks nothing of the store."""
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this machine keeps its state."""
+    monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture(params=["directory", "bucket"])
+def history(request: pytest.FixtureRequest, directory: Path) -> Iterator[dh.History]:
+    """A new, empty history; it needs no bucket for a directory."""
+    is_directory = request.param == "directory"
+    with dh.open(directory, create=True) if is_directory else request.getfixturevalue("in_bucket")() as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -54,7 +80,7 @@ def test_verdicts_are_counted_by_trigger_and_rule(used: dh.History) -> None:
     assert kept.counts().schema == statistics.COUNTS
 
 
-def test_the_summary_says_all_of_a_trigger(used: dh.History, directory: Path) -> None:
+def test_the_summary_says_all_of_a_trigger(used: dh.History) -> None:
     kept = dh.Statistics(used)
     kept.add(verdicts(used, "a", "b", "n", None), trigger())
     jms = trigger("jms", kind="jms")
@@ -72,7 +98,7 @@ def test_the_summary_says_all_of_a_trigger(used: dh.History, directory: Path) ->
         "next_purge": None,
     }
     assert (found["jms"]["rejected"], found["jms"]["new"], found["jms"]["processing"]) == (1, 1, None)
-    with dh.Sweeper(directory, every="1 hour") as sweeper:
+    with dh.Sweeper(used, every="1 hour") as sweeper:
         assert kept.summary()["orders"]["next_purge"] == sweeper.next_run
         assert kept.summary()["orders"]["processing"] is None
 
@@ -121,6 +147,7 @@ def test_clearing_touches_no_entry_of_the_history(used: dh.History) -> None:
     assert counts(kept) == {("orders", "R9"): 1}
 
 
+@in_directory
 @pytest.mark.usefixtures("used")
 def test_they_survive_restarts_and_killed_processes(directory: Path) -> None:
     script = """
@@ -136,18 +163,20 @@ def test_they_survive_restarts_and_killed_processes(directory: Path) -> None:
     assert counts(dh.Statistics(directory)) == {("orders", "R9"): 10}
 
 
-def test_half_a_line_of_a_process_that_died_spoils_nothing(used: dh.History, directory: Path) -> None:
+def test_half_a_line_of_a_process_that_died_spoils_nothing(used: dh.History) -> None:
     kept = dh.Statistics(used)
-    kept.add(verdicts(used, "a"), trigger())
-    path = directory / "statistics" / "verdicts.jsonl"
+    one = verdicts(used, "a")
+    kept.add(one, trigger())
+    path = kept.path / "statistics" / "verdicts.jsonl"
     whole = path.read_bytes()
     for length in range(1, len(whole)):
         path.write_bytes(whole + whole[:length])
-        kept.add(verdicts(used, "a"), trigger())
+        kept.add(one, trigger())
         assert counts(kept)["orders", "R9"] in (2, 3)
     assert counts(kept)["orders", "R9"] >= 2
 
 
+@in_directory
 def test_threads_and_processes_may_add_during_compaction(
     used: dh.History, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,13 +208,15 @@ def test_threads_and_processes_may_add_during_compaction(
     assert (directory / "statistics" / "verdicts.jsonl").stat().st_size < 60_000
 
 
-def test_reading_needs_no_right_to_write_and_makes_nothing(used: dh.History, directory: Path) -> None:
+def test_reading_needs_no_right_to_write_and_makes_nothing(used: dh.History, directory: Path, state: Path) -> None:
     kept = dh.Statistics(used)
     assert kept.counts().num_rows == 0
     assert kept.summary(used)["orders"]["new"] == 0
     assert not (directory / "statistics").exists()
+    assert not state.exists()
 
 
+@in_directory
 def test_a_history_that_is_away_is_an_error_and_not_made(directory: Path, used: dh.History) -> None:
     one = verdicts(used, "a")
     with pytest.raises(dh.StorageError, match="DH-IO"):
@@ -231,3 +262,81 @@ def test_verdicts_are_counted_whatever_table_they_stand_in(used: dh.History, pla
     ]
     with pytest.raises(dh.SchemaError, match="no column rule"):
         dh.count_verdicts(table.drop_columns(["rule"]))
+
+
+def files_below(directory: Path) -> list[str]:
+    return sorted(str(one.relative_to(directory)) for one in directory.rglob("*") if one.is_file())
+
+
+def test_statistics_of_a_bucket_are_kept_by_this_machine(state: Path, tmp_path: Path) -> None:
+    kept = dh.Statistics(URL)
+    assert (kept.url, repr(kept), kept.counts().num_rows) == (URL, f"<Statistics of {URL!r}>", 0)
+    kept.add_counts([("NEW", "PROCESS", "R8", 3)], "orders")
+    assert kept.path.parent == state
+    assert files_below(tmp_path) == [f"state/{kept.path.name}/statistics/{name}" for name in ("lock", "verdicts.jsonl")]
+    assert f"<code>{URL}</code>" in kept._repr_html_()
+
+
+@pytest.mark.parametrize("spelling", [f"{URL}/", URL.replace("s3:", "s3a:"), URL.replace("s3:", "S3:")])
+def test_spellings_of_one_url_share_their_statistics(spelling: str) -> None:
+    dh.Statistics(URL).add_counts([("NEW", "PROCESS", "R8", 3)], "orders")
+    dh.Statistics(spelling).add_counts([("NEW", "PROCESS", "R8", 1)], "orders")
+    assert counts(dh.Statistics(URL)) == {("orders", "R8"): 4}
+    assert dh.Statistics("s3://bucket/bills.history").counts().num_rows == 0
+
+
+def test_machines_count_a_bucket_each_by_itself(tmp_path: Path) -> None:
+    machines = [dh.Statistics(URL, state=tmp_path / name) for name in ("one", "two")]
+    for number, machine in enumerate(machines, 1):
+        machine.add_counts([("NEW", "PROCESS", "R8", number)], "orders")
+    machines[0].clear()
+    assert [counts(machine) for machine in machines] == [{}, {("orders", "R8"): 2}]
+    assert dh.Statistics(URL).counts().num_rows == 0
+
+
+def test_state_for_a_history_in_a_directory_is_refused(directory: Path, tmp_path: Path) -> None:
+    for asked in (dh.Statistics, dh.Sweeper, dh.sweeper.next_purge, dh.sweeper.longest_runs):
+        with pytest.raises(
+            dh.ConfigError, match=r"^\[DH-CONFIG\] state is for the URL of a bucket, and /.* leave it out"
+        ):
+            asked(directory, state=tmp_path / "state")
+
+
+def test_counts_of_a_bucket_survive_killed_processes() -> None:
+    script = """
+    import signal
+    kept = dh.Statistics(sys.argv[1])
+    for _ in range(10):
+        kept.add_counts([("DUPLICATE", "DISCARD", "R9", 1)], "orders", [["2026-01-01", "a", None, "DUPLICATE", "R9"]])
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+    for _ in range(2):
+        with pytest.raises(AssertionError):
+            run(script, URL)
+    assert counts(dh.Statistics(URL)) == {("orders", "R9"): 20}
+    assert dh.Statistics(URL).documents("orders")["key"].to_pylist() == ["a"] * 20
+
+
+def test_processes_count_a_bucket_together_and_compact_it() -> None:
+    script = """
+    from dochistory import statistics
+    statistics._COMPACT_BYTES = 5_000
+    kept = dh.Statistics(sys.argv[1])
+    ready()
+    for _ in range(100):
+        kept.add_counts([("NEW", "PROCESS", "R8", 1)], "orders")
+    """
+    run_together(script, [[URL], [URL + "/"], [URL]])
+    kept = dh.Statistics(URL)
+    assert counts(kept) == {("orders", "R8"): 300}
+    assert files_below(kept.path) == ["statistics/lock", "statistics/verdicts.jsonl"]
+    assert (kept.path / "statistics" / "verdicts.jsonl").stat().st_size < 10_000
+
+
+def test_state_that_was_removed_meanwhile_is_made_again() -> None:
+    kept = dh.Statistics(URL)
+    for _ in range(2):
+        kept.add_counts([("NEW", "PROCESS", "R8", 1)], "orders")
+        assert counts(kept) == {("orders", "R8"): 1}
+        shutil.rmtree(kept.path)
+    assert kept.counts().num_rows == 0

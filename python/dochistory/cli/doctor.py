@@ -148,14 +148,13 @@ def _store(context: Context) -> Iterator[Check]:
         yield Check("purge", "ok", "nothing is overdue by more than a day")
     if not isinstance(place, Path):
         yield Check("store", "note", f"`dochistory check {place}` says whether the bucket keeps its promises")
-        return
     yield from _lives(place, figures)
     for one in suspension.suspended(place):
         yield Check("suspension", "note", f"{one.trigger} has been suspended since {one.since}: {one.reason}")
 
 
-def _lives(path: Path, figures: dict[str, Any]) -> Iterator[Check]:
-    runs = sweeper.longest_runs(path)
+def _lives(place: Path | str, figures: dict[str, Any]) -> Iterator[Check]:
+    runs = sweeper.longest_runs(place)
     for name, one in figures.items():
         lives = dt.timedelta(seconds=one["history_time_to_live_seconds"] or 0.0)
         for sentence in sweeper.warnings_about(name, lives, runs.get(name)):

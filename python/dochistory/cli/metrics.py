@@ -66,8 +66,9 @@ def _text(context: Context) -> str:
     options = context.options
     with context.looked_at() as history:
         names = options.trigger and context.named(history)
-        counts = Statistics(history) if history.url is None else None
-        return metrics.prometheus_text(history, counts, in_progress=not options.fast, triggers=names or None)
+        return metrics.prometheus_text(
+            history, Statistics(history), in_progress=not options.fast, triggers=names or None
+        )
 
 
 def _served(context: Context, host: str, port: int) -> Exit:

@@ -74,8 +74,6 @@ def statistics_clear(context: Context) -> Exit:
 
 def statistics_shown(context: Context, history: dh.History, names: list[str]) -> dict[str, Any]:
     """The statistics, for `stats`; printed unless the output is for a program."""
-    if history.url is not None:
-        return {}
     kept = Statistics(history)
     found = {name: one for name, one in kept.summary().items() if name in names}
     if context.json or not any(_was_counted(one) for one in found.values()):
@@ -85,7 +83,10 @@ def statistics_shown(context: Context, history: dh.History, names: list[str]) ->
         for name, one in found.items()
     ]
     print()
-    show.table("exactly-once statistics", ["trigger", "new", "duplicate", "in doubt", "suspended", "rejected"], rows)
+    whose = "" if history.url is None else " of this machine"
+    show.table(
+        f"exactly-once statistics{whose}", ["trigger", "new", "duplicate", "in doubt", "suspended", "rejected"], rows
+    )
     due = next((one["next_purge"] for one in found.values()), None)
     if due is not None:
         print(f"next purge at {show.cell(due)} UTC")
@@ -124,8 +125,10 @@ def stats(context: Context) -> Exit:
         if context.options.prometheus:
             if context.json:
                 raise CommandError("two formats given: pass --json or --prometheus")
-            kept = Statistics(history) if history.url is None else None
-            print(metrics.prometheus_text(history, kept, triggers=context.options.trigger and names), end="")
+            print(
+                metrics.prometheus_text(history, Statistics(history), triggers=context.options.trigger and names),
+                end="",
+            )
             return Exit.DONE
         found = history.stats()
         figures: dict[str, Any] = {**found, "triggers": {name: found["triggers"][name] for name in names}}

@@ -5,6 +5,7 @@ from importlib.resources import files
 from typing import Any
 
 from dochistory.display import VERDICTS, cell, long_span, size, span
+from dochistory.objects import is_url
 from dochistory.report.model import Bar, Report
 from dochistory.report.rules import RULES, explained
 
@@ -41,7 +42,11 @@ def html(report: Report) -> str:
     template = files("dochistory.report").joinpath("page.html").read_text(encoding="utf-8")
     tallest = max((_height(bar) for bar in report.bars), default=0)
     return environment.from_string(template).render(
-        report=report, tallest=max(tallest, 1), colours=VERDICTS, rules=RULES
+        report=report,
+        tallest=max(tallest, 1),
+        colours=VERDICTS,
+        rules=RULES,
+        is_in_bucket=is_url(report.path),
     )
 
 
