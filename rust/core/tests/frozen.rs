@@ -21,6 +21,9 @@ fn frozen() -> (tempfile::TempDir, PathBuf, Vec<String>) {
     let root = directory.path().join("h");
     let (history, ids) = (open(&root), uuids(0..2 * BATCH as u64));
     let first = begin(&history, &trigger(), &ids[..BATCH], START).claim.unwrap();
+    // The log is full, and waits for one more operation: that could have been the claim's end.
+    assert!(!history.is_seal_due("orders"));
+    assert!(begin(&history, &trigger(), &ids[..1], START).claim.is_none());
     assert!(history.is_seal_due("orders"));
     // By places at first, which needs a newer log, and then in that.
     first.complete(Some(&[0, 1, 2])).unwrap();

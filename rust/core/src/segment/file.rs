@@ -81,7 +81,7 @@ impl Kind {
 
 /// Bytes that are handed to the disk at a time, two times at most before it has them. More would
 /// keep syncs of the log waiting.
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 128 << 10;
 
 /// Writes a file: the pages behind the header in order, then their checksums, then the header.
 pub(crate) struct Sink {

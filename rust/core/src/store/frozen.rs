@@ -160,7 +160,8 @@ fn incomplete(log: &Log, at: u64, frozen: FrozenLog) -> Error {
 
 impl Writer<'_> {
     /// Make room in a log that is full: freeze it, or put its entries into segments where the one
-    /// before it is frozen still.
+    /// before it is frozen still. What was begun just now may make it full: its end, which probably
+    /// comes next, takes least in the same log.
     pub(super) fn seal_if_full(&mut self) -> Result<()> {
         if let Some(mirror) = self.space.mirror.as_deref() {
             return if self.is_seal_due_in(mirror) { self.seal() } else { Ok(()) };
@@ -173,7 +174,7 @@ impl Writer<'_> {
         match state {
             Some((_, _, true)) => self.seal(),
             Some((entries, is_taken, _)) if entries > too_many_in_memtable() && is_taken => self.seal(),
-            Some((entries, false, _)) if entries > most_in_memtable() => self.freeze(),
+            Some((entries, false, _)) if entries.saturating_sub(self.begun) > most_in_memtable() => self.freeze(),
             _ => Ok(()),
         }
     }

@@ -88,6 +88,7 @@ impl Writer<'_> {
             self.prepare(settings)?;
             self.is_prepared = true;
         }
+        self.begun = 0;
         let result = operation(self)?;
         self.seal_if_full()?;
         Ok(result)

@@ -48,12 +48,14 @@ pub(crate) struct Writer<'s> {
     pub(super) along: Along,
     /// Whether the present state was read under this lock, and can be written to.
     pub(super) is_prepared: bool,
+    /// Entries that the present operation has begun in the log.
+    pub(super) begun: usize,
 }
 
 impl<'s> Writer<'s> {
     /// A writer of `space`, whose lock `guard` holds.
     pub(super) fn holding(space: &'s KeySpace, guard: Taken<'s>) -> Self {
-        Self { space, held: guard, generation: 0, along: Along::default(), is_prepared: false }
+        Self { space, held: guard, generation: 0, along: Along::default(), is_prepared: false, begun: 0 }
     }
 
     /// The key space, for reading.
@@ -253,6 +255,7 @@ impl Writer<'_> {
             return self.begin_in_segments(beginning);
         }
         let Beginning { keys, transaction, replaces, started_at, .. } = beginning;
+        self.begun = keys.len();
         self.append(|sequence| Frame {
             kind: FrameKind::Begin,
             sequence,
