@@ -14,6 +14,7 @@ mod simd_neon;
 pub use probe::{Pages, probe};
 
 use crate::key::Key;
+use crate::sys::prefetch;
 
 /// Bytes in a block.
 pub const BLOCK_BYTES: usize = 32;
@@ -58,6 +59,12 @@ pub fn insert(data: &mut [u8], key: Key) {
     if let Some(block) = data.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
         set_bits(block, key);
     }
+}
+
+/// Fetches the block of a key.
+#[inline]
+pub(crate) fn fetch(data: &[u8], key: Key) {
+    prefetch::line(data, block_of(key, blocks_in(data)) as usize * BLOCK_BYTES);
 }
 
 /// Puts keys into a filter, as [`insert`] does; fastest if they are sorted.

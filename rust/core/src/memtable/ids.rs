@@ -122,7 +122,7 @@ impl Memtable {
     }
 
     /// The keys of the entries from number `from` on.
-    pub(crate) fn keys_from(&self, from: usize) -> impl ExactSizeIterator<Item = Key> + Clone {
+    pub(crate) fn keys_from(&self, from: usize) -> impl ExactSizeIterator<Item = Key> {
         self.entries[from.min(self.entries.len())..].iter().map(|entry| entry.key)
     }
 

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 use memmap2::MmapMut;
 
-use super::union::UnionFilter;
 use crate::Result;
 use crate::filter;
 use crate::key::Key;
@@ -33,8 +32,6 @@ pub(crate) struct YoungFilter {
     keys: usize,
     /// Including those that are gone since: their keys are still in it.
     segments: BTreeSet<u64>,
-    /// Its keys and those of a global filter. It gets each key that this filter gets.
-    union: Option<UnionFilter>,
 }
 
 /// Memory of our own has no pages to verify.
@@ -106,7 +103,7 @@ impl YoungFilter {
         Self { blocks: Some(blocks), capacity, ..Self::default() }
     }
 
-    /// The same filter in memory of its own, without a union; an inactive one if there is none.
+    /// The same filter in memory of its own; an inactive one if there is none.
     pub(crate) fn copy(&self) -> Self {
         let mut copy = Self::with_capacity(self.capacity);
         match (&mut copy.blocks, &self.blocks) {
@@ -118,29 +115,11 @@ impl YoungFilter {
     }
 
     /// Put keys in.
-    pub(crate) fn insert(&mut self, keys: impl ExactSizeIterator<Item = Key> + Clone) {
+    pub(crate) fn insert(&mut self, keys: impl ExactSizeIterator<Item = Key>) {
         if let Some(blocks) = &mut self.blocks {
             self.keys += keys.len();
-            if let Some(union) = &mut self.union {
-                union.insert(keys.clone());
-            }
             filter::insert_all(blocks, keys);
         }
-    }
-
-    /// Take a union that holds all of its keys.
-    pub(crate) fn unite(&mut self, union: UnionFilter) {
-        self.union = self.is_active().then_some(union);
-    }
-
-    /// Let go of a union with any other global filter.
-    pub(crate) fn keep_union_with(&mut self, global_filter: Option<u32>) {
-        self.union = self.union.take().filter(|union| Some(union.global_filter()) == global_filter);
-    }
-
-    /// The union of its keys and those of the global filter with this checksum.
-    pub(crate) fn union_with(&self, global_filter: u32) -> Option<&UnionFilter> {
-        self.union.as_ref().filter(|union| union.global_filter() == global_filter)
     }
 
     /// The rows that it does not rule out.

@@ -87,7 +87,7 @@ impl View {
         let is_over = |old: &Arc<Frozen>| self.frozen.as_ref().is_none_or(|frozen| frozen.log.id != old.log.id);
         let Some(frozen) = old.frozen.take().filter(is_over) else { return };
         // Also those that were compacted meanwhile, from which other segments come.
-        (frozen.log.first_file..).take(frozen.log.files as usize).for_each(|id| self.young.cover(id));
+        (frozen.log.first_file..).take(frozen.log.files as usize).for_each(|id| self.hold_written(id));
         self.spare = Arc::try_unwrap(frozen).ok().map(|frozen| frozen.memtable);
     }
 

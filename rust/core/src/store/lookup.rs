@@ -196,7 +196,7 @@ impl LookUp<'_> {
     pub(crate) fn see(&mut self, chunk: &Wanted, first_row: u32) -> Result<()> {
         let Self { findings, of_union, narrows, of_covered, of_young, of_apart, passed, .. } = self;
         let view = findings.view;
-        let union = view.union_filter().filter(|_| *narrows);
+        let union = view.union.as_ref().filter(|_| *narrows);
         if let Some(union) = union {
             passed.clear();
             union.may_contain(chunk, passed)?;
@@ -237,9 +237,13 @@ impl LookUp<'_> {
         let view = findings.view;
         each_block(of_union, BLOCK, text, |wanted, rows| {
             let of = |place: &u32| of_block(wanted, rows, *place);
-            passed.clear();
-            view.young.may_contain(wanted, passed)?;
-            of_young.extend(passed.iter().map(of));
+            if view.young.is_active() {
+                passed.clear();
+                view.young.may_contain(wanted, passed)?;
+                of_young.extend(passed.iter().map(of));
+            } else {
+                of_young.extend((0..wanted.keys.len() as u32).map(|place| of(&place)));
+            }
             for (covered, survivors) in view.covered.iter().zip(&mut *of_covered) {
                 passed.clear();
                 covered.global_filter.may_contain(wanted, 0, passed)?;

@@ -1,17 +1,15 @@
 //! The union filter: where a handle looks up many rows beside what was written since the global
 //! filter was built, one filter in memory covers both.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::KeySpace;
-use super::view::View;
+use super::view::{Covered, View};
 use super::young::each_keys;
 use crate::Result;
 use crate::memtable::UnionFilter;
 use crate::segment::Segment;
-use crate::segment::global::GlobalFilter;
 
 /// Bytes of a global filter for each row that pays for copying them.
 const BYTES_A_ROW: usize = 32;
@@ -20,59 +18,87 @@ const KEYS_A_ROW: usize = 2;
 
 /// What a union is built over, outside the lock.
 struct Parts {
-    global_filter: Arc<GlobalFilter>,
-    segments: Vec<Arc<Segment>>,
+    covered: Covered,
+    joined: Vec<Arc<Segment>>,
 }
 
 impl View {
-    /// The global filter, where there is one, and the young filter is asked beside it.
-    fn single_global(&self) -> Option<&Arc<GlobalFilter>> {
+    /// The global filter and its segments, if there is one.
+    fn single_covered(&self) -> Option<&Covered> {
         let [covered] = &self.covered[..] else { return None };
-        self.young.is_active().then_some(&covered.global_filter)
+        Some(covered)
     }
 
-    /// The filter over all that is neither asked by itself nor gone.
-    pub(super) fn union_filter(&self) -> Option<&UnionFilter> {
-        self.young.union_with(self.single_global()?.sum())
+    /// The segments that a union has to hold: all that are not asked by themselves.
+    fn united(&self) -> impl Iterator<Item = u64> {
+        let covered = self.covered.iter().flat_map(|covered| covered.segments.iter().flatten());
+        covered.chain(&self.joined).map(|segment| segment.header().id)
     }
 
-    /// Let go of a union that is out of use.
+    /// Let go of the union where it lacks keys, or is of no use. One that holds all keys of some
+    /// segments holds those of what they were compacted to.
     pub(super) fn keep_union(&mut self) {
-        let global_filter = self.single_global().map(|global_filter| global_filter.sum());
-        self.young.keep_union_with(global_filter);
+        let Some(mut union) = self.union.take() else { return };
+        let mut headers: Vec<_> = self.segments.iter().map(|segment| segment.header()).collect();
+        headers.sort_by_key(|header| header.id);
+        for header in headers {
+            let sources = &header.sources;
+            if !sources.is_empty() && sources.iter().all(|source| union.holds(*source)) {
+                union.hold(header.id);
+            }
+        }
+        // Compaction may leave none for a while.
+        let is_good = self.covered.len() <= 1 && !union.is_overfull() && self.united().all(|id| union.holds(id));
+        self.union = is_good.then_some(union);
     }
 
-    /// Rows that pay for building the union; none where there is one, or can be none.
+    /// Put the keys of a segment that joined the young filter into the union, too.
+    pub(super) fn add_to_union(&mut self, segment: &Arc<Segment>) {
+        let Some(union) = &mut self.union else { return };
+        if each_keys(segment, |keys| union.insert(keys.iter().copied())).is_ok() {
+            union.hold(segment.header().id);
+        }
+    }
+
+    /// Rows that pay for building the union; none where there is a good one, or can be none.
     fn rows_to_unite(&self) -> Option<usize> {
-        let bytes = self.single_global()?.filter_bytes();
-        let can_be = bytes <= UnionFilter::MOST_BYTES && self.union_filter().is_none();
-        can_be.then(|| bytes as usize / BYTES_A_ROW + self.young.len() / KEYS_A_ROW)
+        let global_filter = &self.single_covered()?.global_filter;
+        let bytes = global_filter.filter_bytes();
+        let is_due = match &self.union {
+            Some(union) => union.is_outgrown_by(global_filter.entries(), self.young.len() as u64),
+            None => self.young.is_active(),
+        };
+        let pays = bytes as usize / BYTES_A_ROW + self.young.len() / KEYS_A_ROW;
+        (is_due && bytes <= UnionFilter::MOST_BYTES).then_some(pays)
     }
 
     fn parts(&self) -> Option<Parts> {
-        Some(Parts { global_filter: self.single_global()?.clone(), segments: self.joined.clone() })
+        Some(Parts { covered: self.single_covered()?.clone(), joined: self.joined.clone() })
     }
 
-    /// Take a union that holds the keys of these segments, if the young filter still covers no
-    /// others.
-    fn take_union(&mut self, mut union: UnionFilter, held: &BTreeSet<u64>) {
-        if !self.joined.iter().all(|segment| held.contains(&segment.header().id)) {
-            return;
-        }
+    /// Take a union of segments, and put in what is in memory.
+    fn take_union(&mut self, mut union: UnionFilter) {
         if let Some(frozen) = &self.frozen {
             union.insert(frozen.memtable.keys_from(0));
         }
         union.insert(self.memtable.keys_from(0));
-        self.young.unite(union);
+        let before = self.union.replace(union);
         self.keep_union();
+        if self.union.is_none() {
+            // Others came meanwhile; the one before may hold them.
+            self.union = before;
+            self.keep_union();
+        }
     }
 }
 
 impl Parts {
     fn united(&self) -> Result<Option<UnionFilter>> {
-        let Some(mut union) = UnionFilter::over(&self.global_filter)? else { return Ok(None) };
-        for segment in &self.segments {
+        let held = self.covered.segments.iter().flatten().map(|segment| segment.header().id).collect();
+        let Some(mut union) = UnionFilter::over(&self.covered.global_filter, held)? else { return Ok(None) };
+        for segment in &self.joined {
             each_keys(segment, |keys| union.insert(keys.iter().copied()))?;
+            union.hold(segment.header().id);
         }
         Ok(Some(union))
     }
@@ -89,11 +115,9 @@ impl KeySpace {
         }
         self.asked.rows_at_union.store(rows, Ordering::Relaxed);
         let parts = self.present().as_ref().filter(|_| wanted.is_some()).and_then(View::parts);
-        let Some(parts) = parts else { return };
         // What cannot be read is asked by itself, and tells then what is wrong.
-        if let Ok(Some(union)) = parts.united() {
-            let held = parts.segments.iter().map(|segment| segment.header().id).collect();
-            self.change_present(|view| view.take_union(union, &held));
+        if let Some(Ok(Some(union))) = parts.map(|parts| parts.united()) {
+            self.change_present(|view| view.take_union(union));
         }
     }
 }

@@ -13,7 +13,7 @@ use super::writer_lock;
 use crate::format::manifest::Manifest;
 use crate::format::names::{FileKind, WRITER_LOCK};
 use crate::io::FileId;
-use crate::memtable::{Memtable, YoungFilter};
+use crate::memtable::{Memtable, UnionFilter, YoungFilter};
 use crate::segment::Segment;
 use crate::segment::global::GlobalFilter;
 use crate::wal::{Frames, Log, Next, Owner, START};
@@ -65,6 +65,8 @@ pub(crate) struct View {
     pub(crate) young: YoungFilter,
     /// The first of the frozen log's entries that it does not hold yet.
     pub(super) lacks_young: Option<usize>,
+    /// One filter over a global filter and what the young filter covers, for large look-ups.
+    pub(super) union: Option<UnionFilter>,
     /// Whether new entries are left out of the memtable's index, for large look-ups.
     pub(super) is_lazy: bool,
     /// A global filter that is about to be published, open and read.
@@ -212,6 +214,7 @@ impl View {
             frozen_log: None,
             young: YoungFilter::default(),
             lacks_young: None,
+            union: None,
             is_lazy: false,
             warm: None,
             spare: None,
@@ -334,7 +337,7 @@ impl View {
         };
         let is_log_the_same = newer.log.id == self.log.id && !self.log.is_closed && self.torn == 0;
         (newer.young, newer.is_lazy) = (std::mem::take(&mut self.young), self.is_lazy);
-        newer.spare = self.spare.take();
+        (newer.spare, newer.union) = (self.spare.take(), self.union.take());
         if newer.log.id == self.log.id {
             if newer.log.identity != self.log.identity {
                 return Err(Error::replaced(&self.log.file.path));

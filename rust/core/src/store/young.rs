@@ -29,6 +29,9 @@ impl View {
         if !self.is_lazy && added < LARGE {
             self.memtable.index_pending();
         }
+        if let Some(union) = &mut self.union {
+            union.insert(self.memtable.keys_from(before));
+        }
         if self.young.fits(added) {
             self.young.insert(self.memtable.keys_from(before));
         } else {
@@ -40,6 +43,9 @@ impl View {
     pub(super) fn complete_young(&mut self) {
         let (Some(first), Some(frozen)) = (self.lacks_young.take(), self.frozen.clone()) else { return };
         let missing = frozen.memtable.keys_from(first);
+        if let Some(union) = &mut self.union {
+            union.insert(frozen.memtable.keys_from(first));
+        }
         if self.young.fits(missing.len()) {
             self.young.insert(missing);
         } else {
@@ -95,10 +101,18 @@ impl View {
         self.keep_union();
     }
 
+    /// A segment that holds nothing but entries of a log that ended.
+    pub(super) fn hold_written(&mut self, segment: u64) {
+        self.young.cover(segment);
+        if let Some(union) = &mut self.union {
+            union.hold(segment);
+        }
+    }
+
     /// Segments that hold nothing but entries of the log that ended.
     pub(super) fn cover_written(&mut self, segments: &[u64]) {
         for id in segments {
-            self.young.cover(*id);
+            self.hold_written(*id);
         }
         self.sort_uncovered();
     }
@@ -122,6 +136,7 @@ impl View {
             // As above.
             if add_keys(&mut self.young, &segment).is_ok() {
                 self.young.cover(segment.header().id);
+                self.add_to_union(&segment);
             }
         }
         self.sort_uncovered();

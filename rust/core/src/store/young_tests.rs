@@ -157,9 +157,10 @@ fn union_filter_of_a_reader_rules_out_nothing_that_is_known() {
         }
         {
             let view = reader.present();
-            if let Some(union) = view.as_ref().unwrap().union_filter() {
+            let view = view.as_ref().unwrap();
+            if view.union.is_some() {
                 united += 1;
-                global_filters.insert(union.global_filter());
+                global_filters.insert(view.covered[0].global_filter.sum());
             }
         }
         // A chunk of keys that are all known makes the chunks behind it ask both parts at once.
@@ -179,24 +180,76 @@ fn union_filter_of_a_reader_rules_out_nothing_that_is_known() {
 }
 
 #[test]
-fn union_filter_goes_with_the_global_filter_it_copied() {
+fn union_filter_outlives_its_global_filter_until_it_is_outgrown() {
     let directory = tempfile::tempdir().unwrap();
     let writer = open(directory.path());
-    begin(&writer, keys(0..400));
-    writer.seal_frozen().unwrap();
-    writer.maintain(true, &mut |_, _| Ok(())).unwrap();
+    let seal_all = |known: std::ops::Range<u64>| {
+        for first in known.step_by(BATCH as usize) {
+            begin(&writer, keys(first..first + BATCH));
+            writer.seal_frozen().unwrap();
+        }
+        writer.write(SETTINGS, |writer| writer.seal()).unwrap();
+        writer.maintain(true, &mut |_, _| Ok(())).unwrap();
+    };
+    seal_all(0..400);
     // Enough keys for a young filter.
-    begin(&writer, keys(400..450));
-    let is_united = || writer.present().as_ref().unwrap().union_filter().is_some();
-    assert!(!is_united());
-    for _ in 0..3 {
-        assert_eq!(
-            states(&writer, &keys(0..500))[440..460],
-            [[HistoryState::Processing; 10], [HistoryState::Absent; 10]].concat()
-        );
+    (40..45).for_each(|number| begin(&writer, keys(number * BATCH..(number + 1) * BATCH)));
+    let outgrown = || {
+        let view = writer.present();
+        let view = view.as_ref().unwrap();
+        let entries = view.covered[0].global_filter.entries();
+        view.union.as_ref().map(|union| union.is_outgrown_by(entries, view.young.len() as u64))
+    };
+    let is_right = |known: u64| {
+        let found = states(&writer, &keys(known - 40..known + 20));
+        found == [vec![HistoryState::Processing; 40], vec![HistoryState::Absent; 20]].concat()
+    };
+    assert_eq!(outgrown(), None);
+    (0..20).for_each(|_| assert!(is_right(450)));
+    assert_eq!(outgrown(), Some(false));
+    seal_all(450..480);
+    assert_eq!(outgrown(), Some(false));
+    assert!(is_right(480));
+    seal_all(480..700);
+    assert_eq!(outgrown(), Some(true));
+    (0..40).for_each(|_| assert!(is_right(700)));
+    assert_eq!(outgrown(), Some(false));
+    // More than it is of any use for, before anybody looks.
+    seal_all(700..2000);
+    assert_eq!(outgrown(), None);
+    assert!(is_right(2000));
+}
+
+#[test]
+fn union_filter_of_a_reader_that_misses_states_rules_out_nothing() {
+    for seed in 0..12_u64 {
+        let directory = tempfile::tempdir().unwrap();
+        let (writer, reader) = (open(directory.path()), open(directory.path()));
+        let mut drawn = keys(seed << 32..(seed << 32) + 1000).into_iter().map(|key| key.hi ^ key.lo);
+        let mut draw = |most: u64| drawn.next().unwrap() % most;
+        let (mut known, mut united) = (0, 0);
+        for _ in 0..150 {
+            // Some batches are large: they go into segments of their own at once.
+            let batch = if draw(12) == 0 { 25 } else { BATCH };
+            begin(&writer, keys(known..known + batch));
+            known += batch;
+            match draw(12) {
+                0..3 => writer.seal_frozen().unwrap(),
+                3 => drop(writer.maintain(false, &mut |_, _| Ok(())).unwrap()),
+                4 => drop(writer.maintain(true, &mut |_, _| Ok(())).unwrap()),
+                5 => writer.write(SETTINGS, |writer| writer.seal()).unwrap(),
+                _ => {}
+            }
+            for (is_asked, handle) in [(draw(4) > 0, &reader), (draw(6) == 0, &writer)] {
+                if !is_asked {
+                    continue;
+                }
+                let expected = |row| if row < known { HistoryState::Processing } else { HistoryState::Absent };
+                let rows = if draw(3) == 0 { known - 5..known + 5 } else { 0..known + 300 };
+                assert_eq!(states(handle, &keys(rows.clone())), rows.map(expected).collect::<Vec<_>>(), "seed {seed}");
+                united += u64::from(handle.present().as_ref().unwrap().union.is_some());
+            }
+        }
+        assert!(united > 10, "{united} times with seed {seed}");
     }
-    assert!(is_united());
-    writer.maintain(true, &mut |_, _| Ok(())).unwrap();
-    assert!(!is_united());
-    assert_eq!(states(&writer, &keys(449..451)), [HistoryState::Processing, HistoryState::Absent]);
 }

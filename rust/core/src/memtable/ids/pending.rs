@@ -11,8 +11,8 @@ use crate::segment::format::Stamp;
 
 /// What indexing an entry costs, in entries read.
 const INDEXING: usize = 8;
-/// Bits for each key that is looked for.
-const BITS: usize = 8;
+/// Bits for each key that is looked for: few other entries pass, and all of them stay in the cache.
+const BITS: usize = 32;
 
 impl Memtable {
     /// Put the entries into the index that are not there yet.

@@ -166,6 +166,11 @@ impl GlobalFilter {
         self.pages.verify_all(progress)
     }
 
+    /// Number of keys in it.
+    pub(crate) fn entries(&self) -> u64 {
+        self.header.entries
+    }
+
     /// Bytes of its blocks.
     pub(crate) fn filter_bytes(&self) -> u64 {
         self.header.filter_bytes()
