@@ -1,7 +1,8 @@
 """A history in a bucket beside one in a directory: `python -m benches.objects_history`.
 
 Against moto on loopback, by a proxy that adds a latency to each request and counts them: classify
-with warm files, the first classify of a fresh node, threads of one handle, writers of one trigger.
+with warm files, the first classify of a fresh node, threads of one handle, writers of one trigger;
+and how many bytes and requests a life of batches takes.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from tests.servers.fault_proxy import FaultProxy, fault_proxy
 from tests.servers.objects import Server, moto
 
 import dochistory as dh
+from benches import lives
 from benches.machine import machine
 from benches.stores import TRIGGER
 from dochistory import objects
@@ -79,6 +81,22 @@ def transfer(server: Server, proxy: FaultProxy, home: Path, size: int) -> float:
     return timed(lambda: client.get_file("x", home / "back"))
 
 
+def life(where: str, through: dict[str, Any], proxy: FaultProxy, ids: int, batch: int) -> dict[str, float]:
+    """What a life over 30 days sends to the store, maintenance included: bytes an id, requests a batch."""
+    lived = lives.Life(ids, batch)
+    proxy.reset()
+    with dh.open(where, create=True, storage_options=through) as history:
+        for number in range(lived.batches):
+            documents, rows = lived.documents(number)
+            claim = history.begin(documents, lives.TRIGGER, now=lived.now(number))
+            if rows is None:
+                claim.complete()
+            else:
+                claim.complete(rows=rows)
+    kinds = {f"{kind} a batch": count / lived.batches for kind, count in sorted(proxy.counts.items())}
+    return {"ids": lived.ids, "bytes put an id": proxy.bytes_in / lived.ids, **kinds}
+
+
 def threads(history: dh.History, count: int, batch: int, seconds: float) -> dict[str, float]:
     """Documents a second that threads of one handle begin and complete."""
     done = [0] * count
@@ -98,6 +116,8 @@ def threads(history: dh.History, count: int, batch: int, seconds: float) -> dict
 
 def writers(opened: Callable[[], dh.History], count: int, seconds: float) -> dict[str, float]:
     """How long writers of one trigger wait, each with a handle of its own: of one document, begin and complete."""
+    # The first text that pyarrow reads makes it import pandas, which takes longer than any wait.
+    pa.record_batch({"uuid": [str(uuid.uuid4())]})
     waits: list[list[float]] = [[] for _ in range(count)]
     handles = [opened() for _ in range(count)]
     end = time.perf_counter() + seconds
@@ -146,6 +166,7 @@ def main() -> None:
     options.add_argument("--latencies", type=float, nargs="+", default=[0.0, 20.0, 60.0], help="ms added")
     options.add_argument("--entries", type=int, default=10_000_000)
     options.add_argument("--rows", type=int, default=1_000_000)
+    options.add_argument("--life", type=int, default=10_000_000, help="ids of a life; 0 for none")
     options.add_argument("--runs", type=int, default=5)
     options.add_argument("--seconds", type=float, default=10.0, help="of each run of threads and writers")
     given = options.parse_args()
@@ -154,6 +175,9 @@ def main() -> None:
         for number, latency_ms in enumerate(given.latencies):
             with fault_proxy(server.port, latency=latency_ms / 1000) as proxy:
                 found: dict[str, Any] = {}
+                if number == 0 and given.life:
+                    where = f"{server.url}/{uuid.uuid4()}/orders.history"
+                    found["a life"] = life(where, server.through(proxy.port), proxy, given.life, 10_000)
                 if number == len(given.latencies) - 1:
                     found["classify"] = classify(server, proxy, Path(home), given.entries, given.rows, given.runs)
                 where, through = f"{server.url}/{uuid.uuid4()}/orders.history", server.through(proxy.port)
