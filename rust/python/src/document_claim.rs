@@ -146,6 +146,10 @@ impl DocumentClaim {
         let message = said.or_else(|| sentence(decision, unavailable.as_deref()).map(Into::into));
         Ok(Self { handle, claimed: begun.claim, decision, key, message })
     }
+
+    pub(crate) fn decision(&self) -> Decision {
+        self.decision
+    }
 }
 
 /// Most documents have no more than their id.

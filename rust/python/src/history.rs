@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dochistory_core::history::History as Engine;
 use dochistory_core::protocols::trigger::Claim as Claimed;
-use dochistory_core::protocols::trigger::rules::Outcome as Decision;
+use dochistory_core::protocols::trigger::rules::{Outcome as Decision, Trigger as Rules};
 use dochistory_core::{Replays, Transaction};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -14,6 +14,7 @@ use pyo3::types::PyMapping;
 
 use crate::arguments;
 use crate::audit::Keeper;
+use crate::background::Failed;
 use crate::call::{Beginning, Documents, replays};
 use crate::calls::InCall;
 use crate::claim::Claim;
@@ -219,12 +220,13 @@ impl History {
         };
         let input = Input::import(documents)?;
         let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, threads)?;
-        let (begun, verdict_columns) = crate::calls::outside(py, || {
+        let (handle, rules) = (&this.get().handle, &trigger.get().rules);
+        let (begun, verdict_columns, failed) = crate::calls::outside(py, || {
             let begun = documents.begin(&history, &how)?;
             let columns = verdict_columns(&begun.verdicts, &documents.columns, documents.threads)?;
-            Ok::<_, Failure>((begun, columns))
+            Ok::<_, Failure>((begun, columns, start_due(handle, &history, rules)))
         })?;
-        this.get().start_maintenance(py, &history, trigger.get());
+        warn_of_maintenance(py, failed);
         this.get().note_without_id(py, trigger.get(), &begun.verdicts.outcomes, audit.is_none());
         let started_at_us = begun.claim.as_ref().map_or(documents.now_us, Claimed::started_at);
         let claim = Claim {
@@ -299,18 +301,28 @@ impl History {
             guaranteed,
             persistent,
         };
-        let input = document.into_input(trigger.rules.kind)?;
-        let documents = Documents::new(trigger, input, None, clock::now_us(now)?, 1)?;
-        let how = Beginning { transaction: None, replays: Replays::default() };
-        let (begun, is_completed) = crate::calls::outside(py, || match documents.completed(&history)? {
-            Some(begun) => Ok((begun, true)),
-            None => documents.begin(&history, &how).map(|begun| (begun, false)),
+        let now_us = clock::now_us(now)?;
+        // All of it outside Python: threads that begin documents one by one wait for nothing
+        // longer.
+        let (claim, is_completed, failed) = crate::calls::outside(py, || {
+            let input = document.into_input(trigger.rules.kind)?;
+            let documents = Documents::new(trigger, input, None, now_us, 1)?;
+            let (begun, is_completed) = match documents.completed(&history)? {
+                Some(begun) => (begun, true),
+                None => {
+                    let how = Beginning { transaction: None, replays: Replays::default() };
+                    (documents.begin(&history, &how)?, false)
+                }
+            };
+            let failed = if is_completed { None } else { start_due(&self.handle, &history, &trigger.rules) };
+            let claim = DocumentClaim::new(self.handle.clone(), &documents.columns, begun)?;
+            Ok::<_, Failure>((claim, is_completed, failed))
         })?;
+        warn_of_maintenance(py, failed);
         if !is_completed {
-            self.start_maintenance(py, &history, trigger);
-            self.note_without_id(py, trigger, &begun.verdicts.outcomes, true);
+            self.note_without_id(py, trigger, &[claim.decision()], true);
         }
-        DocumentClaim::new(self.handle.clone(), &documents.columns, begun)
+        Ok(claim)
     }
 
     /// Close it; again changes nothing. What is under way in other threads comes to its end.
@@ -366,21 +378,18 @@ impl History {
             warn(py, "%s: %s", (name.as_str(), WITHOUT_ID));
         }
     }
-
-    fn start_maintenance(&self, py: Python<'_>, history: &Arc<Engine>, trigger: &Trigger) {
-        start_maintenance(py, &self.handle, history, trigger);
-    }
 }
 
-/// Start maintenance if it is due. If it fails, the caller keeps its claim: the failure is logged,
-/// and maintenance is due again the next time.
-pub(crate) fn start_maintenance(py: Python<'_>, handle: &Handle, history: &Arc<Engine>, trigger: &Trigger) {
-    if !handle.auto_maintain {
-        return;
-    }
-    if let Some((name, error)) =
-        crate::calls::outside(py, || handle.maintenance.start_for(history, &trigger.rules.name))
-    {
+/// Start maintenance if it is due; answers how the last one failed, which changes nothing for the
+/// caller: maintenance is due again the next time. Must be called without holding Python, and where
+/// the caller is outside it anyway: threads wait for each other to come in again.
+pub(crate) fn start_due(handle: &Handle, history: &Arc<Engine>, rules: &Rules) -> Option<Failed> {
+    if handle.auto_maintain { handle.maintenance.start_for(history, &rules.name) } else { None }
+}
+
+/// Log how maintenance failed, if it did.
+pub(crate) fn warn_of_maintenance(py: Python<'_>, failed: Option<Failed>) {
+    if let Some((name, error)) = failed {
         warn(py, "maintenance of trigger %r: %s", (name.as_str(), error.as_str()));
     }
 }

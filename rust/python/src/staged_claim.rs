@@ -9,10 +9,10 @@ use pyo3::types::PyMapping;
 use crate::call::Documents;
 use crate::claim::{on_leaving, replay_word};
 use crate::clock;
-use crate::errors::Outcome;
+use crate::errors::{Failure, Outcome};
 use crate::given_keys;
 use crate::handle::Handle;
-use crate::history::{names, start_maintenance};
+use crate::history::{names, start_due, warn_of_maintenance};
 use crate::input::Input;
 use crate::output;
 use crate::trigger::Trigger;
@@ -159,15 +159,17 @@ impl StagedClaim {
         self.handle.check_process()?;
         let trigger = self.trigger.get();
         let columns = keys.map(|keys| given_keys::keys(keys, trigger)).transpose()?;
-        crate::calls::outside(py, || match &columns {
-            Some(columns) => end(&self.claimed, Some(&columns.documents())),
-            None => end(&self.claimed, None),
+        let failed = crate::calls::outside(py, || {
+            match &columns {
+                Some(columns) => end(&self.claimed, Some(&columns.documents())),
+                None => end(&self.claimed, None),
+            }?;
+            // A job leaves many small files. They are compacted here rather than at the commit,
+            // because the services wait for the commit.
+            let history = if columns.is_none() { self.handle.get().ok() } else { None };
+            Ok::<_, Failure>(history.and_then(|history| start_due(&self.handle, &history, &trigger.rules)))
         })?;
-        // A job leaves many small files. They are compacted here rather than at the commit, because
-        // the services wait for the commit.
-        if let (None, Ok(history)) = (&columns, self.handle.get()) {
-            start_maintenance(py, &self.handle, &history, trigger);
-        }
+        warn_of_maintenance(py, failed);
         Ok(())
     }
 }

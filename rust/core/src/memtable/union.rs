@@ -57,8 +57,8 @@ impl UnionFilter {
         self.segments.insert(segment);
     }
 
-    /// Whether it lets so many other keys pass that one over a global filter of `entries` keys
-    /// should take its place, into which `young` keys go.
+    /// Whether another one, over a global filter of `entries` keys and with `young` keys put in,
+    /// would let clearly fewer other keys pass.
     pub(crate) fn is_outgrown_by(&self, entries: u64, young: u64) -> bool {
         let load = |keys: u64, capacity: u64| keys as f64 / capacity.max(1) as f64;
         let present = load(self.keys, self.capacity);
