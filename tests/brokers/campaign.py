@@ -115,6 +115,19 @@ class Campaign:
             one.kill()
             one.wait()
 
+    def empty(self, depth: Callable[[], int], **settings: Any) -> None:
+        """Receive until the queue holds nothing, copies and what an ended receiver gave back included."""
+        end = time.monotonic() + 120
+        while depth():
+            assert time.monotonic() < end, f"{depth()} are left in the queue\n{self.log()}"
+            one = self.start(**settings)
+            try:
+                eventually(lambda: depth() == 0, "a receiver holds the rest")
+                self.terminate(one)
+            finally:
+                one.kill()
+                one.wait()
+
     def terminate(self, one: subprocess.Popen[bytes]) -> None:
         """SIGTERM, which must end it cleanly once it is up."""
         eventually(lambda: f"receiving {one.pid}\n" in self._log.read_text(), "the receiver is up")

@@ -350,5 +350,5 @@ def test_kills_restarts_and_poison_run_nothing_twice(
     declare(broker, queue, kind)
     campaign = Campaign(tmp_path, receiver, queue, {"url": broker.url, "prefetch": prefetch})
     published = campaign.endure(broker, lambda some: publish(broker, queue, some), 6_000, (0.5, 1.5), takes=0.0005)
-    eventually(lambda: depth(broker, queue) == 0, "the queue is empty")
+    campaign.empty(lambda: depth(broker, queue))
     campaign.check(ids_of(published))

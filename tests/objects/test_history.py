@@ -120,7 +120,7 @@ def test_verify_finds_an_object_that_is_gone_or_damaged(opened: Open, client: An
         assert history.verify() > 10_000
         [segment] = [one.name for one in client.list() if "segment" in one.name]
         content = client.get(segment)
-        client.put(segment, content[:-1] + b"x")
+        client.put(segment, content[:-1] + bytes([content[-1] ^ 1]))
         with pytest.raises(dh.CorruptError, match=rf"^\[DH-CORRUPT\] {place}/{segment}"):
             history.verify()
         client.delete(segment)
