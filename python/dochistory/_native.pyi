@@ -52,6 +52,7 @@ __all__ = [
     "_copy_from_bucket",
     "_copy_to_bucket",
     "_is_there",
+    "_open_described",
     "_seconds",
     "count_verdicts",
     "local_path",
@@ -1990,6 +1991,18 @@ class History:
             StateError: [DH-STATE] the history is closed.
             ForkedError: [DH-FORKED] it was opened before this process was forked off.
         """
+    def _described(self, trigger: Trigger | str, snapshot: str) -> tuple[bytes, bytes] | None:
+        """What a process that reads a pinned state in a bucket need not fetch then. Not public: Spark
+        sends it to its workers.
+
+        Args:
+            trigger: the trigger, or its name.
+            snapshot: what `pin` answered.
+
+        Returns:
+            tuple of bytes, or None: the object `HISTORY` and the pin's object; None for a
+            directory, and where this handle did not pin that state last.
+        """
     def close(self) -> None:
         """Close it; again changes nothing. What is under way in other threads comes to its end.
 
@@ -2682,6 +2695,36 @@ def _copy_to_bucket(
         directory: the history; its log is put into segments.
         url: where the copy is made.
         storage_options: as for `open`.
+    """
+
+def _open_described(
+    client: object,
+    trigger: str,
+    snapshot: str,
+    name: str,
+    described: tuple[bytes, bytes],
+    cache: str | os.PathLike[str] | None = None,
+) -> History:
+    """Open a pinned state of a history in a bucket for reading, and fetch its files. Not public:
+    Spark's workers use it. The pin itself is not asked for, so the caller has to see that it is
+    there, and the same.
+
+    Args:
+        client: the client of the history's place.
+        trigger: the name of the trigger whose state it is.
+        snapshot: what `pin` answered.
+        name: the name of the pin's object.
+        described: what `History._described` said where the state was pinned.
+        cache: as for `open`.
+
+    Returns:
+        History: the open history.
+
+    Raises:
+        OpenError: [DH-OPEN] the pin was removed, and its files with it.
+        CorruptError: [DH-CORRUPT] what was said of it is damaged.
+        StorageError: [DH-IO] the operating system refused a file operation.
+        ObjectStoreError: [DH-OBJECTS], …: the bucket cannot be used.
     """
 
 def _is_there(path: str) -> bool:

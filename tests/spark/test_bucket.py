@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dochistory as dh
+from dochistory import objects
 from dochistory.spark.options import Options
+from dochistory.spark.place import Place
 from dochistory.spark.same_bucket import BucketSight, Given
+from dochistory.spark.snapshots import Snapshot
 from tests.delivery.support import header
 from tests.mapper.support import mapped
 from tests.servers.fault_proxy import Say, fault_proxy
@@ -91,6 +94,55 @@ def test_bucket_gives_the_verdicts_of_a_directory(
         assert judged(dh.spark.classify(df, history, orders(), "map", **given)) == wanted
     found.explain("extended")
     assert "loopback" not in capsys.readouterr().out
+
+
+def seen_by(server: Mapping[str, str], snapshot: Snapshot, cache: Path) -> Snapshot:
+    """The same, to a worker with options and a cache of its own."""
+    assert isinstance(snapshot.sight, BucketSight)
+    return replace(snapshot, sight=replace(snapshot.sight, given=Given(server), cache=str(cache)))
+
+
+def test_worker_asks_for_a_pin_and_its_files_at_once(
+    s3: Server, url: str, given: dict[str, Any], opened: Opened, tmp_path: Path
+) -> None:
+    with opened(create=True) as history:
+        fill(history)
+    snapshot = Snapshot.of(Place.of(url, **given), "orders")
+    with fault_proxy(s3.port) as proxy:
+        for asked in ({"get": 2}, {"get": 1}):  # the next worker of the machine has the file
+            proxy.reset()
+            with seen_by(s3.through(proxy.port), snapshot, tmp_path / "worker")._opened() as reader:  # noqa: SLF001
+                assert rules(reader, ["done", "doubtful", "a"]) == ["R9", "R11", "R8"]
+            assert dict(proxy.counts) == asked
+
+
+def test_worker_believes_no_description_that_the_bucket_denies(
+    s3: Server, url: str, given: dict[str, Any], opened: Opened, tmp_path: Path
+) -> None:
+    def is_opened() -> None:
+        with seen_by(s3.options, snapshot, tmp_path / secrets.token_hex(4))._opened() as reader:  # noqa: SLF001
+            rules(reader, ["done"])
+
+    with opened(create=True) as history:
+        fill(history)
+        snapshot = Snapshot.of(Place.of(url, **given), "orders")
+        is_opened()
+        history.unpin(orders(), snapshot.token)
+        with pytest.raises(dh.OpenError, match="this snapshot is over"):
+            is_opened()
+    client = objects.open_client(url, s3.options)
+    identity = client.get("HISTORY")
+    assert identity is not None
+    client.delete("HISTORY")
+    with pytest.raises(dh.ClusterError, match="there is no history"):
+        is_opened()
+    other = f"{url}-other"
+    dh.open(other, create=True, storage_options=dict(s3.options)).close()
+    found = objects.open_client(other, s3.options).get("HISTORY")
+    assert found is not None
+    client.put("HISTORY", found)
+    with pytest.raises(dh.ClusterError, match="there is another history"):
+        is_opened()
 
 
 def test_plan_stays_the_same_whatever_is_collected(

@@ -387,7 +387,7 @@ class Claimer:
         return shards.by_shard(self._df, self._ids, parts, self._order_by)
 
     def _staged(self, history: "History", place: Place, job: "Job", routed: "DataFrame") -> "DataFrame":
-        snapshot = Snapshot(place.sight(history, self._trigger.name), str(job.snapshot))
+        snapshot = Snapshot.at(place, history, self._trigger.name, str(job.snapshot))
         work = staging.Staging(snapshot, job.token, self._trigger, tuple(self._found))
         if self._trigger.resolver is not None and self._resolver_on == "driver":
             work = work.with_trigger(resolver_on_driver.answered(work, routed, self._found))

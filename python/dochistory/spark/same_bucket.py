@@ -9,16 +9,19 @@ import socket
 import stat
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
 import dochistory as dh
-from dochistory import objects
+from dochistory import _native, objects
 from dochistory.objects.options import StorageOptions
 from dochistory.objects.retries import Retries
+from dochistory.spark.beside import beside
 
 if TYPE_CHECKING:
     from dochistory import History
@@ -62,6 +65,23 @@ def _check_travels(provider: Any) -> None:
 
 
 @dataclass(frozen=True)
+class Described:
+    """A pinned state as the driver knows it, so that a worker need not ask for it before it reads its files."""
+
+    trigger: str
+    identity: bytes
+    """The object `HISTORY`."""
+    pin: bytes
+    """The pin's object."""
+
+    @classmethod
+    def of(cls, history: "History", trigger: str, snapshot: str) -> "Described | None":
+        """What the driver knows of a state that it has just pinned; None for a history in a directory."""
+        found = history._described(trigger, snapshot)  # noqa: SLF001 - ours
+        return None if found is None else cls(trigger, *found)
+
+
+@dataclass(frozen=True)
 class BucketSight:
     """A history in a bucket as the driver sees it."""
 
@@ -96,12 +116,29 @@ class BucketSight:
             raise self._not_seen(f"there is another history, {found}")
         return opened
 
+    def read(self, snapshot: str, described: Described) -> "History":
+        """Open a pinned state, in a worker. While its files come, the store says whether its pin is there.
+
+        Raises:
+            ClusterError: [DH-CLUSTER] as `open`.
+            OpenError: [DH-OPEN] the pin was removed.
+        """
+        client = objects.open_client(self.path, self.given.options)
+        name, cache = _pin_of(snapshot), self.cache or cache_of_machine()
+        known = described.identity, described.pin
+        with beside(lambda: client.get(name), Thread) as found, suppress(dh.DocHistoryError):
+            opened = _native._open_described(client, described.trigger, snapshot, name, known, cache)  # noqa: SLF001
+            if found() == described.pin:
+                return opened
+            opened.close()
+        # By one request after the other: it says what is wrong.
+        return self.open(read_only=True, snapshot=snapshot)
+
     def let_go(self, snapshot: str) -> None:
         """Remove a pin, by one request that is not repeated: the process that pinned it ends."""
-        space, _, pin = snapshot.partition("=")
-        if pin.startswith("pin-"):
+        if pin := _pin_of(snapshot):
             once = Retries(attempts=1)
-            objects.open_client(self.path, self.given.options, retries=once).delete(f"triggers/{space}/{pin}")
+            objects.open_client(self.path, self.given.options, retries=once).delete(pin)
 
     def _not_seen(self, instead: str) -> "dh.ClusterError":
         return dh.ClusterError(
@@ -109,6 +146,12 @@ class BucketSight:
             f"{instead}; the driver, on {self.host}, works there with history {self.history}. Do both reach the same "
             "store? Pass storage_options, or give the executors the driver's environment (AWS_ENDPOINT_URL, …)"
         )
+
+
+def _pin_of(snapshot: str) -> str:
+    """The object of a snapshot's pin; nothing if it needs none."""
+    space, _, pin = snapshot.partition("=")
+    return f"triggers/{space}/{pin}" if pin.startswith("pin-") else ""
 
 
 def cache_of_machine() -> str | None:

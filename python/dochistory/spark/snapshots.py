@@ -9,12 +9,12 @@ import atexit
 import os
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import dochistory as dh
 from dochistory.spark.place import Place
-from dochistory.spark.same_bucket import BucketSight
+from dochistory.spark.same_bucket import BucketSight, Described
 from dochistory.spark.same_directory import Sight
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ class Snapshot:
 
     sight: Sight | BucketSight
     token: str
+    described: Described | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def at(cls, place: Place, history: "History", trigger: str, token: str) -> "Snapshot":
+        """What this process has just pinned."""
+        return cls(place.sight(history, trigger), token, Described.of(history, trigger, token))
 
     @classmethod
     def of(
@@ -67,7 +73,7 @@ class Snapshot:
         if known is not None and _is_good(history, name, *known):
             return known[1]
         token = history.pin(trigger, lease=lease)
-        snapshot = cls(place.sight(history, name), token)
+        snapshot = cls.at(place, history, name, token)
         if lease is None:
             _to_let_go.append((os.getpid(), snapshot))
             _pinned[key] = (history.stats(trigger)["manifest"], snapshot, time.monotonic())
@@ -82,11 +88,16 @@ class Snapshot:
         """
         key = (os.getpid(), self)
         if key not in _open:
-            _open[key] = self.sight.open(read_only=True, snapshot=self.token)
+            _open[key] = self._opened()
             while len(_open) > _MOST_OPEN:
                 _open.popitem(last=False)[1].close()
         _open.move_to_end(key)
         return _open[key]
+
+    def _opened(self) -> "History":
+        if isinstance(self.sight, BucketSight) and self.described is not None:
+            return self.sight.read(self.token, self.described)
+        return self.sight.open(read_only=True, snapshot=self.token)
 
 
 def _is_good(history: "History", trigger: str, manifest: int, snapshot: Snapshot, pinned: float) -> bool:

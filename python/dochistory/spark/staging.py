@@ -5,7 +5,6 @@ twice, or end long after everybody has forgotten it: each attempt writes files o
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -49,24 +48,15 @@ class Staging:
 
     def part(self, batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.StructArray]:
         """Stage one partition, and say of its rows what is decided: as many rows as came, in the same batches."""
-        received: list[pa.RecordBatch] = []
-        with ExitStack() as opening:
-            ready: Callable[[], None] | None = None
-            for one in batches:
-                received.append(pa.RecordBatch.from_arrays(list(one), list(self.names)))
-                if ready is None and received[-1].num_rows:
-                    # The other rows come while the store answers.
-                    ready = opening.enter_context(beside(self._fetch, Thread))
-            if ready is None:
+        # The rows come while the store answers.
+        with beside(self.snapshot.open, Thread) as ready:
+            received = [pa.RecordBatch.from_arrays(list(one), list(self.names)) for one in batches]
+            if not any(batch.num_rows for batch in received):
                 return
             ready()
         staged = self.staged(received)
         lengths = [batch.num_rows for batch in received]
         yield from _cut(staged.verdicts.combine_chunks(), lengths, _task().taskAttemptId(), staged.receipt)
-
-    def _fetch(self) -> None:
-        """Have the history open, and what it holds of the trigger at hand."""
-        self.snapshot.open().stats(self.trigger)
 
     def staged(self, received: list[pa.RecordBatch]) -> "Staged":
         """Decide the rows of this task's partition together, and stage what is to be processed."""

@@ -81,7 +81,7 @@ mod _native {
     #[pymodule_export]
     use super::objects::copies::{_copy_from_bucket, _copy_to_bucket};
     #[pymodule_export]
-    use super::open::open;
+    use super::open::{_open_described, open};
     #[pymodule_export]
     use super::paths::{_is_there, local_path};
     #[pymodule_export]

@@ -4,7 +4,7 @@ use dochistory_core::history::values::Room;
 use dochistory_core::key::format_uuid;
 use dochistory_core::{Pin, Purge};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::arguments;
 use crate::clock;
@@ -312,5 +312,28 @@ impl History {
         let history = self.handle.get()?;
         let name = trigger.name();
         Ok(crate::calls::outside(py, || history.unpin(name, snapshot))?)
+    }
+
+    /// What a process that reads a pinned state in a bucket need not fetch then. Not public: Spark
+    /// sends it to its workers.
+    ///
+    /// Args:
+    ///     trigger: the trigger, or its name.
+    ///     snapshot: what `pin` answered.
+    ///
+    /// Returns:
+    ///     tuple of bytes, or None: the object `HISTORY` and the pin's object; None for a
+    ///     directory, and where this handle did not pin that state last.
+    fn _described<'py>(
+        &self,
+        py: Python<'py>,
+        trigger: TriggerOrName<'_>,
+        snapshot: &str,
+    ) -> Outcome<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+        let _call = crate::calls::InCall::enter(py);
+        let history = self.handle.get()?;
+        let name = trigger.name();
+        let found = crate::calls::outside(py, || history.described(name, snapshot))?;
+        Ok(found.map(|found| (PyBytes::new(py, &found.identity), PyBytes::new(py, &found.pin))))
     }
 }

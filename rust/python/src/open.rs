@@ -139,11 +139,65 @@ fn in_bucket(
         let reason = "there is no history here; create=True makes one".into();
         return Err(Error::Open { path: url.into(), reason }.into());
     }
+    let (replica, history) = crate::calls::outside(py, || made(client, &url, identity, options, cache))?;
+    Ok(History { handle: Arc::new(Handle::in_bucket(history, auto_maintain, replica, shared)) })
+}
+
+/// The history of this identity, or a new one, and its local copy.
+fn made(
+    client: Client,
+    url: &str,
+    identity: Option<Vec<u8>>,
+    options: &OpenOptions,
+    cache: Cache,
+) -> dochistory_core::Result<(Replica, Engine)> {
+    let replica = Replica::make(url, cache.directory.clone())?;
+    let store = cache.before(client, url)?;
+    let history = Engine::open_objects_of(store, identity, replica.directory(), options)?;
+    Ok((replica, history))
+}
+
+/// Open a pinned state of a history in a bucket for reading, and fetch its files. Not public:
+/// Spark's workers use it. The pin itself is not asked for, so the caller has to see that it is
+/// there, and the same.
+///
+/// Args:
+///     client: the client of the history's place.
+///     trigger: the name of the trigger whose state it is.
+///     snapshot: what `pin` answered.
+///     name: the name of the pin's object.
+///     described: what `History._described` said where the state was pinned.
+///     cache: as for `open`.
+///
+/// Returns:
+///     History: the open history.
+///
+/// Raises:
+///     OpenError: [DH-OPEN] the pin was removed, and its files with it.
+///     CorruptError: [DH-CORRUPT] what was said of it is damaged.
+///     StorageError: [DH-IO] the operating system refused a file operation.
+///     ObjectStoreError: [DH-OBJECTS], …: the bucket cannot be used.
+#[pyfunction]
+#[pyo3(signature = (client, trigger, snapshot, name, described, cache = None))]
+pub(crate) fn _open_described(
+    py: Python<'_>,
+    client: Py<PyAny>,
+    trigger: &str,
+    snapshot: String,
+    name: String,
+    described: (Vec<u8>, Vec<u8>),
+    #[pyo3(from_py_with = arguments::cache)] cache: Option<PathBuf>,
+) -> Outcome<History> {
+    let _call = InCall::enter(py);
+    let (identity, pin) = described;
+    let client = Client::described(py, client, name, pin)?;
+    let (url, shared) = (client.url().to_owned(), client.shared(py));
+    let options = OpenOptions { read_only: true, snapshot: Some(snapshot), ..OpenOptions::default() };
+    let cache = Cache { directory: cache, bytes: None };
     let (replica, history) = crate::calls::outside(py, || {
-        let replica = Replica::make(&url, cache.directory.clone())?;
-        let store = cache.before(client, &url)?;
-        let history = Engine::open_objects_of(store, identity, replica.directory(), options)?;
+        let (replica, history) = made(client, &url, Some(identity), &options, cache)?;
+        history.fetch(trigger)?;
         Ok::<_, Error>((replica, history))
     })?;
-    Ok(History { handle: Arc::new(Handle::in_bucket(history, auto_maintain, replica, shared)) })
+    Ok(History { handle: Arc::new(Handle::in_bucket(history, false, replica, shared)) })
 }

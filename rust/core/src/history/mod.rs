@@ -6,6 +6,8 @@ mod pin;
 pub mod values;
 
 pub use objects::copy_from_objects;
+#[doc(hidden)]
+pub use pin::Described;
 
 pub use inspect::{Entries, EntryBatch, EntryStatus, Progressed, Selection};
 

@@ -1,6 +1,6 @@
 //! Snapshots that other processes read.
 
-use super::{History, snapshot_of};
+use super::{History, identity_bytes, snapshot_of};
 use crate::Result;
 use crate::store::Pin;
 
@@ -31,4 +31,28 @@ impl History {
     pub fn unpin(&self, trigger: &str, snapshot: &str) -> Result<()> {
         self.space(trigger)?.unpin(self.pin_in(snapshot, trigger)?)
     }
+
+    /// Have a trigger's state at hand, in a handle of a snapshot.
+    #[doc(hidden)]
+    pub fn fetch(&self, trigger: &str) -> Result<()> {
+        self.space(trigger).map(drop)
+    }
+
+    /// The objects of the identity and of a pin, for processes that need not fetch them then: of a
+    /// bucket, and where this handle pinned or read the state last.
+    #[doc(hidden)]
+    pub fn described(&self, trigger: &str, snapshot: &str) -> Result<Option<Described>> {
+        let Some(pin) = self.space(trigger)?.described(self.pin_in(snapshot, trigger)?) else { return Ok(None) };
+        Ok(Some(Described { identity: identity_bytes(&*self.env.system, &self.env.identity)?, pin }))
+    }
+}
+
+/// What a reader of a pinned state in a bucket begins with.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Described {
+    /// The object `HISTORY`.
+    pub identity: Vec<u8>,
+    /// The pin's object.
+    pub pin: Vec<u8>,
 }

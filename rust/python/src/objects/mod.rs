@@ -53,7 +53,13 @@ impl Client {
     pub(crate) fn connect(py: Python<'_>, url: &str, options: Option<&Bound<'_, PyAny>>) -> Outcome<Self> {
         let client = py.import("dochistory.objects")?.getattr("open_client")?.call1((url, options))?;
         let url = client.getattr("location")?.getattr("url")?.extract()?;
-        Ok(Self { client: client.unbind(), url, early: Mutex::new(None) })
+        Ok(Self { client: client.unbind(), url, early: Mutex::default() })
+    }
+
+    /// A client of Python's, with an object that need not be fetched the first time.
+    pub(crate) fn described(py: Python<'_>, client: Py<PyAny>, name: String, bytes: Vec<u8>) -> Outcome<Self> {
+        let url = client.bind(py).getattr("location")?.getattr("url")?.extract()?;
+        Ok(Self { client, url, early: Mutex::new(Some((name, Some(bytes)))) })
     }
 
     /// The URL, in the one spelling of its place.

@@ -164,6 +164,12 @@ impl KeySpace {
         Ok(missing)
     }
 
+    /// The object of a pin that this handle stored or read last; none in a directory.
+    pub(crate) fn described(&self, pin: &str) -> Option<Vec<u8>> {
+        let (_, pinned) = self.mirror.as_deref()?.last_pin().filter(|(name, _)| name == pin)?;
+        Some(pinned.encode())
+    }
+
     /// Remove a pin, and what this replica has of it.
     pub(in crate::store) fn unpin_objects(&self, mirror: &Mirror, pin: &str) -> Result<()> {
         mirror.chain.remove_pin(pin)?;
@@ -200,11 +206,15 @@ impl Mirror {
     /// The state of a pin, without a request where this handle stored or read it last. It may be
     /// removed by now, and its files with it.
     pub(super) fn pinned_before(&self, pin: &str) -> Result<Arc<Pinned>> {
-        let last = self.last_pin.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match last.filter(|(name, _)| name == pin) {
+        match self.last_pin().filter(|(name, _)| name == pin) {
             Some((_, pinned)) => Ok(pinned),
             None => self.pinned(pin),
         }
+    }
+
+    /// The pin that was stored or read last.
+    fn last_pin(&self) -> Option<(String, Arc<Pinned>)> {
+        self.last_pin.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn note_pin(&self, pin: &str, pinned: Arc<Pinned>) {
