@@ -43,7 +43,12 @@ impl<'a> Documents<'a> {
 
     /// The verdicts as columns. Must be called without holding Python.
     pub(crate) fn classify(&self, history: &History) -> Outcome<RecordBatch> {
-        verdict_columns(&self.judge(history)?, &self.columns, self.threads)
+        let call = Call { threads: self.threads, ..Call::at(self.now_us) };
+        let made = |verdicts: &Verdicts| verdict_columns(verdicts, &self.columns, self.threads);
+        if self.trigger.resolver.is_some() {
+            return made(&self.judge(history)?);
+        }
+        history.classify_into(&self.trigger.rules, &self.columns.documents(), &mut { call }, made)
     }
 
     /// The verdicts. Must be called without holding Python.

@@ -57,12 +57,13 @@ pub use inspect::{PartitionStatistics, SpaceStatistics};
 pub use lookup::InProgress;
 pub(crate) use lookup::LookedUp;
 use mirror::Mirror;
+pub(crate) use mirror::{Ahead, Seen};
 pub use pin::Pin;
 pub use purge::{Purge, Purged};
 pub(crate) use settings::SpaceSettings;
 use sync::GroupSync;
 use together::Together;
-use view::View;
+pub(crate) use view::View;
 pub(crate) use writer::{Beginning, Writer};
 
 use crate::wal::Log;
@@ -266,6 +267,17 @@ impl KeySpace {
         &self,
         settings: SpaceSettings,
         rows: usize,
+        look: impl FnMut(Option<&View>) -> Result<LookedUp>,
+    ) -> Result<LookedUp> {
+        self.look_in(Seen::Unknown, settings, rows, look)
+    }
+
+    /// [`KeySpace::look`], which may rest on what was seen to before.
+    pub(crate) fn look_in(
+        &self,
+        seen: Seen,
+        settings: SpaceSettings,
+        rows: usize,
         mut look: impl FnMut(Option<&View>) -> Result<LookedUp>,
     ) -> Result<LookedUp> {
         let mut counted = |view: Option<&View>| {
@@ -274,21 +286,33 @@ impl KeySpace {
             let rests_on_log = found.rests_on_log;
             Ok((found, rests_on_log))
         };
-        self.prepared(rows, || self.look_durably(&mut counted))
+        self.prepared(rows, || self.look_durably_in(seen, &mut counted))
     }
 
     /// [`KeySpace::look`] for any answer, which tells whether it rests on the log.
-    pub(crate) fn look_durably<T>(&self, mut look: impl FnMut(Option<&View>) -> Result<(T, bool)>) -> Result<T> {
+    pub(crate) fn look_durably<T>(&self, look: impl FnMut(Option<&View>) -> Result<(T, bool)>) -> Result<T> {
+        self.look_durably_in(Seen::Unknown, look)
+    }
+
+    fn look_durably_in<T>(
+        &self,
+        mut seen: Seen,
+        mut look: impl FnMut(Option<&View>) -> Result<(T, bool)>,
+    ) -> Result<T> {
         let _in_use = self.files.enter();
         loop {
             let generation = self.mirror.as_deref().map_or(0, Mirror::generation);
-            let (found, log, is_doubtful) = self.read_meanwhile(|view| {
+            let look = |view: Option<&View>| {
                 let (found, rests_on_log) = look(view)?;
                 // A pinned state was durable before it was pinned.
                 let rests_on = view.filter(|_| rests_on_log && !self.is_pinned);
                 let is_doubtful = rests_on.is_some_and(|view| view.is_doubtful(&self.env));
                 Ok((found, rests_on.map(|view| (view.log.clone(), view.memtable.position)), is_doubtful))
-            })?;
+            };
+            let (found, log, is_doubtful) = match std::mem::take(&mut seen) {
+                Seen::Unknown => self.read_meanwhile(look)?,
+                Seen::Newest => self.read_present(look)?,
+            };
             let Some((log, position)) = log else { return Ok(found) };
             if let Some(mirror) = &self.mirror {
                 match self.reach_commit(mirror, log.id, position, generation) {

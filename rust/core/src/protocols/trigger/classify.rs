@@ -8,10 +8,11 @@ use super::{Call, Reply};
 use crate::columns::Documents;
 use crate::history::History;
 use crate::key::Copy;
-use crate::store::{InProgress, LookedUp, SpaceSettings};
+use crate::store::{Ahead, InProgress, KeySpace, LookedUp, Seen, SpaceSettings, View};
 use crate::sys::threads::{parts_of, together};
 use crate::types::HistoryState;
 use crate::{Error, Result};
+use std::sync::Arc;
 
 /// The verdicts of a batch, one a row.
 #[derive(Debug, Default)]
@@ -32,6 +33,36 @@ pub(super) struct Looked {
     pub(super) unavailable: Option<String>,
 }
 
+/// How a call makes sure that what it reads is the newest state.
+struct Reading {
+    seen: Seen,
+    /// Whether the call goes on before it is known.
+    may_wait_less: bool,
+    ahead: Option<Ahead>,
+}
+
+impl Reading {
+    fn of(seen: Seen) -> Self {
+        Self { seen, may_wait_less: false, ahead: None }
+    }
+
+    fn look(
+        &mut self,
+        space: &Arc<KeySpace>,
+        trigger: &Trigger,
+        rows: usize,
+        look: impl FnMut(Option<&View>) -> Result<LookedUp>,
+    ) -> Result<LookedUp> {
+        let settings = SpaceSettings::to_read(trigger);
+        if !self.may_wait_less {
+            return space.look_in(self.seen, settings, rows, look);
+        }
+        let (found, ahead) = space.look_ahead(settings, rows, look)?;
+        self.ahead = ahead;
+        Ok(found)
+    }
+}
+
 impl History {
     /// Classify a batch by the present history. Writes nothing.
     ///
@@ -41,7 +72,31 @@ impl History {
     /// `Config` for bad settings, `Schema` for columns of unequal length, `Corrupt` for damaged
     /// files. A history that cannot be read is no error but a verdict (R5, R6, R7).
     pub fn classify(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
-        self.judged(trigger, documents, call, SpaceSettings::to_read(trigger))
+        self.judged(trigger, documents, call, &mut Reading::of(Seen::Unknown))
+    }
+
+    /// [`History::classify`] with something made of the verdicts, while a bucket is asked whether
+    /// they rest on the newest state; where they did not, both are done again. A resolver is asked
+    /// once, so a call with one first waits.
+    ///
+    /// # Errors
+    /// As [`History::classify`], and those of `make`.
+    pub fn classify_into<T, E: From<Error>>(
+        &self,
+        trigger: &Trigger,
+        documents: &Documents,
+        call: &mut Call,
+        mut make: impl FnMut(&Verdicts) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        if call.resolver.is_some() {
+            return make(&self.classify(trigger, documents, call)?);
+        }
+        let mut reading = Reading { may_wait_less: true, ..Reading::of(Seen::Unknown) };
+        let made = make(&self.judged(trigger, documents, call, &mut reading)?)?;
+        match reading.ahead.take().map_or(Ok(true), Ahead::counts)? {
+            true => Ok(made),
+            false => make(&self.judged(trigger, documents, call, &mut Reading::of(Seen::Newest))?),
+        }
     }
 
     /// The verdicts of [`History::begin`], if all documents are completed: there is nothing to
@@ -84,7 +139,7 @@ impl History {
         trigger: &Trigger,
         documents: &Documents,
         call: &mut Call,
-        stored: SpaceSettings,
+        reading: &mut Reading,
     ) -> Result<Verdicts> {
         trigger.validate()?;
         let settings = trigger.settings(call.resolver.is_some());
@@ -93,7 +148,8 @@ impl History {
         let look = Look { codec: self.codec(), documents, expired, threads: call.threads };
         let mut is_identified = false;
         let looked = if settings.needs_history() {
-            let found = self.space(&trigger.name)?.look(stored, documents.rows, |view| look.run(&mut identities, view));
+            let space = self.space(&trigger.name)?;
+            let found = reading.look(&space, trigger, documents.rows, |view| look.run(&mut identities, view));
             is_identified = found.is_ok();
             available(found, documents.rows)?
         } else {

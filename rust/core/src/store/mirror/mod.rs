@@ -24,6 +24,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 pub(super) use along::Along;
+pub(crate) use meanwhile::{Ahead, Seen};
 
 use super::environment::Environment;
 use crate::format::names::REGISTRY;
