@@ -167,10 +167,27 @@ impl Chain {
         if !self.is_genuine(tail)? {
             return Ok(Followed::Lost);
         }
+        self.go_to(&newer);
+        Ok(Followed::Newer(newer))
+    }
+
+    /// The commits that followed the head, for a writer whose next commit proves what it read: it
+    /// counts only if the gate is open after it.
+    pub(crate) fn read_on(&mut self) -> Result<Followed> {
+        let Some(newer) = self.walk(self.head.number, self.head.id)? else { return Ok(Followed::Lost) };
+        self.go_to(&newer);
+        Ok(Followed::Newer(newer))
+    }
+
+    /// Whether the head counts.
+    pub(crate) fn is_proven(&self) -> Result<bool> {
+        self.is_genuine(self.head.number)
+    }
+
+    fn go_to(&mut self, newer: &[Commit]) {
         if let Some(last) = newer.last() {
             self.head = Head { number: last.number, id: last.id, base: last.base };
         }
-        Ok(Followed::Newer(newer))
     }
 
     /// Commit a change behind the head, and do `beside` while it is checked. An error means that

@@ -19,6 +19,8 @@ const STORM: Weather = Weather { failures: 10, duplicates: 12, stale_lists: 3, s
 struct Writer {
     chain: Chain,
     ids: BTreeSet<u8>,
+    /// Whether the ids were read for a commit that was not made since.
+    is_unproven: bool,
 }
 
 /// What all writers have been told.
@@ -32,7 +34,7 @@ struct Told {
 
 impl Writer {
     fn open(store: Arc<dyn ObjectStore>) -> Self {
-        Self { chain: Chain::new(store, Names::new("t/"), HISTORY), ids: BTreeSet::new() }
+        Self { chain: Chain::new(store, Names::new("t/"), HISTORY), ids: BTreeSet::new(), is_unproven: false }
     }
 
     fn take(&mut self, commits: &[Commit]) {
@@ -52,9 +54,18 @@ impl Writer {
     }
 
     fn follow(&mut self) -> Result<()> {
-        match self.chain.follow()? {
+        let followed = self.chain.follow()?;
+        self.go_on(followed, false)
+    }
+
+    fn go_on(&mut self, followed: Followed, is_unproven: bool) -> Result<()> {
+        self.is_unproven = is_unproven;
+        match followed {
             Followed::Newer(commits) => self.take(&commits),
-            Followed::Lost => self.find()?,
+            Followed::Lost => {
+                self.find()?;
+                self.is_unproven = false;
+            }
         }
         Ok(())
     }
@@ -62,6 +73,9 @@ impl Writer {
     /// Whether the id is NEW.
     fn begin(&mut self, id: u8) -> Result<bool> {
         for round in 0..40 {
+            if self.is_unproven && self.ids.contains(&id) && !self.chain.is_proven()? {
+                self.go_on(Followed::Lost, false)?;
+            }
             if self.ids.contains(&id) {
                 return Ok(false);
             }
@@ -73,9 +87,13 @@ impl Writer {
             match self.chain.commit(change, is_base, &|| {})? {
                 Attempt::Won => {
                     self.ids.insert(id);
+                    self.is_unproven = false;
                     return Ok(true);
                 }
-                Attempt::Refused => self.follow()?,
+                Attempt::Refused => {
+                    let followed = self.chain.read_on()?;
+                    self.go_on(followed, true)?;
+                }
             }
             self.chain.pause(round);
         }

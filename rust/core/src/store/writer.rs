@@ -159,7 +159,13 @@ impl KeySpace {
         };
         let (generation, is_unchanged) = (writer.generation, self.place() == before);
         drop(writer);
-        let result = result?;
+        let result = match (result, &self.mirror) {
+            // Also a refusal must rest on a state that counts.
+            (Err(error), Some(mirror)) if !matches!(error, Error::Refused) => {
+                return if mirror.is_proven()? { Err(error) } else { Err(Error::Refused) };
+            }
+            (result, _) => result?,
+        };
         if let Some(mirror) = &self.mirror {
             self.reach_commit(mirror, log.id, position, generation)?;
             if is_unchanged {

@@ -6,7 +6,7 @@ use crate::harness::search::search;
 
 /// Commits are numbered from 1; number 1 is there from the start.
 const NUMBERS: usize = 5;
-const WRITERS: usize = 2;
+const WRITERS: usize = 3;
 const REQUESTS: usize = 2;
 
 /// A commit: which one it is, which one it follows, and the ids that the history holds with it.
@@ -72,6 +72,8 @@ struct Actor {
     /// The ids that were acknowledged when it began to read, and the newest commit then.
     acknowledged: u8,
     newest: u8,
+    /// Whether the head was read for a commit that proves it, and is not proved yet.
+    is_unproven: bool,
     /// Where the collector is.
     at: u8,
 }
@@ -110,12 +112,14 @@ struct Model {
     duplicates: u8,
     /// Whether the collector closes a gate before it deletes behind it.
     closes: bool,
+    /// Whether a writer answers DUPLICATE by what it read for a commit, without a proof.
+    believes: bool,
     /// The ids that each writer begins, one after the other.
     turns: [&'static [u8]; WRITERS],
 }
 
-const PROTOCOL: Model = Model { check: Check::Gate, block: 1, duplicates: 1, closes: true, turns: [&[0, 1], &[1]] };
-
+const PROTOCOL: Model =
+    Model { check: Check::Gate, block: 1, duplicates: 1, closes: true, believes: false, turns: [&[0, 1], &[1], &[]] };
 /// The writer that also reads in between.
 const READER: usize = 1;
 
@@ -128,6 +132,22 @@ impl State {
         (state.commits[0], state.first[0], state.gates[0]) = (commit, 1, Gate::Open);
         let actor = Actor { known: Head { number: 1, commit }, ..Actor::default() };
         (state.writers, state.collector) = ([actor; WRITERS], actor);
+        state
+    }
+
+    /// Two writers have slept since commit 1, the first after it sent a request for number 2. By
+    /// now there is commit 4, and those before it are collected.
+    fn slept(model: &Model) -> Self {
+        let mut state = Self::start();
+        let first = state.writers[0];
+        state.first = [1, 101, 102, 103, 0];
+        let newest = Commit { token: 103, follows: 102, ids: 1 << 1 };
+        state.commits = [0, 0, 0, 1, 0].map(|is_there| if is_there == 1 { newest } else { Commit::default() });
+        state.gates = [Gate::Closed, Gate::Closed, Gate::Closed, Gate::Open, Gate::Absent];
+        state.acknowledged = newest.ids;
+        state.writers[0].next = Next::Wait;
+        state.writers[READER].known = Head { number: 4, commit: newest };
+        state.requests[REQUESTS - 1] = Request { copies: 1, number: 2, commit: model.own(first, 0) };
         state
     }
 
@@ -158,10 +178,10 @@ impl State {
         if who < WRITERS { &mut self.writers[who] } else { &mut self.collector }
     }
 
-    fn begin_walk(&mut self, who: usize) {
+    fn begin_walk(&mut self, who: usize, is_unproven: bool) {
         let (acknowledged, newest) = (self.acknowledged, self.newest());
         let own = self.actor(who);
-        *own = Actor { next: Next::Walk, head: own.known, acknowledged, newest, ..*own };
+        *own = Actor { next: Next::Walk, head: own.known, acknowledged, newest, is_unproven, ..*own };
     }
 
     fn blame(&mut self, what: &'static str) {
@@ -207,7 +227,7 @@ impl Model {
             }),
             Next::Idle => {
                 if who == READER {
-                    push(&|state| state.begin_walk(who));
+                    push(&|state| state.begin_walk(who, false));
                 }
                 if let Some(id) = self.turns[who].get(usize::from(own.turn)) {
                     push(&|state| self.decide(state, who, *id));
@@ -221,8 +241,9 @@ impl Model {
                         push(&|state| {
                             let (acknowledged, newest, head) =
                                 (state.acknowledged, state.newest(), Head { number, commit });
+                            let is_unproven = false;
                             *state.actor(who) =
-                                Actor { next: Next::Walk, head, known: head, acknowledged, newest, ..own };
+                                Actor { next: Next::Walk, head, known: head, acknowledged, newest, is_unproven, ..own };
                         });
                     }
                 }
@@ -264,7 +285,8 @@ impl Model {
                 if commit.token == self.own(own, who).token {
                     push(&goes_to(Next::Check));
                 } else if commit.token != 0 {
-                    push(&|state| state.begin_walk(who));
+                    // Its next commit proves what it reads.
+                    push(&|state| state.begin_walk(who, true));
                 } else {
                     // It is given up: the documents stay in doubt. (A request that is sent again is
                     // one that is executed twice.)
@@ -303,10 +325,17 @@ impl Model {
     }
 
     fn decide(&self, state: &mut State, who: usize, id: u8) {
+        let first = state.first;
         let own = state.actor(who);
         if own.known.commit.ids & 1 << id != 0 {
+            if own.is_unproven && !self.believes {
+                return state.begin_walk(who, false);
+            }
             // DUPLICATE.
             own.turn += 1;
+            if first[usize::from(own.known.number) - 1] != own.known.commit.token {
+                state.blame("a DUPLICATE rests on a commit that never counted");
+            }
         } else if usize::from(own.known.number) < NUMBERS {
             let is_first = self.block_of(own.known.number + 1) > self.block_of(own.known.number);
             own.next = if is_first { Next::OpenGate } else { Next::Put };
@@ -323,6 +352,11 @@ impl Model {
 
     /// The end of a walk.
     fn accept(&self, state: &mut State, who: usize, own: Actor) {
+        if own.is_unproven {
+            let (known, head) = (own.head, Head::default());
+            *state.actor(who) = Actor { next: Next::Idle, known, head, acknowledged: 0, newest: 0, ..own };
+            return;
+        }
         if !self.holds(state, own.head, own.known) {
             state.actor(who).next = Next::Find;
             return;
@@ -351,7 +385,7 @@ impl Model {
         }
         state.acknowledged |= id;
         let known = Head { number: own.known.number + 1, commit };
-        *state.actor(who) = Actor { next: Next::Idle, turn: own.turn + 1, known, ..own };
+        *state.actor(who) = Actor { next: Next::Idle, turn: own.turn + 1, known, is_unproven: false, ..own };
     }
 
     /// The shortest way to a broken state, if there is one, and how many states there are.
@@ -371,6 +405,19 @@ fn the_protocol_loses_nothing_in_any_interleaving() {
 }
 
 #[test]
+fn what_is_read_for_a_commit_is_proved_before_it_is_answered() {
+    let found =
+        |model: &Model| search(State::slept(model), |state| state.broken, |state, found| model.after(state, found));
+    let sleepers = Model { duplicates: 0, turns: [&[0], &[], &[0]], ..PROTOCOL };
+    let (way, states) = found(&sleepers);
+    assert_eq!(way, None);
+    assert!(states > 10_000, "{states} states");
+    let (what, way) = found(&Model { believes: true, ..sleepers }).0.unwrap();
+    println!("{what}: {way:?}");
+    assert!(way.iter().any(|(who, step)| (*who, *step) == (2, Next::ReadBack)), "{way:?}");
+}
+
+#[test]
 fn without_the_check_after_the_create_an_id_is_new_twice() {
     let (way, _) = Model { check: Check::None, duplicates: 0, ..PROTOCOL }.search();
     let (what, way) = way.unwrap();
@@ -386,7 +433,7 @@ fn a_collector_that_closes_no_gate_loses_an_id() {
 
 #[test]
 fn a_look_at_the_predecessor_fails_if_a_request_comes_twice() {
-    let looks = Model { check: Check::Predecessor, turns: [&[0, 1, 2], &[1]], ..PROTOCOL };
+    let looks = Model { check: Check::Predecessor, turns: [&[0, 1, 2], &[1], &[]], ..PROTOCOL };
     let (way, _) = looks.search();
     let (what, way) = way.unwrap();
     println!("{what}: {way:?}");

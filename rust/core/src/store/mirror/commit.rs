@@ -47,7 +47,35 @@ impl Mirror {
 
     /// Read what others committed; answers whether there is anything to apply.
     pub(super) fn look_for_newer(&self, known: &mut Known) -> Result<bool> {
-        match known.chain.follow()? {
+        let followed = known.chain.follow()?;
+        known.is_unproven = false;
+        self.take_over(known, followed)
+    }
+
+    /// The same for a writer, whose next commit proves it.
+    pub(super) fn read_on(&self, known: &mut Known) -> Result<bool> {
+        let followed = known.chain.read_on()?;
+        known.is_unproven |= matches!(&followed, Followed::Newer(newer) if !newer.is_empty());
+        self.take_over(known, followed)
+    }
+
+    /// Prove what was read for a commit that was not made; answers whether it counts. Otherwise the
+    /// state has to be found again.
+    pub(in crate::store) fn is_proven(&self) -> Result<bool> {
+        let mut known = self.lock();
+        if known.is_unproven && known.is_loaded {
+            if known.chain.is_proven()? {
+                known.is_unproven = false;
+            } else {
+                known.is_loaded = false;
+                self.break_off(&mut known);
+            }
+        }
+        Ok(!known.is_unproven)
+    }
+
+    fn take_over(&self, known: &mut Known, followed: Followed) -> Result<bool> {
+        match followed {
             Followed::Newer(newer) if newer.is_empty() => return Ok(false),
             Followed::Newer(newer) => {
                 Self::meet(known);
@@ -81,6 +109,7 @@ impl Mirror {
         (known.took, known.last) = (start.elapsed().min(MOST_TOOK), Some(Instant::now()));
         match attempt {
             Ok(Attempt::Won) => {
+                known.is_unproven = false;
                 known.won += 1;
                 self.note_length(known);
                 Ok(())

@@ -99,6 +99,9 @@ struct Known {
     is_loaded: bool,
     /// Whether frames behind `committed` have to be undone.
     is_broken: bool,
+    /// Whether the head was read for a commit that would prove it, and there was none yet. Nothing
+    /// may be answered by it, or collected.
+    is_unproven: bool,
     /// Commits that were read and are not applied yet.
     newer: Vec<Commit>,
     committed: Committed,
@@ -174,6 +177,7 @@ impl Mirror {
             chain: chain.clone(),
             is_loaded: false,
             is_broken: false,
+            is_unproven: false,
             newer: Vec::new(),
             committed: Committed::default(),
             files: BTreeMap::new(),
@@ -246,6 +250,7 @@ impl Mirror {
     /// pass for one that was never used.
     fn find(&self, known: &mut Known) -> Result<Vec<Commit>> {
         let commits = known.chain.find()?;
+        known.is_unproven = false;
         if !commits.is_empty() || !known.chain.has(&self.registry)? {
             return Ok(commits);
         }
@@ -355,7 +360,7 @@ impl Mirror {
     fn collect_once(&self, grace: Duration) -> Result<Collected> {
         let (chain, live) = {
             let known = self.lock();
-            if !known.is_loaded || !known.newer.is_empty() {
+            if !known.is_loaded || known.is_unproven || !known.newer.is_empty() {
                 return Ok(Collected::default());
             }
             (known.chain.clone(), known.files.values().map(|stored| stored.object.clone()).collect())

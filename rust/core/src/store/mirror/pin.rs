@@ -191,7 +191,8 @@ impl Mirror {
     /// Whether the newest state that is known names all these files.
     fn still_names(&self, files: &[(String, Stored)]) -> bool {
         let known = self.lock();
-        known.is_loaded && files.iter().all(|(name, stored)| known.files.get(name) == Some(stored))
+        let is_proven = known.is_loaded && !known.is_unproven;
+        is_proven && files.iter().all(|(name, stored)| known.files.get(name) == Some(stored))
     }
 
     /// The state of a pin, which is there.

@@ -42,7 +42,12 @@ impl KeySpace {
         }
         let lock = self.writer_lock()?;
         let held = lock.take(&*self.env.system, self.env.lock_timeout, || {})?;
-        self.settle(mirror, &held).map(drop)
+        loop {
+            self.settle(mirror, &held)?;
+            if mirror.is_proven()? {
+                return Ok(());
+            }
+        }
     }
 
     /// Make the replica one of the chain's states; answers the generation of what is appended next.
@@ -72,7 +77,8 @@ impl KeySpace {
             known.is_loaded = false;
         }
         if known.is_loaded && known.newer.is_empty() {
-            mirror.look_for_newer(known)?;
+            // The less time before the next commit, the less often others come first.
+            mirror.read_on(known)?;
         }
         if !known.is_loaded {
             known.newer = mirror.find(known)?;
