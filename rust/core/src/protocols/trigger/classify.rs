@@ -93,10 +93,10 @@ impl History {
         }
         let mut reading = Reading { may_wait_less: true, ..Reading::of(Seen::Unknown) };
         let made = make(&self.judged(trigger, documents, call, &mut reading)?)?;
-        match reading.ahead.take().map_or(Ok(true), Ahead::counts)? {
-            true => Ok(made),
-            false => make(&self.judged(trigger, documents, call, &mut Reading::of(Seen::Newest))?),
+        if reading.ahead.take().map_or(Ok(true), Ahead::counts)? {
+            return Ok(made);
         }
+        make(&self.judged(trigger, documents, call, &mut Reading::of(Seen::Newest))?)
     }
 
     /// The verdicts of [`History::begin`], if all documents are completed: there is nothing to

@@ -49,14 +49,14 @@ impl Mirror {
     pub(super) fn look_for_newer(&self, known: &mut Known) -> Result<bool> {
         let followed = known.chain.follow()?;
         known.is_unproven = false;
-        self.take_over(known, followed)
+        Ok(self.take_over(known, followed))
     }
 
     /// The same for a writer, whose next commit proves it.
     pub(super) fn read_on(&self, known: &mut Known) -> Result<bool> {
         let followed = known.chain.read_on()?;
         known.is_unproven |= matches!(&followed, Followed::Newer(newer) if !newer.is_empty());
-        self.take_over(known, followed)
+        Ok(self.take_over(known, followed))
     }
 
     /// Prove what was read for a commit that was not made; answers whether it counts. Otherwise the
@@ -74,9 +74,9 @@ impl Mirror {
         Ok(!known.is_unproven)
     }
 
-    fn take_over(&self, known: &mut Known, followed: Followed) -> Result<bool> {
+    fn take_over(&self, known: &mut Known, followed: Followed) -> bool {
         match followed {
-            Followed::Newer(newer) if newer.is_empty() => return Ok(false),
+            Followed::Newer(newer) if newer.is_empty() => return false,
             Followed::Newer(newer) => {
                 Self::meet(known);
                 known.newer = newer;
@@ -84,7 +84,7 @@ impl Mirror {
             Followed::Lost => known.is_loaded = false,
         }
         self.break_off(known);
-        Ok(true)
+        true
     }
 
     /// A commit without a change; answers whether it was made: somebody else's serves as well.
