@@ -1226,6 +1226,15 @@ class Job:
             LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
             FailedError: [DH-FAILED] an earlier write failed.
         """
+    def prove(self) -> None:
+        """Ask the bucket whether what was reserved with `prove_later` counts. `commit` does it, too, if
+        nobody did before.
+
+        Raises:
+            ConflictError: [DH-CONFLICT] it does not, because this process slept while others wrote:
+                decide again, from a new job.
+            ObjectStoreError: [DH-OBJECTS], …: the bucket cannot be used.
+        """
     def abort(self) -> None:
         """Give the job up: its files go, except those that were committed. Again changes nothing."""
 
@@ -2359,6 +2368,7 @@ class Shards:
         on_other_rows: _OtherRows = "error",
         receipts: Sequence[bytes] | None = None,
         now: dt.datetime | None = None,
+        prove_later: bool = False,
     ) -> Job:
         """Reserve numbers for work that is divided among tasks, and pin what they read. Nothing of it
         shows in the history.
@@ -2380,6 +2390,8 @@ class Shards:
                 until the commit compares.
             now: the time at which the services begin, a datetime with a time zone; the clock's, if
                 absent.
+            prove_later: return before a bucket has said that the reservation counts; `Job.prove`
+                asks.
 
         Raises:
             TransactionError: [DH-TRANSACTION] the application's numbers went backwards, or a known

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -290,6 +291,7 @@ def claim(
                     on_other_rows=on_other_rows,
                     receipts=claimer.receipts,
                     now=now,
+                    prove_later=True,
                 )
                 try:
                     # At last the driver takes on whatever others were first with.
@@ -365,8 +367,11 @@ class Claimer:
             ConflictError: [DH-CONFLICT] others were first with more than `most_lost` documents, or
                 with the transaction; nothing was begun.
         """
-        kept = self._staged(history, place, job, routed).localCheckpoint(eager=True)
-        found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
+        # A bucket says that the reservation counts while the tasks work.
+        with beside(job.prove, Thread) as proven:
+            kept = self._staged(history, place, job, routed).localCheckpoint(eager=True)
+            found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
+            proven()
         receipts = self.receipts = [bytes(row.receipt) for row in found]
         read: list[Mapping[str, Any]] = [_native.read_receipt(receipt) for receipt in receipts]
         words = _words(history)

@@ -1,7 +1,7 @@
 //! Staging: tasks on many machines decide and write, and one process publishes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arrow::array::RecordBatch;
 use dochistory_core::Transaction;
@@ -36,6 +36,8 @@ pub(crate) struct Job {
     trigger: Py<Trigger>,
     job: Reserved,
     replay: Option<Replay>,
+    /// Whether it is still to be proved that the reservation counts.
+    is_unproven: Mutex<bool>,
 }
 
 #[pymethods]
@@ -113,10 +115,24 @@ impl Job {
         let rules = &self.trigger.get().rules;
         let claimed = crate::calls::outside(py, || {
             let receipts = decoded(&receipts)?;
+            self.proven(&history)?;
             history.commit_rest(rules, &self.job, &receipts, most_lost.unwrap_or(u64::MAX))
         })?;
         let (handle, trigger) = (self.handle.clone(), self.trigger.clone_ref(py));
         Ok(StagedClaim { handle, trigger, claimed })
+    }
+
+    /// Ask the bucket whether what was reserved with `prove_later` counts. `commit` does it, too,
+    /// if nobody did before.
+    ///
+    /// Raises:
+    ///     ConflictError: [DH-CONFLICT] it does not, because this process slept while others wrote:
+    ///         decide again, from a new job.
+    ///     ObjectStoreError: [DH-OBJECTS], …: the bucket cannot be used.
+    fn prove(&self, py: Python<'_>) -> Outcome<()> {
+        let _call = crate::calls::InCall::enter(py);
+        let history = self.handle.get()?;
+        Ok(crate::calls::outside(py, || self.proven(&history))?)
     }
 
     /// Give the job up: its files go, except those that were committed. Again changes nothing.
@@ -128,6 +144,17 @@ impl Job {
 
     fn __repr__(&self) -> String {
         format!("<Job {}: {} parts>", self.job.id(), self.job.plan().parts)
+    }
+}
+
+impl Job {
+    fn proven(&self, history: &Engine) -> dochistory_core::Result<()> {
+        let mut is_unproven = self.is_unproven.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_unproven {
+            history.prove(&self.job)?;
+            *is_unproven = false;
+        }
+        Ok(())
     }
 }
 
@@ -184,6 +211,8 @@ impl Shards {
     ///         until the commit compares.
     ///     now: the time at which the services begin, a datetime with a time zone; the clock's, if
     ///         absent.
+    ///     prove_later: return before a bucket has said that the reservation counts; `Job.prove`
+    ///         asks.
     ///
     /// Raises:
     ///     TransactionError: [DH-TRANSACTION] the application's numbers went backwards, or a known
@@ -193,7 +222,7 @@ impl Shards {
     ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
     #[pyo3(signature = (
         trigger, parts = 1, *, reads = true, routed = false, transaction = None, on_replay = "in_doubt",
-        on_other_rows = "error", receipts = None, now = None
+        on_other_rows = "error", receipts = None, now = None, prove_later = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
     fn reserve(
@@ -208,6 +237,7 @@ impl Shards {
         on_other_rows: &str,
         receipts: Option<Vec<Vec<u8>>>,
         now: Option<&Bound<'_, PyAny>>,
+        prove_later: bool,
     ) -> Outcome<Job> {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
@@ -216,8 +246,11 @@ impl Shards {
         let rows = receipts.map(|receipts| decoded(&receipts)).transpose()?.map(|receipts| Receipt::rows_of(&receipts));
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
         let plan = JobPlan { parts, reads, routed, replays, transaction, rows, started_at: clock::now_us(now)? };
-        let (job, replay) = crate::calls::outside(py, || history.reserve(rules, plan))?;
-        Ok(Job { handle: self.handle.clone(), trigger: trigger.unbind(), job, replay })
+        let (job, replay) = crate::calls::outside(py, || {
+            if prove_later { history.reserve_ahead(rules, plan) } else { history.reserve(rules, plan) }
+        })?;
+        let is_unproven = Mutex::new(prove_later);
+        Ok(Job { handle: self.handle.clone(), trigger: trigger.unbind(), job, replay, is_unproven })
     }
 
     /// A job that was reserved elsewhere.
@@ -233,7 +266,8 @@ impl Shards {
         if job.trigger() != trigger.get().rules.name {
             return Err(Failure::config(format!("the job is one of trigger {:?}", job.trigger())));
         }
-        Ok(Job { handle: self.handle.clone(), trigger: trigger.unbind(), job, replay: None })
+        let is_unproven = Mutex::default();
+        Ok(Job { handle: self.handle.clone(), trigger: trigger.unbind(), job, replay: None, is_unproven })
     }
 
     /// Decide all documents of one part of a job by its snapshot, and stage `processing` for those

@@ -190,9 +190,9 @@ impl Chain {
         }
     }
 
-    /// Commit a change behind the head, and do `beside` while it is checked. An error means that
-    /// nobody knows yet whether it counts.
-    pub(crate) fn commit(&mut self, change: Vec<u8>, is_base: bool, beside: Beside<'_>) -> Result<Attempt> {
+    /// Commit a change behind the head, and do `beside` while it is checked; without that, whether
+    /// it counts is left to be proved. An error means that nobody knows yet whether it counts.
+    pub(crate) fn commit(&mut self, change: Vec<u8>, is_base: bool, beside: Option<Beside<'_>>) -> Result<Attempt> {
         let Head { number: known, id: follows, base } = self.head;
         let number = known + 1;
         let base = if is_base || known == 0 { number } else { base };
@@ -229,8 +229,10 @@ impl Chain {
     }
 
     /// The object was created: it counts if nobody had its number before.
-    fn check(&mut self, commit: &Commit, beside: Beside<'_>) -> Result<Attempt> {
-        if !self.is_genuine_beside(self.head.number, beside)? {
+    fn check(&mut self, commit: &Commit, beside: Option<Beside<'_>>) -> Result<Attempt> {
+        if let Some(beside) = beside
+            && !self.is_genuine_beside(self.head.number, beside)?
+        {
             // Either it stands where a collector has been, and nobody believes it; or it counted,
             // and this writer slept until it was collected. It is not deleted: it may be needed.
             return Ok(Attempt::Refused);
@@ -261,7 +263,7 @@ impl Chain {
 
     /// [`Chain::is_genuine`], with a thread that does `beside` meanwhile. Where the store takes one
     /// request at a time, it is done for a commit that counts.
-    fn is_genuine_beside(&self, number: u64, beside: Beside<'_>) -> Result<bool> {
+    pub(crate) fn is_genuine_beside(&self, number: u64, beside: Beside<'_>) -> Result<bool> {
         if self.store.lanes() < 2 {
             let is_genuine = self.is_genuine(number)?;
             if is_genuine {

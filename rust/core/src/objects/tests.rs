@@ -84,7 +84,7 @@ impl Writer {
             if is_base {
                 change.extend(&self.ids);
             }
-            match self.chain.commit(change, is_base, &|| {})? {
+            match self.chain.commit(change, is_base, Some(&|| {}))? {
                 Attempt::Won => {
                     self.ids.insert(id);
                     self.is_unproven = false;

@@ -257,8 +257,16 @@ fn a_job_asks_no_more_than_it_has_to() {
     assert_eq!(spent(&objects, &before), (1, 1, 0, 0));
     // Its log holds nothing but that end, so nothing is stored before the pin.
     let before = objects.requests();
+    let (ahead, _) = driver.reserve_ahead(&trigger(), plan(None)).unwrap();
+    assert_eq!(spent(&objects, &before), (2, 0, 0, 0));
+    let before = objects.requests();
+    driver.prove(&ahead).unwrap();
+    assert_eq!(spent(&objects, &before), (1, 1, 0, 0));
+    driver.give_up(&ahead).unwrap();
+    // Now there is nothing to seal, and no hint.
+    let before = objects.requests();
     driver.give_up(&driver.reserve(&trigger(), plan(None)).unwrap().0).unwrap();
-    assert_eq!(spent(&objects, &before), (3, 1, 0, 1));
+    assert_eq!(spent(&objects, &before), (2, 1, 0, 1));
     assert!(rules(&driver, &trigger(), &uuids(0..90), START).iter().all(|rule| *rule == "R9"));
 }
 
@@ -295,6 +303,35 @@ fn a_job_whose_commit_was_overtaken_is_decided_again() {
     claim.complete(None).unwrap();
     assert!(rules(&after, &trigger(), &uuids(90..110), START).iter().all(|rule| *rule == "R9"));
     assert!(after.pins("orders").unwrap().is_empty());
+}
+
+#[test]
+fn a_reservation_that_a_collector_overtook_begins_nothing() {
+    let (objects, directory) = calm();
+    let other = open(&objects, &directory.path().join("other")).unwrap();
+    begin(&other, &uuids(0..30));
+    // Its number is taken, and free again: the reservation is stored, and does not count.
+    let overtake = move || {
+        for ids in uuids(100..220).chunks(10) {
+            begin(&other, ids);
+            other.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+            other.collect_objects("orders", Duration::ZERO).unwrap();
+        }
+    };
+    let (driver, before) = Overtaken::open(&objects, &directory.path().join("driver"), "/commit-");
+    assert!(rules(&driver, &trigger(), &uuids(0..30), START).iter().all(|rule| *rule == "R11" || *rule == "R9"));
+    *before.lock().unwrap() = Some(Box::new(overtake));
+    let (job, _) = driver.reserve_ahead(&trigger(), plan(None)).unwrap();
+    let refused = driver.prove(&job);
+    assert!(matches!(&refused, Err(Error::Conflict(said)) if said.contains("slept")), "{refused:?}");
+    driver.give_up(&job).unwrap();
+    let (again, _) = driver.reserve_ahead(&trigger(), plan(None)).unwrap();
+    driver.prove(&again).unwrap();
+    assert_ne!(again.claim(), job.claim());
+    let (receipt, new) = stage(&objects, &directory.path().join("task"), &again.token(), 0, &uuids(90..110)).unwrap();
+    assert_eq!(new, uuids(90..100));
+    driver.commit(&trigger(), &again, &[Receipt::decode(&receipt).unwrap()]).unwrap().complete(None).unwrap();
+    assert!(rules(&driver, &trigger(), &uuids(90..220), START).iter().all(|rule| *rule == "R9"));
 }
 
 #[test]
@@ -389,7 +426,13 @@ fn drive(client: &SimulatedObjects, home: &Path, actor: u64, told: &Mutex<Told>)
     for turn in 0..3 {
         let ids: Vec<String> =
             (0..5).map(|number| crate::harness::uuid((turn * (actor + 1) * 3 + number) % 12)).collect();
-        let job = match history.reserve(&trigger(), plan(None)) {
+        let is_ahead = (actor + turn).is_multiple_of(2);
+        let reserved = if is_ahead {
+            history.reserve_ahead(&trigger(), plan(None))
+        } else {
+            history.reserve(&trigger(), plan(None))
+        };
+        let job = match reserved {
             Ok((job, _)) => job,
             Err(_) if client.is_dead() => return,
             Err(_) => continue,
@@ -401,6 +444,10 @@ fn drive(client: &SimulatedObjects, home: &Path, actor: u64, told: &Mutex<Told>)
             drop(history.give_up(&job));
             continue;
         };
+        if is_ahead && history.prove(&job).is_err() {
+            drop(history.give_up(&job));
+            continue;
+        }
         let receipts = [Receipt::decode(&first.0).unwrap(), Receipt::decode(&second.0).unwrap()];
         let Ok(claim) = history.commit_rest(&trigger(), &job, &receipts, 100) else {
             drop(history.give_up(&job));

@@ -49,6 +49,27 @@ impl History {
     /// `Transaction` when batch numbers go backwards, or a known number comes with other rows;
     /// `Config` for a trigger that uses no history, or no parts.
     pub fn reserve(&self, trigger: &Trigger, plan: JobPlan) -> Result<(Job, Option<Replay>)> {
+        self.reserve_for(trigger, plan, false)
+    }
+
+    /// [`History::reserve`] that may return before a bucket has said that the reservation counts.
+    /// Tasks may begin, and the job may be committed only after [`History::prove`].
+    ///
+    /// # Errors
+    /// As [`History::reserve`].
+    pub fn reserve_ahead(&self, trigger: &Trigger, plan: JobPlan) -> Result<(Job, Option<Replay>)> {
+        self.reserve_for(trigger, plan, true)
+    }
+
+    /// See that what [`History::reserve_ahead`] reserved counts.
+    ///
+    /// # Errors
+    /// `Conflict` where it does not: others have written so much meanwhile that it was collected.
+    pub fn prove(&self, job: &Job) -> Result<()> {
+        self.space(job.trigger())?.prove_job(job)
+    }
+
+    fn reserve_for(&self, trigger: &Trigger, plan: JobPlan, is_proved_later: bool) -> Result<(Job, Option<Replay>)> {
         trigger.validate()?;
         if plan.reads && !trigger.settings(false).needs_history() {
             return Err(Error::Config(format!(
@@ -60,7 +81,7 @@ impl History {
             return Err(Error::Config(format!("parts is {}; allowed is 1 to 1048576", plan.parts)));
         }
         let (space, mut replay) = (self.space(&trigger.name)?, None);
-        let job = space.reserve_job(SpaceSettings::of(trigger), plan, |writer, plan| {
+        let job = space.reserve_job(SpaceSettings::of(trigger), plan, is_proved_later, |writer, plan| {
             let known = known_of(writer.space(), plan, plan.rows)?;
             replay = known.map(|known| known.meaning.replay());
             Ok(())

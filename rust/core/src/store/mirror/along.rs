@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::pin::pin_name;
 use super::{Committed, Mirror};
-use crate::Result;
 use crate::format::manifest::Manifest;
 use crate::objects::chain::{Beside, Chain};
 use crate::objects::change::{NewManifest, Stored};
@@ -13,6 +12,7 @@ use crate::objects::pins::Pinned;
 use crate::store::KeySpace;
 use crate::store::view::View;
 use crate::wal::START;
+use crate::{Error, Result};
 
 /// What goes along with the next commit of a writer's manifest.
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub(in crate::store) struct Along {
     /// The pins that were stored so: the last one is of the last commit, and those of commits that
     /// were refused have to go.
     pub(super) stored: Vec<(String, Arc<Pinned>)>,
+    /// Whether the commit is left to be proved, by [`Mirror::prove`].
+    pub(super) is_proved_later: bool,
     /// A pin that nobody needs any more once the commit is there.
     unneeded: Option<String>,
     is_removed: bool,
@@ -37,15 +39,28 @@ impl Along {
         self.unneeded = Some(pin.to_owned());
     }
 
+    /// Leave the commit to be proved.
+    pub(in crate::store) fn prove_later(&mut self) {
+        self.is_proved_later = true;
+    }
+
     /// Whether that pin was removed, whatever became of the commit.
     pub(in crate::store) fn is_removed(&self) -> bool {
         self.is_removed
     }
 
     /// Do `commit` with what may be done while it is checked: give a hint, and remove the pin.
-    pub(super) fn beside<T>(&mut self, chain: &Chain, hint: Option<u64>, commit: impl FnOnce(Beside<'_>) -> T) -> T {
+    pub(super) fn beside<T>(
+        &mut self,
+        chain: &Chain,
+        hint: Option<u64>,
+        commit: impl FnOnce(Option<Beside<'_>>) -> T,
+    ) -> T {
+        if self.is_proved_later {
+            return commit(None);
+        }
         let (pin, is_removed) = (self.unneeded.take(), AtomicBool::new(false));
-        let done = commit(&|| {
+        let done = commit(Some(&|| {
             // Nobody relies on either.
             if let Some(base) = hint {
                 drop(chain.give_hint(base));
@@ -54,7 +69,7 @@ impl Along {
                 is_removed.store(true, Ordering::Relaxed);
                 drop(chain.remove_pin(pin));
             }
-        });
+        }));
         self.is_removed = is_removed.into_inner();
         done
     }
@@ -86,6 +101,27 @@ impl KeySpace {
 }
 
 impl Mirror {
+    /// Prove a commit of this handle that was left to be proved.
+    pub(in crate::store) fn prove(&self, number: u64) -> Result<()> {
+        let is_base = self.lock().chain.head().base == number;
+        let give_hint = || {
+            if is_base {
+                drop(self.chain.give_hint(number));
+            }
+        };
+        let is_genuine = self.chain.is_genuine_beside(number, &give_hint)?;
+        let mut known = self.lock();
+        if is_genuine {
+            known.is_unproven &= known.chain.head().number != number;
+            return Ok(());
+        }
+        known.is_loaded = false;
+        self.break_off(&mut known);
+        let reason = "what it had reserved was collected, because this process slept while others wrote: decide again, \
+                      from a new job";
+        Err(Error::Conflict(reason.into()))
+    }
+
     /// Remove pins of commits that were refused.
     pub(super) fn remove_pins<'a>(&self, names: impl IntoIterator<Item = &'a String>) {
         for name in names {

@@ -93,7 +93,7 @@ impl Mirror {
         if !known.is_loaded || known.is_broken || !known.newer.is_empty() {
             return Ok(false);
         }
-        match self.put(&mut known, &Change::default(), &|| {}) {
+        match self.put(&mut known, &Change::default(), Some(&|| {})) {
             Err(Error::Refused) => Ok(false),
             put => {
                 put?;
@@ -103,13 +103,13 @@ impl Mirror {
         }
     }
 
-    fn put(&self, known: &mut Known, change: &Change, beside: Beside<'_>) -> Result<()> {
+    fn put(&self, known: &mut Known, change: &Change, beside: Option<Beside<'_>>) -> Result<()> {
         let start = Instant::now();
         let attempt = known.chain.commit(change.encode(), change.is_base(), beside);
         (known.took, known.last) = (start.elapsed().min(MOST_TOOK), Some(Instant::now()));
         match attempt {
             Ok(Attempt::Won) => {
-                known.is_unproven = false;
+                known.is_unproven = beside.is_none();
                 known.won += 1;
                 self.note_length(known);
                 Ok(())
@@ -151,7 +151,7 @@ impl KeySpace {
             return Err(Error::State("the log does not hold what was appended".into()));
         };
         let change = Change { frames, manifest: None };
-        mirror.put(&mut known, &change, &|| {})?;
+        mirror.put(&mut known, &change, Some(&|| {}))?;
         known.committed.position = to;
         mirror.note_settled(&mut known);
         Ok(())

@@ -60,6 +60,6 @@ impl KeySpace {
         let mut known = mirror.lock();
         let (number, chain) = (known.chain.head().number + 1, &mirror.chain);
         // Nobody relies on it.
-        known.chain.commit(change.encode(), true, &|| drop(chain.give_hint(number)))
+        known.chain.commit(change.encode(), true, Some(&|| drop(chain.give_hint(number))))
     }
 }

@@ -213,6 +213,11 @@ impl Mirror {
         }
     }
 
+    /// The commit whose state is pinned.
+    pub(in crate::store) fn commit_of_pin(&self, pin: &str) -> Result<u64> {
+        Ok(self.pinned_before(pin)?.commit)
+    }
+
     /// The pin that was stored or read last.
     fn last_pin(&self) -> Option<(String, Arc<Pinned>)> {
         self.last_pin.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -62,15 +62,20 @@ pub(crate) struct Publication {
 
 impl KeySpace {
     /// Reserve numbers for a job, and pin the state that its tasks read: one manifest. `check` may
-    /// refuse, under the same lock.
+    /// refuse, under the same lock. Where the job `is_proved_later`, nothing may be committed under
+    /// these numbers before [`KeySpace::prove_job`].
     pub(crate) fn reserve_job(
         &self,
         settings: SpaceSettings,
         plan: JobPlan,
+        is_proved_later: bool,
         mut check: impl FnMut(&Writer<'_>, &JobPlan) -> Result<()>,
     ) -> Result<Job> {
         let reserve = |writer: &mut Writer<'_>| {
             check(writer, &plan)?;
+            if is_proved_later {
+                writer.along.prove_later();
+            }
             writer.reserve_numbers(&plan)
         };
         let (pin, numbers) = match self.mirror.as_deref() {
@@ -85,6 +90,12 @@ impl KeySpace {
         };
         let Numbers { claim, first_file, partition_us } = numbers;
         Ok(Job { trigger: self.name.clone(), pin, claim, first_file, partition_us, plan })
+    }
+
+    /// The numbers of a job that this handle reserved are its own: nobody else has them.
+    pub(crate) fn prove_job(&self, job: &Job) -> Result<()> {
+        let Some(mirror) = self.mirror.as_deref() else { return Ok(()) };
+        mirror.prove(mirror.commit_of_pin(&job.pin)?)
     }
 
     /// Write a run of a part as staged segments; their bytes and names are durable on return. Takes
