@@ -51,9 +51,11 @@ pub(crate) type Beside<'a> = &'a (dyn Fn() + Sync);
 pub(crate) enum Attempt {
     /// It counts, and is the head now.
     Won,
-    /// Another one has its number, or had it; or it counted, and was collected before its writer
-    /// knew. The newest state tells.
+    /// Another one has its number, or had it. The newest state tells.
     Refused,
+    /// A collector has passed: it does not count, or it counted and was collected before its writer
+    /// knew. What this writer knew may not count either: the state has to be found again.
+    Lost,
 }
 
 /// What follows a head.
@@ -235,7 +237,7 @@ impl Chain {
         {
             // Either it stands where a collector has been, and nobody believes it; or it counted,
             // and this writer slept until it was collected. It is not deleted: it may be needed.
-            return Ok(Attempt::Refused);
+            return Ok(Attempt::Lost);
         }
         self.head = Head { number: commit.number, id: commit.id, base: commit.base };
         Ok(Attempt::Won)

@@ -90,6 +90,7 @@ impl Writer {
                     self.is_unproven = false;
                     return Ok(true);
                 }
+                Attempt::Lost => self.go_on(Followed::Lost, false)?,
                 Attempt::Refused => {
                     let followed = self.chain.read_on()?;
                     self.go_on(followed, true)?;

@@ -335,6 +335,35 @@ fn a_reservation_that_a_collector_overtook_begins_nothing() {
 }
 
 #[test]
+fn who_slept_and_reads_a_commit_that_does_not_count_finds_the_state() {
+    let (objects, directory) = calm();
+    let other = open(&objects, &directory.path().join("other")).unwrap();
+    begin(&other, &uuids(0..30));
+    let overtake = move || {
+        for ids in uuids(100..220).chunks(10) {
+            begin(&other, ids);
+            other.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+            other.collect_objects("orders", Duration::ZERO).unwrap();
+        }
+    };
+    let sleeper = open(&objects, &directory.path().join("sleeper")).unwrap();
+    let (late, before) = Overtaken::open(&objects, &directory.path().join("late"), "/commit-");
+    for one in [&sleeper, &late] {
+        assert!(rules(one, &trigger(), &uuids(0..30), START).iter().all(|rule| *rule == "R9"));
+    }
+    // The late one's commit takes the number behind the one that the sleeper knows, and does not count.
+    *before.lock().unwrap() = Some(Box::new(overtake));
+    begin(&late, &uuids(300..310));
+    let before = objects.requests();
+    let (job, _) = sleeper.reserve(&trigger(), plan(None)).unwrap();
+    let puts = spent(&objects, &before).0;
+    assert!(puts < 15, "{puts} PUT");
+    assert_eq!(job.claim(), late.reserve(&trigger(), plan(None)).unwrap().0.claim() - 1);
+    assert!(rules(&sleeper, &trigger(), &uuids(100..220), START).iter().all(|rule| *rule == "R9"));
+    assert!(rules(&sleeper, &trigger(), &uuids(300..310), START).iter().all(|rule| *rule == "R9"));
+}
+
+#[test]
 fn what_tasks_staged_is_begun_by_one_commit() {
     let (objects, directory) = calm();
     let driver = open(&objects, &directory.path().join("driver")).unwrap();

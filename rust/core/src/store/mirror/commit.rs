@@ -114,7 +114,8 @@ impl Mirror {
                 self.note_length(known);
                 Ok(())
             }
-            Ok(Attempt::Refused) => {
+            Ok(refused @ (Attempt::Refused | Attempt::Lost)) => {
+                known.is_loaded &= refused == Attempt::Refused;
                 Self::meet(known);
                 self.break_off(known);
                 Err(Error::Refused)

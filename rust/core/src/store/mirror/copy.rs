@@ -23,7 +23,7 @@ impl KeySpace {
         let Some(mirror) = Mirror::of(&env, &self.directory) else { return Ok(()) };
         match self.commit_whole(&mirror)? {
             Attempt::Won => mirror.make_known(&self.name),
-            Attempt::Refused => {
+            Attempt::Refused | Attempt::Lost => {
                 let (name, reason) = (mirror.chain.names().commit(1), "somebody writes there".to_owned());
                 Err(Error::Objects { operation: "create", name, reason })
             }

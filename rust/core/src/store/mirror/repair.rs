@@ -73,7 +73,7 @@ impl KeySpace {
         self.seal_for_copy()?;
         match self.commit_whole(remote.own_mirror()?)? {
             Attempt::Won => Ok(()),
-            Attempt::Refused => Err(Error::Refused),
+            Attempt::Refused | Attempt::Lost => Err(Error::Refused),
         }
     }
 
