@@ -351,7 +351,8 @@ fn who_slept_and_reads_a_commit_that_does_not_count_finds_the_state() {
     for one in [&sleeper, &late] {
         assert!(rules(one, &trigger(), &uuids(0..30), START).iter().all(|rule| *rule == "R9"));
     }
-    // The late one's commit takes the number behind the one that the sleeper knows, and does not count.
+    // The late one's commit takes the number behind the one that the sleeper knows, and does not
+    // count.
     *before.lock().unwrap() = Some(Box::new(overtake));
     begin(&late, &uuids(300..310));
     let before = objects.requests();
