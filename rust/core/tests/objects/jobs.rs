@@ -162,6 +162,15 @@ impl ObjectStore for Overtaken {
     }
 }
 
+/// Fill blocks with commits, and collect them.
+fn fill_blocks(history: &History) {
+    for ids in uuids(100..220).chunks(10) {
+        begin(history, ids);
+        history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+        history.collect_objects("orders", Duration::ZERO).unwrap();
+    }
+}
+
 #[test]
 fn a_pin_that_a_collector_overtook_is_made_again() {
     // With nothing in the log there is no commit that the pin could go along with.
@@ -277,13 +286,7 @@ fn a_job_whose_commit_was_overtaken_is_decided_again() {
     begin(&other, &uuids(0..30));
     let after = open(&objects, &directory.path().join("after")).unwrap();
     // While its commit is on its way, others fill blocks with theirs, which are collected.
-    let overtake = move || {
-        for ids in uuids(100..220).chunks(10) {
-            begin(&other, ids);
-            other.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
-            other.collect_objects("orders", Duration::ZERO).unwrap();
-        }
-    };
+    let overtake = move || fill_blocks(&other);
     let (driver, before) = Overtaken::open(&objects, &directory.path().join("driver"), "/commit-");
     let (job, _) = driver.reserve(&trigger(), plan(None)).unwrap();
     *before.lock().unwrap() = Some(Box::new(overtake));
@@ -311,13 +314,7 @@ fn a_reservation_that_a_collector_overtook_begins_nothing() {
     let other = open(&objects, &directory.path().join("other")).unwrap();
     begin(&other, &uuids(0..30));
     // Its number is taken, and free again: the reservation is stored, and does not count.
-    let overtake = move || {
-        for ids in uuids(100..220).chunks(10) {
-            begin(&other, ids);
-            other.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
-            other.collect_objects("orders", Duration::ZERO).unwrap();
-        }
-    };
+    let overtake = move || fill_blocks(&other);
     let (driver, before) = Overtaken::open(&objects, &directory.path().join("driver"), "/commit-");
     assert!(rules(&driver, &trigger(), &uuids(0..30), START).iter().all(|rule| *rule == "R11" || *rule == "R9"));
     *before.lock().unwrap() = Some(Box::new(overtake));
@@ -335,17 +332,11 @@ fn a_reservation_that_a_collector_overtook_begins_nothing() {
 }
 
 #[test]
-fn who_slept_and_reads_a_commit_that_does_not_count_finds_the_state() {
+fn a_sleeper_who_reads_what_does_not_count_finds_the_state() {
     let (objects, directory) = calm();
     let other = open(&objects, &directory.path().join("other")).unwrap();
     begin(&other, &uuids(0..30));
-    let overtake = move || {
-        for ids in uuids(100..220).chunks(10) {
-            begin(&other, ids);
-            other.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
-            other.collect_objects("orders", Duration::ZERO).unwrap();
-        }
-    };
+    let overtake = move || fill_blocks(&other);
     let sleeper = open(&objects, &directory.path().join("sleeper")).unwrap();
     let (late, before) = Overtaken::open(&objects, &directory.path().join("late"), "/commit-");
     for one in [&sleeper, &late] {
