@@ -1227,8 +1227,8 @@ class Job:
             FailedError: [DH-FAILED] an earlier write failed.
         """
     def prove(self) -> None:
-        """Ask the bucket whether what was reserved with `prove_later` counts. `commit` does it, too, if
-        nobody did before.
+        """Ask the bucket whether what was reserved with `prove_later` counts. `commit` does it, too,
+        if nobody did before.
 
         Raises:
             ConflictError: [DH-CONFLICT] it does not, because this process slept while others wrote:
