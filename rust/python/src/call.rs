@@ -43,12 +43,9 @@ impl<'a> Documents<'a> {
 
     /// The verdicts as columns. Must be called without holding Python.
     pub(crate) fn classify(&self, history: &History) -> Outcome<RecordBatch> {
-        let call = Call { threads: self.threads, ..Call::at(self.now_us) };
+        let (rules, documents) = (&self.trigger.rules, self.columns.documents());
         let made = |verdicts: &Verdicts| verdict_columns(verdicts, &self.columns, self.threads);
-        if self.trigger.resolver.is_some() {
-            return made(&self.judge(history)?);
-        }
-        history.classify_into(&self.trigger.rules, &self.columns.documents(), &mut { call }, made)
+        self.ask(|call| history.classify_into(rules, &documents, call, made))?
     }
 
     /// The verdicts. Must be called without holding Python.

@@ -10,13 +10,15 @@
 //!   so nobody had it before.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use super::chance::{drawn, pause_of};
 use super::change::Stored;
 use super::commit::{Commit, CommitId};
 use super::names::{Names, block_of};
+use super::side_by_side::side_by_side;
 use super::{ObjectStore, Put};
 use crate::{Error, Result};
 
@@ -26,8 +28,6 @@ const TRIES: u32 = 6;
 const FINDS: u32 = 50;
 /// How long a commit is tried, besides the client's own retries of its last request.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The pause after a first failure; it doubles each time.
-const PAUSE: Duration = Duration::from_millis(20);
 /// The operation of an error about an object that is not there.
 pub(crate) const MISSING: &str = "find";
 const OPEN: &[u8] = b"open";
@@ -450,55 +450,6 @@ impl Chain {
     }
 }
 
-/// Do `work` with each of `items`, in up to `threads` threads; the first error ends it.
-pub(crate) fn side_by_side<T: Send, U: Send>(
-    threads: usize,
-    items: Vec<T>,
-    work: impl Fn(T) -> Result<U> + Sync,
-) -> Result<Vec<U>> {
-    if threads < 2 || items.len() < 2 {
-        return items.into_iter().map(work).collect();
-    }
-    let count = items.len();
-    let queue = Mutex::new(items.into_iter().enumerate());
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let drain = || -> Result<Vec<(usize, U)>> {
-        let mut done = Vec::new();
-        while let Some((at, item)) = next() {
-            done.push((at, work(item)?));
-        }
-        Ok(done)
-    };
-    let mut done = thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.min(count)).map(|_| scope.spawn(drain)).collect();
-        let mut all = Vec::with_capacity(count);
-        for thread in threads {
-            let part = thread.join().map_err(|_| Error::State("a thread that asks the store failed".into()))?;
-            all.extend(part?);
-        }
-        Ok::<_, Error>(all)
-    })?;
-    done.sort_unstable_by_key(|(at, _)| *at);
-    Ok(done.into_iter().map(|(_, item)| item).collect())
-}
-
 fn failed(operation: &'static str, name: &str, reason: &str) -> Error {
     Error::Objects { operation, name: name.to_owned(), reason: reason.to_owned() }
-}
-
-/// How long to wait before round `round` is tried again.
-pub(crate) fn pause_of(round: u32) -> Duration {
-    PAUSE.saturating_mul(1 << round.min(6)).mul_f64(0.25 + 0.75 * share())
-}
-
-/// A number from 0 to 1, drawn at random.
-pub(crate) fn share() -> f64 {
-    drawn().map_or(1.0, |drawn| f64::from(drawn[0]) / 255.0)
-}
-
-/// Sixteen random bytes.
-pub(crate) fn drawn() -> Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Error::State(format!("no random numbers: {error}")))?;
-    Ok(bytes)
 }

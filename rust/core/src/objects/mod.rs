@@ -3,11 +3,13 @@
 
 pub(crate) mod cache;
 pub(crate) mod chain;
+pub(crate) mod chance;
 pub(crate) mod change;
 pub(crate) mod collect;
 pub(crate) mod commit;
 pub(crate) mod names;
 pub(crate) mod pins;
+pub(crate) mod side_by_side;
 #[cfg(test)]
 mod tests;
 

@@ -11,7 +11,7 @@ use crate::harness::{DAY, Ids, START, rules, setting, trigger, uuids};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::protocols::trigger::{Begun, Call, OnReplay, Verdicts};
 use dochistory_core::testing::objects::{Requests, SimulatedObjects, Weather};
-use dochistory_core::{Error, Purge, Result};
+use dochistory_core::{Purge, Result};
 
 const STORM: Weather = Weather { failures: 12, duplicates: 15, stale_lists: 3, sleeps: 40 };
 
@@ -32,8 +32,7 @@ fn judged(history: &History, ids: &Ids) -> Result<Vec<&'static str>> {
 
 /// The same, as something that is made of verdicts before it is known whether they count.
 fn made_of(history: &History, ids: &Ids) -> Result<Vec<&'static str>> {
-    let made = |verdicts: &Verdicts| Ok::<_, Error>(rules_of(verdicts));
-    history.classify_into(&trigger(), &ids.documents(), &mut Call::at(START), made)
+    history.classify_into(&trigger(), &ids.documents(), &mut Call::at(START), rules_of)
 }
 
 fn rules_of(verdicts: &Verdicts) -> Vec<&'static str> {
@@ -176,7 +175,7 @@ fn what_is_made_of_an_old_state_is_made_again() {
         let mut made = Vec::new();
         let make = |verdicts: &Verdicts| {
             made.push(verdicts.outcomes[0].rule());
-            Ok::<_, Error>(verdicts.outcomes[0].rule())
+            verdicts.outcomes[0].rule()
         };
         let answer = reader.classify_into(&trigger(), &ids.documents(), &mut Call::at(START), make).unwrap();
         (answer, made)

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::harness::buckets::{calm, storm, summed};
-use crate::harness::{Ids, START, rules, setting, trigger, uuids};
+use crate::harness::{DAY, Ids, START, rules, setting, trigger, uuids};
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::objects::{Listed, ObjectStore, Put};
 use dochistory_core::protocols::trigger::rules::{Answer, Trigger};
@@ -98,6 +99,8 @@ struct Overtaken {
     store: SimulatedObjects,
     at: &'static str,
     before: Before,
+    /// Whether it answers no question from then on.
+    is_mute: Arc<AtomicBool>,
 }
 
 type Before = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
@@ -105,10 +108,16 @@ type Before = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 impl Overtaken {
     /// A handle, and where to say what happens.
     fn open(objects: &SimulatedObjects, replica: &Path, at: &'static str) -> (History, Before) {
-        let before = Before::default();
-        let store = Self { store: objects.clone(), at, before: before.clone() };
+        let (history, before, _) = Self::open_mute(objects, replica, at);
+        (history, before)
+    }
+
+    /// The same, and where to say that no question is answered any more.
+    fn open_mute(objects: &SimulatedObjects, replica: &Path, at: &'static str) -> (History, Before, Arc<AtomicBool>) {
+        let (before, is_mute) = (Before::default(), Arc::<AtomicBool>::default());
+        let store = Self { store: objects.clone(), at, before: before.clone(), is_mute: is_mute.clone() };
         let options = OpenOptions { create: true, ..OpenOptions::default() };
-        (History::open_objects(Arc::new(store), replica, &options).unwrap(), before)
+        (History::open_objects(Arc::new(store), replica, &options).unwrap(), before, is_mute)
     }
 }
 
@@ -134,6 +143,9 @@ impl ObjectStore for Overtaken {
     }
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        if self.is_mute.load(Ordering::Acquire) {
+            return Err(Error::Objects { operation: "get", name: name.to_owned(), reason: "no answer".to_owned() });
+        }
         self.store.get(name)
     }
 
@@ -353,6 +365,29 @@ fn a_sleeper_who_reads_what_does_not_count_finds_the_state() {
     assert_eq!(job.claim(), late.reserve(&trigger(), plan(None)).unwrap().0.claim() - 1);
     assert!(rules(&sleeper, &trigger(), &uuids(100..220), START).iter().all(|rule| *rule == "R9"));
     assert!(rules(&sleeper, &trigger(), &uuids(300..310), START).iter().all(|rule| *rule == "R9"));
+}
+
+#[test]
+fn a_sleeper_refuses_nothing_because_of_what_does_not_count() {
+    let (objects, directory) = calm();
+    let other = open(&objects, &directory.path().join("other")).unwrap();
+    begin(&other, &uuids(0..30));
+    let sleeper = open(&objects, &directory.path().join("sleeper")).unwrap();
+    let (late, before, is_mute) = Overtaken::open_mute(&objects, &directory.path().join("late"), "/commit-");
+    for one in [&sleeper, &late] {
+        assert!(rules(one, &trigger(), &uuids(0..30), START).iter().all(|rule| *rule == "R9"));
+    }
+    // The late one's commit is stored and does not count, and its writer never hears of it.
+    *before.lock().unwrap() = Some(Box::new(move || {
+        fill_blocks(&other);
+        is_mute.store(true, Ordering::Release);
+    }));
+    let another = Trigger { history_time_to_live_us: DAY, ..trigger() };
+    assert_eq!(late.change(&another).unwrap_err().code(), "DH-OBJECTS");
+    // By that commit this time to live would be a wrong one.
+    let ids = Ids::new(&uuids(310..320));
+    let begun = sleeper.begin(&trigger(), &ids.documents(), &mut Call::at(START), None, Replays::default()).unwrap();
+    assert_eq!(begun.claim.unwrap().len(), 10);
 }
 
 #[test]

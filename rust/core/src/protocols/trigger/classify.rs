@@ -34,18 +34,14 @@ pub(super) struct Looked {
 }
 
 /// How a call makes sure that what it reads is the newest state.
-struct Reading {
-    seen: Seen,
-    /// Whether the call goes on before it is known.
-    may_wait_less: bool,
-    ahead: Option<Ahead>,
+enum Reading {
+    /// By what is known of it.
+    By(Seen),
+    /// The store is asked, and the call goes on meanwhile.
+    Meanwhile(Option<Ahead>),
 }
 
 impl Reading {
-    fn of(seen: Seen) -> Self {
-        Self { seen, may_wait_less: false, ahead: None }
-    }
-
     fn look(
         &mut self,
         space: &Arc<KeySpace>,
@@ -54,12 +50,14 @@ impl Reading {
         look: impl FnMut(Option<&View>) -> Result<LookedUp>,
     ) -> Result<LookedUp> {
         let settings = SpaceSettings::to_read(trigger);
-        if !self.may_wait_less {
-            return space.look_in(self.seen, settings, rows, look);
+        match self {
+            Self::By(seen) => space.look_in(*seen, settings, rows, look),
+            Self::Meanwhile(asked) => {
+                let (found, ahead) = space.look_ahead(settings, rows, look)?;
+                *asked = ahead;
+                Ok(found)
+            }
         }
-        let (found, ahead) = space.look_ahead(settings, rows, look)?;
-        self.ahead = ahead;
-        Ok(found)
     }
 }
 
@@ -72,7 +70,7 @@ impl History {
     /// `Config` for bad settings, `Schema` for columns of unequal length, `Corrupt` for damaged
     /// files. A history that cannot be read is no error but a verdict (R5, R6, R7).
     pub fn classify(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
-        self.judged(trigger, documents, call, &mut Reading::of(Seen::Unknown))
+        self.judged(trigger, documents, call, &mut Reading::By(Seen::Unknown))
     }
 
     /// [`History::classify`] with something made of the verdicts, while a bucket is asked whether
@@ -80,23 +78,23 @@ impl History {
     /// once, so a call with one first waits.
     ///
     /// # Errors
-    /// As [`History::classify`], and those of `make`.
-    pub fn classify_into<T, E: From<Error>>(
+    /// As [`History::classify`].
+    pub fn classify_into<T>(
         &self,
         trigger: &Trigger,
         documents: &Documents,
         call: &mut Call,
-        mut make: impl FnMut(&Verdicts) -> std::result::Result<T, E>,
-    ) -> std::result::Result<T, E> {
-        if call.resolver.is_some() {
-            return make(&self.classify(trigger, documents, call)?);
+        mut make: impl FnMut(&Verdicts) -> T,
+    ) -> Result<T> {
+        let asks = call.resolver.is_some();
+        let mut reading = if asks { Reading::By(Seen::Unknown) } else { Reading::Meanwhile(None) };
+        let made = make(&self.judged(trigger, documents, call, &mut reading)?);
+        if let Reading::Meanwhile(Some(ahead)) = reading
+            && !ahead.counts()?
+        {
+            return Ok(make(&self.judged(trigger, documents, call, &mut Reading::By(Seen::Newest))?));
         }
-        let mut reading = Reading { may_wait_less: true, ..Reading::of(Seen::Unknown) };
-        let made = make(&self.judged(trigger, documents, call, &mut reading)?)?;
-        if reading.ahead.take().map_or(Ok(true), Ahead::counts)? {
-            return Ok(made);
-        }
-        make(&self.judged(trigger, documents, call, &mut Reading::of(Seen::Newest))?)
+        Ok(made)
     }
 
     /// The verdicts of [`History::begin`], if all documents are completed: there is nothing to

@@ -28,7 +28,8 @@ pub(crate) use meanwhile::{Ahead, Seen};
 
 use super::environment::Environment;
 use crate::format::names::REGISTRY;
-use crate::objects::chain::{Chain, Head, pause_of, share};
+use crate::objects::chain::{Chain, Head};
+use crate::objects::chance::{pause_of, share};
 use crate::objects::change::Stored;
 use crate::objects::collect::Collected;
 use crate::objects::commit::Commit;

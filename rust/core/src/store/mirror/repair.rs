@@ -8,8 +8,9 @@ use super::{Committed, Mirror};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
 use crate::io::publish;
-use crate::objects::chain::{Attempt, side_by_side};
+use crate::objects::chain::Attempt;
 use crate::objects::change::Stored;
+use crate::objects::side_by_side::side_by_side;
 use crate::store::{KeySpace, registry};
 use crate::{Error, Result};
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use super::Mirror;
 use crate::format::names::FileKind;
-use crate::objects::chain::side_by_side;
 use crate::objects::change::Stored;
+use crate::objects::side_by_side::side_by_side;
 use crate::store::KeySpace;
 use crate::store::staged::Job;
 use crate::{Error, Result};

@@ -6,7 +6,7 @@
 use super::Mirror;
 use crate::Result;
 use crate::objects::Listed;
-use crate::objects::chain::drawn;
+use crate::objects::chance::drawn;
 
 /// For how long a handle is taken to be at work, by the store's clock.
 const LEASE_US: i64 = 10 * 60 * 1_000_000;
