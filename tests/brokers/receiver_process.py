@@ -75,7 +75,8 @@ def receiver(settings: dict[str, Any]) -> Any:
 def main() -> None:
     """Receive until SIGTERM."""
     one = receiver(json.loads(sys.argv[1]))
-    print("receiving", os.getpid(), flush=True)
+    # One write: receivers share a log, and an unbuffered `print` writes each of its arguments.
+    os.write(sys.stdout.fileno(), f"receiving {os.getpid()}\n".encode())
     try:
         if inspect.iscoroutinefunction(one.run):
             asyncio.run(one.run())
