@@ -4,7 +4,7 @@ Spark's stand-alone master and two workers (`local-cluster`), each executor a pr
 a directory of its own. moto on loopback, by a proxy that adds a latency to each request and counts
 them. Driver and executors share the bucket and nothing else. In turns on the same histories: claim
 and complete new documents in a directory; in a bucket with the history kept open, as `exactly_once`
-keeps it; and in a bucket by its URL, which opens it each time.
+keeps it; and in a bucket by its URL.
 """
 
 import argparse

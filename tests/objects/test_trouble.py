@@ -57,6 +57,13 @@ def test_a_bucket_that_refuses_says_so_and_loses_nothing(history: dh.History, pr
     assert statuses(history.begin(documents(["1"]), trigger()).verdicts) == ["NEW"]
 
 
+def test_what_is_not_there_is_said_of_the_url(history: dh.History, place: str) -> None:
+    with pytest.raises(dh.OpenError, match="is not one of trigger") as caught:
+        history.unpin(trigger(), "none")
+    assert place in str(caught.value)
+    assert "replica" not in str(caught.value)
+
+
 def test_without_the_right_to_list_a_missing_commit_is_no_end(history: dh.History, proxy: FaultProxy) -> None:
     # S3 then answers 403 for a name that is not there.
     def choose(request: Request) -> Say | None:

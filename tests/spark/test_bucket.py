@@ -96,6 +96,69 @@ def test_bucket_gives_the_verdicts_of_a_directory(
     assert "loopback" not in capsys.readouterr().out
 
 
+def test_next_call_by_the_url_goes_on_with_the_last_ones_handle(
+    spark: "SparkSession", s3: Server, url: str, given: dict[str, Any], opened: Opened
+) -> None:
+    with opened(create=True) as history:
+        fill(history)
+    with fault_proxy(s3.port) as proxy:
+        through = {**given, "storage_options": s3.through(proxy.port)}
+        asked = []
+        turns: list[list[str | None]] = [["a", "done"], ["b", "a"], ["c", "b"]]
+        for ids in turns:
+            with dh.spark.claim(frame(spark, ids), url, orders(), parts=1, **through) as claim:
+                claim.complete()
+            asked.append(dict(proxy.counts))
+            assert claim.counts["rule"] == {"R8": 1, "R9": 1}
+            proxy.reset()
+    # A list is the look of a handle that is new. What workers ask is in these, too.
+    assert [one.get("list", 0) for one in asked] == [1, 0, 0]
+
+
+def test_history_made_again_at_the_url_is_another_one(
+    spark: "SparkSession", s3: Server, url: str, given: dict[str, Any]
+) -> None:
+    for _ in range(2):
+        with dh.spark.claim(frame(spark, ["a", "b"]), url, orders(), parts=1, **given) as claim:
+            claim.complete()
+        assert claim.counts["rule"] == {"R8": 2}
+        assert judged(dh.spark.classify(frame(spark, ["a"]), url, orders(), **given)) == [("a", "DUPLICATE", "R9")]
+        client = objects.open_client(url, s3.options)
+        for name in [one.name for one in client.list("")]:
+            client.delete(name)
+
+
+def test_handle_is_kept_for_one_user_and_unless_something_fails(
+    url: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place.of(url, **given)
+    first = place.take(create=True)
+    place.put_back(first, failed=False)
+    assert place.take() is first
+    second = place.take()
+    assert second is not first
+    place.put_back(first, failed=False)
+    place.put_back(second, failed=False)
+    assert first.closed
+    with pytest.raises(dh.OpenError), place.opened() as third:
+        third.unpin(orders(), "none")
+    assert third is second
+    assert second.closed
+    with place.opened() as fourth:
+        assert not fourth.closed
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "another")
+    with place.opened() as fifth:
+        assert fifth is not fourth
+
+
+def test_few_handles_are_kept(s3: Server, given: dict[str, Any]) -> None:
+    kept = []
+    for _ in range(10):
+        with Place.of(f"{s3.url}/{secrets.token_hex(4)}/orders.history", **given).opened(create=True) as history:
+            kept.append(history)
+    assert [history.closed for history in kept] == [True, True, *[False] * 8]
+
+
 def seen_by(server: Mapping[str, str], snapshot: Snapshot, cache: Path) -> Snapshot:
     """The same, to a worker with options and a cache of its own."""
     assert isinstance(snapshot.sight, BucketSight)

@@ -69,7 +69,7 @@ class SparkClaim:
         ids: list[str],
         staged: "StagedClaim",
         receipts: Sequence[Mapping[str, Any]],
-        end: Callable[[], None],
+        end: Callable[[bool], None],
     ) -> None:
         self._judged = judged
         self._ids = ids
@@ -181,10 +181,12 @@ class SparkClaim:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        failed = True
         try:
             self._staged.__exit__(kind, error, trace)
+            failed = kind is not None
         finally:
-            self._end()
+            self._end(failed)
 
     def __repr__(self) -> str:
         return f"<SparkClaim {self.id}: {len(self)} of {self.rows} documents to process>"
@@ -276,8 +278,11 @@ def claim(
     _checks.count("parts", parts, optional=True)
     claimer = Claimer(df, trigger, columns, order_by, prefix, resolver_on)
     place = Place.of(history, storage_options, cache)
-    opened = place.history or place.open(create=True)
-    end = opened.close if opened is not place.history else lambda: None
+    opened = place.take(create=True)
+
+    def end(failed: bool) -> None:
+        place.put_back(opened, failed=failed)
+
     try:
         number = parts or _default_parts(df, opened)
         with claimer.meanwhile(lambda: claimer.routed(number)) as routed:
@@ -307,7 +312,7 @@ def claim(
                     job.abort()
                     raise
     except BaseException:
-        end()
+        end(True)
         raise
     raise dh.StateError("[DH-STATE] each attempt returns or raises")
 
@@ -358,7 +363,7 @@ class Claimer:
         place: Place,
         job: "Job",
         routed: "DataFrame",
-        end: Callable[[], None],
+        end: Callable[[bool], None],
         most_lost: int | None = MOST,
     ) -> SparkClaim:
         """Stage, keep, commit, and decide again what was lost to others.

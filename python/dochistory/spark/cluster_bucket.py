@@ -32,7 +32,7 @@ def check(place: Place, spark: "SparkSession", tasks: int) -> list[Check]:
         OpenError: [DH-OPEN] there is no history.
         ObjectStoreError: the driver itself cannot work there.
     """
-    with place.opened(read_only=True) as history:
+    with place.opened() as history:
         sight = place.sight(history, None)
     if not isinstance(sight, BucketSight):
         raise dh.StateError(f"[DH-STATE] {place.path} is not in a bucket")

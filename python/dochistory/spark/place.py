@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import dochistory as dh
 from dochistory import objects
+from dochistory.spark import kept
 from dochistory.spark.same_bucket import BucketSight, Given, cache_of_machine
 from dochistory.spark.same_directory import Sight
 
@@ -78,14 +79,32 @@ class Place:
         cache = self.cache or cache_of_machine()
         return dh.open(self.path, storage_options=self.given.options, cache=cache, **how)
 
-    @contextmanager
-    def opened(self, **how: Any) -> "Iterator[History]":
-        """The history, which is closed in the end if this opened it."""
+    def take(self, *, create: bool = False) -> "History":
+        """The open history; else one that `put_back` ends: in a bucket one that an earlier call has left, if any."""
         if self.history is not None:
-            yield self.history
+            return self.history
+        opened = self.open(create=create)
+        return kept.in_place_of(opened, self) if self.is_bucket else opened
+
+    def put_back(self, history: "History", *, failed: bool) -> None:
+        """The end of `take`: one in a bucket is kept, unless something failed with it."""
+        if history is self.history:
             return
-        with self.open(**how) as history:
+        if self.is_bucket and not failed and not history.closed:
+            kept.keep(self, history)
+        else:
+            history.close()
+
+    @contextmanager
+    def opened(self, *, create: bool = False) -> "Iterator[History]":
+        """The history, for one call."""
+        history = self.take(create=create)
+        try:
             yield history
+        except BaseException:
+            self.put_back(history, failed=True)
+            raise
+        self.put_back(history, failed=False)
 
     def sight(self, history: "History", trigger: str | None) -> Sight | BucketSight:
         """What travels to the workers, so that they open the same history."""

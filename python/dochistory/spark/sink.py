@@ -65,7 +65,7 @@ class _Recorder:
         Before the tasks run, and not by them: each that did not see it would make one of its own,
         and each would find out by itself that the trigger's stored settings differ.
         """
-        with self._place.open(create=True) as history:
+        with self._place.opened(create=True) as history:
             if self._trigger.name in history.triggers():
                 # Nothing to begin: only the settings are compared.
                 history.begin(pa.table({name: pa.nulls(0) for name in self._judged_by}), self._trigger)
@@ -96,7 +96,7 @@ class _Recorder:
         """Publish what the tasks staged, once."""
         receipts = _receipts(messages)
         if receipts:
-            with self._place.open() as history:
+            with self._place.opened() as history:
                 history._shards.commit_entries(
                     receipts, self._trigger, transaction=transaction, on_other_rows=self._on_other_rows
                 )
@@ -105,7 +105,7 @@ class _Recorder:
         """Let go what the tasks staged, unless it was published."""
         receipts = _receipts(messages)
         if receipts:
-            with self._place.open() as history:
+            with self._place.opened() as history:
                 history._shards.abort_entries(receipts)
 
 

@@ -101,7 +101,7 @@ class Reader(DataSourceReader):
             return [self._looked_up(triggers)]
         parts: list[InputPartition] = []
         # Not read-only: pinning seals the log, so that all parts are read from files that no longer change.
-        with self._place.open() as history:
+        with self._place.opened() as history:
             for name, found in figures.items():
                 snapshot = Snapshot.of(self._place.holding(history), name, _LEASE)
                 entries = found["segment_entries"] + found["log_entries"]

@@ -140,6 +140,11 @@ impl History {
         &self.path
     }
 
+    /// Where it is, for errors: the directory, or the URL of the bucket.
+    pub(crate) fn place(&self) -> PathBuf {
+        self.env.objects.as_ref().map_or_else(|| self.path.clone(), |store| store.place().into())
+    }
+
     /// The history's own id.
     pub fn id(&self) -> [u8; 16] {
         self.env.history
@@ -199,7 +204,7 @@ impl History {
     /// it must not pass for empty.
     pub(crate) fn pin_in<'a>(&self, snapshot: &'a str, trigger: &str) -> Result<&'a str> {
         pin_of(snapshot, trigger).map_err(|error| match error {
-            Error::Config(reason) => Error::Open { path: self.path.clone(), reason },
+            Error::Config(reason) => Error::Open { path: self.place(), reason },
             other => other,
         })
     }

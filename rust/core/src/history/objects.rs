@@ -91,7 +91,7 @@ impl History {
                 return Ok(vec![self.space(trigger)?]);
             }
             let reason = format!("there is no trigger {trigger:?} here");
-            return Err(Error::Open { path: self.path.clone(), reason });
+            return Err(Error::Open { path: self.place(), reason });
         }
         let mut spaces = names.iter().map(|name| self.space(name)).collect::<Result<Vec<_>>>()?;
         for room in Room::ALL {
