@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::KeySpace;
 use super::view::{Covered, View};
-use super::young::each_keys;
+use super::young::{LARGE, each_keys, entries_of};
 use crate::Result;
 use crate::memtable::UnionFilter;
 use crate::segment::Segment;
@@ -15,10 +15,15 @@ use crate::segment::Segment;
 const BYTES_A_ROW: usize = 32;
 /// Keys for each row that pays for putting them in.
 const KEYS_A_ROW: usize = 2;
+/// Rows of a look-up that pays for room for many more keys. It is more than `begin` looks up with a
+/// union: that of a writer stays small.
+const MANY: usize = 4 * LARGE;
 
 /// What a union is built over, outside the lock.
 struct Parts {
     covered: Covered,
+    /// How often each block of the global filter is copied.
+    times: u64,
     joined: Vec<Arc<Segment>>,
 }
 
@@ -60,20 +65,28 @@ impl View {
         }
     }
 
-    /// Rows that pay for building the union; none where there is a good one, or can be none.
-    fn rows_to_unite(&self) -> Option<usize> {
-        let global_filter = &self.single_covered()?.global_filter;
-        let bytes = global_filter.filter_bytes();
+    /// How often a union that is to be built copies each block, and the rows that pay for it; none
+    /// where there is a good one, or can be none. Room for many more keys is for calls with many
+    /// rows.
+    fn union_due(&self, is_large: bool) -> Option<(u64, usize)> {
+        let covered = self.single_covered()?;
+        let (entries, bytes) = (covered.global_filter.entries(), covered.global_filter.filter_bytes());
+        let written: usize = self.joined.iter().map(|segment| entries_of(segment)).sum();
+        let newer = (self.entries_in_memory() + written) as u64;
+        let times = if is_large { UnionFilter::times(entries, bytes, newer) } else { 1 };
         let is_due = match &self.union {
-            Some(union) => union.is_outgrown_by(global_filter.entries(), self.young.len() as u64),
+            Some(union) => union.is_outgrown_by(entries, times, newer),
             None => self.young.is_active(),
         };
-        let pays = bytes as usize / BYTES_A_ROW + self.young.len() / KEYS_A_ROW;
-        (is_due && bytes <= UnionFilter::MOST_BYTES).then_some(pays)
+        if !is_due || bytes > UnionFilter::MOST_BYTES || UnionFilter::would_be_overfull(entries, times, newer) {
+            return None;
+        }
+        let pays = (bytes * times) as usize / BYTES_A_ROW + newer as usize / KEYS_A_ROW;
+        Some((times, pays))
     }
 
-    fn parts(&self) -> Option<Parts> {
-        Some(Parts { covered: self.single_covered()?.clone(), joined: self.joined.clone() })
+    fn parts(&self, times: u64) -> Option<Parts> {
+        Some(Parts { covered: self.single_covered()?.clone(), times, joined: self.joined.clone() })
     }
 
     /// Take a union of segments, and put in what is in memory.
@@ -95,7 +108,9 @@ impl View {
 impl Parts {
     fn united(&self) -> Result<Option<UnionFilter>> {
         let held = self.covered.segments.iter().flatten().map(|segment| segment.header().id).collect();
-        let Some(mut union) = UnionFilter::over(&self.covered.global_filter, held)? else { return Ok(None) };
+        let Some(mut union) = UnionFilter::over(&self.covered.global_filter, held, self.times)? else {
+            return Ok(None);
+        };
         for segment in &self.joined {
             each_keys(segment, |keys| union.insert(keys.iter().copied()))?;
             union.hold(segment.header().id);
@@ -107,14 +122,15 @@ impl Parts {
 impl KeySpace {
     /// Before `rows` are looked up: build the union once that pays.
     pub(super) fn unite_if_due(&self, rows: usize) {
+        let is_large = rows >= MANY;
         let rows = self.asked.rows.load(Ordering::Relaxed) + rows as u64;
-        let wanted = self.present().as_ref().and_then(View::rows_to_unite);
+        let due = self.present().as_ref().and_then(|view| view.union_due(is_large));
         let asked = rows.saturating_sub(self.asked.rows_at_union.load(Ordering::Relaxed));
-        if wanted.is_some_and(|wanted| asked < wanted as u64) {
+        if due.as_ref().is_some_and(|(_, pays)| asked < *pays as u64) {
             return;
         }
         self.asked.rows_at_union.store(rows, Ordering::Relaxed);
-        let parts = self.present().as_ref().filter(|_| wanted.is_some()).and_then(View::parts);
+        let parts = due.and_then(|(times, _)| self.present().as_ref()?.parts(times));
         // What cannot be read is asked by itself, and tells then what is wrong.
         if let Some(Ok(Some(union))) = parts.map(|parts| parts.united()) {
             self.change_present(|view| view.take_union(union));

@@ -15,7 +15,7 @@ use crate::segment::merge::KeyCursor;
 use crate::wal::frame::Frame;
 
 /// Rows of a look-up for which it pays to read first what was written since, and not to index it.
-const LARGE: usize = if cfg!(feature = "small") { 64 } else { 1 << 16 };
+pub(super) const LARGE: usize = if cfg!(feature = "small") { 64 } else { 1 << 16 };
 
 impl View {
     /// Apply a frame of the log.

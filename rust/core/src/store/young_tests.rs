@@ -151,7 +151,7 @@ fn seen_in_chunks(space: &KeySpace, chunks: &[Vec<Key>]) -> Vec<HistoryState> {
 fn union_filter_of_a_reader_rules_out_nothing_that_is_known() {
     let directory = tempfile::tempdir().unwrap();
     let (writer, reader) = (open(directory.path()), open(directory.path()));
-    let (mut united, mut global_filters) = (0, std::collections::BTreeSet::new());
+    let (mut united, mut roomy, mut global_filters) = (0, 0, std::collections::BTreeSet::new());
     let mut known = 0;
     for number in 0..200 {
         begin(&writer, keys(known..known + BATCH));
@@ -164,8 +164,9 @@ fn union_filter_of_a_reader_rules_out_nothing_that_is_known() {
         {
             let view = reader.present();
             let view = view.as_ref().unwrap();
-            if view.union.is_some() {
+            if let Some(union) = &view.union {
                 united += 1;
+                roomy += u64::from(union.copies() > 1);
                 global_filters.insert(view.covered[0].global_filter.sum());
             }
         }
@@ -182,7 +183,8 @@ fn union_filter_of_a_reader_rules_out_nothing_that_is_known() {
             writer.maintain(true, &mut |_, _| Ok(())).unwrap();
         }
     }
-    assert!(united > 50 && global_filters.len() > 2, "{united} of 200 times, over {} filters", global_filters.len());
+    let filters = global_filters.len();
+    assert!(united > 50 && roomy > 10 && filters > 2, "{united} of 200 times, {roomy} roomy, over {filters} filters");
 }
 
 #[test]
@@ -204,7 +206,7 @@ fn union_filter_outlives_its_global_filter_until_it_is_outgrown() {
         let view = writer.present();
         let view = view.as_ref().unwrap();
         let entries = view.covered[0].global_filter.entries();
-        view.union.as_ref().map(|union| union.is_outgrown_by(entries, view.young.len() as u64))
+        view.union.as_ref().map(|union| union.is_outgrown_by(entries, 1, view.young.len() as u64))
     };
     let is_right = |known: u64| {
         let found = states(&writer, &keys(known - 40..known + 20));
