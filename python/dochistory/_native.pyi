@@ -1359,6 +1359,9 @@ class History:
     def closed(self) -> bool:
         """Whether `close` was called."""
     @property
+    def _is_usable(self) -> bool:
+        """Whether it is open, and its local copy of a bucket was not deleted. Not public."""
+    @property
     def shards(self) -> int:
         """Number of key ranges that Spark may divide the history's work into."""
     @property

@@ -151,6 +151,16 @@ def test_handle_is_kept_for_one_user_and_unless_something_fails(
         assert fifth is not fourth
 
 
+def test_handle_whose_cache_was_deleted_is_not_used_again(
+    spark: "SparkSession", url: str, given: dict[str, Any]
+) -> None:
+    for ids, rules_ in (["a", "b"], {"R8": 2}), (["b", "c"], {"R8": 1, "R9": 1}):
+        with dh.spark.claim(frame(spark, [*ids]), url, orders(), parts=1, **given) as claim:
+            claim.complete()
+        assert claim.counts["rule"] == rules_
+        shutil.rmtree(given["cache"])
+
+
 def test_few_handles_are_kept(s3: Server, given: dict[str, Any]) -> None:
     kept = []
     for _ in range(10):

@@ -2,7 +2,8 @@
 
 To open one is a single request, but its first look at a trigger is ten, most of them one after the
 other. So a call opens the history, which says that it is there and is still the same one, and goes
-on with the handle of the call before. A handle that is kept asks for nothing and holds no lock.
+on with the handle of the call before. A handle that is kept asks for nothing and holds no lock. One
+whose local files were deleted is of no use any more.
 """
 
 import os
@@ -25,7 +26,7 @@ def in_place_of(opened: "History", place: Hashable) -> "History":
     kept = _idle.pop(_key(place), None)
     if kept is None:
         return opened
-    if kept.closed or kept.id != opened.id:
+    if not kept._is_usable or kept.id != opened.id:  # noqa: SLF001 - ours
         kept.close()
         return opened
     opened.close()

@@ -65,6 +65,12 @@ impl Handle {
         self.client.as_ref()
     }
 
+    /// Whether the local copy of a history in a bucket, if it is one, is there: somebody may have
+    /// emptied the cache.
+    pub(crate) fn has_replica(&self) -> bool {
+        self.replica.as_ref().is_none_or(Replica::is_there)
+    }
+
     /// An error if the history is in a bucket.
     pub(crate) fn check_directory(&self) -> Outcome<()> {
         if self.replica.is_none() {

@@ -77,6 +77,12 @@ impl History {
         !self.handle.is_open()
     }
 
+    /// Whether it is open, and its local copy of a bucket was not deleted. Not public.
+    #[getter]
+    fn _is_usable(&self) -> bool {
+        self.handle.is_open() && self.handle.has_replica()
+    }
+
     /// Number of key ranges that Spark may divide the history's work into.
     #[getter]
     fn shards(&self) -> Outcome<u32> {

@@ -24,7 +24,7 @@ use crate::errors::Outcome;
 /// Requests that one caller sends at the same time.
 const LANES: usize = 8;
 /// The object that says which history this is.
-const IDENTITY: &str = "HISTORY";
+pub(crate) const IDENTITY: &str = "HISTORY";
 /// What the names of all others begin with.
 const ROOMS: [&str; 2] = ["known/", "triggers/"];
 /// How snapshots of mappers and of delivery begin, whose objects are not those of triggers.

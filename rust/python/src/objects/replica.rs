@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::IDENTITY;
 use dochistory_core::Error;
 
 const PREFIX: &str = "dochistory-replica-";
@@ -50,6 +51,11 @@ impl Replica {
 
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Whether nobody has deleted it. Who cleans up goes by age, and this file is as old as it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.directory.join(IDENTITY).exists()
     }
 }
 
