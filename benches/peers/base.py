@@ -2,6 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -76,8 +77,12 @@ class Peer(ABC):
 
 
 def size_on_disk(directory: Path) -> int:
-    """What the files in a directory occupy."""
-    return sum(path.stat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())
+    """What the files in a directory occupy. Some may be removed meanwhile."""
+    found = 0
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):
+            found += path.stat().st_blocks * 512 if path.is_file() else 0
+    return found
 
 
 def scattered(rows: int, at: NDArray[np.int64], found: Bytes) -> Bytes:

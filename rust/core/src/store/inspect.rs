@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::compaction::Progress;
 use super::environment::Environment;
-use super::files::{newest, read_manifest};
+use super::files::{of_newest, read_manifest};
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::Result;
@@ -79,8 +79,7 @@ pub struct PartitionStatistics {
 impl KeySpace {
     /// The trigger whose key space this directory is; none if it is empty.
     pub(crate) fn name_in(env: &Environment, directory: &std::path::Path) -> Result<Option<String>> {
-        let Some(number) = newest(env, directory)? else { return Ok(None) };
-        Ok(Some(read_manifest(env, &FileKind::Manifest.path(directory, number))?.name))
+        of_newest(env, directory, |number| Ok(read_manifest(env, &FileKind::Manifest.path(directory, number))?.name))
     }
 
     pub(crate) fn statistics(&self) -> Result<SpaceStatistics> {

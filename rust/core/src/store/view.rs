@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::environment::Environment;
-use super::files::{newest, read_manifest};
+use super::files::{of_newest, read_manifest};
 use super::frozen::Frozen;
 use super::values::Placed;
 use super::writer_lock;
@@ -19,9 +19,6 @@ use crate::segment::global::GlobalFilter;
 use crate::wal::{Frames, Log, Next, Owner, START};
 use crate::{Error, Result};
 
-/// Maximum number of restarts of a load when files are removed meanwhile because a writer
-/// published.
-const TRIES: usize = 100;
 /// Maximum time to wait for a process that may be syncing the log, in milliseconds.
 const WAITS: u32 = 20;
 
@@ -96,22 +93,7 @@ impl View {
     /// Everything except the frames of the log.
     fn load_files(env: &Environment, directory: &Path, known: Option<&View>) -> Result<Option<Self>> {
         env.check_own()?;
-        let mut failure = None;
-        for _ in 0..TRIES {
-            let Some(number) = newest(env, directory)? else { return Ok(None) };
-            match Self::open(env, directory, number, known) {
-                Ok(view) => return Ok(Some(view)),
-                // A missing file is fine if there is a newer manifest, and damage if not.
-                Err(error) if error.is_missing() => {
-                    if newest(env, directory)? == Some(number) {
-                        return Err(as_damage(error, directory, number));
-                    }
-                    failure = Some(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(failure.unwrap_or_else(|| Error::State("the history changes faster than it can be read".into())))
+        of_newest(env, directory, |number| Self::open(env, directory, number, known))
     }
 
     fn open(env: &Environment, directory: &Path, number: u64, known: Option<&View>) -> Result<Self> {
@@ -438,14 +420,4 @@ impl View {
 
 fn identify(env: &Environment, path: &Path) -> Result<Option<FileId>> {
     env.system.identity(path)
-}
-
-/// The error for a missing file that the newest manifest names.
-fn as_damage(error: Error, directory: &Path, number: u64) -> Error {
-    match error {
-        Error::Io { path, .. } => {
-            Error::corrupt(&path, 0, format!("the file is missing, but manifest {number} names it"))
-        }
-        other => Error::corrupt(directory, 0, other.to_string()),
-    }
 }
