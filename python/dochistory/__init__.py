@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from dochistory import statistics as statistics
     from dochistory import suspension as suspension
     from dochistory import sweeper as sweeper
+    from dochistory._backup import backup as backup
     from dochistory.consumer import Consumer as Consumer
     from dochistory.settings import triggers_from_toml as triggers_from_toml
     from dochistory.statistics import Statistics as Statistics
@@ -137,6 +138,7 @@ __all__ = [
     "UnitOfWork",
     "__version__",
     "audit",
+    "backup",
     "brokers",
     "consumer",
     "count_verdicts",
@@ -178,6 +180,7 @@ _PLACES = {
     "Statistics": "statistics",
     "Suspension": "suspension",
     "Sweeper": "sweeper",
+    "backup": "_backup",
     "triggers_from_toml": "settings",
 }
 """Names that are imported with their module when they are asked for."""

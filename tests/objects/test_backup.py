@@ -1,0 +1,61 @@
+"""`dochistory.backup`: a checked copy, between directories and buckets."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import dochistory as dh
+from dochistory import objects
+from tests.servers.objects import Server
+from tests.support import documents, status_of, statuses, trigger
+
+
+def fill(history: dh.History) -> None:
+    history.begin(documents(["done"]), trigger()).complete()
+    history.begin(documents(["begun"]), trigger(), audit=True)
+    history.begin(documents(["begun"]), trigger(), audit=True)
+
+
+def is_whole(history: dh.History) -> bool:
+    found = status_of(history, ["done", "begun", "other"])
+    return found == ["DUPLICATE", "IN_DOUBT", "NEW"] and history.audit.list()["key"].to_pylist() == ["begun"]
+
+
+def test_a_copy_goes_from_anywhere_to_anywhere(s3: Server, place: str, tmp_path: Path) -> None:
+    options = dict(s3.options)
+    with dh.open(tmp_path / "first", create=True) as history:
+        fill(history)
+        seen: list[int] = []
+        copied = dh.backup(history, tmp_path / "second", progress=lambda done, _: seen.append(done))
+        assert seen
+        assert copied > 0
+    again: tuple[str | Path, ...] = (tmp_path / "second", place, f"{place}-again", tmp_path / "last")
+    for source, target in pairwise(again):
+        assert dh.backup(source, target, storage_options=options) > 0
+        with dh.open(target, storage_options=options if objects.is_url(target) else None) as copy:
+            assert is_whole(copy)
+    with dh.open(tmp_path / "last") as copy:
+        assert statuses(copy.begin(documents(["other", "done"]), trigger()).verdicts) == ["NEW", "DUPLICATE"]
+    with dh.open(tmp_path / "second", read_only=True) as kept:
+        assert is_whole(kept)
+
+
+def test_what_cannot_be_copied_is_refused_and_leaves_nothing(s3: Server, place: str, tmp_path: Path) -> None:
+    options = dict(s3.options)
+    with dh.open(tmp_path / "h", create=True) as history:
+        fill(history)
+    (tmp_path / "there").mkdir()
+    for target, said in {
+        "there": "exists already",
+        "h/copy": "inside the history",
+        "no/copy": "create it first",
+    }.items():
+        with pytest.raises(dh.ConfigError, match=said):
+            dh.backup(tmp_path / "h", tmp_path / target)
+    with pytest.raises(dh.OpenError):
+        dh.backup(tmp_path / "nothing", tmp_path / "copy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["h", "there"]
+    dh.backup(tmp_path / "h", place, storage_options=options)
+    with pytest.raises(dh.OpenError, match="holds other objects"):
+        dh.backup(tmp_path / "h", place, storage_options=options)
