@@ -59,7 +59,8 @@ def backup(
         LockedError: [DH-LOCKED] another writer held a trigger for longer than `lock_timeout`.
         StorageError: [DH-IO] the operating system refused a file operation; [DH-BACKUP] the
             history's files change faster than they can be copied.
-        ObjectStoreError: a bucket refused.
+        ObjectStoreError: [DH-OBJECTS] a bucket refused a request, or another code of
+            docs/buckets.md.
     """
     named = (history.url or history.path) if isinstance(history, dh.History) else history
     source = os.fspath(named) if objects.is_url(named) else dh.local_path(named)
