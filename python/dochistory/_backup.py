@@ -46,7 +46,8 @@ def backup(
             or seconds.
         progress: called with (bytes checked, bytes in all) from time to time while the copy is
             checked; what it raises stops the work.
-        storage_options: of a bucket, as for `open`; where both are in buckets, of both.
+        storage_options: of a bucket, as for `open`; where both are in buckets, of both. An open
+            history does not tell how it was opened, so they are needed with it, too.
 
     Returns:
         int: the bytes of the copy that were checked.
