@@ -17,6 +17,10 @@ const TOGETHER: usize = 1 << 19;
 /// the index to the segments.
 const BLOCK: usize = 1 << 13;
 
+/// What part of a block has passed segments' filters before it is narrowed: to copy a row costs
+/// less than to ask a filter about it.
+const NARROWED: usize = 16;
+
 /// A key that an open claim has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InProgress {
@@ -71,6 +75,10 @@ struct Findings<'a> {
 }
 
 impl Findings<'_> {
+    fn is_completed(&self, row: u32) -> bool {
+        self.states[row as usize] == HistoryState::Completed
+    }
+
     #[inline]
     fn add(&mut self, row: u32, stamp: Stamp) {
         if stamp.started_at <= self.expired {
@@ -110,6 +118,25 @@ impl Block {
         self.forms.clear();
         self.forms.extend(survivors.iter().map(|survivor| survivor.form));
     }
+
+    fn look<T>(&self, text: TextOf, look: impl FnOnce(&Wanted, &[u32]) -> T) -> T {
+        let Self { rows, keys, forms } = self;
+        look(&Wanted { keys, forms, text: &|at| text(rows[at as usize]) }, rows)
+    }
+
+    /// Keep some rows only.
+    fn retain(&mut self, mut keeps: impl FnMut(u32) -> bool) {
+        let mut kept = 0;
+        for at in 0..self.rows.len() {
+            if keeps(self.rows[at]) {
+                (self.rows[kept], self.keys[kept], self.forms[kept]) = (self.rows[at], self.keys[at], self.forms[at]);
+                kept += 1;
+            }
+        }
+        self.rows.truncate(kept);
+        self.keys.truncate(kept);
+        self.forms.truncate(kept);
+    }
 }
 
 /// Passes survivors, `most` at a time.
@@ -122,8 +149,7 @@ fn each_block(
     let mut block = Block::default();
     for survivors in survivors.chunks(most) {
         block.fill(survivors);
-        let Block { rows, keys, forms } = &block;
-        look(&Wanted { keys, forms, text: &|at| text(rows[at as usize]) }, rows)?;
+        block.look(text, &mut look)?;
     }
     Ok(())
 }
@@ -158,6 +184,8 @@ pub(crate) struct LookUp<'a> {
     of_union: Vec<Survivor>,
     /// Whether the union filter rules most rows out: else its parts are asked at once.
     narrows: bool,
+    /// Whether the first completed entry of a key is enough, and other claims need not be told.
+    decides: bool,
     of_covered: Vec<Vec<Survivor>>,
     /// What passed the young filter, and what each segment's own filter let pass that is asked by
     /// itself.
@@ -170,14 +198,20 @@ pub(crate) struct LookUp<'a> {
 
 impl View {
     /// Start the look-up of a batch with the length of `states`, all of them absent. Entries that
-    /// began at or before `expired` do not count.
-    pub(crate) fn look_up<'a>(&'a self, states: &'a mut [HistoryState], expired: i64) -> LookUp<'a> {
+    /// began at or before `expired` do not count. Of a key that is completed, not all open claims
+    /// are told.
+    pub(crate) fn decide<'a>(&'a self, states: &'a mut [HistoryState], expired: i64) -> LookUp<'a> {
+        LookUp { decides: true, ..self.look_up(states, expired) }
+    }
+
+    /// The same with all open claims.
+    fn look_up<'a>(&'a self, states: &'a mut [HistoryState], expired: i64) -> LookUp<'a> {
         let none = |count: usize| std::iter::repeat_with(Vec::new).take(count).collect();
         let (others, rests_on_log, has_expired) = (Vec::new(), false, false);
         let findings = Findings { view: self, expired, states, others, rests_on_log, has_expired };
         let (of_covered, of_young, of_apart) = (none(self.covered.len()), Vec::new(), none(self.apart.len()));
-        let (of_union, narrows, passed) = (Vec::new(), true, Vec::new());
-        LookUp { findings, of_union, narrows, of_covered, of_young, of_apart, passed, filter_positives: 0 }
+        let (of_union, narrows, decides, passed) = (Vec::new(), true, false, Vec::new());
+        LookUp { findings, of_union, narrows, decides, of_covered, of_young, of_apart, passed, filter_positives: 0 }
     }
 
     /// The whole look-up, for a small batch.
@@ -258,7 +292,7 @@ impl LookUp<'_> {
     /// Look up the rows exactly that passed so far.
     pub(crate) fn confirm(&mut self, text: TextOf) -> Result<()> {
         self.part_union(text)?;
-        let Self { findings, of_covered, of_young, of_apart, filter_positives, .. } = self;
+        let Self { findings, decides, of_covered, of_young, of_apart, filter_positives, .. } = self;
         let view = findings.view;
         let each = of_covered.iter().chain(&*of_apart).chain([&*of_young]);
         *filter_positives += each.map(|rows| rows.len() as u64).sum::<u64>();
@@ -273,17 +307,7 @@ impl LookUp<'_> {
             });
             Ok(())
         })?;
-        if view.joined.is_empty() {
-            of_young.clear();
-        }
-        each_sorted_block(of_young, text, |wanted, rows| {
-            for segment in &view.joined {
-                places.clear();
-                segment.may_contain(wanted, 0, &mut places)?;
-                segment.find(wanted, &places, &mut |at, stamp| findings.add(rows[at as usize], stamp))?;
-            }
-            Ok(())
-        })?;
+        findings.ask_joined(of_young, text, *decides)?;
         for (covered, survivors) in view.covered.iter().zip(of_covered) {
             each_sorted_block(survivors, text, |wanted, rows| {
                 let candidates = covered.global_filter.candidates(wanted)?;
@@ -315,6 +339,38 @@ impl LookUp<'_> {
 }
 
 impl Findings<'_> {
+    /// Ask the segments that the young filter covers, and forget the survivors. Where one answer
+    /// decides, a row that is completed is not looked for any further.
+    fn ask_joined(&mut self, survivors: &mut Vec<Survivor>, text: TextOf, decides: bool) -> Result<()> {
+        let joined = &self.view.joined;
+        let mut sorted = std::mem::take(survivors);
+        if joined.is_empty() {
+            return Ok(());
+        }
+        if decides {
+            sorted.retain(|survivor| !self.is_completed(survivor.row));
+        }
+        sort::roughly_by_key(&mut sorted, |survivor| survivor.key);
+        let (mut block, mut places) = (Block::default(), Vec::new());
+        for survivors in sorted.chunks(BLOCK) {
+            block.fill(survivors);
+            let mut passed = 0;
+            for segment in joined {
+                block.look(text, |wanted, rows| {
+                    places.clear();
+                    segment.may_contain(wanted, 0, &mut places)?;
+                    segment.find(wanted, &places, &mut |at, stamp| self.add(rows[at as usize], stamp))
+                })?;
+                passed += places.len();
+                if decides && passed > block.rows.len() / NARROWED {
+                    block.retain(|row| !self.is_completed(row));
+                    passed = 0;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A key is completed if any of its claims is; else processing if any claim is neither
     /// completed nor released.
     fn finish(mut self) -> LookedUp {

@@ -98,6 +98,8 @@ impl View {
             }
         }
         (*joined, *apart) = uncovered.iter().cloned().partition(|segment| young.covers(segment.header().id));
+        // The first that are asked are likely to know most.
+        joined.sort_by_key(|segment| std::cmp::Reverse(entries_of(segment)));
         self.keep_union();
     }
 

@@ -136,7 +136,7 @@ fn renewal_puts_in_only_the_segments_that_the_filter_lacks() {
 fn seen_in_chunks(space: &KeySpace, chunks: &[Vec<Key>]) -> Vec<HistoryState> {
     let view = space.present();
     let mut found = vec![HistoryState::Absent; chunks.iter().map(Vec::len).sum()];
-    let mut look_up = view.as_ref().unwrap().look_up(&mut found, i64::MIN);
+    let mut look_up = view.as_ref().unwrap().decide(&mut found, i64::MIN);
     let mut first = 0;
     for keys in chunks {
         let forms = vec![Form::Uuid; keys.len()];

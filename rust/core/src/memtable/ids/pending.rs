@@ -11,6 +11,8 @@ use crate::segment::format::Stamp;
 
 /// What indexing an entry costs, in entries read.
 const INDEXING: usize = 8;
+/// Entries whose first bit is asked before the second of any is.
+const AT_A_TIME: usize = 1 << 10;
 /// Bits for each key that is looked for: few other entries pass, and all of them stay in the cache.
 const BITS: usize = 32;
 
@@ -47,7 +49,7 @@ impl Memtable {
     pub(super) fn scan(&self, wanted: &Wanted, first_row: u32, hit: &mut dyn FnMut(u32, Stamp)) {
         self.scanned.fetch_add(self.pending.len(), Ordering::Relaxed);
         let sought = Sought::new(wanted);
-        for (at, _) in self.pending.iter().enumerate().filter(|(_, part)| sought.may_be(**part)) {
+        sought.each_likely(&self.pending, |at| {
             let entry = &self.entries[self.indexed + at];
             sought.each_row(entry.key, |row| {
                 let text = wanted.text_of(row as usize);
@@ -55,14 +57,14 @@ impl Memtable {
                     hit(first_row + row, self.stamp(entry));
                 }
             });
-        }
+        });
     }
 }
 
 /// The keys of a batch, to ask about each of many entries whether it is one of them.
 struct Sought<'w, 'a> {
     wanted: &'w Wanted<'a>,
-    /// A few bits a key, which rule out nearly all entries.
+    /// Two bits a key, which rule out nearly all entries: to read one costs a line of cold memory.
     bits: Vec<u64>,
     /// The last row of each key, and of each row the one before it with the same key.
     index: Index,
@@ -76,18 +78,29 @@ impl<'w, 'a> Sought<'w, 'a> {
         let (mut bits, mut index, mut before) = (vec![0; words], Index::default(), vec![NONE; keys.len()]);
         index.reserve(keys.len());
         for (row, key) in keys.iter().enumerate().filter(|(row, _)| wanted.forms[*row].is_usable()) {
-            let (word, bit) = place_of(part_of(*key), words);
-            bits[word] |= bit;
+            for (word, bit) in places_of(part_of(*key), words) {
+                bits[word] |= bit;
+            }
             let is_same = |other: u32| keys[other as usize] == *key;
             before[row] = index.put(key.lo, row as u32, is_same).unwrap_or(NONE);
         }
         Self { wanted, bits, index, before }
     }
 
-    #[inline]
-    fn may_be(&self, part: u32) -> bool {
-        let (word, bit) = place_of(part, self.bits.len());
-        self.bits[word] & bit != 0
+    /// Pass the places of those parts that may be of a key that is looked for.
+    fn each_likely(&self, parts: &[u32], mut each: impl FnMut(usize)) {
+        let has = |(word, bit): (usize, u64)| self.bits[word] & bit != 0;
+        let mut likely = [0_u16; AT_A_TIME];
+        for (start, parts) in (0..).step_by(AT_A_TIME).zip(parts.chunks(AT_A_TIME)) {
+            // No branch: which of them pass cannot be predicted.
+            let mut count = 0;
+            for (at, part) in (0..).zip(parts) {
+                likely[count] = at;
+                count += usize::from(has(places_of(*part, self.bits.len())[0]));
+            }
+            let likely = likely[..count].iter().map(|at| usize::from(*at));
+            likely.filter(|at| has(places_of(parts[*at], self.bits.len())[1])).for_each(|at| each(start + at));
+        }
     }
 
     fn each_row(&self, key: Key, mut each: impl FnMut(u32)) {
@@ -106,10 +119,10 @@ pub(super) fn part_of(key: Key) -> u32 {
     key.lo as u32
 }
 
-/// The word and the bit of a key's part.
+/// The words and the bits of a key's part: of its lower and of its upper end.
 #[inline]
-fn place_of(part: u32, words: usize) -> (usize, u64) {
-    ((part >> 6) as usize & (words - 1), 1 << (part & 63))
+fn places_of(part: u32, words: usize) -> [(usize, u64); 2] {
+    [part, part.reverse_bits()].map(|part| ((part >> 6) as usize & (words - 1), 1 << (part & 63)))
 }
 
 #[cfg(test)]

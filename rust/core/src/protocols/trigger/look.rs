@@ -51,7 +51,7 @@ impl Look<'_, '_> {
 
     fn part(&self, part: Part, view: Option<&View>, states: &mut [HistoryState]) -> Result<LookedUp> {
         let Part { rows, classes, sources, tags, keys: kept, forms: kept_forms } = part;
-        let mut look_up = view.map(|view| view.look_up(states, self.expired));
+        let mut look_up = view.map(|view| view.decide(states, self.expired));
         let mut passing = scratch::taken(&KEYS, CHUNK, Key::default());
         let mut passing_forms = scratch::taken(&FORMS, CHUNK, Form::Absent);
         for start in (0..rows.len()).step_by(CHUNK) {
