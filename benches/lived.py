@@ -33,12 +33,13 @@ from benches.lived_peers import of_peer, of_peers
 from benches.lives import TRIGGER, Life, asked, live, load, spread
 from benches.machine import machine
 from benches.peers.base import size_on_disk
-from benches.timing import seconds_of
+from benches.timing import collected, timed
 from benches.workload import uuid_column
 
 OUT, RESULT = Path("out/lived"), Path("out/lived.json")
 JOBS = ("life", "ends", "reader", "writers", "single", "maps", "peers")
 BATCHES = [1_000, 10_000, 100_000]
+LOOKS_ALONE = 30  # of a reader, once the writer has ended
 QUICK = {"n": 200_000, "batch": [1_000, 10_000], "rows": 50_000, "runs": 2, "singles": 400, "budget": 1.0}
 
 
@@ -85,7 +86,10 @@ def of_ends(given: argparse.Namespace, batch: int) -> dict[str, Any]:
 
 
 def of_reader(given: argparse.Namespace, batch: int) -> dict[str, Any]:
-    """What another handle reads beside a writer at full speed: a process of its own, on a core of its own."""
+    """What another handle reads beside a writer at full speed: a process of its own, on a core of its own.
+
+    It reads all the time: garbage is collected before, for what comes in meanwhile is read later.
+    """
     life = Life(given.n, batch, urns=given.urns)
     path, loaded_path = OUT / "beside", OUT / "loaded"
     load(loaded_path, life)
@@ -98,17 +102,20 @@ def of_reader(given: argparse.Namespace, batch: int) -> dict[str, Any]:
     os.sched_setaffinity(writer.pid, {min(cores)})
     os.sched_setaffinity(0, {max(cores)})
     beside: list[float] = []
-    with dh.open(path) as history, dh.open(loaded_path) as loaded:
+    with dh.open(path) as history, dh.open(loaded_path) as loaded, collected():
+        while not history.triggers():
+            time.sleep(0.001)
         while writer.poll() is None:
-            if history.triggers():
-                beside.append(seconds_of(lambda: history.classify(documents, TRIGGER)))
-        alone = [seconds_of(lambda: loaded.classify(documents, TRIGGER)) for _ in range(given.runs)]
+            beside.append(timed(lambda: history.classify(documents, TRIGGER)))
+        alone = [timed(lambda: loaded.classify(documents, TRIGGER)) for _ in range(LOOKS_ALONE)]
     os.sched_setaffinity(0, cores)
     assert writer.stdout is not None
+    beside = beside[3:] or beside
     return {
         "loaded_rows_a_second": given.rows / statistics.median(alone),
-        "beside_rows_a_second": given.rows / statistics.median(beside[3:] or beside),
-        "ratio": statistics.median(alone) / statistics.median(beside[3:] or beside),
+        "beside_rows_a_second": given.rows / statistics.median(beside),
+        "ratio": statistics.median(alone) / statistics.median(beside),
+        "looks": spread(beside),
         "writer": json.loads(writer.stdout.read()),
     }
 

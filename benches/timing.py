@@ -4,7 +4,8 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -31,17 +32,29 @@ class Sample:
         return asdict(self)
 
 
-def seconds_of(job: Callable[[], object], times: int = 1) -> float:
-    """What one run takes, garbage collection apart; with `times`, on average over so many runs in a row."""
+@contextmanager
+def collected() -> Iterator[None]:
+    """Garbage is collected before, and not within."""
     gc.collect()
     gc.disable()
     try:
-        started = time.perf_counter()
-        for _ in range(times):
-            job()
-        return (time.perf_counter() - started) / times
+        yield
     finally:
         gc.enable()
+
+
+def timed(job: Callable[[], object], times: int = 1) -> float:
+    """Seconds of one run; with `times`, on average over so many runs in a row."""
+    started = time.perf_counter()
+    for _ in range(times):
+        job()
+    return (time.perf_counter() - started) / times
+
+
+def seconds_of(job: Callable[[], object], times: int = 1) -> float:
+    """The same, garbage collection apart."""
+    with collected():
+        return timed(job, times)
 
 
 def repeated(job: Callable[[], object], runs: int, budget_s: float) -> Sample:
