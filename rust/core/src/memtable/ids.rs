@@ -402,6 +402,11 @@ impl Memtable {
 
     /// Add the entries to runs, without those that began at or before `expired`.
     pub(crate) fn fill(&self, runs: &mut Runs, expired: i64) {
+        if self.texts.is_empty() {
+            let begun = || self.claims.iter().filter(|claim| claim.started_at > expired);
+            let others = self.entries.len().saturating_sub(begun().map(|claim| claim.count as usize).sum());
+            runs.reserve(begun().map(|claim| (claim.started_at, claim.count as usize)), others);
+        }
         let entries = self.entries().filter(|(_, _, stamp)| stamp.started_at > expired);
         for (number, (key, text, stamp)) in entries.enumerate() {
             if number.is_multiple_of(AT_A_TIME) {

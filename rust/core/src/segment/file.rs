@@ -127,6 +127,66 @@ impl Sink {
     }
 }
 
+/// Buffers what is written to a file: whole pages go to it, the rest stays.
+pub(crate) struct Output {
+    sink: Sink,
+    buffer: Vec<u8>,
+}
+
+impl Output {
+    /// Bytes that are collected before they are written.
+    const MOST: usize = 1 << 20;
+
+    pub(crate) fn create(system: &dyn FileSystem, path: &Path) -> Result<Self> {
+        Ok(Self { sink: Sink::create(system, path)?, buffer: Vec::new() })
+    }
+
+    /// Where the next byte will stand in the file.
+    fn at(&self) -> u64 {
+        self.sink.at + self.buffer.len() as u64
+    }
+
+    /// Append bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.buffer.is_empty() && bytes.len().is_multiple_of(PAGE) {
+            return self.sink.push(bytes);
+        }
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= Self::MOST { self.write(self.buffer.len() / PAGE * PAGE) } else { Ok(()) }
+    }
+
+    /// Append zeros up to a place.
+    pub(crate) fn pad_to(&mut self, place: u64) -> Result<()> {
+        let missing = place.saturating_sub(self.at()) as usize;
+        self.buffer.resize(self.buffer.len() + missing, 0);
+        if self.buffer.len() >= Self::MOST { self.write(self.buffer.len() / PAGE * PAGE) } else { Ok(()) }
+    }
+
+    /// Pad the last page with zeros and write it.
+    pub(crate) fn end_page(&mut self) -> Result<()> {
+        let length = self.buffer.len().next_multiple_of(PAGE);
+        self.buffer.resize(length, 0);
+        self.write(length)
+    }
+
+    /// What whole pages are written to; none while a part of one is waiting.
+    pub(crate) fn whole_pages(&mut self) -> Option<&mut Sink> {
+        self.buffer.is_empty().then_some(&mut self.sink)
+    }
+
+    fn write(&mut self, length: usize) -> Result<()> {
+        self.sink.push(&self.buffer[..length])?;
+        self.buffer.drain(..length);
+        Ok(())
+    }
+
+    /// [`Sink::finish`], after a whole page.
+    pub(crate) fn finish(self, header: impl FnOnce(u32) -> Vec<u8>) -> Result<(u32, u64)> {
+        debug_assert!(self.buffer.is_empty(), "the last page is written");
+        self.sink.finish(header)
+    }
+}
+
 /// Where each bucket of sorted keys starts.
 pub(crate) fn write_directory(out: &mut [u8], bits: u8, keys: impl Iterator<Item = Key>) {
     let mut counts = vec![0u32; (1 << bits) + 1];

@@ -11,6 +11,8 @@ use crate::sys::background::make_way;
 
 /// Keys read at a time.
 const CHUNK: u64 = 2048;
+/// What part more of the keys than its share there is room for in a part of a merge.
+const SLACK: u64 = 64;
 
 /// Walks one key column of a segment, bucket by bucket.
 pub(crate) struct KeyCursor<'a> {
@@ -223,14 +225,13 @@ impl<'a> Source<'a> {
 }
 
 impl<'a> Merge<'a> {
-    /// Merge in enough parts to keep each at about `most` entries.
-    pub(crate) fn new(segments: &'a [Arc<Segment>], most: usize) -> Self {
+    /// Merge in `slices` equal parts of the key range.
+    pub(crate) fn in_parts(segments: &'a [Arc<Segment>], slices: u64) -> Self {
         let sources = |part| segments.iter().map(|segment| Source::new(segment, part)).collect();
-        let slices = Self::parts_of(segments, most);
         Self { uuids: sources(Part::UuidKeys), texts: sources(Part::TextKeys), slices, next: 0 }
     }
 
-    /// The number of parts.
+    /// The number of parts that keep each at about `most` entries.
     pub(crate) fn parts_of(segments: &[Arc<Segment>], most: usize) -> u64 {
         let entries: u64 = segments.iter().map(|segment| segment.header().entries()).sum();
         entries.div_ceil(most as u64).max(1)
@@ -248,7 +249,9 @@ impl<'a> Merge<'a> {
         let within = |key: &Key| limit.is_none_or(|limit| key.hi < limit);
         let mut run = EntryRun::default();
         let uuids: u64 = self.uuids.iter().map(|source| source.cursor.count).sum();
-        run.uuids.reserve_exact((uuids / self.slices) as usize);
+        // Of equal parts of the key range, some have a few keys more.
+        let more = if self.slices > 1 { uuids / self.slices / SLACK } else { 0 };
+        run.uuids.reserve_exact((uuids / self.slices + more) as usize);
         let mut scratch = Vec::new();
         for source in &mut self.uuids {
             source.forget();

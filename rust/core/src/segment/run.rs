@@ -95,6 +95,18 @@ impl Runs {
         Self { width, list: Vec::new(), places: HashMap::default(), last: (0..0, 0) }
     }
 
+    /// Make room for UUIDs, by when they began, and for `others`, whose time is not known: entries
+    /// that come one by one would take up to twice as much.
+    pub(crate) fn reserve(&mut self, counts: impl Iterator<Item = (i64, usize)>, others: usize) {
+        let mut rooms: HashMap<i64, usize, std::hash::RandomState> = HashMap::default();
+        for (started_at, count) in counts.filter(|(_, count)| *count > 0) {
+            *rooms.entry(started_at.div_euclid(self.width)).or_default() += count;
+        }
+        for (partition, count) in rooms {
+            self.of(partition.saturating_mul(self.width)).uuids.reserve_exact(count + others);
+        }
+    }
+
     /// The run of entries that began at this time.
     #[inline]
     pub(crate) fn of(&mut self, started_at: i64) -> &mut EntryRun {

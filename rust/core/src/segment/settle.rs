@@ -15,13 +15,13 @@ impl EntryRun {
     /// Sort, and fold entries that say the same about the same key: a completed one outweighs all
     /// others.
     pub(crate) fn settle(&mut self) {
-        self.settle_runs(usize::MAX);
+        coarsen(self);
+        self.settle_part(usize::MAX);
     }
 
-    /// [`EntryRun::settle`] for entries that are `runs` sorted runs: few of them are merged faster
-    /// than sorted.
-    pub(crate) fn settle_runs(&mut self, runs: usize) {
-        coarsen(self);
+    /// [`EntryRun::settle`] for a part of a run, whose stamps are bounded as a whole, and whose
+    /// entries are `runs` sorted runs: few of them are merged faster than sorted.
+    pub(crate) fn settle_part(&mut self, runs: usize) {
         let EntryRun { uuids, texts, heap, stamps } = self;
         let mark = |number: u32| stamps.get(number);
         // Completed ones first, which have claim 0; then claim by claim, the strongest mark first.
@@ -53,28 +53,39 @@ fn says_nothing_new(kept: Stamp, later: Stamp) -> bool {
     kept.mark == Mark::Completed || (kept.claim == later.claim && kept.mark >= later.mark)
 }
 
-/// Bound the number of distinct stamps by rounding the start times of completed entries up, never
+/// Bounds the number of distinct stamps by rounding the start times of completed entries up, never
 /// down: an entry may live a little longer, but is not forgotten early.
-fn coarsen(run: &mut EntryRun) {
-    if run.stamps.list().len() <= MOST_STAMPS {
-        return;
+pub(crate) struct Coarse {
+    first: i64,
+    last: i64,
+    step: i64,
+}
+
+impl Coarse {
+    /// How these stamps are to be rounded; none if they are few.
+    pub(crate) fn of(stamps: &[Stamp]) -> Option<Self> {
+        if stamps.len() <= MOST_STAMPS {
+            return None;
+        }
+        let completed = || stamps.iter().filter(|stamp| stamp.mark == Mark::Completed).map(|stamp| stamp.started_at);
+        let (first, last) = (completed().min()?, completed().max()?);
+        Some(Self { first, last, step: (last - first) / (MOST_STAMPS as i64 / 2) + 1 })
     }
-    let completed =
-        || run.stamps.list().iter().filter(|stamp| stamp.mark == Mark::Completed).map(|stamp| stamp.started_at);
-    let (Some(first), Some(last)) = (completed().min(), completed().max()) else { return };
-    let step = (last - first) / (MOST_STAMPS as i64 / 2) + 1;
+
+    pub(crate) fn rounded(&self, mut stamp: Stamp) -> Stamp {
+        if stamp.mark == Mark::Completed {
+            let after = stamp.started_at - self.first;
+            stamp.started_at = (self.first + (after + self.step - 1) / self.step * self.step).min(self.last);
+        }
+        stamp
+    }
+}
+
+fn coarsen(run: &mut EntryRun) {
+    let Some(coarse) = Coarse::of(run.stamps.list()) else { return };
     let old = run.stamps.list().to_vec();
     run.stamps.replace(Vec::new());
-    let round_up = |time: i64| (first + (time - first + step - 1) / step * step).min(last);
-    let numbers: Vec<u32> = old
-        .into_iter()
-        .map(|mut stamp| {
-            if stamp.mark == Mark::Completed {
-                stamp.started_at = round_up(stamp.started_at);
-            }
-            run.stamps.index(stamp)
-        })
-        .collect();
+    let numbers: Vec<u32> = old.into_iter().map(|stamp| run.stamps.index(coarse.rounded(stamp))).collect();
     run.uuids.iter_mut().for_each(|entry| entry.stamp = numbers[entry.stamp as usize]);
     run.texts.iter_mut().for_each(|entry| entry.stamp = numbers[entry.stamp as usize]);
 }
@@ -110,7 +121,7 @@ mod tests {
                 run.uuids.iter().map(|entry| (entry.key, run.stamps.get(entry.stamp))).collect()
             };
             let (mut merged, mut sorted) = (unsettled(), unsettled());
-            merged.settle_runs(runs);
+            merged.settle_part(runs);
             sorted.settle();
             assert!(merged.uuids.is_sorted_by_key(|entry| entry.key) && merged.len() < runs * 700 + 1);
             assert_eq!(listed(&merged), listed(&sorted));

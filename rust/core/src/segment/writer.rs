@@ -1,20 +1,23 @@
 //! Writing a segment from entries in order: laid out, checksummed, written once and synced.
+//!
+//! Entries come in one part, or in many: their keys, which are most of the file, go to it at once,
+//! and what stands behind them is collected at a few bytes an entry.
 
 use std::path::Path;
 
-use super::file::{Section, Sink, write_directory};
+use super::file::{Output, Section};
 use super::format::{
-    Layout, MOST_SOURCES, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, filter_bits, key_bytes,
+    Layout, MOST_SOURCES, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, bucket_of, filter_bits, key_bytes,
     key_directory_bits, ordered_bytes,
 };
 use super::pieces::pass_on;
-use super::run::{EntryRun, UuidEntry};
-use crate::Result;
+use super::run::{EntryRun, Stamps, UuidEntry};
 use crate::filter;
 use crate::io::FileSystem;
 use crate::io::pages::PAGE;
 use crate::key::Key;
 use crate::sys::background::make_way;
+use crate::{Error, Result};
 
 /// Keys that are laid out and written at once. This number of keys fills whole pages, however wide
 /// they are.
@@ -29,6 +32,16 @@ pub(crate) struct Target<'a> {
     pub(crate) history: [u8; 16],
     /// The segments that all its entries come from, if they come from segments.
     pub(crate) sources: &'a [u64],
+}
+
+/// What a segment is going to hold.
+#[derive(Clone, Copy)]
+pub(crate) struct Expected {
+    /// Its UUIDs and its texts, about.
+    pub(crate) uuids: u64,
+    pub(crate) texts: u64,
+    /// Its distinct stamps, at most.
+    pub(crate) stamps: usize,
 }
 
 /// An entry whose key is a packed UUID.
@@ -65,7 +78,10 @@ impl Entry for Key {
 /// Write a settled run; its bytes are durable on return, its name is not. Answers the header, its
 /// checksum, and the file's size.
 pub(crate) fn write(target: Target, run: &EntryRun) -> Result<(SegmentHeader, u32, u64)> {
-    write_entries(target, &run.uuids, run, 1)
+    let (uuids, texts) = (run.uuids.len() as u64, run.texts.len() as u64);
+    let mut writer = SegmentWriter::create(target, Expected { uuids, texts, stamps: run.stamps.list().len() })?;
+    writer.push(run)?;
+    writer.finish()
 }
 
 /// [`write`] for keys of one stamp, sorted and without duplicates. With more than one thread they
@@ -76,76 +92,208 @@ pub(crate) fn write_keys(
     stamp: Stamp,
     threads: usize,
 ) -> Result<(SegmentHeader, u32, u64)> {
-    let mut rest = EntryRun::default();
-    rest.stamps.index(stamp);
-    write_entries(target, keys, &rest, threads)
+    let expected = Expected { uuids: keys.len() as u64, texts: 0, stamps: 1 };
+    let mut writer = SegmentWriter::create(target, expected)?;
+    let mut stamps = Stamps::default();
+    stamps.index(stamp);
+    writer.push_uuids(keys, &stamps, threads)?;
+    writer.finish()
 }
 
-/// Write `run` with `uuids` instead of its own UUIDs.
-fn write_entries<E: Entry>(
-    target: Target,
-    uuids: &[E],
-    run: &EntryRun,
-    threads: usize,
-) -> Result<(SegmentHeader, u32, u64)> {
-    let mut header = header_of(&target, uuids, run);
-    let mut sink = Sink::create(target.system, target.path)?;
-    let keys_end = write_uuid_keys(&mut sink, &header, uuids, threads)?;
-    let mut image = Image { bytes: vec![0; header.pages as usize * PAGE - keys_end], start: keys_end };
-    fill(&mut image, &header, uuids, run);
-    sink.push(&image.bytes)?;
-    let (sum, bytes) = sink.finish(|sums_crc| {
-        header.sums_crc = sums_crc;
-        header.encode()
-    })?;
-    Ok((header, sum, bytes))
+/// A segment that is being written.
+pub(crate) struct SegmentWriter<'a> {
+    target: Target<'a>,
+    out: Output,
+    uuids: Column,
+    texts: Column,
+    /// The texts so far.
+    text_entries: EntryRun,
+    stamps: Stamps,
+    stamp_bits: u8,
+    filter: Vec<u8>,
+    open: u64,
 }
 
-fn header_of<E: Entry>(target: &Target, uuids: &[E], run: &EntryRun) -> SegmentHeader {
-    let stamps = run.stamps.list();
-    let times = || stamps.iter().map(|stamp| stamp.started_at);
-    let is_open = |number: u32| run.stamps.get(number).mark == Mark::Open;
-    let open = uuids.iter().filter(|entry| is_open(entry.stamp())).count()
-        + run.texts.iter().filter(|entry| is_open(entry.stamp)).count();
-    let entries = (uuids.len() + run.texts.len()) as u64;
-    let mut header = SegmentHeader {
-        id: target.id,
-        history: target.history,
-        min_started_at: times().min().unwrap_or(0),
-        max_started_at: times().max().unwrap_or(0),
-        uuids: uuids.len() as u64,
-        texts: run.texts.len() as u64,
-        stamps: stamps.len() as u32,
-        open: open as u64,
-        stamp_bits: (stamps.len().max(1) - 1).checked_ilog2().map_or(0, |bits| bits as u8 + 1),
-        uuid_directory_bits: key_directory_bits(uuids.len() as u64),
-        text_directory_bits: key_directory_bits(run.texts.len() as u64),
-        filter_blocks: filter::blocks_for(entries, filter_bits(entries)),
-        sections: [Section::default(); PARTS],
-        pages: 0,
-        sums_crc: 0,
-        sources: if target.sources.len() > MOST_SOURCES { Vec::new() } else { target.sources.to_vec() },
-    };
-    let heap: u64 = run.texts.iter().map(|entry| u64::from(entry.length)).sum();
-    header.sections[Part::TextHeap as usize].length = heap;
-    let layout = Layout::of(&header);
-    (header.sections, header.pages) = (layout.sections, layout.pages);
-    header
+/// What stands behind a column of keys.
+struct Column {
+    count: u64,
+    /// Of each bucket of the directory, its keys, at the place after its own.
+    counts: Vec<u32>,
+    directory_bits: u8,
+    /// Packed numbers of stamps.
+    numbers: Vec<u8>,
 }
 
-/// The UUID keys stand behind the header, and are most of the file. Whole pieces of them are
-/// written piece by piece, so that only a few pieces are in memory twice. Answers where the rest of
-/// the file begins.
-fn write_uuid_keys<E: Entry>(sink: &mut Sink, header: &SegmentHeader, uuids: &[E], threads: usize) -> Result<usize> {
-    let width = key_bytes(header.uuid_directory_bits);
-    let pieces = uuids.chunks_exact(PIECE);
-    let end = PAGE + (uuids.len() - pieces.remainder().len()) * width;
-    debug_assert_eq!((PIECE * width % PAGE, header.section(Part::UuidKeys).offset as usize), (0, PAGE));
-    pass_on(sink, pieces, threads, |piece, buffer| {
-        buffer.resize(PIECE * width, 0);
-        write_keys_of(piece.iter().map(Entry::key), width, buffer);
-    })?;
-    Ok(end)
+impl Column {
+    fn of(expected: u64) -> Self {
+        let directory_bits = key_directory_bits(expected);
+        Self { count: 0, counts: vec![0; (1 << directory_bits) + 1], directory_bits, numbers: Vec::new() }
+    }
+
+    /// Count keys, and append the numbers of their stamps, of `bits` bits each.
+    fn add(&mut self, entries: impl ExactSizeIterator<Item = (Key, u32)>, bits: u8) {
+        let all = self.count + entries.len() as u64;
+        self.numbers.resize(packed_bytes(all, bits), 0);
+        for (place, (key, number)) in (self.count..).zip(entries) {
+            self.counts[bucket_of(key.hi, self.directory_bits) + 1] += 1;
+            pack(&mut self.numbers, bits, place, number);
+        }
+        self.count = all;
+    }
+
+    /// Write where each bucket starts, and then the stamps.
+    fn finish(&mut self, out: &mut Output, [directory, stamps]: [Section; 2]) -> Result<()> {
+        out.pad_to(directory.offset)?;
+        let mut sum = 0;
+        for counts in self.counts.chunks(PIECE) {
+            make_way();
+            for count in counts {
+                sum += count;
+                out.push(&u32::to_le_bytes(sum))?;
+            }
+        }
+        self.counts = Vec::new();
+        out.pad_to(stamps.offset)?;
+        out.push(&std::mem::take(&mut self.numbers))
+    }
+}
+
+impl<'a> SegmentWriter<'a> {
+    pub(crate) fn create(target: Target<'a>, expected: Expected) -> Result<Self> {
+        let Expected { uuids, texts, stamps } = expected;
+        let blocks = filter::blocks_for(uuids + texts, filter_bits(uuids + texts));
+        Ok(Self {
+            target,
+            out: Output::create(target.system, target.path)?,
+            uuids: Column::of(uuids),
+            texts: Column::of(texts),
+            text_entries: EntryRun::default(),
+            stamps: Stamps::default(),
+            stamp_bits: (stamps.max(1) - 1).checked_ilog2().map_or(0, |bits| bits as u8 + 1),
+            filter: vec![0; blocks as usize * filter::BLOCK_BYTES],
+            open: 0,
+        })
+    }
+
+    /// Append a settled run, all of whose keys come after those before.
+    pub(crate) fn push(&mut self, run: &EntryRun) -> Result<()> {
+        self.push_uuids(&run.uuids, &run.stamps, 1)?;
+        let numbers = self.numbers_of(run.texts.iter().map(|entry| entry.stamp), &run.stamps)?;
+        for entry in &run.texts {
+            self.text_entries.add_text(entry.key, run.text(entry), numbers[entry.stamp as usize]);
+        }
+        self.texts.add(run.texts.iter().map(|entry| (entry.key, numbers[entry.stamp as usize])), self.stamp_bits);
+        filter::insert_all(&mut self.filter, run.texts.iter().map(|entry| entry.key));
+        Ok(())
+    }
+
+    fn push_uuids<E: Entry>(&mut self, uuids: &[E], stamps: &Stamps, threads: usize) -> Result<()> {
+        let numbers = self.numbers_of(uuids.iter().map(Entry::stamp), stamps)?;
+        let width = key_bytes(self.uuids.directory_bits);
+        let mut rest = uuids;
+        if let Some(sink) = self.out.whole_pages() {
+            let pieces = uuids.chunks_exact(PIECE);
+            rest = pieces.remainder();
+            debug_assert_eq!(PIECE * width % PAGE, 0, "pieces fill pages");
+            pass_on(sink, pieces, threads, |piece, buffer| {
+                buffer.resize(PIECE * width, 0);
+                write_keys_of(piece.iter().map(Entry::key), width, buffer);
+            })?;
+        }
+        let mut buffer = vec![0; rest.len().min(PIECE) * width];
+        for piece in rest.chunks(PIECE) {
+            let buffer = &mut buffer[..piece.len() * width];
+            write_keys_of(piece.iter().map(Entry::key), width, buffer);
+            self.out.push(buffer)?;
+        }
+        for piece in uuids.chunks(PIECE) {
+            make_way();
+            self.uuids.add(piece.iter().map(|entry| (entry.key(), numbers[entry.stamp() as usize])), self.stamp_bits);
+            filter::insert_all(&mut self.filter, piece.iter().map(Entry::key));
+        }
+        Ok(())
+    }
+
+    /// The numbers that the stamps of a run have here, of those that its entries use.
+    fn numbers_of(&mut self, used: impl Iterator<Item = u32>, stamps: &Stamps) -> Result<Vec<u32>> {
+        const UNUSED: u32 = u32::MAX;
+        let mut numbers = vec![UNUSED; stamps.list().len()];
+        for number in used {
+            let stamp = stamps.get(number);
+            let slot = &mut numbers[number as usize];
+            if *slot == UNUSED {
+                *slot = self.stamps.index(stamp);
+            }
+            self.open += u64::from(stamp.mark == Mark::Open);
+        }
+        if self.stamps.list().len() > 1 << self.stamp_bits {
+            return Err(Error::State("a segment has more stamps than were expected".into()));
+        }
+        Ok(numbers)
+    }
+
+    /// Write what stands behind the keys. The file's bytes are durable on return, its name is not.
+    /// Answers the header, its checksum, and the file's size.
+    pub(crate) fn finish(mut self) -> Result<(SegmentHeader, u32, u64)> {
+        let mut header = self.header();
+        let section = |part| header.section(part);
+        let (out, run) = (&mut self.out, &self.text_entries);
+        self.uuids.finish(out, [section(Part::UuidDirectory), section(Part::UuidStamps)])?;
+        out.pad_to(section(Part::TextKeys).offset)?;
+        let mut keys = vec![0; section(Part::TextKeys).length as usize];
+        write_keys_of(run.texts.iter().map(|entry| entry.key), key_bytes(header.text_directory_bits), &mut keys);
+        out.push(&keys)?;
+        drop(keys);
+        self.texts.finish(out, [section(Part::TextDirectory), section(Part::TextStamps)])?;
+        out.pad_to(section(Part::TextOffsets).offset)?;
+        let mut at = 0;
+        for entry in run.texts.iter().map(Some).chain([None]) {
+            out.push(&u64::to_le_bytes(at))?;
+            at += entry.map_or(0, |entry| u64::from(entry.length));
+        }
+        out.pad_to(section(Part::TextHeap).offset)?;
+        out.push(&run.heap)?;
+        out.pad_to(section(Part::Stamps).offset)?;
+        for stamp in self.stamps.list() {
+            out.push(&encoded(stamp))?;
+        }
+        out.pad_to(section(Part::Filter).offset)?;
+        make_way();
+        out.push(&self.filter)?;
+        out.end_page()?;
+        let (sum, bytes) = self.out.finish(|sums_crc| {
+            header.sums_crc = sums_crc;
+            header.encode()
+        })?;
+        Ok((header, sum, bytes))
+    }
+
+    fn header(&self) -> SegmentHeader {
+        let times = || self.stamps.list().iter().map(|stamp| stamp.started_at);
+        let Target { id, history, sources, .. } = self.target;
+        let mut header = SegmentHeader {
+            id,
+            history,
+            min_started_at: times().min().unwrap_or(0),
+            max_started_at: times().max().unwrap_or(0),
+            uuids: self.uuids.count,
+            texts: self.texts.count,
+            stamps: self.stamps.list().len() as u32,
+            open: self.open,
+            stamp_bits: self.stamp_bits,
+            uuid_directory_bits: self.uuids.directory_bits,
+            text_directory_bits: self.texts.directory_bits,
+            filter_blocks: (self.filter.len() / filter::BLOCK_BYTES) as u64,
+            sections: [Section::default(); PARTS],
+            pages: 0,
+            sums_crc: 0,
+            sources: if sources.len() > MOST_SOURCES { Vec::new() } else { sources.to_vec() },
+        };
+        header.sections[Part::TextHeap as usize].length = self.text_entries.heap.len() as u64;
+        let layout = Layout::of(&header);
+        (header.sections, header.pages) = (layout.sections, layout.pages);
+        header
+    }
 }
 
 /// The last `width` bytes of each key, one after the other.
@@ -163,77 +311,26 @@ fn write_keys_of(keys: impl ExactSizeIterator<Item = Key>, width: usize, out: &m
     }
 }
 
-/// The content of the file from `start` on.
-struct Image {
-    bytes: Vec<u8>,
-    start: usize,
+/// Bytes of `count` numbers of `bits` bits each: the last one, too, is in a whole word.
+fn packed_bytes(count: u64, bits: u8) -> usize {
+    (count * u64::from(bits)).div_ceil(8) as usize + 8
 }
 
-impl Image {
-    /// The part of a section that lies in this image.
-    fn part(&mut self, header: &SegmentHeader, part: Part) -> &mut [u8] {
-        let section = header.section(part);
-        let place = |at: u64| (at as usize).saturating_sub(self.start);
-        let range = place(section.offset)..place(section.offset + section.length);
-        &mut self.bytes[range]
-    }
-}
-
-fn fill<E: Entry>(image: &mut Image, header: &SegmentHeader, uuids: &[E], run: &EntryRun) {
-    let last = uuids.chunks_exact(PIECE).remainder();
-    let (bits, keys) = (header.uuid_directory_bits, image.part(header, Part::UuidKeys));
-    write_keys_of(last.iter().map(Entry::key), key_bytes(bits), keys);
-    write_directory(image.part(header, Part::UuidDirectory), bits, uuids.iter().map(Entry::key));
-    pack(image.part(header, Part::UuidStamps), header.stamp_bits, uuids.iter().map(Entry::stamp));
-
-    make_way();
-    let (bits, keys) = (header.text_directory_bits, image.part(header, Part::TextKeys));
-    write_keys_of(run.texts.iter().map(|entry| entry.key), key_bytes(bits), keys);
-    write_directory(image.part(header, Part::TextDirectory), bits, run.texts.iter().map(|entry| entry.key));
-    pack(image.part(header, Part::TextStamps), header.stamp_bits, run.texts.iter().map(|entry| entry.stamp));
-    texts(image, header, run);
-
-    let stamps = image.part(header, Part::Stamps);
-    for (slot, stamp) in stamps.chunks_exact_mut(STAMP_BYTES).zip(run.stamps.list()) {
-        slot[..8].copy_from_slice(&stamp.claim.to_le_bytes());
-        slot[8..16].copy_from_slice(&stamp.started_at.to_le_bytes());
-        slot[16] = stamp.mark as u8;
-    }
-    make_way();
-    let filter = image.part(header, Part::Filter);
-    filter::insert_all(filter, uuids.iter().map(Entry::key));
-    filter::insert_all(filter, run.texts.iter().map(|entry| entry.key));
-}
-
-/// Numbers of `bits` bits each, one after the other, least significant bit first.
-fn pack(out: &mut [u8], bits: u8, numbers: impl Iterator<Item = u32>) {
-    if bits == 0 {
-        return;
-    }
-    for (index, number) in numbers.enumerate() {
-        let at = index * bits as usize;
-        let mut word = [0; 8];
-        word.copy_from_slice(&out[at >> 3..(at >> 3) + 8]);
-        let merged = u64::from_le_bytes(word) | u64::from(number) << (at & 7);
-        out[at >> 3..(at >> 3) + 8].copy_from_slice(&merged.to_le_bytes());
+/// Put a number of `bits` bits at its place behind others, least significant bit first.
+#[inline]
+fn pack(out: &mut [u8], bits: u8, place: u64, number: u32) {
+    let at = place as usize * usize::from(bits);
+    if let Some(word) = out.get_mut(at >> 3..).and_then(<[u8]>::first_chunk_mut) {
+        *word = (u64::from_le_bytes(*word) | u64::from(number) << (at & 7)).to_le_bytes();
     }
 }
 
-/// The texts' offsets and bytes, in key order.
-fn texts(image: &mut Image, header: &SegmentHeader, run: &EntryRun) {
-    let offsets = image.part(header, Part::TextOffsets);
-    let mut at = 0u64;
-    for (slot, entry) in offsets.chunks_exact_mut(8).zip(run.texts.iter().map(Some).chain([None])) {
-        slot.copy_from_slice(&at.to_le_bytes());
-        at += entry.map_or(0, |entry| u64::from(entry.length));
-    }
-    let mut at = 0;
-    let heap = image.part(header, Part::TextHeap);
-    for entry in &run.texts {
-        let text = run.text(entry);
-        heap[at..at + text.len()].copy_from_slice(text);
-        at += text.len();
-    }
+fn encoded(stamp: &Stamp) -> [u8; STAMP_BYTES] {
+    let mut bytes = [0; STAMP_BYTES];
+    bytes[..8].copy_from_slice(&stamp.claim.to_le_bytes());
+    bytes[8..16].copy_from_slice(&stamp.started_at.to_le_bytes());
+    bytes[16] = stamp.mark as u8;
+    bytes
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl Segments {
     /// # Errors
     /// `Corrupt` for a damaged file.
     pub fn merge(&self) -> Result<usize> {
-        let mut merge = Merge::new(&self.0, usize::MAX);
+        let mut merge = Merge::in_parts(&self.0, 1);
         let mut entries = 0;
         while let Some(mut run) = merge.next(Some)? {
             run.settle();

@@ -8,10 +8,9 @@ use super::{BITS, ENTRY_BYTES, FilterHeader, tag_of};
 use crate::Result;
 use crate::filter;
 use crate::io::FileSystem;
-use crate::io::pages::PAGE;
 use crate::key::Key;
 use crate::segment::Segment;
-use crate::segment::file::Sink;
+use crate::segment::file::Output;
 use crate::segment::format::{bucket_of, directory_bits};
 use crate::segment::merge::KeyCursor;
 
@@ -36,47 +35,17 @@ pub(crate) fn build(
     let directory_bits = directory_bits(entries);
     let mut header = FilterHeader { id, history, entries, slots, blocks, directory_bits, pages: 0, sums_crc: 0 };
     header.pages = header.expected_pages();
-    let mut out = Output { sink: Sink::create(system, path)?, buffer: Vec::new() };
+    let mut out = Output::create(system, path)?;
     let mut counts = vec![0; if header.has_index() { (1usize << directory_bits) + 1 } else { 0 }];
     write_filter(&mut out, &header, segments, &mut counts, progress)?;
     if header.has_index() {
         write_index(&mut out, &header, segments, counts)?;
     }
-    let finished = out.sink.finish(|sums_crc| {
+    let finished = out.finish(|sums_crc| {
         header.sums_crc = sums_crc;
         header.encode()
     });
     finished.map(|(sum, _)| sum)
-}
-
-/// Buffers output until a page is full.
-struct Output {
-    sink: Sink,
-    buffer: Vec<u8>,
-}
-
-impl Output {
-    /// Append bytes: full pages are written, the rest stays in the buffer.
-    fn push(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.buffer.is_empty() && bytes.len().is_multiple_of(PAGE) {
-            return self.sink.push(bytes);
-        }
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= 1 << 20 { self.write(self.buffer.len() / PAGE * PAGE) } else { Ok(()) }
-    }
-
-    /// Pad the last page with zeros and write it.
-    fn end_section(&mut self) -> Result<()> {
-        let length = self.buffer.len().next_multiple_of(PAGE);
-        self.buffer.resize(length, 0);
-        self.write(length)
-    }
-
-    fn write(&mut self, length: usize) -> Result<()> {
-        self.sink.push(&self.buffer[..length])?;
-        self.buffer.drain(..length);
-        Ok(())
-    }
 }
 
 fn cursors(segments: &[Arc<Segment>]) -> Vec<(u32, KeyCursor<'_>)> {
@@ -116,7 +85,7 @@ fn write_filter(
         progress(done)?;
         first = last;
     }
-    out.end_section()
+    out.end_page()
 }
 
 /// The directory is small; the entries follow it, window by window. `counts` are those of
@@ -129,7 +98,7 @@ fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>
     for count in &counts {
         out.push(&count.to_le_bytes())?;
     }
-    out.end_section()?;
+    out.end_page()?;
     let mut cursors = cursors(segments);
     let mut first = 0;
     while first < buckets {
@@ -153,5 +122,5 @@ fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>
         out.push(&window)?;
         first = last;
     }
-    out.end_section()
+    out.end_page()
 }

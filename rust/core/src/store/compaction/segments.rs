@@ -10,8 +10,10 @@ use crate::format::names::FileKind;
 use crate::segment::format::{MOST_ENTRIES, Mark, Stamp};
 use crate::segment::global::GlobalFilter;
 use crate::segment::merge::Merge;
-use crate::segment::writer::Target;
-use crate::segment::{Segment, global, writer};
+use crate::segment::run::Stamps;
+use crate::segment::settle::Coarse;
+use crate::segment::writer::{Expected, SegmentWriter, Target};
+use crate::segment::{Segment, global};
 use crate::store::publish::entry_of;
 use crate::store::publish_beside::Change;
 use crate::store::view::{Covered, View};
@@ -21,6 +23,8 @@ use crate::types::Ending;
 /// Entries up to which a global filter is built again together with the segments outside it.
 /// Above, there are several, each at most half as large as the one before.
 const ONE_FILTER: u64 = 16 << 20;
+/// Entries that are merged at a time, about: what they take in memory does not grow with a segment.
+const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 8 } else { 1 << 16 };
 /// Number of small segments in the present partition from which they are compacted.
 const MOST_SMALL: usize = 4;
 
@@ -32,20 +36,38 @@ impl KeySpace {
         done: &mut Maintained,
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
-        let mut merge = Merge::new(group, MOST_ENTRIES);
         let outcomes = self.read(|view| view.map_or(Ok(HashMap::new()), View::foldable))?;
         let gone: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
+        let files = Merge::parts_of(group, MOST_ENTRIES);
+        let (expected, coarse) = expected_of(group, files, &outcomes)?;
+        let translate = |stamp| {
+            let stamp = folded(&outcomes, stamp)?;
+            Some(coarse.as_ref().map_or(stamp, |coarse| coarse.rounded(stamp)))
+        };
+        let parts = Merge::parts_of(group, MOST_IN_PART).div_ceil(files);
+        let mut merge = Merge::in_parts(group, files * parts);
         let mut written: Vec<SegmentEntry> = Vec::new();
-        for id in first.. {
-            let Some(mut run) = merge.next(|stamp| folded(&outcomes, stamp))? else { break };
-            progress(run.len() as u64)?;
-            if run.is_empty() {
-                continue;
-            }
-            run.settle_runs(group.len());
+        for id in first..first + files {
             let path = FileKind::New.path(&self.directory, id);
-            let (header, sum, bytes) = writer::write(Target { sources: &gone, ..self.segment_at(&path, id) }, &run)?;
-            written.push(entry_of(&header, sum, bytes));
+            let target = Target { sources: &gone, ..self.segment_at(&path, id) };
+            let mut file: Option<SegmentWriter> = None;
+            for _ in 0..parts {
+                let Some(mut run) = merge.next(translate)? else { break };
+                progress(run.len() as u64)?;
+                run.settle_part(group.len());
+                if run.is_empty() {
+                    continue;
+                }
+                let file = match &mut file {
+                    Some(file) => file,
+                    None => file.insert(SegmentWriter::create(target, expected)?),
+                };
+                file.push(&run)?;
+            }
+            if let Some(file) = file {
+                let (header, sum, bytes) = file.finish()?;
+                written.push(entry_of(&header, sum, bytes));
+            }
         }
         done.merged.0 += gone.len() as u64;
         done.merged.1 += written.len() as u64;
@@ -88,6 +110,28 @@ impl KeySpace {
         let change = Change { files: &files, warm: Some(warm), ..Change::of_manifest(&publish) };
         self.publish_beside(SpaceSettings::STORED, &change).map(drop)
     }
+}
+
+/// What each of `files` files that segments are compacted to will hold, and how stamps are rounded
+/// if they are many.
+fn expected_of(
+    group: &[Arc<Segment>],
+    files: u64,
+    outcomes: &HashMap<u64, Ending>,
+) -> Result<(Expected, Option<Coarse>)> {
+    let mut stamps = Stamps::default();
+    for segment in group {
+        for stamp in segment.stamps()?.into_iter().filter_map(|stamp| folded(outcomes, stamp)) {
+            stamps.index(stamp);
+        }
+    }
+    let headers = || group.iter().map(|segment| segment.header());
+    let expected = Expected {
+        uuids: headers().map(|header| header.uuids).sum::<u64>() / files,
+        texts: headers().map(|header| header.texts).sum::<u64>() / files,
+        stamps: stamps.list().len(),
+    };
+    Ok((expected, Coarse::of(stamps.list())))
 }
 
 /// A stamp after the outcome of its claim is applied; none when nothing is left of the entry.

@@ -134,7 +134,7 @@ pub fn segment(bytes: &[u8]) {
         drop(segment.stamps());
         drop(segment.verify(&mut |_| {}));
         let segments = [Arc::clone(&segment)];
-        let mut merge = Merge::new(&segments, 1 << 10);
+        let mut merge = Merge::in_parts(&segments, Merge::parts_of(&segments, 1 << 10));
         // Counts may promise more than such a file can hold: a few parts show as much as all.
         for _ in 0..4 {
             if !matches!(merge.next(Some), Ok(Some(_))) {
