@@ -1,11 +1,14 @@
 //! The entries of the log's frames, in memory: what was appended since the last segment was
 //! written.
 
+mod parts;
 mod pending;
 mod places;
 
 use std::hash::RandomState;
 use std::sync::atomic::AtomicUsize;
+
+pub(crate) use parts::Outline;
 
 use super::index::Index;
 use hashbrown::HashMap;
@@ -381,8 +384,13 @@ impl Memtable {
 
     /// Each entry that a segment has to keep, with its text and its present stamp.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Key, Option<&[u8]>, Stamp)> {
+        self.entries_within(|_| true)
+    }
+
+    /// The same of some keys only.
+    fn entries_within(&self, within: impl Fn(Key) -> bool) -> impl Iterator<Item = (Key, Option<&[u8]>, Stamp)> {
         let outcomes: Vec<_> = self.claims.iter().map(|claim| self.outcomes.get(&claim.number)).collect();
-        self.entries.iter().filter_map(move |entry| {
+        self.entries.iter().filter(move |entry| within(entry.key)).filter_map(move |entry| {
             let mut stamp = self.stamp(entry);
             stamp.mark = folded(stamp.mark, outcomes[entry.claim as usize]);
             // A release of an entry that began here leaves nothing; the release of a sealed entry
@@ -402,22 +410,7 @@ impl Memtable {
 
     /// Add the entries to runs, without those that began at or before `expired`.
     pub(crate) fn fill(&self, runs: &mut Runs, expired: i64) {
-        if self.texts.is_empty() {
-            let begun = || self.claims.iter().filter(|claim| claim.started_at > expired);
-            let others = self.entries.len().saturating_sub(begun().map(|claim| claim.count as usize).sum());
-            runs.reserve(begun().map(|claim| (claim.started_at, claim.count as usize)), others);
-        }
-        let entries = self.entries().filter(|(_, _, stamp)| stamp.started_at > expired);
-        for (number, (key, text, stamp)) in entries.enumerate() {
-            if number.is_multiple_of(AT_A_TIME) {
-                make_way();
-            }
-            let run = runs.of(stamp.started_at);
-            match text {
-                None => run.push_uuid(key, stamp),
-                Some(text) => run.push_text(key, text, stamp),
-            }
-        }
+        fill(runs, self.entries().filter(|(_, _, stamp)| stamp.started_at > expired));
     }
 
     /// Maximum number of time partitions of `width` that the entries belong to.
@@ -431,6 +424,19 @@ impl Memtable {
             }
         }
         found.len() as u64
+    }
+}
+
+fn fill<'a>(runs: &mut Runs, entries: impl Iterator<Item = (Key, Option<&'a [u8]>, Stamp)>) {
+    for (number, (key, text, stamp)) in entries.enumerate() {
+        if number.is_multiple_of(AT_A_TIME) {
+            make_way();
+        }
+        let run = runs.of(stamp.started_at);
+        match text {
+            None => run.push_uuid(key, stamp),
+            Some(text) => run.push_text(key, text, stamp),
+        }
     }
 }
 

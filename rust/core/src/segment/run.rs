@@ -95,18 +95,6 @@ impl Runs {
         Self { width, list: Vec::new(), places: HashMap::default(), last: (0..0, 0) }
     }
 
-    /// Make room for UUIDs, by when they began, and for `others`, whose time is not known: entries
-    /// that come one by one would take up to twice as much.
-    pub(crate) fn reserve(&mut self, counts: impl Iterator<Item = (i64, usize)>, others: usize) {
-        let mut rooms: HashMap<i64, usize, std::hash::RandomState> = HashMap::default();
-        for (started_at, count) in counts.filter(|(_, count)| *count > 0) {
-            *rooms.entry(started_at.div_euclid(self.width)).or_default() += count;
-        }
-        for (partition, count) in rooms {
-            self.of(partition.saturating_mul(self.width)).uuids.reserve_exact(count + others);
-        }
-    }
-
     /// The run of entries that began at this time.
     #[inline]
     pub(crate) fn of(&mut self, started_at: i64) -> &mut EntryRun {
@@ -127,9 +115,14 @@ impl Runs {
     }
 
     /// All runs, by time.
-    pub(crate) fn into_list(mut self) -> Vec<EntryRun> {
+    pub(crate) fn into_list(self) -> Vec<EntryRun> {
+        self.into_parts().into_iter().map(|(_, run)| run).collect()
+    }
+
+    /// The same, each with the number of its partition.
+    pub(crate) fn into_parts(mut self) -> Vec<(i64, EntryRun)> {
         self.list.sort_by_key(|(partition, _)| *partition);
-        self.list.into_iter().map(|(_, run)| run).collect()
+        self.list
     }
 }
 

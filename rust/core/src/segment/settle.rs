@@ -1,7 +1,7 @@
 //! Before a run is written: sort it, and fold entries of the same key.
 
 use super::format::{Mark, Stamp};
-use super::run::{EntryRun, TextEntry};
+use super::run::{EntryRun, Stamps, TextEntry};
 use super::sort;
 
 /// Sorted runs up to which merging them is faster than sorting: for 5 of them it takes 12 ns an
@@ -15,7 +15,9 @@ impl EntryRun {
     /// Sort, and fold entries that say the same about the same key: a completed one outweighs all
     /// others.
     pub(crate) fn settle(&mut self) {
-        coarsen(self);
+        if let Some(coarse) = Coarse::of(self.stamps.list()) {
+            self.round(&coarse);
+        }
         self.settle_part(usize::MAX);
     }
 
@@ -81,13 +83,25 @@ impl Coarse {
     }
 }
 
-fn coarsen(run: &mut EntryRun) {
-    let Some(coarse) = Coarse::of(run.stamps.list()) else { return };
-    let old = run.stamps.list().to_vec();
-    run.stamps.replace(Vec::new());
-    let numbers: Vec<u32> = old.into_iter().map(|stamp| run.stamps.index(coarse.rounded(stamp))).collect();
-    run.uuids.iter_mut().for_each(|entry| entry.stamp = numbers[entry.stamp as usize]);
-    run.texts.iter_mut().for_each(|entry| entry.stamp = numbers[entry.stamp as usize]);
+/// The number of stamps that are left of these, and how they are rounded if they are many.
+pub(crate) fn bounded(stamps: &Stamps) -> (usize, Option<Coarse>) {
+    let Some(coarse) = Coarse::of(stamps.list()) else { return (stamps.list().len(), None) };
+    let mut rounded = Stamps::default();
+    for stamp in stamps.list() {
+        rounded.index(coarse.rounded(*stamp));
+    }
+    (rounded.list().len(), Some(coarse))
+}
+
+impl EntryRun {
+    /// Round the times of its stamps.
+    pub(crate) fn round(&mut self, coarse: &Coarse) {
+        let old = self.stamps.list().to_vec();
+        self.stamps.replace(Vec::new());
+        let numbers: Vec<u32> = old.into_iter().map(|stamp| self.stamps.index(coarse.rounded(stamp))).collect();
+        self.uuids.iter_mut().for_each(|entry| entry.stamp = numbers[entry.stamp as usize]);
+        self.texts.iter_mut().for_each(|entry| entry.stamp = numbers[entry.stamp as usize]);
+    }
 }
 
 #[cfg(test)]

@@ -10,17 +10,15 @@ use super::environment::Environment;
 use super::limits::{most_in_memtable, too_many_in_memtable};
 use super::lock::Lock;
 use super::mirror::Mirror;
-use super::publish::entry_of;
 use super::publish_beside::Change;
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
-use crate::format::manifest::{FrozenLog, LogEntry, Manifest, SegmentEntry};
+use crate::format::manifest::{FrozenLog, LogEntry, Manifest};
 use crate::format::names::{FileKind, SEAL_LOCK};
 use crate::memtable::Memtable;
 use crate::segment::Wanted;
 use crate::segment::format::Stamp;
 use crate::segment::run::{EntryRun, Runs};
-use crate::segment::writer;
 use crate::store::Writer;
 use crate::wal::{FrameForms, Frames, Log, Next, Owner, START};
 use crate::{Error, Result};
@@ -276,23 +274,5 @@ impl KeySpace {
             }
             Ok(())
         })
-    }
-
-    /// Write the entries of a frozen log under the numbers that are reserved for it.
-    fn write_frozen(&self, frozen: &Frozen, width: i64) -> Result<Vec<SegmentEntry>> {
-        let mut written = Vec::new();
-        let mut numbers = frozen.log.first_file..frozen.log.first_file.saturating_add(frozen.log.files);
-        for mut run in frozen.memtable.runs(width, i64::MIN) {
-            run.settle();
-            let Some(id) = numbers.next() else {
-                return Err(Error::State("a frozen log has more time partitions than files were reserved for".into()));
-            };
-            let path = FileKind::Segment.path(&self.directory, id);
-            // One who died before may have left it.
-            self.env.system.remove_if_there(&path)?;
-            let (header, sum, bytes) = writer::write(self.segment_at(&path, id), &run)?;
-            written.push(entry_of(&header, sum, bytes));
-        }
-        Ok(written)
     }
 }

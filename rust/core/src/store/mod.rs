@@ -10,6 +10,7 @@ pub(crate) mod environment;
 pub(crate) mod files;
 mod finish;
 mod frozen;
+mod frozen_files;
 mod gc;
 mod group_write;
 mod held;

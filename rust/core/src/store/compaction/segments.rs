@@ -11,7 +11,7 @@ use crate::segment::format::{MOST_ENTRIES, Mark, Stamp};
 use crate::segment::global::GlobalFilter;
 use crate::segment::merge::Merge;
 use crate::segment::run::Stamps;
-use crate::segment::settle::Coarse;
+use crate::segment::settle::{Coarse, bounded};
 use crate::segment::writer::{Expected, SegmentWriter, Target};
 use crate::segment::{Segment, global};
 use crate::store::publish::entry_of;
@@ -125,13 +125,14 @@ fn expected_of(
             stamps.index(stamp);
         }
     }
+    let (stamps, coarse) = bounded(&stamps);
     let headers = || group.iter().map(|segment| segment.header());
     let expected = Expected {
         uuids: headers().map(|header| header.uuids).sum::<u64>() / files,
         texts: headers().map(|header| header.texts).sum::<u64>() / files,
-        stamps: stamps.list().len(),
+        stamps,
     };
-    Ok((expected, Coarse::of(stamps.list())))
+    Ok((expected, coarse))
 }
 
 /// A stamp after the outcome of its claim is applied; none when nothing is left of the entry.

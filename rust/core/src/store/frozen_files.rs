@@ -1,0 +1,73 @@
+//! Putting the entries of a frozen log into segments, a part of the key range at a time.
+
+use std::path::PathBuf;
+
+use super::KeySpace;
+use super::frozen::Frozen;
+use super::publish::entry_of;
+use crate::format::manifest::SegmentEntry;
+use crate::format::names::FileKind;
+use crate::memtable::{Memtable, Outline};
+use crate::segment::settle::{Coarse, bounded};
+use crate::segment::writer::{Expected, SegmentWriter};
+use crate::{Error, Result};
+
+/// Entries that are sorted at a time, about: few enough to stay in a cache.
+const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 6 } else { 1 << 16 };
+/// Files that are written side by side.
+const MOST_FILES: usize = if cfg!(feature = "small") { 2 } else { 16 };
+
+/// A file that is going to hold the entries of a time partition.
+struct Planned {
+    partition: i64,
+    id: u64,
+    path: PathBuf,
+    expected: Expected,
+    coarse: Option<Coarse>,
+}
+
+impl KeySpace {
+    /// Write the entries of a frozen log under the numbers that are reserved for it.
+    pub(super) fn write_frozen(&self, frozen: &Frozen, width: i64) -> Result<Vec<SegmentEntry>> {
+        let mut numbers = frozen.log.first_file..frozen.log.first_file.saturating_add(frozen.log.files);
+        let mut planned = Vec::new();
+        for (partition, Outline { uuids, texts, stamps }) in frozen.memtable.outlines(width) {
+            let Some(id) = numbers.next() else {
+                return Err(Error::State("a frozen log has more time partitions than files were reserved for".into()));
+            };
+            let path = FileKind::Segment.path(&self.directory, id);
+            // One who died before may have left it.
+            self.env.system.remove_if_there(&path)?;
+            let (stamps, coarse) = bounded(&stamps);
+            planned.push(Planned { partition, id, path, expected: Expected { uuids, texts, stamps }, coarse });
+        }
+        let mut written = Vec::new();
+        for files in planned.chunks(MOST_FILES) {
+            written.extend(self.write_files(&frozen.memtable, width, files)?);
+        }
+        Ok(written)
+    }
+
+    /// Write files of consecutive time partitions.
+    fn write_files<'a>(&'a self, memtable: &Memtable, width: i64, files: &'a [Planned]) -> Result<Vec<SegmentEntry>> {
+        let (Some(first), Some(last)) = (files.first(), files.last()) else { return Ok(Vec::new()) };
+        let partitions = first.partition..=last.partition;
+        let create = |file: &'a Planned| SegmentWriter::create(self.segment_at(&file.path, file.id), file.expected);
+        let mut writers = files.iter().map(create).collect::<Result<Vec<_>>>()?;
+        let parts = memtable.len().div_ceil(MOST_IN_PART).max(1) as u64;
+        for part in 0..parts {
+            for (partition, mut run) in memtable.part_runs(width, &partitions, part, parts) {
+                let Ok(at) = files.binary_search_by_key(&partition, |file| file.partition) else {
+                    return Err(Error::State(format!("a frozen log has no file for its time partition {partition}")));
+                };
+                if let Some(coarse) = &files[at].coarse {
+                    run.round(coarse);
+                }
+                run.settle_part(usize::MAX);
+                writers[at].push(&run)?;
+            }
+        }
+        let finish = |writer: SegmentWriter| writer.finish().map(|(header, sum, bytes)| entry_of(&header, sum, bytes));
+        writers.into_iter().map(finish).collect()
+    }
+}
