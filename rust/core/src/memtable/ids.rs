@@ -8,7 +8,7 @@ mod places;
 use std::hash::RandomState;
 use std::sync::atomic::AtomicUsize;
 
-pub(crate) use parts::Outline;
+pub(crate) use parts::{KeyParts, Outline};
 
 use super::index::Index;
 use hashbrown::HashMap;
@@ -384,13 +384,16 @@ impl Memtable {
 
     /// Each entry that a segment has to keep, with its text and its present stamp.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Key, Option<&[u8]>, Stamp)> {
-        self.entries_within(|_| true)
+        self.settled(self.entries.iter())
     }
 
-    /// The same of some keys only.
-    fn entries_within(&self, within: impl Fn(Key) -> bool) -> impl Iterator<Item = (Key, Option<&[u8]>, Stamp)> {
+    /// The same of some entries only.
+    fn settled<'a>(
+        &'a self,
+        entries: impl Iterator<Item = &'a MemtableEntry>,
+    ) -> impl Iterator<Item = (Key, Option<&'a [u8]>, Stamp)> {
         let outcomes: Vec<_> = self.claims.iter().map(|claim| self.outcomes.get(&claim.number)).collect();
-        self.entries.iter().filter(move |entry| within(entry.key)).filter_map(move |entry| {
+        entries.filter_map(move |entry| {
             let mut stamp = self.stamp(entry);
             stamp.mark = folded(stamp.mark, outcomes[entry.claim as usize]);
             // A release of an entry that began here leaves nothing; the release of a sealed entry

@@ -135,7 +135,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Bytes that are collected before they are written.
-    const MOST: usize = 1 << 20;
+    const MOST: usize = 1 << 18;
 
     pub(crate) fn create(system: &dyn FileSystem, path: &Path) -> Result<Self> {
         Ok(Self { sink: Sink::create(system, path)?, buffer: Vec::new() })
@@ -151,15 +151,20 @@ impl Output {
         if self.buffer.is_empty() && bytes.len().is_multiple_of(PAGE) {
             return self.sink.push(bytes);
         }
-        self.buffer.extend_from_slice(bytes);
+        self.push_with(bytes.len(), |out| out.copy_from_slice(bytes))
+    }
+
+    /// Append `length` bytes that `fill` makes from zeros.
+    pub(crate) fn push_with(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<()> {
+        let start = self.buffer.len();
+        self.buffer.resize(start + length, 0);
+        fill(&mut self.buffer[start..]);
         if self.buffer.len() >= Self::MOST { self.write(self.buffer.len() / PAGE * PAGE) } else { Ok(()) }
     }
 
     /// Append zeros up to a place.
     pub(crate) fn pad_to(&mut self, place: u64) -> Result<()> {
-        let missing = place.saturating_sub(self.at()) as usize;
-        self.buffer.resize(self.buffer.len() + missing, 0);
-        if self.buffer.len() >= Self::MOST { self.write(self.buffer.len() / PAGE * PAGE) } else { Ok(()) }
+        self.push_with(place.saturating_sub(self.at()) as usize, |_| ())
     }
 
     /// Pad the last page with zeros and write it.

@@ -83,6 +83,8 @@ impl EntryRun {
 pub(crate) struct Runs {
     width: i64,
     list: Vec<(i64, EntryRun)>,
+    /// How many UUIDs each run has room for at first.
+    room: usize,
     places: HashMap<i64, usize, std::hash::RandomState>,
     /// The run that was asked for last, and its range of times: most entries belong to the same run
     /// as the one before.
@@ -92,7 +94,12 @@ pub(crate) struct Runs {
 impl Runs {
     /// An empty set; partitions are `width` microseconds wide.
     pub(crate) fn new(width: i64) -> Self {
-        Self { width, list: Vec::new(), places: HashMap::default(), last: (0..0, 0) }
+        Self::with_room(width, 0)
+    }
+
+    /// The same, each run with room for some UUIDs.
+    pub(crate) fn with_room(width: i64, room: usize) -> Self {
+        Self { width, list: Vec::new(), room, places: HashMap::default(), last: (0..0, 0) }
     }
 
     /// The run of entries that began at this time.
@@ -108,7 +115,8 @@ impl Runs {
         let partition = started_at.div_euclid(self.width);
         let place = *self.places.entry(partition).or_insert(self.list.len());
         if place == self.list.len() {
-            self.list.push((partition, EntryRun::default()));
+            let uuids = Vec::with_capacity(self.room);
+            self.list.push((partition, EntryRun { uuids, ..EntryRun::default() }));
         }
         let from = partition.saturating_mul(self.width);
         self.last = (from..from.saturating_add(self.width), place);

@@ -110,6 +110,37 @@ mod tests {
     use crate::key::Key;
 
     #[test]
+    fn many_stamps_are_rounded_up_and_bounded_for_all_parts_alike() {
+        let mut stamps = Stamps::default();
+        let time = |number: i64| 1_000_000 + number * number % 86_400_000_007;
+        for number in 0..MOST_STAMPS as i64 + 4000 {
+            let mark = if number % 20 == 0 { Mark::Open } else { Mark::Completed };
+            stamps.index(Stamp { claim: number as u64, started_at: time(number), mark });
+        }
+        let (left, coarse) = bounded(&stamps);
+        let coarse = coarse.unwrap();
+        let times: Vec<i64> = stamps.list().iter().map(|stamp| stamp.started_at).collect();
+        let span = times.iter().max().unwrap() - times.iter().min().unwrap();
+        let mut rounded = Stamps::default();
+        for stamp in stamps.list() {
+            let later = coarse.rounded(*stamp);
+            let most = if stamp.mark == Mark::Completed { span / (MOST_STAMPS as i64 / 2) } else { 0 };
+            assert!((0..=most).contains(&(later.started_at - stamp.started_at)), "{stamp:?} became {later:?}");
+            rounded.index(later);
+        }
+        assert!(left == rounded.list().len() && left <= MOST_STAMPS, "{left} stamps");
+        // A part of a run has no more of them, however its own would be rounded.
+        let mut run = EntryRun::default();
+        for number in 0..MOST_STAMPS as u64 + 4000 {
+            run.push_uuid(Key { hi: number, lo: number }, stamps.get(number as u32));
+        }
+        run.round(&coarse);
+        run.settle_part(usize::MAX);
+        assert!(run.stamps.list().len() == left && run.uuids.len() == MOST_STAMPS + 4000);
+        assert_eq!(bounded(&Stamps::default()).0, 0);
+    }
+
+    #[test]
     fn few_sorted_runs_settle_as_they_would_when_sorted() {
         let marks = [Mark::Open, Mark::Completed, Mark::Released];
         for runs in 1..=FEW_RUNS + 1 {

@@ -23,6 +23,9 @@ use crate::{Error, Result};
 /// they are.
 const PIECE: usize = if cfg!(feature = "small") { PAGE } else { 1 << 16 };
 
+/// Entries that are gone through at a time.
+const AT_A_TIME: usize = 1 << 13;
+
 /// The place of a new segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
@@ -134,9 +137,10 @@ impl Column {
     fn add(&mut self, entries: impl ExactSizeIterator<Item = (Key, u32)>, bits: u8) {
         let all = self.count + entries.len() as u64;
         self.numbers.resize(packed_bytes(all, bits), 0);
+        let (counts, numbers, directory_bits) = (&mut self.counts[..], &mut self.numbers[..], self.directory_bits);
         for (place, (key, number)) in (self.count..).zip(entries) {
-            self.counts[bucket_of(key.hi, self.directory_bits) + 1] += 1;
-            pack(&mut self.numbers, bits, place, number);
+            counts[bucket_of(key.hi, directory_bits) + 1] += 1;
+            pack(numbers, bits, place, number);
         }
         self.count = all;
     }
@@ -191,7 +195,7 @@ impl<'a> SegmentWriter<'a> {
         let numbers = self.numbers_of(uuids.iter().map(Entry::stamp), stamps)?;
         let width = key_bytes(self.uuids.directory_bits);
         let mut rest = uuids;
-        if let Some(sink) = self.out.whole_pages() {
+        if let Some(sink) = self.out.whole_pages().filter(|_| threads > 1) {
             let pieces = uuids.chunks_exact(PIECE);
             rest = pieces.remainder();
             debug_assert_eq!(PIECE * width % PAGE, 0, "pieces fill pages");
@@ -200,13 +204,10 @@ impl<'a> SegmentWriter<'a> {
                 write_keys_of(piece.iter().map(Entry::key), width, buffer);
             })?;
         }
-        let mut buffer = vec![0; rest.len().min(PIECE) * width];
-        for piece in rest.chunks(PIECE) {
-            let buffer = &mut buffer[..piece.len() * width];
-            write_keys_of(piece.iter().map(Entry::key), width, buffer);
-            self.out.push(buffer)?;
+        for piece in rest.chunks(AT_A_TIME) {
+            self.out.push_with(piece.len() * width, |out| write_keys_of(piece.iter().map(Entry::key), width, out))?;
         }
-        for piece in uuids.chunks(PIECE) {
+        for piece in uuids.chunks(AT_A_TIME) {
             make_way();
             self.uuids.add(piece.iter().map(|entry| (entry.key(), numbers[entry.stamp() as usize])), self.stamp_bits);
             filter::insert_all(&mut self.filter, piece.iter().map(Entry::key));
@@ -216,15 +217,15 @@ impl<'a> SegmentWriter<'a> {
 
     /// The numbers that the stamps of a run have here, of those that its entries use.
     fn numbers_of(&mut self, used: impl Iterator<Item = u32>, stamps: &Stamps) -> Result<Vec<u32>> {
-        const UNUSED: u32 = u32::MAX;
-        let mut numbers = vec![UNUSED; stamps.list().len()];
+        let mut uses = vec![0_u32; stamps.list().len()];
         for number in used {
-            let stamp = stamps.get(number);
-            let slot = &mut numbers[number as usize];
-            if *slot == UNUSED {
-                *slot = self.stamps.index(stamp);
-            }
-            self.open += u64::from(stamp.mark == Mark::Open);
+            uses[number as usize] += 1;
+        }
+        let mut numbers = vec![0; uses.len()];
+        let used = stamps.list().iter().zip(&uses).zip(&mut numbers).filter(|((_, uses), _)| **uses > 0);
+        for ((stamp, uses), number) in used {
+            *number = self.stamps.index(*stamp);
+            self.open += if stamp.mark == Mark::Open { u64::from(*uses) } else { 0 };
         }
         if self.stamps.list().len() > 1 << self.stamp_bits {
             return Err(Error::State("a segment has more stamps than were expected".into()));
@@ -339,6 +340,7 @@ mod tests {
     use crate::io::Disk;
     use crate::key::Codec;
     use crate::segment::Segment;
+    use crate::segment::merge::Merge;
 
     #[test]
     fn keys_of_one_stamp_write_the_same_file_as_entries() {
@@ -367,5 +369,63 @@ mod tests {
                 assert_eq!(std::fs::read(&path).unwrap(), expected, "{count} keys, {threads} threads");
             }
         }
+    }
+
+    /// UUIDs and texts under a few claims, with the marks of all kinds.
+    fn mixed_run(count: u64) -> EntryRun {
+        let codec = Codec::new(&[5; 32]);
+        let mut run = EntryRun::default();
+        for number in 0..count {
+            let mark = [Mark::Completed, Mark::Open, Mark::Released][(number % 3) as usize];
+            let stamp = Stamp { claim: 1 + number % 7, started_at: (number % 11) as i64, mark };
+            let key = codec.mix(u128::from(number).to_be_bytes());
+            match number % 4 {
+                0 => run.push_text(key, format!("text {number}").as_bytes(), stamp),
+                _ => run.push_uuid(key, stamp),
+            }
+        }
+        run.settle();
+        run
+    }
+
+    /// All entries, by key.
+    fn entries_of(run: &EntryRun) -> Vec<(Key, Option<&[u8]>, Stamp)> {
+        let uuids = run.uuids.iter().map(|entry| (entry.key, None, run.stamps.get(entry.stamp)));
+        let texts = run.texts.iter().map(|entry| (entry.key, Some(run.text(entry)), run.stamps.get(entry.stamp)));
+        uuids.chain(texts).collect()
+    }
+
+    #[test]
+    fn segment_written_in_parts_holds_what_one_written_at_once_does() {
+        let directory = tempfile::tempdir().unwrap();
+        for (count, parts) in [(1, 1), (1000, 3), (9000, 1), (20_000, 7), (100_000, 2)] {
+            let run = mixed_run(count);
+            let path = directory.path().join(format!("{count}-{parts}"));
+            let target = Target { system: &Disk, path: &path, id: 3, history: [9; 16], sources: &[1, 2] };
+            // What is expected may be somewhat off; of stamps it is the most.
+            let expected = Expected { uuids: count, texts: count / 5, stamps: run.stamps.list().len() };
+            let mut writer = SegmentWriter::create(target, expected).unwrap();
+            for part in 0..parts {
+                writer.push(&run.take_range(part, parts)).unwrap();
+            }
+            let (header, _, bytes) = writer.finish().unwrap();
+            assert_eq!((header.entries(), bytes), (run.len() as u64, std::fs::metadata(&path).unwrap().len()));
+            let segment = Segment::open(&Disk, &path, [9; 16]).unwrap();
+            segment.verify(&mut |_| ()).unwrap();
+            let segments = [segment];
+            let read = Merge::in_parts(&segments, 1).next(Some).unwrap().unwrap();
+            assert_eq!(entries_of(&read), entries_of(&run), "{count} entries in {parts} parts");
+            let open = entries_of(&run).iter().filter(|(.., stamp)| stamp.mark == Mark::Open).count();
+            assert_eq!((header.open, header.sources), (open as u64, vec![1, 2]));
+        }
+    }
+
+    #[test]
+    fn more_stamps_than_were_expected_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        let target = Target { system: &Disk, path: &path, id: 3, history: [9; 16], sources: &[] };
+        let mut writer = SegmentWriter::create(target, Expected { uuids: 9000, texts: 0, stamps: 2 }).unwrap();
+        assert!(matches!(writer.push(&mixed_run(9000)), Err(Error::State(_))));
     }
 }

@@ -7,7 +7,7 @@ use super::frozen::Frozen;
 use super::publish::entry_of;
 use crate::format::manifest::SegmentEntry;
 use crate::format::names::FileKind;
-use crate::memtable::{Memtable, Outline};
+use crate::memtable::{KeyParts, Memtable, Outline};
 use crate::segment::settle::{Coarse, bounded};
 use crate::segment::writer::{Expected, SegmentWriter};
 use crate::{Error, Result};
@@ -41,22 +41,27 @@ impl KeySpace {
             let (stamps, coarse) = bounded(&stamps);
             planned.push(Planned { partition, id, path, expected: Expected { uuids, texts, stamps }, coarse });
         }
+        let parts = frozen.memtable.key_parts(MOST_IN_PART);
         let mut written = Vec::new();
         for files in planned.chunks(MOST_FILES) {
-            written.extend(self.write_files(&frozen.memtable, width, files)?);
+            written.extend(self.write_files((&frozen.memtable, &parts), width, files)?);
         }
         Ok(written)
     }
 
     /// Write files of consecutive time partitions.
-    fn write_files<'a>(&'a self, memtable: &Memtable, width: i64, files: &'a [Planned]) -> Result<Vec<SegmentEntry>> {
+    fn write_files<'a>(
+        &'a self,
+        (memtable, parts): (&Memtable, &KeyParts),
+        width: i64,
+        files: &'a [Planned],
+    ) -> Result<Vec<SegmentEntry>> {
         let (Some(first), Some(last)) = (files.first(), files.last()) else { return Ok(Vec::new()) };
         let partitions = first.partition..=last.partition;
         let create = |file: &'a Planned| SegmentWriter::create(self.segment_at(&file.path, file.id), file.expected);
         let mut writers = files.iter().map(create).collect::<Result<Vec<_>>>()?;
-        let parts = memtable.len().div_ceil(MOST_IN_PART).max(1) as u64;
-        for part in 0..parts {
-            for (partition, mut run) in memtable.part_runs(width, &partitions, part, parts) {
+        for part in 0..parts.len() {
+            for (partition, mut run) in memtable.part_runs((parts, part), width, &partitions) {
                 let Ok(at) = files.binary_search_by_key(&partition, |file| file.partition) else {
                     return Err(Error::State(format!("a frozen log has no file for its time partition {partition}")));
                 };

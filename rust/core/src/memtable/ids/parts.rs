@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::{AT_A_TIME, Memtable, fill};
-use crate::key::Key;
+use super::{AT_A_TIME, GROUP, Memtable, MemtableEntry, fill};
 use crate::segment::run::{EntryRun, Runs, Stamps};
 use crate::sys::background::make_way;
+use crate::sys::prefetch;
 
 /// What the entries of one time partition come to.
 #[derive(Debug, Default)]
@@ -14,6 +14,15 @@ pub(crate) struct Outline {
     pub(crate) uuids: u64,
     pub(crate) texts: u64,
     pub(crate) stamps: Stamps,
+}
+
+/// Which entries are in each of several equal parts of the key range.
+#[derive(Debug)]
+pub(crate) struct KeyParts {
+    /// The numbers of the entries, part by part.
+    order: Vec<u32>,
+    /// Where each part ends.
+    ends: Vec<usize>,
 }
 
 impl Memtable {
@@ -43,19 +52,136 @@ impl Memtable {
         outlines
     }
 
-    /// The entries of some time partitions of `width` in part `part` of `parts` equal parts of the
-    /// key range: a run for each partition.
+    /// Divide the entries into parts of about `most`.
+    pub(crate) fn key_parts(&self, most: usize) -> KeyParts {
+        let parts = self.entries.len().div_ceil(most).max(1);
+        let part_of = |entry: &MemtableEntry| ((u128::from(entry.key.hi) * parts as u128) >> 64) as usize;
+        let mut ends = vec![0; parts];
+        self.entries.iter().for_each(|entry| ends[part_of(entry)] += 1);
+        let mut next = Vec::with_capacity(parts);
+        let mut sum = 0;
+        for end in &mut ends {
+            next.push(sum);
+            sum += *end;
+            *end = sum;
+        }
+        let mut order = vec![0; sum];
+        for (entries, first) in self.entries.chunks(AT_A_TIME).zip((0..).step_by(AT_A_TIME)) {
+            make_way();
+            for (number, entry) in (first..).zip(entries) {
+                let slot = &mut next[part_of(entry)];
+                order[*slot] = number;
+                *slot += 1;
+            }
+        }
+        KeyParts { order, ends }
+    }
+
+    /// The entries of one of the parts in some time partitions of `width`: a run for each
+    /// partition.
     pub(crate) fn part_runs(
         &self,
+        (parts, part): (&KeyParts, usize),
         width: i64,
         partitions: &RangeInclusive<i64>,
-        part: u64,
-        parts: u64,
     ) -> Vec<(i64, EntryRun)> {
-        let within = |key: Key| (u128::from(key.hi) * u128::from(parts)) >> 64 == u128::from(part);
-        let mut runs = Runs::new(width);
-        let entries = self.entries_within(within);
+        let numbers = parts.of(part);
+        let mut runs = Runs::with_room(width, numbers.len());
+        let entries = self.settled(numbers.iter().enumerate().map(|(at, number)| {
+            if let Some(later) = numbers.get(at + GROUP) {
+                prefetch::item(&self.entries, *later as usize);
+            }
+            &self.entries[*number as usize]
+        }));
         fill(&mut runs, entries.filter(|(_, _, stamp)| partitions.contains(&stamp.started_at.div_euclid(width))));
         runs.into_parts()
+    }
+}
+
+impl KeyParts {
+    /// The number of parts.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn of(&self, part: usize) -> &[u32] {
+        let start = part.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.order[start..self.ends[part]]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{Codec, Key};
+    use crate::segment::format::{Mark, Stamp};
+    use crate::segment::values::run::ValueRun;
+    use crate::types::FrameKeys;
+    use crate::wal::frame::{Frame, FrameKind};
+
+    const WIDTH: i64 = 100;
+
+    fn frame(kind: FrameKind, claim: u64, numbers: std::ops::Range<u64>) -> Frame {
+        let codec = Codec::new(&[5; 32]);
+        let mut keys = FrameKeys::default();
+        for number in numbers {
+            let key = codec.mix(u128::from(number).to_be_bytes());
+            match number % 3 {
+                0 => keys.push_text(key, number.to_string().as_bytes()),
+                _ => keys.uuids.push(key),
+            }
+        }
+        let (started_at, values) = (claim as i64 * 60, ValueRun::default());
+        Frame { kind, sequence: claim, claim, started_at, replaces: None, durable: 0, transaction: None, keys, values }
+    }
+
+    fn listed(partition: i64, run: &EntryRun) -> Vec<(i64, Key, Vec<u8>, Stamp)> {
+        let uuids = run.uuids.iter().map(|entry| (partition, entry.key, Vec::new(), run.stamps.get(entry.stamp)));
+        let texts =
+            run.texts.iter().map(|entry| (partition, entry.key, run.text(entry).to_vec(), run.stamps.get(entry.stamp)));
+        uuids.chain(texts).collect()
+    }
+
+    #[test]
+    fn parts_are_the_whole_and_the_outlines_count_them() {
+        let mut memtable = Memtable::default();
+        for claim in 1..=9 {
+            memtable.apply(&frame(FrameKind::Begin, claim, claim * 500..claim * 500 + 700), claim);
+        }
+        memtable.apply(&frame(FrameKind::CompleteClaim, 4, 0..0), 10);
+        memtable.apply(&frame(FrameKind::ReleaseKeys, 5, 2500..2600), 11);
+        memtable.apply(&frame(FrameKind::CompleteKeys, 6, 3000..3100), 12);
+        let mut whole = Runs::new(WIDTH);
+        memtable.fill(&mut whole, i64::MIN);
+        let whole = whole.into_parts();
+        assert_eq!(whole.len(), 6);
+        let outlines = memtable.outlines(WIDTH);
+        for ((partition, run), (outlined, outline)) in whole.iter().zip(&outlines) {
+            assert_eq!((partition, run.uuids.len() as u64), (outlined, outline.uuids));
+            assert_eq!((run.texts.len() as u64, run.stamps.list()), (outline.texts, outline.stamps.list()));
+        }
+        let mut expected: Vec<_> = whole.iter().flat_map(|(partition, run)| listed(*partition, run)).collect();
+        expected.sort_by(|a, b| (a.0, a.1, &a.2, a.3).cmp(&(b.0, b.1, &b.2, b.3)));
+        for most in [1 << 20, 1000, 64, 1] {
+            let parts = memtable.key_parts(most);
+            let mut found = Vec::new();
+            let mut before = None;
+            for part in 0..parts.len() {
+                let runs = memtable.part_runs((&parts, part), WIDTH, &(0..=9));
+                let of_part: Vec<_> = runs.iter().flat_map(|(partition, run)| listed(*partition, run)).collect();
+                let keys = || of_part.iter().map(|(_, key, ..)| *key);
+                assert!(keys().min() > before || keys().count() == 0, "parts of {most} follow the order of keys");
+                before = keys().max().or(before);
+                found.extend(of_part);
+            }
+            found.sort_by(|a, b| (a.0, a.1, &a.2, a.3).cmp(&(b.0, b.1, &b.2, b.3)));
+            assert_eq!(found, expected, "parts of {most}");
+            // Some time partitions only.
+            let some = memtable.part_runs((&parts, 0), WIDTH, &(2..=3));
+            assert!(some.iter().all(|(partition, _)| [2, 3].contains(partition)));
+        }
+        let empty = Memtable::default();
+        assert!(empty.outlines(WIDTH).is_empty() && empty.key_parts(10).len() == 1);
+        assert!(expected.iter().any(|(.., stamp)| stamp.mark == Mark::Completed));
     }
 }
