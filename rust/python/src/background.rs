@@ -1,6 +1,6 @@
 //! Maintenance in the background: threads of their own, which `begin` starts when something is due.
-//! For each handle there is at most one that puts a full log into segments, and one that compacts
-//! and builds filters. Closing the history stops them, which does no harm: finished steps stay, and
+//! For each handle there is at most one that puts a full log into segments, one that renews the
+//! filter in memory after that, and one that compacts and builds filters. Closing the history stops them, which does no harm: finished steps stay, and
 //! the rest comes next time.
 
 use std::ffi::c_int;
@@ -24,6 +24,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
 /// How much lower the priority of these threads is, as `nice` has it: callers come first where
 /// cores are few, and then a full log, for which callers wait soonest.
 const SEALING_NICER: c_int = 2;
+const RENEWING_NICER: c_int = 5;
 const MAINTAINING_NICER: c_int = 10;
 
 /// Lower the priority of this thread. (Linux has one for each thread.)
@@ -54,6 +55,8 @@ struct Job(Mutex<Option<JoinHandle<Option<Failed>>>>);
 pub(crate) struct Maintenance {
     maintaining: Job,
     sealing: Job,
+    /// By itself: the next log is not to wait for it.
+    renewing: Arc<Job>,
     stop: Arc<AtomicBool>,
 }
 
@@ -104,10 +107,16 @@ impl Maintenance {
     pub(crate) fn start_for(&self, history: &Arc<History>, name: &str) -> Option<Failed> {
         let failed = self.collect();
         if history.is_seal_due(name) {
-            let (history, name) = (history.clone(), name.to_owned());
+            let (history, name, renewing) = (history.clone(), name.to_owned(), self.renewing.clone());
             self.sealing.start("dochistory-sealing", SEALING_NICER, move || {
-                let failed = history.seal(&name).err()?;
-                Some((name, failed.to_string()))
+                if let Err(failed) = history.seal(&name) {
+                    return Some((name, failed.to_string()));
+                }
+                renewing.start("dochistory-renewing", RENEWING_NICER, move || {
+                    let failed = history.renew_young(&name).err()?;
+                    Some((name, failed.to_string()))
+                });
+                None
             });
         }
         if history.is_maintenance_due(name) {
@@ -147,8 +156,8 @@ impl Maintenance {
 
     /// How the last maintenance failed, if it did.
     fn collect(&self) -> Option<Failed> {
-        let (sealing, maintaining) = (self.sealing.collect(), self.maintaining.collect());
-        sealing.or(maintaining)
+        let failed = [&self.sealing, &*self.renewing, &self.maintaining].map(Job::collect);
+        failed.into_iter().flatten().next()
     }
 
     /// Let the threads end, or stop them. Putting a log into segments is short, and ends.
@@ -156,6 +165,7 @@ impl Maintenance {
         self.maintaining.wait(CLOSING_WAIT);
         self.stop.store(true, Ordering::Relaxed);
         self.sealing.join();
+        self.renewing.join();
         self.maintaining.join();
     }
 }

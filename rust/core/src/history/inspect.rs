@@ -214,6 +214,12 @@ impl History {
         self.space(trigger)?.seal_frozen()
     }
 
+    /// Make the filter over what was written since good again. It is due after a log was put into
+    /// segments, and may take longer than that.
+    pub fn renew_young(&self, trigger: &str) -> Result<()> {
+        self.space(trigger)?.renew_young()
+    }
+
     /// Check every byte of a trigger's files; answers the number of bytes checked. `progress` gets
     /// bytes done and bytes in all.
     pub fn verify(&self, trigger: &str, progress: Progress) -> Result<u64> {

@@ -258,8 +258,7 @@ impl KeySpace {
         let is_due = |manifest: &Manifest| manifest.frozen.is_some_and(|frozen| frozen.id == log.id);
         let change = Change { is_due: &is_due, ..Change::of_manifest(&change) };
         self.publish_beside(SpaceSettings::STORED, &change)?;
-        self.clear_spare()?;
-        self.renew_young()
+        self.clear_spare()
     }
 
     /// Clear the buffers that the next log's memtable takes over, so that the writer that freezes

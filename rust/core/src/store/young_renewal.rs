@@ -115,7 +115,7 @@ impl View {
 
 impl KeySpace {
     /// Build the young filter again where that pays. Writers wait only for the last keys.
-    pub(super) fn renew_young(&self) -> Result<()> {
+    pub(crate) fn renew_young(&self) -> Result<()> {
         if self.is_pinned {
             return Ok(());
         }
