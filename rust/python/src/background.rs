@@ -1,7 +1,7 @@
 //! Maintenance in the background: threads of their own, which `begin` starts when something is due.
 //! For each handle there is at most one that puts a full log into segments, one that renews the
-//! filter in memory after that, and one that compacts and builds filters. Closing the history stops them, which does no harm: finished steps stay, and
-//! the rest comes next time.
+//! filter in memory after that, and one that compacts and builds filters. Closing the history stops
+//! them, which does no harm: finished steps stay, and the rest comes next time.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
