@@ -1,4 +1,4 @@
-"""A writer's memory does not grow with what its history holds: docs/design.md, "Memory"."""
+"""A writer stays within 64 MiB while a day of its ids is compacted to one segment: docs/design.md, "Memory"."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ with dh.open(sys.argv[1], create=True) as history:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the memory of a process")
-def test_memory_of_a_writer_does_not_grow_with_a_segment(tmp_path: Path) -> None:
+def test_writer_stays_small_while_a_day_is_compacted(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LIFE, str(tmp_path / "history"), str(IDS)]
     said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     took, segments = re.fullmatch(r"(\S+) (\d+)\n", said).groups()  # type: ignore[union-attr]
