@@ -117,6 +117,28 @@ fn frozen_log_sealed_by_two_handles_is_in_segments_once() {
 }
 
 #[test]
+fn maintenance_of_all_waits_for_sealing_and_maintenance_under_way() {
+    for lock in ["seal", "upkeep"] {
+        let (_directory, root, ids, logs) = with_two_logs();
+        let history = open(&root);
+        // What a thread or another process at work holds.
+        let held = std::fs::File::create(logs[0].with_file_name(lock)).unwrap();
+        held.lock().unwrap();
+        std::thread::scope(|scope| {
+            let maintained = scope.spawn(|| history.maintain("orders", true, &mut |_, _| Ok(())).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            // Without `all` it would have nothing to do.
+            assert!(!maintained.is_finished(), "{lock}");
+            held.unlock().unwrap();
+            assert_eq!(maintained.join().unwrap().rolled_up, BATCH as u64, "{lock}");
+        });
+        let found = history.statistics("orders").unwrap();
+        assert_eq!((found.segments, found.segment_entries), (1, BATCH as u64), "{lock}");
+        assert_eq!(rules(&history, &trigger(), &ids[..BATCH + 3], START), ["R9"; BATCH + 3]);
+    }
+}
+
+#[test]
 fn writer_seals_by_itself_where_nobody_seals_the_frozen_log() {
     lower_limits();
     let directory = tempfile::tempdir().unwrap();

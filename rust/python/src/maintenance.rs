@@ -98,7 +98,8 @@ impl History {
     /// Args:
     ///     trigger: the trigger, or its name; every trigger, mapper and stream of guaranteed
     ///         delivery, if absent.
-    ///     all: go as far as it goes, rather than as far as it pays.
+    ///     all: go as far as it goes, rather than as far as it pays; wait for maintenance that runs
+    ///         already. Without it, nothing is done where some is under way.
     ///     progress: called with (entries done, entries in all) from time to time; what it raises
     ///         stops the work, which does no harm.
     ///     grace: in a bucket, how long objects stay that no state needs any more, because others

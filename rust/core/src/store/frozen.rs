@@ -233,14 +233,19 @@ impl KeySpace {
         })
     }
 
-    /// Put the entries of a frozen log into segments. Only publishing needs the writer lock; one
-    /// process at a time does it.
+    /// Put the entries of a frozen log into segments, unless somebody is at it.
     pub(crate) fn seal_frozen(&self) -> Result<()> {
+        self.seal_frozen_within(Duration::ZERO)
+    }
+
+    /// Put the entries of a frozen log into segments. Only publishing needs the writer lock; one
+    /// process at a time does it, for which this one waits for `limit` at most.
+    pub(super) fn seal_frozen_within(&self, limit: Duration) -> Result<()> {
         if self.read(|view| Ok(view.is_none_or(|view| view.frozen.is_none())))? {
             return Ok(());
         }
         let lock = Lock::open(&*self.env.system, &self.directory.join(SEAL_LOCK))?;
-        let Some(_guard) = lock.take(Duration::ZERO, || {})? else { return Ok(()) };
+        let Some(_guard) = lock.take(limit, || {})? else { return Ok(()) };
         let Some((frozen, width)) =
             self.read(|view| Ok(view.and_then(|view| Some((view.frozen.clone()?, view.manifest.partition_us)))))?
         else {

@@ -10,6 +10,7 @@ mod values;
 pub(super) use values::total;
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use crate::Result;
 use crate::format::manifest::Manifest;
@@ -30,7 +31,7 @@ const TOO_MANY_UNCOVERED: usize = 32;
 
 /// How long maintenance leaves objects in a bucket that no state needs any more: others may be
 /// reading them.
-const GRACE: std::time::Duration = std::time::Duration::from_secs(15 * 60);
+const GRACE: Duration = Duration::from_secs(15 * 60);
 
 /// The result of maintenance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,11 @@ pub struct Maintained {
 
 /// Progress callback: `(done, total)` entries. An error from it stops the work, which does no harm.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
+
+/// How long maintenance waits for one that runs already. (The lock of one that died is free.)
+fn patience(all: bool) -> Duration {
+    if all { Duration::MAX } else { Duration::ZERO }
+}
 
 impl KeySpace {
     /// Whether maintenance is due.
@@ -61,7 +67,7 @@ impl KeySpace {
     }
 
     /// Compact small segments and build the global filter where it pays; with `all`, as far as
-    /// possible.
+    /// possible, and after maintenance that runs already.
     pub(crate) fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
         let mut done = Maintained::default();
         if self.env.read_only {
@@ -70,16 +76,16 @@ impl KeySpace {
         if !self.exists()? {
             return Ok(done);
         }
-        // One maintenance at a time; a second one has nothing to do.
+        // One maintenance at a time; a second one has nothing to do, unless it is to do all.
         let lock = Lock::open(&*self.env.system, &self.directory.join(MAINTENANCE_LOCK))?;
-        let Some(_guard) = lock.take(std::time::Duration::ZERO, || {})? else { return Ok(done) };
+        let Some(_guard) = lock.take(patience(all), || {})? else { return Ok(done) };
         self.run_maintenance(all, progress, &mut done).inspect_err(|error| self.note(error))?;
         self.collect_objects(GRACE)?;
         Ok(done)
     }
 
     fn run_maintenance(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
-        self.seal_frozen()?;
+        self.seal_frozen_within(patience(all))?;
         self.collect_orphans()?;
         let is_work = |view: Option<&View>| Ok(view.is_some_and(|view| view.is_compaction_worth(all)));
         let _announced = match self.mirror.as_deref() {
