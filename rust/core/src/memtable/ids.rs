@@ -20,12 +20,15 @@ use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::{EntryRun, Runs};
 use crate::sys::background::make_way;
+use crate::sys::prefetch;
 use crate::types::{Ending, TransactionEntry};
 use crate::wal::frame::{Frame, FrameKind};
 
 const NONE: u32 = u32::MAX;
 /// How many keys ahead their lines are prefetched.
 const GROUP: usize = 16;
+/// The same of keys that are looked up, for which nothing is written.
+const SOUGHT: usize = 64;
 /// Entries that are put into runs at a time.
 const AT_A_TIME: usize = 1 << 13;
 
@@ -302,10 +305,13 @@ impl Memtable {
         if self.indexed == 0 {
             return;
         }
-        for start in (0..wanted.keys.len()).step_by(GROUP) {
-            let group = start..(start + GROUP).min(wanted.keys.len());
+        for start in (0..wanted.keys.len()).step_by(SOUGHT) {
+            let group = start..(start + SOUGHT).min(wanted.keys.len());
             for key in &wanted.keys[group.clone()] {
                 self.index.fetch(key.lo);
+            }
+            for at in wanted.keys[group.clone()].iter().filter_map(|key| self.index.likely(key.lo)) {
+                prefetch::item(&self.entries, at as usize);
             }
             for row in group {
                 let text = match wanted.forms[row] {

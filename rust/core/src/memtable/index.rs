@@ -46,6 +46,13 @@ impl Index {
         prefetch::item(&self.slots, self.home(lo));
     }
 
+    /// The entry that is likely to be a key's, for a prefetch.
+    #[inline]
+    pub(super) fn likely(&self, lo: u64) -> Option<u32> {
+        let slot = u64::from_ne_bytes(*self.slots.get(self.home(lo))?);
+        entry_in(slot).filter(|_| tag_of(slot) == tag_of(lo))
+    }
+
     /// Where a key, or its slot, belongs: both have the same upper half.
     #[inline]
     fn home(&self, lo: u64) -> usize {

@@ -11,7 +11,7 @@ use crate::io::FileSystem;
 use crate::key::Key;
 use crate::segment::Segment;
 use crate::segment::file::Output;
-use crate::segment::format::{bucket_of, directory_bits};
+use crate::segment::format::{BUCKET, bucket_of};
 use crate::segment::merge::KeyCursor;
 
 /// Blocks of the filter that are built at a time: whole pages, few enough to stay in a cache.
@@ -46,6 +46,12 @@ pub(crate) fn build(
         header.encode()
     });
     finished.map(|(sum, _)| sum)
+}
+
+/// Bits of the directory for `entries` entries: buckets of 23 to 45, nearest to what they are meant
+/// to have. Each entry of a bucket is compared, and those of a larger one are on a line more.
+fn directory_bits(entries: u64) -> u8 {
+    (entries.saturating_mul(181) / 128 / BUCKET).checked_ilog2().unwrap_or(0) as u8
 }
 
 fn cursors(segments: &[Arc<Segment>]) -> Vec<(u32, KeyCursor<'_>)> {
