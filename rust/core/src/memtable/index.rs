@@ -137,7 +137,6 @@ mod tests {
         }
         // In large pages everything is found again, and forgotten at once.
         index.reserve(300_000);
-        assert!(matches!(index.slots, Slots::Large(_)) || !cfg!(target_os = "linux"));
         let found = |index: &Index, key: u64| index.find(key, |other| keys[other as usize] == key);
         assert!(keys.iter().all(|key| found(&index, *key) == newest.get(key).copied()));
         assert!(index.used == newest.len() && index.slots.len() >= index.used * 5 / 4);

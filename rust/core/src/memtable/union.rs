@@ -12,12 +12,13 @@ use std::collections::BTreeSet;
 
 use memmap2::MmapMut;
 
-use super::young::{Verified, memory};
+use super::young::Verified;
 use crate::Result;
 use crate::filter;
 use crate::key::Key;
 use crate::segment::Wanted;
 use crate::segment::global::GlobalFilter;
+use crate::sys::memory::mapped;
 
 /// Keys for each key of its capacity from which a union may be outgrown.
 const OUTGROWN: f64 = 1.25;
@@ -49,7 +50,7 @@ impl UnionFilter {
     pub(crate) fn over(global_filter: &GlobalFilter, segments: BTreeSet<u64>, times: u64) -> Result<Option<Self>> {
         let mut scratch = Vec::new();
         let from = global_filter.blocks(&mut scratch)?;
-        let Some(mut blocks) = memory(from.len() * times as usize) else { return Ok(None) };
+        let Some(mut blocks) = mapped(from.len() * times as usize) else { return Ok(None) };
         let copies = blocks.chunks_exact_mut(filter::BLOCK_BYTES * times as usize);
         for (copies, block) in copies.zip(from.chunks_exact(filter::BLOCK_BYTES)) {
             copies.chunks_exact_mut(filter::BLOCK_BYTES).for_each(|copy| copy.copy_from_slice(block));

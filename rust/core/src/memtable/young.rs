@@ -13,6 +13,7 @@ use crate::Result;
 use crate::filter;
 use crate::key::Key;
 use crate::segment::Wanted;
+use crate::sys::memory::mapped;
 
 /// Bits a key.
 const BITS: u32 = 12;
@@ -20,8 +21,6 @@ const BITS: u32 = 12;
 const FEWEST: usize = if cfg!(feature = "small") { 8 } else { 1 << 10 };
 /// Keys from which a filter grows by less at a time.
 const MANY: usize = 1 << 18;
-/// Bytes from which large pages pay: the size of one.
-const LARGE_BYTES: usize = 2 << 20;
 
 /// The filter, and the segments that it covers beside the log.
 #[derive(Debug, Default)]
@@ -99,7 +98,7 @@ impl YoungFilter {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.next_multiple_of(1 << 14);
         let bytes = filter::blocks_for(capacity as u64, BITS) as usize * filter::BLOCK_BYTES;
-        let Some(blocks) = memory(bytes) else { return Self::default() };
+        let Some(blocks) = mapped(bytes) else { return Self::default() };
         Self { blocks: Some(blocks), capacity, ..Self::default() }
     }
 
@@ -129,15 +128,4 @@ impl YoungFilter {
             None => Ok(()),
         }
     }
-}
-
-/// Zeroed memory for a filter; none if there is none.
-pub(super) fn memory(bytes: usize) -> Option<MmapMut> {
-    let blocks = MmapMut::map_anon(bytes).ok()?;
-    #[cfg(target_os = "linux")]
-    if bytes >= LARGE_BYTES {
-        // Where there are no large pages, small ones do.
-        drop(blocks.advise(memmap2::Advice::HugePage));
-    }
-    Some(blocks)
 }

@@ -151,7 +151,8 @@ impl Output {
         if self.buffer.is_empty() && bytes.len().is_multiple_of(PAGE) {
             return self.sink.push(bytes);
         }
-        self.push_with(bytes.len(), |out| out.copy_from_slice(bytes))
+        // Many bytes pass through the buffer: it is not to hold them all.
+        bytes.chunks(Self::MOST).try_for_each(|piece| self.push_with(piece.len(), |out| out.copy_from_slice(piece)))
     }
 
     /// Append `length` bytes that `fill` makes from zeros.

@@ -17,6 +17,7 @@ use crate::io::FileSystem;
 use crate::io::pages::PAGE;
 use crate::key::Key;
 use crate::sys::background::make_way;
+use crate::sys::memory::Zeroed;
 use crate::{Error, Result};
 
 /// Keys that are laid out and written at once. This number of keys fills whole pages, however wide
@@ -113,7 +114,7 @@ pub(crate) struct SegmentWriter<'a> {
     text_entries: EntryRun,
     stamps: Stamps,
     stamp_bits: u8,
-    filter: Vec<u8>,
+    filter: Zeroed,
     open: u64,
 }
 
@@ -123,20 +124,22 @@ struct Column {
     /// Of each bucket of the directory, its keys, at the place after its own.
     counts: Vec<u32>,
     directory_bits: u8,
-    /// Packed numbers of stamps.
-    numbers: Vec<u8>,
+    /// Packed numbers of stamps, and zeros.
+    numbers: Zeroed,
 }
 
 impl Column {
-    fn of(expected: u64) -> Self {
+    /// For about `expected` keys, whose stamps have numbers of `bits` bits.
+    fn of(expected: u64, bits: u8) -> Self {
         let directory_bits = key_directory_bits(expected);
-        Self { count: 0, counts: vec![0; (1 << directory_bits) + 1], directory_bits, numbers: Vec::new() }
+        let numbers = Zeroed::of(packed_bytes(expected, bits));
+        Self { count: 0, counts: vec![0; (1 << directory_bits) + 1], directory_bits, numbers }
     }
 
     /// Count keys, and append the numbers of their stamps, of `bits` bits each.
     fn add(&mut self, entries: impl ExactSizeIterator<Item = (Key, u32)>, bits: u8) {
         let all = self.count + entries.len() as u64;
-        self.numbers.resize(packed_bytes(all, bits), 0);
+        self.numbers.reach(packed_bytes(all, bits));
         let (counts, numbers, directory_bits) = (&mut self.counts[..], &mut self.numbers[..], self.directory_bits);
         for (place, (key, number)) in (self.count..).zip(entries) {
             counts[bucket_of(key.hi, directory_bits) + 1] += 1;
@@ -145,8 +148,8 @@ impl Column {
         self.count = all;
     }
 
-    /// Write where each bucket starts, and then the stamps.
-    fn finish(&mut self, out: &mut Output, [directory, stamps]: [Section; 2]) -> Result<()> {
+    /// Write where each bucket starts, and then the numbers of the stamps.
+    fn finish(&mut self, out: &mut Output, bits: u8, [directory, stamps]: [Section; 2]) -> Result<()> {
         out.pad_to(directory.offset)?;
         let mut sum = 0;
         for counts in self.counts.chunks(PIECE) {
@@ -158,7 +161,7 @@ impl Column {
         }
         self.counts = Vec::new();
         out.pad_to(stamps.offset)?;
-        out.push(&std::mem::take(&mut self.numbers))
+        out.push(&std::mem::take(&mut self.numbers)[..packed_bytes(self.count, bits)])
     }
 }
 
@@ -166,15 +169,16 @@ impl<'a> SegmentWriter<'a> {
     pub(crate) fn create(target: Target<'a>, expected: Expected) -> Result<Self> {
         let Expected { uuids, texts, stamps } = expected;
         let blocks = filter::blocks_for(uuids + texts, filter_bits(uuids + texts));
+        let stamp_bits = (stamps.max(1) - 1).checked_ilog2().map_or(0, |bits| bits as u8 + 1);
         Ok(Self {
             target,
             out: Output::create(target.system, target.path)?,
-            uuids: Column::of(uuids),
-            texts: Column::of(texts),
+            uuids: Column::of(uuids, stamp_bits),
+            texts: Column::of(texts, stamp_bits),
             text_entries: EntryRun::default(),
             stamps: Stamps::default(),
-            stamp_bits: (stamps.max(1) - 1).checked_ilog2().map_or(0, |bits| bits as u8 + 1),
-            filter: vec![0; blocks as usize * filter::BLOCK_BYTES],
+            stamp_bits,
+            filter: Zeroed::of(blocks as usize * filter::BLOCK_BYTES),
             open: 0,
         })
     }
@@ -239,13 +243,13 @@ impl<'a> SegmentWriter<'a> {
         let mut header = self.header();
         let section = |part| header.section(part);
         let (out, run) = (&mut self.out, &self.text_entries);
-        self.uuids.finish(out, [section(Part::UuidDirectory), section(Part::UuidStamps)])?;
+        self.uuids.finish(out, self.stamp_bits, [section(Part::UuidDirectory), section(Part::UuidStamps)])?;
         out.pad_to(section(Part::TextKeys).offset)?;
         let mut keys = vec![0; section(Part::TextKeys).length as usize];
         write_keys_of(run.texts.iter().map(|entry| entry.key), key_bytes(header.text_directory_bits), &mut keys);
         out.push(&keys)?;
         drop(keys);
-        self.texts.finish(out, [section(Part::TextDirectory), section(Part::TextStamps)])?;
+        self.texts.finish(out, self.stamp_bits, [section(Part::TextDirectory), section(Part::TextStamps)])?;
         out.pad_to(section(Part::TextOffsets).offset)?;
         let mut at = 0;
         for entry in run.texts.iter().map(Some).chain([None]) {

@@ -13,11 +13,12 @@ use crate::segment::Segment;
 use crate::segment::file::Output;
 use crate::segment::format::{BUCKET, bucket_of};
 use crate::segment::merge::KeyCursor;
+use crate::sys::memory::Zeroed;
 
 /// Blocks of the filter that are built at a time: whole pages, few enough to stay in a cache.
 const WINDOW_BLOCKS: u64 = (1 << 20) / filter::BLOCK_BYTES as u64;
 /// Entries of the index that are collected at a time, about.
-const WINDOW_ENTRIES: u64 = 1 << 20;
+const WINDOW_ENTRIES: u64 = 1 << 18;
 
 /// Write the filter over `segments` as file `id`. Its bytes are durable on return, its name is not.
 /// Answers the checksum of its header.
@@ -36,7 +37,7 @@ pub(crate) fn build(
     let mut header = FilterHeader { id, history, entries, slots, blocks, directory_bits, pages: 0, sums_crc: 0 };
     header.pages = header.expected_pages();
     let mut out = Output::create(system, path)?;
-    let mut counts = vec![0; if header.has_index() { (1usize << directory_bits) + 1 } else { 0 }];
+    let mut counts = Counts::of(if header.has_index() { 1 << directory_bits } else { 0 });
     write_filter(&mut out, &header, segments, &mut counts, progress)?;
     if header.has_index() {
         write_index(&mut out, &header, segments, counts)?;
@@ -59,13 +60,47 @@ fn cursors(segments: &[Arc<Segment>]) -> Vec<(u32, KeyCursor<'_>)> {
     segments.iter().enumerate().flat_map(number).collect()
 }
 
-/// Write the filter; count meanwhile how many keys each bucket of the index has, at the place after
-/// its own.
+/// How many keys are in each bucket of the index, and then in all up to it. They are many where a
+/// filter is large, and need not stay with the thread's allocator.
+struct Counts(Zeroed);
+
+impl Counts {
+    fn of(buckets: usize) -> Self {
+        Self(Zeroed::of(buckets * size_of::<u32>()))
+    }
+
+    fn slots(&mut self) -> &mut [[u8; 4]] {
+        self.0.as_chunks_mut().0
+    }
+
+    /// Count a key, if there is an index.
+    fn add(&mut self, bucket: usize) {
+        if let Some(slot) = self.slots().get_mut(bucket) {
+            *slot = (u32::from_ne_bytes(*slot) + 1).to_ne_bytes();
+        }
+    }
+
+    fn sum_up(&mut self) {
+        let mut sum = 0;
+        for slot in self.slots() {
+            sum += u32::from_ne_bytes(*slot);
+            *slot = sum.to_ne_bytes();
+        }
+    }
+
+    /// The keys in buckets before this one, once summed up.
+    fn before(&self, bucket: usize) -> u32 {
+        let slot = bucket.checked_sub(1).map(|bucket| self.0.as_chunks::<4>().0[bucket]);
+        slot.map_or(0, u32::from_ne_bytes)
+    }
+}
+
+/// Write the filter; count meanwhile how many keys each bucket of the index has.
 fn write_filter(
     out: &mut Output,
     header: &FilterHeader,
     segments: &[Arc<Segment>],
-    counts: &mut [u32],
+    counts: &mut Counts,
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     let mut cursors = cursors(segments);
@@ -81,9 +116,7 @@ fn write_filter(
             done += cursor.take_many(within, |keys| {
                 filter::insert_part(&mut window, first, header.blocks, keys.iter().copied());
                 for key in keys {
-                    if let Some(count) = counts.get_mut(bucket_of(key.hi, header.directory_bits) + 1) {
-                        *count += 1;
-                    }
+                    counts.add(bucket_of(key.hi, header.directory_bits));
                 }
             })?;
         }
@@ -96,22 +129,20 @@ fn write_filter(
 
 /// The directory is small; the entries follow it, window by window. `counts` are those of
 /// [`write_filter`].
-fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>], mut counts: Vec<u32>) -> Result<()> {
+fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>], mut counts: Counts) -> Result<()> {
     let buckets = 1usize << header.directory_bits;
-    for bucket in 0..buckets {
-        counts[bucket + 1] += counts[bucket];
-    }
-    for count in &counts {
-        out.push(&count.to_le_bytes())?;
+    counts.sum_up();
+    for bucket in 0..=buckets {
+        out.push(&counts.before(bucket).to_le_bytes())?;
     }
     out.end_page()?;
     let mut cursors = cursors(segments);
     let mut first = 0;
     while first < buckets {
-        let full = |last: &usize| u64::from(counts[*last] - counts[first]) >= WINDOW_ENTRIES;
+        let full = |last: &usize| u64::from(counts.before(*last) - counts.before(first)) >= WINDOW_ENTRIES;
         let last = (first + 1..buckets).find(full).unwrap_or(buckets);
-        let mut window = vec![0; u64::from(counts[last] - counts[first]) as usize * ENTRY_BYTES as usize];
-        let mut next: Vec<u32> = counts[first..last].iter().map(|start| start - counts[first]).collect();
+        let mut window = vec![0; (counts.before(last) - counts.before(first)) as usize * ENTRY_BYTES as usize];
+        let mut next: Vec<u32> = (first..last).map(|bucket| counts.before(bucket) - counts.before(first)).collect();
         for (slot, cursor) in &mut cursors {
             cursor.take_while(|key| {
                 let bucket = bucket_of(key.hi, header.directory_bits);

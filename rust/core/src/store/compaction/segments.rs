@@ -24,7 +24,7 @@ use crate::types::Ending;
 /// Above, there are several, each at most half as large as the one before.
 const ONE_FILTER: u64 = 16 << 20;
 /// Entries that are merged at a time, about: what they take in memory does not grow with a segment.
-const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 8 } else { 1 << 16 };
+const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 8 } else { 1 << 14 };
 /// Number of small segments in the present partition from which they are compacted.
 const MOST_SMALL: usize = 4;
 
