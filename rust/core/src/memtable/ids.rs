@@ -1,6 +1,7 @@
 //! The entries of the log's frames, in memory: what was appended since the last segment was
 //! written.
 
+mod entry;
 mod parts;
 mod pending;
 mod places;
@@ -9,6 +10,8 @@ use std::hash::RandomState;
 use std::sync::atomic::AtomicUsize;
 
 pub(crate) use parts::{KeyParts, Outline};
+
+use entry::{MemtableEntry, Texts};
 
 use super::index::Index;
 use hashbrown::HashMap;
@@ -31,26 +34,6 @@ const GROUP: usize = 16;
 const SOUGHT: usize = 64;
 /// Entries that are put into runs at a time.
 const AT_A_TIME: usize = 1 << 13;
-
-/// One key under one claim.
-#[derive(Clone, Copy, Debug)]
-struct MemtableEntry {
-    key: Key,
-    /// Index into the claims.
-    claim: u32,
-    /// The entry of the same key before this one, once it is indexed.
-    previous: u32,
-    /// Index into the texts; none for a UUID.
-    text: u32,
-    mark: Mark,
-}
-
-impl MemtableEntry {
-    /// An entry that is not indexed yet.
-    fn new(key: Key, claim: u32, text: u32, mark: Mark) -> Self {
-        Self { key, claim, previous: NONE, text, mark }
-    }
-}
 
 /// A claim that some frame names.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +65,7 @@ pub(crate) struct Memtable {
     pending: Vec<u32>,
     /// Entries that look-ups have read one by one because they are not indexed yet.
     scanned: AtomicUsize,
-    texts: Vec<(u32, u16)>,
-    heap: Vec<u8>,
+    texts: Texts,
     claims: Vec<Claim>,
     claim_index: HashMap<(u64, i64), u32, RandomState>,
     outcomes: HashMap<u64, (Ending, i64), RandomState>,
@@ -168,7 +150,7 @@ impl Memtable {
         }
         (known.first, known.count) = (self.entries.len() as u32, frame.keys.len() as u32);
         self.reserve(frame.keys.len());
-        let of_uuid = |key: &Key| MemtableEntry::new(*key, claim, NONE, Mark::Open);
+        let of_uuid = |key: &Key| MemtableEntry::of_uuid(*key, claim, Mark::Open);
         self.pending.extend(frame.keys.uuids.iter().map(|key| pending::part_of(*key)));
         self.entries.extend(frame.keys.uuids.iter().map(of_uuid));
         for (key, text) in frame.keys.each_text() {
@@ -254,10 +236,9 @@ impl Memtable {
             }
             let (claim, started_at) = frame.keys.claims.as_ref().map_or(one, |claims| claims[place]);
             let claim = self.claim(claim, started_at);
-            let known = self.chain(key, text).find(|at| self.entries[*at as usize].claim == claim);
+            let known = self.chain(key, text).find(|at| self.entries[*at as usize].claim() == claim);
             if let Some(at) = known {
-                let entry = &mut self.entries[at as usize];
-                entry.mark = entry.mark.max(mark);
+                self.entries[at as usize].raise(mark);
             } else {
                 self.push(key, text, claim, mark);
                 self.index_pending();
@@ -276,25 +257,19 @@ impl Memtable {
 
     /// Add an entry, which is not indexed yet.
     fn push(&mut self, key: Key, text: Option<&[u8]>, claim: u32, mark: Mark) {
-        let text = text.map_or(NONE, |text| {
-            self.texts.push((self.heap.len() as u32, text.len() as u16));
-            self.heap.extend_from_slice(text);
-            self.texts.len() as u32 - 1
-        });
+        let entry = match text {
+            None => MemtableEntry::of_uuid(key, claim, mark),
+            Some(text) => self.texts.entry(key, text, claim, mark),
+        };
         self.pending.push(pending::part_of(key));
-        self.entries.push(MemtableEntry::new(key, claim, text, mark));
+        self.entries.push(entry);
     }
 
     /// The indexed entries of a key, newest first.
     fn chain(&self, key: Key, text: Option<&[u8]>) -> impl Iterator<Item = u32> {
-        let is_same = |other: u32| is_entry(&self.entries[other as usize], &self.texts, &self.heap, key, text);
-        let mut next = self.index.find(key.lo, is_same).unwrap_or(NONE);
-        let entries = &self.entries;
-        std::iter::from_fn(move || {
-            let at = (next != NONE).then_some(next)?;
-            next = entries[at as usize].previous;
-            Some(at)
-        })
+        let is_same = |other: u32| self.texts.is_of(&self.entries[other as usize], key, text);
+        let newest = self.index.find(key.lo, is_same);
+        std::iter::successors(newest, |at| self.texts.previous(&self.entries[*at as usize]))
     }
 
     /// Look every usable row up; `hit` gets each entry found, with rows counted from `first_row`.
@@ -327,8 +302,8 @@ impl Memtable {
     }
 
     fn stamp(&self, entry: &MemtableEntry) -> Stamp {
-        let claim = self.claims[entry.claim as usize];
-        Stamp { claim: claim.number, started_at: claim.started_at, mark: entry.mark }
+        let claim = self.claims[entry.claim() as usize];
+        Stamp { claim: claim.number, started_at: claim.started_at, mark: entry.mark() }
     }
 
     /// The mark of a stamp after the outcome of its claim is applied.
@@ -343,8 +318,8 @@ impl Memtable {
     /// Entries that no frame ended, at most.
     pub(crate) fn open(&self) -> u64 {
         let is_open = |entry: &&MemtableEntry| {
-            let outcome = self.outcomes.get(&self.claims[entry.claim as usize].number);
-            folded(entry.mark, outcome) == Mark::Open
+            let outcome = self.outcomes.get(&self.claims[entry.claim() as usize].number);
+            folded(entry.mark(), outcome) == Mark::Open
         };
         self.entries.iter().filter(is_open).count() as u64
     }
@@ -385,7 +360,7 @@ impl Memtable {
 
     /// The earliest start time among the entries.
     pub(crate) fn oldest(&self) -> Option<i64> {
-        self.entries.iter().map(|entry| self.claims[entry.claim as usize].started_at).min()
+        self.entries.iter().map(|entry| self.claims[entry.claim() as usize].started_at).min()
     }
 
     /// Each entry that a segment has to keep, with its text and its present stamp.
@@ -401,11 +376,11 @@ impl Memtable {
         let outcomes: Vec<_> = self.claims.iter().map(|claim| self.outcomes.get(&claim.number)).collect();
         entries.filter_map(move |entry| {
             let mut stamp = self.stamp(entry);
-            stamp.mark = folded(stamp.mark, outcomes[entry.claim as usize]);
+            stamp.mark = folded(stamp.mark, outcomes[entry.claim() as usize]);
             // A release of an entry that began here leaves nothing; the release of a sealed entry
             // must be remembered.
-            let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim as usize].began_here;
-            (!is_gone).then(|| (entry.key, text_of(entry, &self.texts, &self.heap), stamp))
+            let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim() as usize].began_here;
+            (!is_gone).then(|| (entry.key, self.texts.of(entry), stamp))
         })
     }
 
@@ -457,21 +432,5 @@ fn folded(mark: Mark, outcome: Option<&(Ending, i64)>) -> Mark {
         Some((Ending::Completed, _)) if mark == Mark::Open => Mark::Completed,
         Some((Ending::Released, _)) if mark != Mark::Completed => Mark::Released,
         _ => mark,
-    }
-}
-
-fn text_of<'a>(entry: &MemtableEntry, texts: &[(u32, u16)], heap: &'a [u8]) -> Option<&'a [u8]> {
-    let (start, length) = *texts.get(entry.text as usize)?;
-    heap.get(start as usize..start as usize + usize::from(length))
-}
-
-#[inline]
-fn is_entry(entry: &MemtableEntry, texts: &[(u32, u16)], heap: &[u8], key: Key, text: Option<&[u8]>) -> bool {
-    if entry.key != key {
-        return false;
-    }
-    match text {
-        None => entry.text == NONE,
-        Some(_) => text_of(entry, texts, heap) == text,
     }
 }

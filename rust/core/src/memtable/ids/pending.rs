@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{GROUP, Index, Memtable, MemtableEntry, NONE, is_entry, text_of};
+use super::{GROUP, Index, Memtable, MemtableEntry, NONE};
 use crate::key::Key;
 use crate::segment::Wanted;
 use crate::segment::format::Stamp;
@@ -19,16 +19,17 @@ const BITS: usize = 32;
 impl Memtable {
     /// Put the entries into the index that are not there yet.
     pub(crate) fn index_pending(&mut self) {
-        let Self { entries, index, indexed, pending, texts, heap, .. } = self;
+        let Self { entries, index, indexed, pending, texts, .. } = self;
         index.reserve(entries.len() - *indexed);
         for at in *indexed..entries.len() {
             if let Some(later) = entries.get(at + GROUP) {
                 index.fetch(later.key.lo);
             }
             let MemtableEntry { key, .. } = entries[at];
-            let text = text_of(&entries[at], texts, heap);
-            let is_same = |other: u32| is_entry(&entries[other as usize], texts, heap, key, text);
-            entries[at].previous = index.put(key.lo, at as u32, is_same).unwrap_or(NONE);
+            let text = texts.of(&entries[at]);
+            let is_same = |other: u32| texts.is_of(&entries[other as usize], key, text);
+            let previous = index.put(key.lo, at as u32, is_same);
+            texts.set_previous(&mut entries[at], previous);
         }
         *indexed = entries.len();
         pending.clear();
@@ -53,7 +54,7 @@ impl Memtable {
             let entry = &self.entries[self.indexed + at];
             sought.each_row(entry.key, |row| {
                 let text = wanted.text_of(row as usize);
-                if is_entry(entry, &self.texts, &self.heap, entry.key, text) {
+                if self.texts.is_of(entry, entry.key, text) {
                     hit(first_row + row, self.stamp(entry));
                 }
             });

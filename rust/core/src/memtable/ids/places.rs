@@ -1,6 +1,6 @@
 //! Keys of a claim by their places among the keys that its `Begin` named.
 
-use super::{Memtable, MemtableEntry, is_entry};
+use super::{Memtable, MemtableEntry};
 use crate::key::Form;
 use crate::segment::Wanted;
 use crate::segment::format::Mark;
@@ -34,7 +34,7 @@ impl Memtable {
         for row in rows {
             let key = wanted.keys[row];
             let text = wanted.text_of(row);
-            let is_same = |entry: &MemtableEntry| is_entry(entry, &self.texts, &self.heap, key, text);
+            let is_same = |entry: &MemtableEntry| self.texts.is_of(entry, key, text);
             // Rows mostly come in the order in which they began.
             if !begun.get(next).is_some_and(is_same) {
                 let of_claim = |at: &usize| (first..first + count).contains(at);
@@ -49,7 +49,7 @@ impl Memtable {
     /// The claim that began last, and the places of these keys in it. None unless the keys come in
     /// the order in which they began, and nothing that came here since is about them.
     pub(crate) fn last_begun(&self, wanted: &Wanted) -> Option<((u64, i64), Places)> {
-        let claim = self.claims.get(self.entries.last()?.claim as usize)?;
+        let claim = self.claims.get(self.entries.last()?.claim() as usize)?;
         let begun = self.entries.get(claim.first as usize..)?;
         if !claim.began_here || begun.len() != claim.count as usize || self.outcomes.contains_key(&claim.number) {
             return None;
@@ -62,9 +62,9 @@ impl Memtable {
                 Form::Text => Some((wanted.text)(row as u32)),
                 Form::Absent | Form::TooLong => return None,
             };
-            let is_same = |entry: &MemtableEntry| is_entry(entry, &self.texts, &self.heap, *key, text);
+            let is_same = |entry: &MemtableEntry| self.texts.is_of(entry, *key, text);
             let place = next + begun.get(next..)?.iter().take(SKIPPED).position(is_same)?;
-            if begun[place].mark != Mark::Open {
+            if begun[place].mark() != Mark::Open {
                 return None;
             }
             places.insert(place);
@@ -81,8 +81,7 @@ impl Memtable {
         }
         let first = self.claim_index.get(&claim).map_or(0, |at| self.claims[*at as usize].first as usize);
         for place in places.iter() {
-            let entry = &mut self.entries[first + place];
-            entry.mark = entry.mark.max(mark);
+            self.entries[first + place].raise(mark);
         }
     }
 }
