@@ -18,6 +18,8 @@ const KEYS_A_ROW: usize = 2;
 /// Rows of a look-up that pays for room for many more keys. It is more than `begin` looks up with a
 /// union: that of a writer stays small.
 const MANY: usize = 4 * LARGE;
+/// Maximum size in bytes of a global filter that is copied for calls with fewer rows.
+const MOST_FOR_FEW: u64 = 16 << 20;
 
 /// What a union is built over, outside the lock.
 struct Parts {
@@ -78,7 +80,8 @@ impl View {
             Some(union) => union.is_outgrown_by(entries, times, newer),
             None => self.young.is_active(),
         };
-        if !is_due || bytes > UnionFilter::MOST_BYTES || UnionFilter::would_be_overfull(entries, times, newer) {
+        let most = if is_large { UnionFilter::MOST_BYTES } else { MOST_FOR_FEW };
+        if !is_due || bytes > most || UnionFilter::would_be_overfull(entries, times, newer) {
             return None;
         }
         let pays = (bytes * times) as usize / BYTES_A_ROW + newer as usize / KEYS_A_ROW;

@@ -70,7 +70,8 @@ impl View {
             return Some(Renewal { young: self.young.copy(), segments: lacking, frozen, log });
         }
         // More room would be cold memory for each row that is looked up.
-        let young = YoungFilter::with_capacity(live + (live / 2).max(4 * most_in_memtable()));
+        let more = (live / 2).min(YoungFilter::MOST.saturating_sub(live)).max(4 * most_in_memtable());
+        let young = YoungFilter::with_capacity(live + more);
         Some(Renewal { young, segments, frozen: Vec::new(), log: (self.log.id, 0) })
     }
 
