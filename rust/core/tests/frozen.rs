@@ -117,7 +117,7 @@ fn frozen_log_sealed_by_two_handles_is_in_segments_once() {
 }
 
 #[test]
-fn maintenance_of_all_waits_for_sealing_and_maintenance_under_way() {
+fn maintenance_of_all_waits_for_what_is_under_way() {
     for lock in ["seal", "upkeep"] {
         let (_directory, root, ids, logs) = with_two_logs();
         let history = open(&root);

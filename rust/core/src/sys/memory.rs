@@ -1,6 +1,6 @@
-//! Zeroed memory that the system gets back as soon as it is dropped: what a thread gives back to its
-//! allocator, the allocator may keep. Where there are large pages, it uses them: with small ones
-//! nearly every random access would first have to look its page up.
+//! Zeroed memory that the system gets back as soon as it is dropped: what a thread gives back to
+//! its allocator, the allocator may keep. Where there are large pages, it uses them: with small
+//! ones nearly every random access would first have to look its page up.
 
 use std::ops::{Deref, DerefMut};
 
