@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -138,8 +138,9 @@ def test_verify_finds_an_object_that_is_gone_or_damaged(opened: Open, client: An
 
 def test_a_cache_serves_the_next_handle_and_heals(s3: Server, proxy: FaultProxy, opened: Open, tmp_path: Path) -> None:
     ids, server = fresh_ids(20_000), s3.through(proxy.port)
+    now = datetime.now(UTC)
     with opened(create=True) as history:
-        history.load(documents(ids), trigger())
+        history.load(documents(ids, started_at=[now] * len(ids)), trigger())
     [kept] = [one for one in (tmp_path / "cache" / "dochistory-objects").iterdir() if one.suffix != ".lock"]
     size = kept.stat().st_size
     for damage in (False, True):
@@ -150,7 +151,8 @@ def test_a_cache_serves_the_next_handle_and_heals(s3: Server, proxy: FaultProxy,
             assert Counter(status_of(history, ids)) == {"DUPLICATE": 20_000}
         assert proxy.bytes_out > size if damage else proxy.bytes_out < size
     with opened(cache_bytes=0) as history:
-        history.load(documents(fresh_ids(1)), trigger())
+        # What is kept is compacted only with what is in the same five minutes.
+        history.load(documents(fresh_ids(1), started_at=[now]), trigger())
         history.maintain(all=True)
         assert Counter(status_of(history, ids)) == {"DUPLICATE": 20_000}
     with opened(cache_bytes=0) as history:

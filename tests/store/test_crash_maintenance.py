@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +31,11 @@ with dh.open(sys.argv[1]) as history:
 
 
 def test_maintenance_killed_at_any_step_changes_no_answer(directory: Path) -> None:
-    ids = fresh_ids(600)
+    # One time partition has five minutes, and becomes one segment.
+    ids, now = fresh_ids(600), datetime.now(UTC)
     with dh.open(directory, create=True, auto_maintain=False) as history:
         for first in range(0, 600, 50):
-            history.begin(documents(ids[first : first + 50]), trigger()).complete()
+            history.begin(documents(ids[first : first + 50]), trigger(), now=now).complete()
             history.pin(trigger())
     steps = 0
     while True:
