@@ -13,7 +13,7 @@ use crate::segment::writer::{Expected, SegmentWriter};
 use crate::{Error, Result};
 
 /// Entries that are sorted at a time, about: few enough to stay in a cache.
-const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 6 } else { 1 << 15 };
+const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 6 } else { 1 << 16 };
 /// Files that are written side by side.
 const MOST_FILES: usize = if cfg!(feature = "small") { 2 } else { 16 };
 
