@@ -1,4 +1,4 @@
-"""A writer stays within 64 MiB while a day of its ids is compacted to one segment: docs/design.md, "Memory"."""
+"""A writer stays within 64 MiB while a day of its ids is compacted: docs/design.md, "Memory"."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mib():
 def ids(first):
     # Multiples of an odd number below 2**128 all differ, and spread.
     numbers = (number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128 for number in range(first, first + BATCH))
-    return pa.array([str(UUID(int=number)) for number in numbers])
+    return pa.array([sys.argv[3] + str(UUID(int=number)) for number in numbers])
 
 trigger = dh.Trigger("orders", detect_duplicates=True, use_history=True, history_time_to_live=timedelta(days=365))
 with dh.open(sys.argv[1], create=True) as history:
@@ -50,9 +50,11 @@ with dh.open(sys.argv[1], create=True) as history:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the memory of a process")
-def test_writer_stays_small_while_a_day_is_compacted(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", LIFE, str(tmp_path / "history"), str(IDS)]
+@pytest.mark.parametrize("prefix", ["", "urn:orders:of:the:north:"], ids=["uuids", "urns"])
+def test_writer_stays_small_while_a_day_is_compacted(tmp_path: Path, prefix: str) -> None:
+    command = [sys.executable, "-c", LIFE, str(tmp_path / "history"), str(IDS), prefix]
     said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     took, segments = re.fullmatch(r"(\S+) (\d+)\n", said).groups()  # type: ignore[union-attr]
-    assert int(segments) == 1, "all ids were compacted to one segment"
+    # One that has half of the entries that a segment may have is not compacted again.
+    assert int(segments) <= 2, "the ids were compacted"
     assert float(took) <= MOST_MIB, f"{took} MiB for {IDS} ids"

@@ -6,6 +6,7 @@ mod map;
 mod named;
 pub(crate) mod pages;
 mod scratch;
+mod spool;
 mod stat;
 mod write_back;
 
@@ -18,6 +19,7 @@ pub use disk::Disk;
 pub use map::Mapping;
 pub(crate) use named::NamedFile;
 pub(crate) use scratch::Scratch;
+pub(crate) use spool::Spool;
 
 /// Identifies a file, whatever its name. No two files that exist at the same time have the same
 /// identity. A file that reuses the number of a deleted one has another birth time, where the

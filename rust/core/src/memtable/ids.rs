@@ -5,13 +5,15 @@ mod entry;
 mod parts;
 mod pending;
 mod places;
+mod texts;
 
 use std::hash::RandomState;
 use std::sync::atomic::AtomicUsize;
 
 pub(crate) use parts::{KeyParts, Outline};
 
-use entry::{MemtableEntry, Texts};
+use entry::MemtableEntry;
+use texts::Texts;
 
 use super::index::Index;
 use hashbrown::HashMap;
@@ -21,13 +23,15 @@ use crate::key::{Form, Key};
 use crate::memtable::values::ValueMemtable;
 use crate::segment::Wanted;
 use crate::segment::format::{Mark, Stamp};
-use crate::segment::run::{EntryRun, Runs};
+use crate::segment::run::{EntryRun, HeldTexts, Runs};
 use crate::sys::background::make_way;
 use crate::sys::prefetch;
 use crate::types::{Ending, TransactionEntry};
 use crate::wal::frame::{Frame, FrameKind};
 
 const NONE: u32 = u32::MAX;
+/// Bytes of an entry, and of its place in the index.
+const ENTRY_BYTES: usize = size_of::<MemtableEntry>() + 16;
 /// How many keys ahead their lines are prefetched.
 const GROUP: usize = 16;
 /// The same of keys that are looked up, for which nothing is written.
@@ -93,7 +97,7 @@ impl Memtable {
     pub(crate) fn reuse(&mut self, mut old: Self) {
         if self.entries.capacity() < old.entries.capacity() {
             old.clear();
-            (self.entries, self.index) = (old.entries, old.index);
+            (self.entries, self.index, self.texts) = (old.entries, old.index, old.texts);
         }
     }
 
@@ -103,10 +107,16 @@ impl Memtable {
         self.index.clear();
         self.indexed = 0;
         self.pending.clear();
+        self.texts.clear();
     }
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// What the entries take, in entries without a text.
+    pub(crate) fn weight(&self) -> usize {
+        self.entries.len() + self.texts.bytes() / ENTRY_BYTES
     }
 
     /// The keys of the entries from number `from` on.
@@ -150,6 +160,7 @@ impl Memtable {
         }
         (known.first, known.count) = (self.entries.len() as u32, frame.keys.len() as u32);
         self.reserve(frame.keys.len());
+        self.texts.reserve(frame.keys.texts.len());
         let of_uuid = |key: &Key| MemtableEntry::of_uuid(*key, claim, Mark::Open);
         self.pending.extend(frame.keys.uuids.iter().map(|key| pending::part_of(*key)));
         self.entries.extend(frame.keys.uuids.iter().map(of_uuid));
@@ -365,14 +376,14 @@ impl Memtable {
 
     /// Each entry that a segment has to keep, with its text and its present stamp.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Key, Option<&[u8]>, Stamp)> {
-        self.settled(self.entries.iter())
+        self.settled(self.entries.iter()).map(|(entry, stamp)| (entry.key, self.texts.of(entry), stamp))
     }
 
     /// The same of some entries only.
     fn settled<'a>(
         &'a self,
         entries: impl Iterator<Item = &'a MemtableEntry>,
-    ) -> impl Iterator<Item = (Key, Option<&'a [u8]>, Stamp)> {
+    ) -> impl Iterator<Item = (&'a MemtableEntry, Stamp)> {
         let outcomes: Vec<_> = self.claims.iter().map(|claim| self.outcomes.get(&claim.number)).collect();
         entries.filter_map(move |entry| {
             let mut stamp = self.stamp(entry);
@@ -380,8 +391,13 @@ impl Memtable {
             // A release of an entry that began here leaves nothing; the release of a sealed entry
             // must be remembered.
             let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim() as usize].began_here;
-            (!is_gone).then(|| (entry.key, self.texts.of(entry), stamp))
+            (!is_gone).then_some((entry, stamp))
         })
+    }
+
+    /// The texts of the entries.
+    pub(crate) fn texts(&self) -> &dyn HeldTexts {
+        &self.texts
     }
 
     /// The entries as runs, one for each time partition of `width`, without those that began at or

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Segment;
-use super::format::{Part, Stamp, bucket_of, key_bytes, key_of, upper_bytes};
-use super::run::{EntryRun, Stamps, UuidEntry};
+use super::format::{Part, SegmentHeader, Stamp, bucket_of, key_bytes, key_of, upper_bytes};
+use super::run::{EntryRun, Stamps, TextEntry, UuidEntry};
 use crate::Result;
 use crate::key::Key;
 use crate::sys::background::make_way;
@@ -235,6 +235,16 @@ impl<'a> Merge<'a> {
     pub(crate) fn parts_of(segments: &[Arc<Segment>], most: usize) -> u64 {
         let entries: u64 = segments.iter().map(|segment| segment.header().entries()).sum();
         entries.div_ceil(most as u64).max(1)
+    }
+
+    /// The number of parts that keep what each takes in memory at that of about `most` UUIDs.
+    pub(crate) fn small_parts_of(segments: &[Arc<Segment>], most: usize) -> u64 {
+        let bytes_of = |header: &SegmentHeader| {
+            let fixed = header.uuids * size_of::<UuidEntry>() as u64 + header.texts * size_of::<TextEntry>() as u64;
+            fixed + header.section(Part::TextHeap).length
+        };
+        let bytes: u64 = segments.iter().map(|segment| bytes_of(segment.header())).sum();
+        bytes.div_ceil((most * size_of::<UuidEntry>()) as u64).max(1)
     }
 
     /// The next part, not yet settled; none after the last. Its keys are as many sorted runs as

@@ -9,6 +9,7 @@ pub(crate) mod run;
 mod salvage;
 pub(crate) mod settle;
 pub(crate) mod sort;
+mod texts;
 pub(crate) mod values;
 pub(crate) mod writer;
 

@@ -19,10 +19,19 @@ pub(crate) struct UuidEntry {
 pub(crate) struct TextEntry {
     pub(crate) key: Key,
     pub(crate) stamp: u32,
-    /// Length of the text in the run's heap.
+    /// Length of the text in the run's heap, or where it is held.
     pub(crate) length: u32,
     /// Where it starts there.
     pub(crate) start: u64,
+}
+
+/// Texts that stay where they are while a segment is written: the run has none of its own.
+pub(crate) trait HeldTexts: std::fmt::Debug {
+    /// The text of an entry.
+    fn text(&self, entry: &TextEntry) -> &[u8];
+
+    /// Prefetch it.
+    fn fetch(&self, entry: &TextEntry);
 }
 
 /// Entries of one time partition.
@@ -71,6 +80,12 @@ impl EntryRun {
         let start = self.heap.len() as u64;
         self.heap.extend_from_slice(text);
         self.texts.push(TextEntry { key, stamp, length: text.len() as u32, start });
+    }
+
+    /// An entry with a text that is held elsewhere.
+    pub(crate) fn push_held(&mut self, key: Key, (start, length): (u64, u32), stamp: Stamp) {
+        let stamp = self.stamps.index(stamp);
+        self.texts.push(TextEntry { key, stamp, length, start });
     }
 
     pub(crate) fn text(&self, entry: &TextEntry) -> &[u8] {

@@ -1,7 +1,7 @@
 //! Before a run is written: sort it, and fold entries of the same key.
 
 use super::format::{Mark, Stamp};
-use super::run::{EntryRun, Stamps, TextEntry};
+use super::run::{EntryRun, HeldTexts, Stamps, TextEntry};
 use super::sort;
 
 /// Sorted runs up to which merging them is faster than sorting: for 5 of them it takes 12 ns an
@@ -24,7 +24,18 @@ impl EntryRun {
     /// [`EntryRun::settle`] for a part of a run, whose stamps are bounded as a whole, and whose
     /// entries are `runs` sorted runs: few of them are merged faster than sorted.
     pub(crate) fn settle_part(&mut self, runs: usize) {
-        let EntryRun { uuids, texts, heap, stamps } = self;
+        let heap = std::mem::take(&mut self.heap);
+        self.settle_texts(runs, |entry| &heap[entry.start as usize..entry.start as usize + entry.length as usize]);
+        self.heap = heap;
+    }
+
+    /// [`EntryRun::settle_part`], with texts that are held elsewhere.
+    pub(crate) fn settle_held(&mut self, held: &dyn HeldTexts) {
+        self.settle_texts(usize::MAX, |entry| held.text(entry));
+    }
+
+    fn settle_texts<'t>(&mut self, runs: usize, text: impl Fn(&TextEntry) -> &'t [u8]) {
+        let EntryRun { uuids, texts, stamps, .. } = self;
         let mark = |number: u32| stamps.get(number);
         // Completed ones first, which have claim 0; then claim by claim, the strongest mark first.
         let strongest_first = |a: u32, b: u32| {
@@ -39,7 +50,6 @@ impl EntryRun {
         } else {
             sort::by_key(uuids, |entry| entry.key, |a, b| strongest_first(a.stamp, b.stamp));
         }
-        let text = |entry: &TextEntry| &heap[entry.start as usize..entry.start as usize + entry.length as usize];
         let text_order =
             |a: &TextEntry, b: &TextEntry| text(a).cmp(text(b)).then_with(|| strongest_first(a.stamp, b.stamp));
         sort::by_key(texts, |entry| entry.key, text_order);

@@ -1,7 +1,8 @@
 //! Writing a segment from entries in order: laid out, checksummed, written once and synced.
 //!
-//! Entries come in one part, or in many: their keys, which are most of the file, go to it at once,
-//! and what stands behind them is collected at a few bytes an entry.
+//! Entries come in one part, or in many: the keys of UUIDs, which are most of the file, go to it at
+//! once, and what stands behind them is collected at a few bytes an entry. Texts and their keys
+//! stand behind the UUIDs: they are put aside until those are all there.
 
 use std::path::Path;
 
@@ -11,7 +12,8 @@ use super::format::{
     key_directory_bits, ordered_bytes,
 };
 use super::pieces::pass_on;
-use super::run::{EntryRun, Stamps, UuidEntry};
+use super::run::{EntryRun, HeldTexts, Stamps, UuidEntry};
+use super::texts::Texts;
 use crate::filter;
 use crate::io::FileSystem;
 use crate::io::pages::PAGE;
@@ -25,7 +27,7 @@ use crate::{Error, Result};
 const PIECE: usize = if cfg!(feature = "small") { PAGE } else { 1 << 16 };
 
 /// Entries that are gone through at a time.
-const AT_A_TIME: usize = 1 << 13;
+pub(super) const AT_A_TIME: usize = 1 << 13;
 
 /// The place of a new segment.
 #[derive(Clone, Copy)]
@@ -110,8 +112,7 @@ pub(crate) struct SegmentWriter<'a> {
     out: Output,
     uuids: Column,
     texts: Column,
-    /// The texts so far.
-    text_entries: EntryRun,
+    contents: Texts<'a>,
     stamps: Stamps,
     stamp_bits: u8,
     filter: Zeroed,
@@ -166,6 +167,12 @@ impl Column {
 }
 
 impl<'a> SegmentWriter<'a> {
+    /// A segment of texts that stay in `held` until it is finished.
+    pub(crate) fn create_held(target: Target<'a>, expected: Expected, held: &'a dyn HeldTexts) -> Result<Self> {
+        let writer = Self::create(target, expected)?;
+        Ok(Self { contents: Texts::held(held, expected.texts), ..writer })
+    }
+
     pub(crate) fn create(target: Target<'a>, expected: Expected) -> Result<Self> {
         let Expected { uuids, texts, stamps } = expected;
         let blocks = filter::blocks_for(uuids + texts, filter_bits(uuids + texts));
@@ -175,7 +182,7 @@ impl<'a> SegmentWriter<'a> {
             out: Output::create(target.system, target.path)?,
             uuids: Column::of(uuids, stamp_bits),
             texts: Column::of(texts, stamp_bits),
-            text_entries: EntryRun::default(),
+            contents: Texts::aside(target),
             stamps: Stamps::default(),
             stamp_bits,
             filter: Zeroed::of(blocks as usize * filter::BLOCK_BYTES),
@@ -187,9 +194,7 @@ impl<'a> SegmentWriter<'a> {
     pub(crate) fn push(&mut self, run: &EntryRun) -> Result<()> {
         self.push_uuids(&run.uuids, &run.stamps, 1)?;
         let numbers = self.numbers_of(run.texts.iter().map(|entry| entry.stamp), &run.stamps)?;
-        for entry in &run.texts {
-            self.text_entries.add_text(entry.key, run.text(entry), numbers[entry.stamp as usize]);
-        }
+        self.contents.push(run, key_bytes(self.texts.directory_bits))?;
         self.texts.add(run.texts.iter().map(|entry| (entry.key, numbers[entry.stamp as usize])), self.stamp_bits);
         filter::insert_all(&mut self.filter, run.texts.iter().map(|entry| entry.key));
         Ok(())
@@ -242,22 +247,15 @@ impl<'a> SegmentWriter<'a> {
     pub(crate) fn finish(mut self) -> Result<(SegmentHeader, u32, u64)> {
         let mut header = self.header();
         let section = |part| header.section(part);
-        let (out, run) = (&mut self.out, &self.text_entries);
+        let (out, contents) = (&mut self.out, &self.contents);
         self.uuids.finish(out, self.stamp_bits, [section(Part::UuidDirectory), section(Part::UuidStamps)])?;
         out.pad_to(section(Part::TextKeys).offset)?;
-        let mut keys = vec![0; section(Part::TextKeys).length as usize];
-        write_keys_of(run.texts.iter().map(|entry| entry.key), key_bytes(header.text_directory_bits), &mut keys);
-        out.push(&keys)?;
-        drop(keys);
+        contents.write_keys(key_bytes(header.text_directory_bits), out)?;
         self.texts.finish(out, self.stamp_bits, [section(Part::TextDirectory), section(Part::TextStamps)])?;
         out.pad_to(section(Part::TextOffsets).offset)?;
-        let mut at = 0;
-        for entry in run.texts.iter().map(Some).chain([None]) {
-            out.push(&u64::to_le_bytes(at))?;
-            at += entry.map_or(0, |entry| u64::from(entry.length));
-        }
+        contents.write_starts(out)?;
         out.pad_to(section(Part::TextHeap).offset)?;
-        out.push(&run.heap)?;
+        contents.write_heap(out)?;
         out.pad_to(section(Part::Stamps).offset)?;
         for stamp in self.stamps.list() {
             out.push(&encoded(stamp))?;
@@ -294,7 +292,7 @@ impl<'a> SegmentWriter<'a> {
             sums_crc: 0,
             sources: if sources.len() > MOST_SOURCES { Vec::new() } else { sources.to_vec() },
         };
-        header.sections[Part::TextHeap as usize].length = self.text_entries.heap.len() as u64;
+        header.sections[Part::TextHeap as usize].length = self.contents.bytes();
         let layout = Layout::of(&header);
         (header.sections, header.pages) = (layout.sections, layout.pages);
         header
@@ -302,7 +300,7 @@ impl<'a> SegmentWriter<'a> {
 }
 
 /// The last `width` bytes of each key, one after the other.
-fn write_keys_of(keys: impl ExactSizeIterator<Item = Key>, width: usize, out: &mut [u8]) {
+pub(super) fn write_keys_of(keys: impl ExactSizeIterator<Item = Key>, width: usize, out: &mut [u8]) {
     let shift = (16 - width) * 8;
     let count = keys.len();
     for (index, key) in keys.enumerate() {
@@ -345,6 +343,7 @@ mod tests {
     use crate::key::Codec;
     use crate::segment::Segment;
     use crate::segment::merge::Merge;
+    use crate::segment::run::TextEntry;
 
     #[test]
     fn keys_of_one_stamp_write_the_same_file_as_entries() {
@@ -422,6 +421,43 @@ mod tests {
             let open = entries_of(&run).iter().filter(|(.., stamp)| stamp.mark == Mark::Open).count();
             assert_eq!((header.open, header.sources), (open as u64, vec![1, 2]));
         }
+    }
+
+    fn target(path: &Path) -> Target<'_> {
+        Target { system: &Disk, path, id: 3, history: [9; 16], sources: &[] }
+    }
+
+    /// Texts of which a run knows only the places.
+    #[derive(Debug)]
+    struct Heap(Vec<u8>);
+
+    impl HeldTexts for Heap {
+        fn text(&self, entry: &TextEntry) -> &[u8] {
+            &self.0[entry.start as usize..][..entry.length as usize]
+        }
+
+        fn fetch(&self, _entry: &TextEntry) {}
+    }
+
+    #[test]
+    fn segment_of_held_texts_is_the_same_as_one_of_copied_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        for count in [1, 9, 1000, 40_000] {
+            let mut run = mixed_run(count);
+            let [copied, held] = ["copied", "held"].map(|name| directory.path().join(format!("{name}-{count}")));
+            let of_copied = write(target(&copied), &run).unwrap();
+            let heap = Heap(std::mem::take(&mut run.heap));
+            run.settle_held(&heap);
+            let (uuids, texts) = (run.uuids.len() as u64, run.texts.len() as u64);
+            let expected = Expected { uuids, texts, stamps: run.stamps.list().len() };
+            let mut writer = SegmentWriter::create_held(target(&held), expected, &heap).unwrap();
+            writer.push(&run).unwrap();
+            let of_held = writer.finish().unwrap();
+            assert_eq!((of_copied.1, of_copied.2), (of_held.1, of_held.2));
+            assert!(std::fs::read(copied).unwrap() == std::fs::read(held).unwrap(), "{count} entries");
+        }
+        // What was put aside for copied texts had no name for long.
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 8);
     }
 
     #[test]

@@ -167,12 +167,12 @@ impl Writer<'_> {
         let is_full_of_values = |view: &View| KeySpace::is_log_full_of_values(view);
         let state = self.space.present().as_ref().map(|view| {
             let has_values = !view.memtable.values.run.is_empty();
-            (view.memtable.len(), view.frozen.is_some() || has_values, is_full_of_values(view))
+            (view.memtable.weight(), view.frozen.is_some() || has_values, is_full_of_values(view))
         });
         match state {
             Some((_, _, true)) => self.seal(),
-            Some((entries, is_taken, _)) if entries > too_many_in_memtable() && is_taken => self.seal(),
-            Some((entries, false, _)) if entries.saturating_sub(self.begun) > most_in_memtable() => self.freeze(),
+            Some((weight, is_taken, _)) if weight > too_many_in_memtable() && is_taken => self.seal(),
+            Some((weight, false, _)) if weight.saturating_sub(self.begun) > most_in_memtable() => self.freeze(),
             _ => Ok(()),
         }
     }
@@ -180,7 +180,8 @@ impl Writer<'_> {
     /// Whether a log in a bucket is full, or took many commits: a new reader fetches each of them.
     /// It is not frozen, as a replica belongs to one handle.
     fn is_seal_due_in(&self, mirror: &Mirror) -> bool {
-        let is_full = |view: &View| view.memtable.len() > most_in_memtable() || KeySpace::is_log_full_of_values(view);
+        let is_full =
+            |view: &View| view.memtable.weight() > most_in_memtable() || KeySpace::is_log_full_of_values(view);
         let has_frames = |view: &View| !view.memtable.is_untouched(START);
         let is_due = |view: &View| is_full(view) || mirror.is_long() && has_frames(view);
         self.space.present().as_ref().is_some_and(is_due)
@@ -223,7 +224,7 @@ impl KeySpace {
     /// so that none of them has to wait long, and more as the log comes near to where its writer
     /// puts both into segments itself.
     pub(crate) fn seal_wait(&self) -> Duration {
-        let eighths = |view: &View| 8 * view.memtable.len() / most_in_memtable();
+        let eighths = |view: &View| 8 * view.memtable.weight() / most_in_memtable();
         let is_frozen = |view: &&View| view.frozen.is_some();
         Duration::from_millis(match self.present().as_ref().filter(is_frozen).map_or(0, eighths) {
             0..6 => 0,

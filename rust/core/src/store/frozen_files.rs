@@ -52,13 +52,15 @@ impl KeySpace {
     /// Write files of consecutive time partitions.
     fn write_files<'a>(
         &'a self,
-        (memtable, parts): (&Memtable, &KeyParts),
+        (memtable, parts): (&'a Memtable, &KeyParts),
         width: i64,
         files: &'a [Planned],
     ) -> Result<Vec<SegmentEntry>> {
         let (Some(first), Some(last)) = (files.first(), files.last()) else { return Ok(Vec::new()) };
         let partitions = first.partition..=last.partition;
-        let create = |file: &'a Planned| SegmentWriter::create(self.segment_at(&file.path, file.id), file.expected);
+        let create = |file: &'a Planned| {
+            SegmentWriter::create_held(self.segment_at(&file.path, file.id), file.expected, memtable.texts())
+        };
         let mut writers = files.iter().map(create).collect::<Result<Vec<_>>>()?;
         for part in 0..parts.len() {
             for (partition, mut run) in memtable.part_runs((parts, part), width, &partitions) {
@@ -68,7 +70,7 @@ impl KeySpace {
                 if let Some(coarse) = &files[at].coarse {
                     run.round(coarse);
                 }
-                run.settle_part(usize::MAX);
+                run.settle_held(memtable.texts());
                 writers[at].push(&run)?;
             }
         }

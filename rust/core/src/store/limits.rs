@@ -2,19 +2,19 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries of a log from which it is frozen. Two logs' entries are in memory at most, until the
-/// first ones are in segments.
+/// UUIDs of a log from which it is frozen, or what weighs as much. Two logs' entries are in memory
+/// at most, until the first ones are in segments.
 static MOST_IN_MEMTABLE: AtomicUsize = AtomicUsize::new(if cfg!(feature = "small") { 150 } else { 256 << 10 });
 
 /// Keys of a claim from which some of them are named by their places.
 static FEWEST_PLACES: AtomicUsize = AtomicUsize::new(64);
 
-/// Entries of a log from which it is frozen.
+/// UUIDs of a log from which it is frozen, or what weighs as much.
 pub(super) fn most_in_memtable() -> usize {
     MOST_IN_MEMTABLE.load(Ordering::Relaxed)
 }
 
-/// Entries of a log from which its writer puts them into segments itself, with those of the frozen
+/// The same from which its writer puts them into segments itself, with those of the frozen
 /// log before it.
 pub(super) fn too_many_in_memtable() -> usize {
     2 * most_in_memtable()

@@ -48,7 +48,7 @@ pub(crate) struct Writer<'s> {
     pub(super) along: Along,
     /// Whether the present state was read under this lock, and can be written to.
     pub(super) is_prepared: bool,
-    /// Entries that the present operation has begun in the log.
+    /// What the present operation has begun in the log weighs there.
     pub(super) begun: usize,
 }
 
@@ -261,8 +261,9 @@ impl Writer<'_> {
             return self.begin_in_segments(beginning);
         }
         let Beginning { keys, transaction, replaces, started_at, .. } = beginning;
-        self.begun = keys.len();
-        self.append(|sequence| Frame {
+        let weight = |space: &KeySpace| space.present().as_ref().map_or(0, |view| view.memtable.weight());
+        let before = weight(self.space);
+        let begun = self.append(|sequence| Frame {
             kind: FrameKind::Begin,
             sequence,
             claim: sequence,
@@ -272,8 +273,9 @@ impl Writer<'_> {
             transaction,
             keys,
             values: ValueRun::default(),
-        })
-        .map(|frame| (frame.claim, frame.keys))
+        })?;
+        self.begun = weight(self.space).saturating_sub(before);
+        Ok((begun.claim, begun.keys))
     }
 
     /// Append one frame; `frame` makes it for its sequence number.

@@ -17,26 +17,16 @@ pub(super) struct MemtableEntry {
     link: u32,
 }
 
-/// The text of an entry.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    start: u32,
-    previous: u32,
-    length: u16,
-}
-
-/// The texts of entries whose ids are no UUIDs.
-#[derive(Debug, Default)]
-pub(super) struct Texts {
-    places: Vec<Place>,
-    heap: Vec<u8>,
-}
-
 impl MemtableEntry {
     /// An entry without a text that is not indexed yet.
     #[inline]
     pub(super) fn of_uuid(key: Key, claim: u32, mark: Mark) -> Self {
         Self { key, tagged: tagged(claim, mark), link: NONE }
+    }
+
+    /// An entry with the text of this number that is not indexed yet.
+    pub(super) fn of_text(key: Key, claim: u32, mark: Mark, text: u32) -> Self {
+        Self { key, tagged: tagged(claim, mark) | TEXT, link: text }
     }
 
     /// Index into the claims.
@@ -59,8 +49,19 @@ impl MemtableEntry {
         self.tagged = tagged(self.claim(), self.mark().max(mark)) | self.tagged & TEXT;
     }
 
-    fn text(&self) -> Option<usize> {
+    /// The number of its text.
+    pub(super) fn text(&self) -> Option<usize> {
         (self.tagged & TEXT != 0).then_some(self.link as usize)
+    }
+
+    /// The entry of the same key before one without a text; [`NONE`] if it is the first.
+    pub(super) fn previous(&self) -> u32 {
+        self.link
+    }
+
+    /// Set the entry before one without a text.
+    pub(super) fn set_previous(&mut self, previous: u32) {
+        self.link = previous;
     }
 }
 
@@ -69,45 +70,9 @@ fn tagged(claim: u32, mark: Mark) -> u32 {
     claim | (mark as u32) << CLAIM_BITS
 }
 
-impl Texts {
-    /// An entry with this text that is not indexed yet.
-    pub(super) fn entry(&mut self, key: Key, text: &[u8], claim: u32, mark: Mark) -> MemtableEntry {
-        let link = self.places.len() as u32;
-        self.places.push(Place { start: self.heap.len() as u32, previous: NONE, length: text.len() as u16 });
-        self.heap.extend_from_slice(text);
-        MemtableEntry { key, tagged: tagged(claim, mark) | TEXT, link }
-    }
-
-    /// The text of an entry; none for a UUID.
-    pub(super) fn of(&self, entry: &MemtableEntry) -> Option<&[u8]> {
-        let place = self.places.get(entry.text()?)?;
-        self.heap.get(place.start as usize..place.start as usize + usize::from(place.length))
-    }
-
-    /// Whether an entry is of this key, and of this text if it is not a UUID.
-    #[inline]
-    pub(super) fn is_of(&self, entry: &MemtableEntry, key: Key, text: Option<&[u8]>) -> bool {
-        entry.key == key && self.of(entry) == text
-    }
-
-    /// The entry of the same key before this one; none if it is the first.
-    #[inline]
-    pub(super) fn previous(&self, entry: &MemtableEntry) -> Option<u32> {
-        let previous = entry.text().map_or(entry.link, |text| self.places[text].previous);
-        (previous != NONE).then_some(previous)
-    }
-
-    pub(super) fn set_previous(&mut self, entry: &mut MemtableEntry, previous: Option<u32>) {
-        let previous = previous.unwrap_or(NONE);
-        match entry.text() {
-            Some(text) => self.places[text].previous = previous,
-            None => entry.link = previous,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::texts::Texts;
     use super::*;
 
     #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::{AT_A_TIME, GROUP, Memtable, MemtableEntry, fill};
+use super::{AT_A_TIME, GROUP, Memtable, MemtableEntry};
+use crate::segment::format::Stamp;
 use crate::segment::run::{EntryRun, Runs, Stamps};
 use crate::sys::background::make_way;
 use crate::sys::prefetch;
@@ -52,9 +53,9 @@ impl Memtable {
         outlines
     }
 
-    /// Divide the entries into parts of about `most`.
+    /// Divide the entries into parts that weigh about `most`.
     pub(crate) fn key_parts(&self, most: usize) -> KeyParts {
-        let parts = self.entries.len().div_ceil(most).max(1);
+        let parts = self.weight().div_ceil(most).max(1);
         let part_of = |entry: &MemtableEntry| ((u128::from(entry.key.hi) * parts as u128) >> 64) as usize;
         let mut ends = vec![0; parts];
         self.entries.iter().for_each(|entry| ends[part_of(entry)] += 1);
@@ -78,7 +79,7 @@ impl Memtable {
     }
 
     /// The entries of one of the parts in some time partitions of `width`: a run for each
-    /// partition.
+    /// partition. The texts stay here ([`Memtable::texts`]).
     pub(crate) fn part_runs(
         &self,
         (parts, part): (&KeyParts, usize),
@@ -93,7 +94,17 @@ impl Memtable {
             }
             &self.entries[*number as usize]
         }));
-        fill(&mut runs, entries.filter(|(_, _, stamp)| partitions.contains(&stamp.started_at.div_euclid(width))));
+        let is_within = |stamp: &Stamp| partitions.contains(&stamp.started_at.div_euclid(width));
+        for (number, (entry, stamp)) in entries.filter(|(_, stamp)| is_within(stamp)).enumerate() {
+            if number.is_multiple_of(AT_A_TIME) {
+                make_way();
+            }
+            let run = runs.of(stamp.started_at);
+            match self.texts.place(entry) {
+                None => run.push_uuid(entry.key, stamp),
+                Some(place) => run.push_held(entry.key, place, stamp),
+            }
+        }
         runs.into_parts()
     }
 }
@@ -114,7 +125,8 @@ impl KeyParts {
 mod tests {
     use super::*;
     use crate::key::{Codec, Key};
-    use crate::segment::format::{Mark, Stamp};
+    use crate::segment::format::Mark;
+    use crate::segment::run::TextEntry;
     use crate::segment::values::run::ValueRun;
     use crate::types::FrameKeys;
     use crate::wal::frame::{Frame, FrameKind};
@@ -135,10 +147,14 @@ mod tests {
         Frame { kind, sequence: claim, claim, started_at, replaces: None, durable: 0, transaction: None, keys, values }
     }
 
-    fn listed(partition: i64, run: &EntryRun) -> Vec<(i64, Key, Vec<u8>, Stamp)> {
-        let uuids = run.uuids.iter().map(|entry| (partition, entry.key, Vec::new(), run.stamps.get(entry.stamp)));
-        let texts =
-            run.texts.iter().map(|entry| (partition, entry.key, run.text(entry).to_vec(), run.stamps.get(entry.stamp)));
+    fn listed<'t>(
+        partition: i64,
+        run: &EntryRun,
+        text: impl Fn(&TextEntry) -> &'t [u8],
+    ) -> Vec<(i64, Key, Vec<u8>, Stamp)> {
+        let stamp = |number| run.stamps.get(number);
+        let uuids = run.uuids.iter().map(|entry| (partition, entry.key, Vec::new(), stamp(entry.stamp)));
+        let texts = run.texts.iter().map(|entry| (partition, entry.key, text(entry).to_vec(), stamp(entry.stamp)));
         uuids.chain(texts).collect()
     }
 
@@ -160,7 +176,8 @@ mod tests {
             assert_eq!((partition, run.uuids.len() as u64), (outlined, outline.uuids));
             assert_eq!((run.texts.len() as u64, run.stamps.list()), (outline.texts, outline.stamps.list()));
         }
-        let mut expected: Vec<_> = whole.iter().flat_map(|(partition, run)| listed(*partition, run)).collect();
+        let mut expected: Vec<_> =
+            whole.iter().flat_map(|(partition, run)| listed(*partition, run, |entry| run.text(entry))).collect();
         expected.sort_by(|a, b| (a.0, a.1, &a.2, a.3).cmp(&(b.0, b.1, &b.2, b.3)));
         for most in [1 << 20, 1000, 64, 1] {
             let parts = memtable.key_parts(most);
@@ -168,7 +185,10 @@ mod tests {
             let mut before = None;
             for part in 0..parts.len() {
                 let runs = memtable.part_runs((&parts, part), WIDTH, &(0..=9));
-                let of_part: Vec<_> = runs.iter().flat_map(|(partition, run)| listed(*partition, run)).collect();
+                let of_part: Vec<_> = {
+                    let held = |entry: &TextEntry| memtable.texts().text(entry);
+                    runs.iter().flat_map(|(partition, run)| listed(*partition, run, held)).collect()
+                };
                 let keys = || of_part.iter().map(|(_, key, ..)| *key);
                 assert!(keys().min() > before || keys().count() == 0, "parts of {most} follow the order of keys");
                 before = keys().max().or(before);

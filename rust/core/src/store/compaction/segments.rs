@@ -23,7 +23,8 @@ use crate::types::Ending;
 /// Entries up to which a global filter is built again together with the segments outside it.
 /// Above, there are several, each at most half as large as the one before.
 const ONE_FILTER: u64 = 16 << 20;
-/// Entries that are merged at a time, about: what they take in memory does not grow with a segment.
+/// UUIDs that are merged at a time, about, or texts that take as much memory: it does not grow with
+/// a segment.
 const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 8 } else { 1 << 14 };
 /// Number of small segments in the present partition from which they are compacted.
 const MOST_SMALL: usize = 4;
@@ -44,7 +45,7 @@ impl KeySpace {
             let stamp = folded(&outcomes, stamp)?;
             Some(coarse.as_ref().map_or(stamp, |coarse| coarse.rounded(stamp)))
         };
-        let parts = Merge::parts_of(group, MOST_IN_PART).div_ceil(files);
+        let parts = Merge::small_parts_of(group, MOST_IN_PART).div_ceil(files);
         let mut merge = Merge::in_parts(group, files * parts);
         let mut written: Vec<SegmentEntry> = Vec::new();
         for id in first..first + files {
