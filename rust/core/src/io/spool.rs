@@ -1,4 +1,4 @@
-//! Bytes that are put aside, and read once from their start: few of them stay in memory, the others
+//! Bytes that are put aside, and read again: few of them stay in memory, the others
 //! are in a file without a name, which nobody can find after a crash.
 
 use std::path::Path;
@@ -51,15 +51,24 @@ impl<'a> Spool<'a> {
 
     /// Pass all bytes, in order, some at a time.
     pub(crate) fn each(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        if let Some(file) = &self.file {
-            let mut piece = Vec::new();
-            for at in (0..self.written).step_by(PIECE) {
-                piece.resize((self.written - at).min(PIECE as u64) as usize, 0);
-                file.read(&mut piece, at)?;
-                take(&piece)?;
-            }
+        let mut piece = Vec::new();
+        for at in (0..self.len()).step_by(PIECE) {
+            piece.resize((self.len() - at).min(PIECE as u64) as usize, 0);
+            self.read(&mut piece, at)?;
+            take(&piece)?;
         }
-        take(&self.rest)
+        Ok(())
+    }
+
+    /// Fill `piece` with the bytes from `at` on.
+    pub(crate) fn read(&self, piece: &mut [u8], at: u64) -> Result<()> {
+        let (of_file, others) = piece.split_at_mut((self.written.saturating_sub(at) as usize).min(piece.len()));
+        if let Some(file) = self.file.as_ref().filter(|_| !of_file.is_empty()) {
+            file.read(of_file, at)?;
+        }
+        let from = at.saturating_sub(self.written) as usize;
+        others.copy_from_slice(&self.rest[from..from + others.len()]);
+        Ok(())
     }
 }
 
@@ -99,6 +108,11 @@ mod tests {
             };
             spool.each(collect).unwrap();
             assert!(found == expected, "{count} times {length} bytes");
+            for at in [0, 1, PIECE - 1, PIECE, 2 * PIECE + 3].into_iter().filter(|at| *at < expected.len()) {
+                let mut piece = vec![0; (expected.len() - at).min(PIECE + 2)];
+                spool.read(&mut piece, at as u64).unwrap();
+                assert!(piece == expected[at..at + piece.len()], "{} bytes from {at} on", piece.len());
+            }
         }
     }
 }

@@ -52,7 +52,7 @@ impl filter::Pages for Verified {
 
 impl YoungFilter {
     /// Maximum number of keys. Segments beyond it are asked one by one.
-    pub(crate) const MOST: usize = 8 << 20;
+    pub(crate) const MOST: usize = 5 << 20;
 
     /// Whether it rules keys out. If not, it covers nothing.
     pub(crate) fn is_active(&self) -> bool {

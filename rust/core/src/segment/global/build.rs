@@ -1,24 +1,24 @@
 //! Building a global filter by sequential passes over sorted keys, a window at a time: the memory
 //! needed does not depend on its size.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::{BITS, ENTRY_BYTES, FilterHeader, tag_of};
 use crate::Result;
 use crate::filter;
-use crate::io::FileSystem;
+use crate::io::{FileSystem, Spool};
 use crate::key::Key;
 use crate::segment::Segment;
 use crate::segment::file::Output;
 use crate::segment::format::{BUCKET, bucket_of};
 use crate::segment::merge::KeyCursor;
-use crate::sys::memory::Zeroed;
 
 /// Blocks of the filter that are built at a time: whole pages, few enough to stay in a cache.
 const WINDOW_BLOCKS: u64 = (1 << 20) / filter::BLOCK_BYTES as u64;
-/// Entries of the index that are collected at a time, about.
-const WINDOW_ENTRIES: u64 = 1 << 18;
+/// Buckets of the index whose entries are collected at a time.
+const WINDOW_BUCKETS: usize = 1 << 13;
 
 /// Write the filter over `segments` as file `id`. Its bytes are durable on return, its name is not.
 /// Answers the checksum of its header.
@@ -37,10 +37,10 @@ pub(crate) fn build(
     let mut header = FilterHeader { id, history, entries, slots, blocks, directory_bits, pages: 0, sums_crc: 0 };
     header.pages = header.expected_pages();
     let mut out = Output::create(system, path)?;
-    let mut counts = Counts::of(if header.has_index() { 1 << directory_bits } else { 0 });
-    write_filter(&mut out, &header, segments, &mut counts, progress)?;
-    if header.has_index() {
-        write_index(&mut out, &header, segments, counts)?;
+    let mut ends = Ends::of(&header, system, path);
+    write_filter(&mut out, &header, segments, &mut ends, progress)?;
+    if let Some(ends) = &ends.all {
+        write_index(&mut out, &header, segments, ends)?;
     }
     let finished = out.finish(|sums_crc| {
         header.sums_crc = sums_crc;
@@ -60,47 +60,63 @@ fn cursors(segments: &[Arc<Segment>]) -> Vec<(u32, KeyCursor<'_>)> {
     segments.iter().enumerate().flat_map(number).collect()
 }
 
-/// How many keys are in each bucket of the index, and then in all up to it. They are many where a
-/// filter is large, and need not stay with the thread's allocator.
-struct Counts(Zeroed);
+/// Where the buckets of the index end. They are put aside as soon as no key of them is left: in a
+/// large filter they are many.
+struct Ends<'a> {
+    bits: u8,
+    /// None where there is no index.
+    all: Option<Spool<'a>>,
+    /// The keys of all buckets that are put aside, and the number of the next one.
+    sum: u32,
+    first: usize,
+    /// How many keys the buckets from there on have so far.
+    counts: VecDeque<u32>,
+}
 
-impl Counts {
-    fn of(buckets: usize) -> Self {
-        Self(Zeroed::of(buckets * size_of::<u32>()))
+impl<'a> Ends<'a> {
+    fn of(header: &FilterHeader, system: &'a dyn FileSystem, path: &'a Path) -> Self {
+        let all = header.has_index().then(|| Spool::new(system, path));
+        Self { bits: header.directory_bits, all, sum: 0, first: 0, counts: VecDeque::new() }
     }
 
-    fn slots(&mut self) -> &mut [[u8; 4]] {
-        self.0.as_chunks_mut().0
-    }
-
-    /// Count a key, if there is an index.
-    fn add(&mut self, bucket: usize) {
-        if let Some(slot) = self.slots().get_mut(bucket) {
-            *slot = (u32::from_ne_bytes(*slot) + 1).to_ne_bytes();
+    /// Count keys, if there is an index.
+    fn add(&mut self, keys: &[Key]) {
+        if self.all.is_none() {
+            return;
+        }
+        for key in keys {
+            let at = bucket_of(key.hi, self.bits).saturating_sub(self.first);
+            if at >= self.counts.len() {
+                self.counts.resize(at + 1, 0);
+            }
+            self.counts[at] += 1;
         }
     }
 
-    fn sum_up(&mut self) {
-        let mut sum = 0;
-        for slot in self.slots() {
-            sum += u32::from_ne_bytes(*slot);
-            *slot = sum.to_ne_bytes();
+    /// All keys that are left come at or after `hi`; none are left without it.
+    fn pass(&mut self, hi: Option<u64>) -> Result<()> {
+        let Some(all) = &mut self.all else { return Ok(()) };
+        let next = hi.map_or(1 << self.bits, |hi| bucket_of(hi, self.bits));
+        for _ in self.first..next {
+            self.sum += self.counts.pop_front().unwrap_or(0);
+            all.push(&self.sum.to_le_bytes())?;
         }
-    }
-
-    /// The keys in buckets before this one, once summed up.
-    fn before(&self, bucket: usize) -> u32 {
-        let slot = bucket.checked_sub(1).map(|bucket| self.0.as_chunks::<4>().0[bucket]);
-        slot.map_or(0, u32::from_ne_bytes)
+        self.first = next;
+        Ok(())
     }
 }
 
-/// Write the filter; count meanwhile how many keys each bucket of the index has.
+/// The first upper half of a key of this block, out of `blocks`.
+fn first_of_block(block: u64, blocks: u64) -> Option<u64> {
+    u64::try_from((u128::from(block) << 64).div_ceil(u128::from(blocks))).ok()
+}
+
+/// Write the filter; find out meanwhile where the buckets of the index end.
 fn write_filter(
     out: &mut Output,
     header: &FilterHeader,
     segments: &[Arc<Segment>],
-    counts: &mut Counts,
+    ends: &mut Ends,
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     let mut cursors = cursors(segments);
@@ -115,11 +131,10 @@ fn write_filter(
         for (_, cursor) in &mut cursors {
             done += cursor.take_many(within, |keys| {
                 filter::insert_part(&mut window, first, header.blocks, keys.iter().copied());
-                for key in keys {
-                    counts.add(bucket_of(key.hi, header.directory_bits));
-                }
+                ends.add(keys);
             })?;
         }
+        ends.pass(first_of_block(last, header.blocks))?;
         out.push(&window)?;
         progress(done)?;
         first = last;
@@ -127,22 +142,21 @@ fn write_filter(
     out.end_page()
 }
 
-/// The directory is small; the entries follow it, window by window. `counts` are those of
-/// [`write_filter`].
-fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>], mut counts: Counts) -> Result<()> {
-    let buckets = 1usize << header.directory_bits;
-    counts.sum_up();
-    for bucket in 0..=buckets {
-        out.push(&counts.before(bucket).to_le_bytes())?;
-    }
+/// The directory is small; the entries follow it, window by window.
+fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>], ends: &Spool) -> Result<()> {
+    out.push(&u32::to_le_bytes(0))?;
+    ends.each(|ends| out.push(ends))?;
     out.end_page()?;
     let mut cursors = cursors(segments);
-    let mut first = 0;
+    let (buckets, mut first, mut start) = (1usize << header.directory_bits, 0, 0);
     while first < buckets {
-        let full = |last: &usize| u64::from(counts.before(*last) - counts.before(first)) >= WINDOW_ENTRIES;
-        let last = (first + 1..buckets).find(full).unwrap_or(buckets);
-        let mut window = vec![0; (counts.before(last) - counts.before(first)) as usize * ENTRY_BYTES as usize];
-        let mut next: Vec<u32> = (first..last).map(|bucket| counts.before(bucket) - counts.before(first)).collect();
+        let last = (first + WINDOW_BUCKETS).min(buckets);
+        let mut read = vec![0; (last - first) * size_of::<u32>()];
+        ends.read(&mut read, (first * size_of::<u32>()) as u64)?;
+        let ends = read.as_chunks().0.iter().map(|end| u32::from_le_bytes(*end) - start);
+        let mut next: Vec<u32> = std::iter::once(0).chain(ends).collect();
+        let count = next.pop().unwrap_or(0);
+        let mut window = vec![0; count as usize * ENTRY_BYTES as usize];
         for (slot, cursor) in &mut cursors {
             cursor.take_while(|key| {
                 let bucket = bucket_of(key.hi, header.directory_bits);
@@ -157,7 +171,27 @@ fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>
             })?;
         }
         out.push(&window)?;
-        first = last;
+        (first, start) = (last, start + count);
     }
     out.end_page()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_begins_with_the_first_key_that_is_in_it() {
+        for blocks in [1, 2, 3, 7, 4096, 1_000_003] {
+            for block in [0, 1, blocks / 2, blocks - 1] {
+                let hi = first_of_block(block, blocks);
+                assert_eq!(hi.is_none(), block >= blocks);
+                let Some(hi) = hi else { continue };
+                assert_eq!(filter::block_of(Key { hi, lo: 0 }, blocks), block);
+                let before = hi.checked_sub(1).map(|hi| filter::block_of(Key { hi, lo: u64::MAX }, blocks));
+                assert!(before.is_none_or(|before| before < block), "block {block} of {blocks}");
+            }
+        }
+        assert_eq!(first_of_block(7, 7), None);
+    }
 }
