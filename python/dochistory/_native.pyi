@@ -1130,7 +1130,8 @@ class MessageIdMapper:
         """Put files together. Writing does it by itself when it pays.
 
         Args:
-            all: go as far as it goes, rather than as far as it pays.
+            all: go as far as it goes, rather than as far as it pays; wait for maintenance that runs
+                already. Without it, nothing is done where some is under way.
 
         Raises:
             LockedError: [DH-LOCKED] another writer held it for longer than `lock_timeout`.
@@ -2618,7 +2619,8 @@ class Shards:
         """`History.maintain` of the mappers and of guaranteed delivery alone.
 
         Args:
-            all: go as far as it goes, rather than as far as it pays.
+            all: go as far as it goes, rather than as far as it pays; wait for maintenance that runs
+                already. Without it, nothing is done where some is under way.
             progress: called with (entries done, entries in all) from time to time; what it raises
                 stops the work, which does no harm.
             grace: as of `History.maintain`.

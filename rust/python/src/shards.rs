@@ -38,7 +38,8 @@ impl Shards {
     /// `History.maintain` of the mappers and of guaranteed delivery alone.
     ///
     /// Args:
-    ///     all: go as far as it goes, rather than as far as it pays.
+    ///     all: go as far as it goes, rather than as far as it pays; wait for maintenance that runs
+    ///         already. Without it, nothing is done where some is under way.
     ///     progress: called with (entries done, entries in all) from time to time; what it raises
     ///         stops the work, which does no harm.
     ///     grace: as of `History.maintain`.

@@ -138,12 +138,29 @@ fn a_handle_leaves_compaction_to_one_that_is_at_work() {
     let space = objects.names().into_iter().find(|name| name.ends_with("/hint")).unwrap();
     let other = format!("{}upkeep-00000000000000ff", space.trim_end_matches("hint"));
     ObjectStore::put(&objects, &other, b"").unwrap();
-    let maintain = || history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
-    assert_eq!(maintain().merged, (0, 0));
+    let maintain = |all| history.maintain("orders", all, &mut |_, _| Ok(())).unwrap();
+    assert_eq!(maintain(false).merged, (0, 0));
     assert!(objects.names().contains(&other));
     // It died.
     objects.wait(Duration::from_secs(11 * 60));
-    assert!(maintain().merged.0 >= 4);
+    assert!(maintain(false).merged.0 >= 4);
     assert!(!objects.names().iter().any(|name| name.contains("upkeep-")));
-    assert_eq!(maintain().merged, (0, 0));
+    assert_eq!(maintain(true).merged, (0, 0));
+}
+
+#[test]
+fn who_wants_all_compacted_does_not_leave_it_to_another_handle() {
+    let objects = SimulatedObjects::new(1, Weather::default());
+    let directory = tempfile::tempdir().unwrap();
+    let history = open(Arc::new(objects.clone()), &directory.path().join("1"));
+    for number in 0..2 {
+        load(&history, number * 50..number * 50 + 50);
+    }
+    let space = objects.names().into_iter().find(|name| name.ends_with("/hint")).unwrap();
+    let other = format!("{}upkeep-00000000000000ff", space.trim_end_matches("hint"));
+    ObjectStore::put(&objects, &other, b"").unwrap();
+    let done = history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    assert!(done.merged.0 > 1 && done.merged.1 == 1, "{done:?}");
+    assert!(objects.names().contains(&other));
+    all_are(&history, 0..100, "R9");
 }

@@ -141,7 +141,8 @@ impl MessageIdMapper {
     /// Put files together. Writing does it by itself when it pays.
     ///
     /// Args:
-    ///     all: go as far as it goes, rather than as far as it pays.
+    ///     all: go as far as it goes, rather than as far as it pays; wait for maintenance that runs
+    ///         already. Without it, nothing is done where some is under way.
     ///
     /// Raises:
     ///     LockedError: [DH-LOCKED] another writer held it for longer than `lock_timeout`.

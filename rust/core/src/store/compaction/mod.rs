@@ -90,8 +90,8 @@ impl KeySpace {
         let is_work = |view: Option<&View>| Ok(view.is_some_and(|view| view.is_compaction_worth(all)));
         let _announced = match self.mirror.as_deref() {
             Some(mirror) if self.read(is_work)? => match mirror.announce()? {
-                // Another handle is at work.
-                None => return self.renew_young(),
+                // Another handle is at work. Nothing rests on that: who wants all need not wait.
+                None if !all => return self.renew_young(),
                 announced => announced,
             },
             _ => None,
