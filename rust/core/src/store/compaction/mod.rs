@@ -27,7 +27,7 @@ const MOST_UNCOVERED: usize = 12;
 /// Entries in them from which it is due; more where the global filter is larger.
 const LEAST_UNCOVERED: u64 = 3 << 19;
 /// Number of segments outside the global filter from which writers wait for maintenance.
-const TOO_MANY_UNCOVERED: usize = 32;
+const TOO_MANY_UNCOVERED: usize = 64;
 
 /// How long maintenance leaves objects in a bucket that no state needs any more: others may be
 /// reading them.
