@@ -19,7 +19,7 @@ const KEYS_A_ROW: usize = 2;
 /// union: that of a writer stays small.
 const MANY: usize = 4 * LARGE;
 /// Maximum size in bytes of a global filter that is copied for calls with fewer rows.
-const MOST_FOR_FEW: u64 = 16 << 20;
+const MOST_FOR_FEW: u64 = 12 << 20;
 
 /// What a union is built over, outside the lock.
 struct Parts {

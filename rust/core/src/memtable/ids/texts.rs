@@ -39,9 +39,9 @@ impl Texts {
         self.end = 0;
     }
 
-    /// What they take, in bytes.
+    /// What they take, in bytes, with what putting them into segments takes beside them.
     pub(super) fn bytes(&self) -> usize {
-        self.end + self.places.len() * size_of::<Place>()
+        self.end + self.places.len() * (size_of::<Place>() + size_of::<TextEntry>())
     }
 
     /// Make room for `more` texts.
