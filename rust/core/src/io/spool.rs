@@ -1,5 +1,5 @@
-//! Bytes that are put aside, and read again: few of them stay in memory, the others
-//! are in a file without a name, which nobody can find after a crash.
+//! Bytes that are put aside, and read again: few of them stay in memory, the others are in a file
+//! without a name, which nobody can find after a crash.
 
 use std::path::Path;
 

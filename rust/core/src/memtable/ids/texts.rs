@@ -146,8 +146,8 @@ mod tests {
     #[test]
     fn text_that_ends_with_its_piece_is_followed_by_the_next() {
         let (key, mut memory) = (Key { hi: 1, lo: 2 }, Texts::default());
-        let whole = vec![3; PIECE / 4];
-        let entries: Vec<_> = (0..9).map(|_| memory.entry(key, &whole, 0, Mark::Open)).collect();
+        let whole = vec![3; PIECE / 8];
+        let entries: Vec<_> = (0..17).map(|_| memory.entry(key, &whole, 0, Mark::Open)).collect();
         assert!(entries.iter().all(|entry| memory.of(entry) == Some(&whole[..])));
         assert_eq!(memory.pieces.len(), 3);
     }
