@@ -3,7 +3,7 @@
 //! | file | goes |
 //! |---|---|
 //! | a manifest, segment, filter, log or file of values that the newest manifest and no pin names | when the next manifest is published |
-//! | a temporary file | then, too: its writer held the lock, or finds that it is gone |
+//! | a temporary file | then, too: its writer held the lock, finds that it is gone, or needs no name (`io/spool.rs`) |
 //! | what an interrupted compaction made | with the next maintenance |
 //! | a part of an interrupted load | with the next maintenance, or the next load |
 //! | a forgotten pin | with the next maintenance after its lease |

@@ -107,7 +107,8 @@ impl Texts {
 
 impl HeldTexts for Texts {
     fn text(&self, entry: &TextEntry) -> &[u8] {
-        self.at((entry.start, entry.length)).unwrap_or_default()
+        let start = entry.start as usize;
+        &self.pieces[start / PIECE][start % PIECE..][..entry.length as usize]
     }
 
     fn fetch(&self, entry: &TextEntry) {

@@ -85,6 +85,7 @@ impl<'a> Ends<'a> {
             return;
         }
         for key in keys {
+            // Only a damaged segment has keys that come too late: its own checks tell.
             let at = bucket_of(key.hi, self.bits).saturating_sub(self.first);
             if at >= self.counts.len() {
                 self.counts.resize(at + 1, 0);
@@ -142,7 +143,7 @@ fn write_filter(
     out.end_page()
 }
 
-/// The directory is small; the entries follow it, window by window.
+/// The directory, which says where each bucket starts, and then the entries, window by window.
 fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>], ends: &Spool) -> Result<()> {
     out.push(&u32::to_le_bytes(0))?;
     ends.each(|ends| out.push(ends))?;
