@@ -25,6 +25,9 @@ mod publish_beside;
 mod purge;
 pub(crate) mod registry;
 pub(crate) mod repair;
+mod returns;
+#[cfg(test)]
+mod returns_tests;
 mod settings;
 pub(crate) mod staged;
 mod sync;

@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 use super::Writer;
+use super::returns::{Returns, leave_in};
 use crate::Result;
 use crate::sys::interrupt::{self, SLICE};
 
@@ -22,6 +23,7 @@ pub(super) struct Together(Mutex<State>);
 struct State {
     is_led: bool,
     posted: VecDeque<Posted>,
+    returns: Returns<Arc<Owner>>,
 }
 
 /// The job of a thread that waits.
@@ -38,6 +40,8 @@ unsafe impl Send for Posted {}
 #[derive(Debug)]
 struct Owner {
     phase: AtomicU8,
+    /// The turn in which it is let go.
+    turn: AtomicU64,
     thread: Thread,
 }
 
@@ -46,8 +50,17 @@ const LEADS: u8 = 1;
 const DONE: u8 = 2;
 
 impl Owner {
-    fn wake(&self, phase: u8) {
-        self.phase.store(phase, Ordering::Release);
+    fn of_this_thread() -> Self {
+        Self { phase: AtomicU8::new(POSTED), turn: AtomicU64::new(0), thread: std::thread::current() }
+    }
+
+    fn lead(&self) {
+        self.phase.store(LEADS, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    fn let_go(&self, turn: u64) {
+        self.turn.store(turn, Ordering::Relaxed);
         self.thread.unpark();
     }
 }
@@ -75,13 +88,16 @@ impl Together {
 
     /// Wait until the job is done, or this thread is to lead.
     fn must_lead(&self, job: &mut Job<'_>) -> Result<bool> {
-        let owner = Arc::new(Owner { phase: AtomicU8::new(POSTED), thread: std::thread::current() });
+        let owner = Arc::new(Owner::of_this_thread());
         if self.post(job, &owner) {
             return Ok(true);
         }
         loop {
             match owner.phase.load(Ordering::Acquire) {
-                DONE => return Ok(false),
+                DONE => {
+                    leave_in(owner.turn.load(Ordering::Relaxed));
+                    return Ok(false);
+                }
                 LEADS => return Ok(true),
                 _ => std::thread::park_timeout(SLICE),
             }
@@ -97,16 +113,22 @@ impl Together {
     /// Post a job where somebody leads; else answers that this thread does.
     fn post(&self, job: &mut Job<'_>, owner: &Arc<Owner>) -> bool {
         let mut state = self.lock();
-        if !std::mem::replace(&mut state.is_led, true) {
-            return true;
+        let goes = state.returns.come();
+        let leads = !std::mem::replace(&mut state.is_led, true);
+        if !leads {
+            let job = std::ptr::from_mut(job);
+            // SAFETY: only the lifetime changes. Its owner waits in `must_lead` until the job is
+            // withdrawn, or was done, or is its own again.
+            #[expect(unsafe_code, clippy::transmute_ptr_to_ptr, reason = "a cast cannot make a lifetime longer")]
+            let job = unsafe { std::mem::transmute::<*mut Job<'_>, *mut Job<'static>>(job) };
+            state.posted.push_back(Posted { job, owner: owner.clone() });
         }
-        let job = std::ptr::from_mut(job);
-        // SAFETY: only the lifetime changes. Its owner waits in `must_lead` until the job is
-        // withdrawn, or was done, or is its own again.
-        #[expect(unsafe_code, clippy::transmute_ptr_to_ptr, reason = "a cast cannot make a lifetime longer")]
-        let job = unsafe { std::mem::transmute::<*mut Job<'_>, *mut Job<'static>>(job) };
-        state.posted.push_back(Posted { job, owner: owner.clone() });
-        false
+        // Who is woken must not find the lock taken.
+        drop(state);
+        if let Some((owner, turn)) = goes {
+            owner.let_go(turn);
+        }
+        leads
     }
 
     /// How many jobs wait.
@@ -141,15 +163,15 @@ impl Others<'_> {
 
 impl Drop for Others<'_> {
     fn drop(&mut self) {
-        let next = {
-            let mut state = self.together.lock();
-            let next = state.posted.pop_front();
-            state.is_led = next.is_some();
-            next
-        };
+        let mut state = self.together.lock();
+        let next = state.posted.pop_front();
+        state.is_led = next.is_some();
+        self.done.iter().for_each(|owner| owner.phase.store(DONE, Ordering::Release));
+        let (go, turn) = state.returns.served(&mut self.done, next.is_some());
+        drop(state);
         if let Some(next) = next {
-            next.owner.wake(LEADS);
+            next.owner.lead();
         }
-        self.done.iter().for_each(|owner| owner.wake(DONE));
+        go.iter().for_each(|owner| owner.let_go(turn));
     }
 }
