@@ -20,7 +20,7 @@ fn few_are_on_their_way_and_each_that_comes_lets_the_next_go_in_order() {
     assert_eq!(go.len(), AT_ONCE - 1, "whoever served them goes, too");
     assert_eq!(come(&mut returns, 0), None, "one that was not let go");
     let next: Vec<u32> = std::iter::from_fn(|| come(&mut returns, turn)).collect();
-    assert_eq!([go, next].concat(), Vec::from_iter(0..10));
+    assert_eq!([go, next].concat(), (0..10).collect::<Vec<_>>());
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn all_go_when_nobody_serves_them_next() {
     let mut returns = Returns::default();
     serve(&mut returns, 0..10);
     let (go, turn) = returns.served(&mut vec![10, 11], false);
-    assert_eq!(go, Vec::from_iter(1..12));
+    assert_eq!(go, (1..12).collect::<Vec<_>>());
     assert_eq!(come(&mut returns, turn), None);
 }
 
