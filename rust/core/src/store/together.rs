@@ -172,6 +172,8 @@ impl Drop for Others<'_> {
         if let Some(next) = next {
             next.owner.lead();
         }
-        go.iter().for_each(|owner| owner.let_go(turn));
+        for owner in go {
+            owner.let_go(turn);
+        }
     }
 }
