@@ -1,9 +1,9 @@
 //! Threads that were served together, on their way back.
 //!
 //! All of them would want the lock of Python at once, and who meets another one there is put to
-//! sleep and woken once more. So few are on their way at a time: one that comes with its next job
+//! sleep and woken once more. Only two are on their way at a time: one that comes with its next job
 //! lets the next one go. A thread may have other things to do first, or never come back. Therefore
-//! whoever has served others lets all of them go if those before went too slowly.
+//! the thread that leads lets all of them go if those before went too slowly.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -14,7 +14,7 @@ fn come(returns: &mut Returns<u32>, turn: u64) -> Option<u32> {
 }
 
 #[test]
-fn few_are_on_their_way_and_each_that_comes_lets_the_next_go_in_order() {
+fn each_that_comes_lets_the_next_go_in_order() {
     let mut returns = Returns::default();
     let (go, turn) = serve(&mut returns, 0..10);
     assert_eq!(go.len(), AT_ONCE - 1, "whoever served them goes, too");

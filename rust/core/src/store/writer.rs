@@ -16,10 +16,6 @@ use crate::wal::frame::{Frame, FrameKind};
 use crate::wal::{FrameForms, Log};
 use crate::{Error, Result};
 
-/// Maximum number of entries with values in the log; above it they are put into a file. (Small in
-/// tests, so that small batches meet every path.)
-pub(super) const MOST_IN_LOG: usize = if cfg!(feature = "small") { 150 } else { 768 << 10 };
-
 /// Number of new keys from which a batch goes into segments at once: as a frame it would be written
 /// twice.
 pub(super) const LARGE_BATCH: usize = if cfg!(feature = "small") { 20 } else { 128 << 10 };
