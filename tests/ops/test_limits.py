@@ -89,12 +89,13 @@ def test_mapped_id_beyond_its_limit_is_refused(history: dh.History) -> None:
 
 ENGINE: list[tuple[str, str, Callable[[int], str]]] = [
     ("entries of one segment", "MOST_ENTRIES", lambda most: f"{most >> 20} << 20"),
-    ("keys of a trigger in its log", "MOST_IN_LOG", lambda most: f"{most >> 10} << 10"),
+    ("UUIDs in the log of a trigger", "MOST_UUIDS", lambda most: f"{most >> 10} << 10"),
     (
         "new keys of a batch that go into a segment at once",
         "LARGE_BATCH",
         lambda most: f"{most >> 10} << 10",
     ),
+    ("entries of a map's log", "MOST_IN_LOG", lambda most: f"{most >> 10} << 10"),
     ("bytes of a map's log", "MOST_LOG_BYTES", lambda most: f"{most} << 20"),
     ("ids that one finding of `repair` names", "MOST_NAMED", lambda most: f"{most:_}"),
 ]

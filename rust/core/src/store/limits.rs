@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// UUIDs of a log from which it is frozen, or what weighs as much. Two logs' entries are in memory
 /// at most, until the first ones are in segments.
-static MOST_IN_MEMTABLE: AtomicUsize = AtomicUsize::new(if cfg!(feature = "small") { 150 } else { 256 << 10 });
+const MOST_UUIDS: usize = if cfg!(feature = "small") { 150 } else { 256 << 10 };
+static MOST_IN_MEMTABLE: AtomicUsize = AtomicUsize::new(MOST_UUIDS);
 
 /// Keys of a claim from which some of them are named by their places.
 static FEWEST_PLACES: AtomicUsize = AtomicUsize::new(64);
