@@ -1,5 +1,6 @@
 //! The write-ahead log of a key space: a header and frames, appended and never changed.
 
+mod append;
 pub(crate) mod frame;
 mod salvage;
 #[cfg(test)]
@@ -7,7 +8,7 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use frame::{Frame, FrameHeader, FramePlace, HEADER};
 pub(crate) use salvage::{Gap, Keys};
@@ -28,14 +29,6 @@ const WITHOUT_MARK: u32 = 1;
 pub(crate) const START: u64 = 64;
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
-/// Bytes of zeros added behind a frame that does not fit in the present room. A sync of a frame
-/// that leaves the file's length unchanged writes one block less, and takes two thirds of the time.
-const ROOM: u64 = 16 << 10;
-/// Room behind a large frame: for this number of its kind, up to a limit.
-const FRAMES_OF_ROOM: u64 = 8;
-const MOST_ROOM: u64 = 2 << 20;
-const BLOCK: u64 = 4096;
-
 /// An open log file.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
@@ -54,7 +47,7 @@ pub(crate) struct Log {
     pub(crate) identity: FileId,
     /// Whether the file is closed until it is needed.
     pub(crate) is_closed: bool,
-    /// The length of the file, as far as we know.
+    /// The length of the file, as far as we know: so far room reaches.
     room: Arc<AtomicU64>,
 }
 
@@ -198,21 +191,6 @@ impl Log {
         let mut bytes = [0; 8];
         let there = self.file.read_up_to(&mut bytes, position - 8)?;
         Ok((there == 8).then_some(bytes))
-    }
-
-    /// Append a frame's bytes at `position`, where the frames end.
-    pub(crate) fn append(&self, bytes: &[u8], position: u64) -> Result<()> {
-        let end = position + bytes.len() as u64;
-        if end > self.room.load(Ordering::Relaxed) {
-            let room = (FRAMES_OF_ROOM * bytes.len() as u64).clamp(ROOM, MOST_ROOM);
-            let length = (end + room).next_multiple_of(BLOCK);
-            // Without room the file grows with the frame. If nothing can be written at all, the
-            // write reports it.
-            if self.file.file.extend(length).is_ok() {
-                self.room.store(length, Ordering::Relaxed);
-            }
-        }
-        self.file.file.write_at(bytes, position).map_err(Error::io("append to", &self.file.path))
     }
 
     /// The place that a frame at `position` of this log repeats.

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use super::append::{BLOCK, ROOM, SHORT};
 use super::frame::{Frame, FrameKind};
 use super::*;
 use crate::segment::values::run::ValueRun;
-use crate::testing::simulated::Simulated;
+use crate::testing::simulated::{Fault, Simulated};
 use crate::types::FrameKeys;
 
 const LOG: u64 = 7;
@@ -157,6 +158,61 @@ fn frame_larger_than_the_room_makes_more_and_loses_nothing() {
     let mut sequences = Vec::new();
     assert!(log.salvage(ends[300], &mut |frame, _| sequences.push(frame.sequence)).unwrap().is_empty());
     assert_eq!(sequences, (1..=300).collect::<Vec<_>>());
+}
+
+#[test]
+fn room_of_short_frames_has_blocks_and_room_of_long_ones_none() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let owner = Owner::new([1; 16], "orders");
+    let log = Log::create(&crate::io::Disk, &path, LOG, owner, FrameForms::default()).unwrap();
+    let room = || {
+        let there = std::fs::metadata(&path).unwrap();
+        (there.len(), there.blocks() * 512)
+    };
+    log.append(&[1; 100], START).unwrap();
+    log.file.sync().unwrap();
+    let (length, on_disk) = room();
+    assert!(length >= START + 100 + ROOM && on_disk >= length);
+    // Nothing is made where the room suffices, and none of it is changed.
+    log.append(&[2; 8000], START + 100).unwrap();
+    assert_eq!(room(), (length, on_disk));
+    let end = START + 8100;
+    let long = vec![3; SHORT as usize + 8];
+    let frames = 2 + (length - end) / long.len() as u64;
+    (0..frames).for_each(|number| log.append(&long, end + number * long.len() as u64).unwrap());
+    log.file.sync().unwrap();
+    let end = end + frames * long.len() as u64;
+    assert!(room().0 >= end + ROOM && room().1 < room().0, "{:?}", room());
+    assert!(matches!(next(&log, end), Next::End));
+}
+
+#[test]
+fn room_that_another_process_made_is_not_made_again() {
+    let (system, log) = made(None);
+    let other = Log::open(&system.process(), Path::new("/log"), LOG, Owner::new([1; 16], "orders"), true).unwrap();
+    let bytes = |sequence, at| frame(sequence, START, b"x").encode(log.place(at));
+    log.append(&bytes(1, START), START).unwrap();
+    let (length, end) = (log.len().unwrap(), START + bytes(1, START).len() as u64);
+    other.append(&bytes(2, end), end).unwrap();
+    assert_eq!(other.len().unwrap(), length);
+    assert!(matches!(next(&log, end), Next::Frame(frame, _) if frame.sequence == 2));
+}
+
+#[test]
+fn a_frame_is_written_where_its_room_does_not_fit() {
+    let appended = |fault, operation| {
+        let (system, log) = made(None);
+        system.fail_at(system.operations() + operation, fault);
+        let done = log.append(&frame(1, START, b"x").encode(log.place(START)), START);
+        assert!(system.has_failed());
+        done.map(|()| log)
+    };
+    // The first operation asks for the length, the second one writes.
+    let log = appended(Fault::Full, 2).unwrap();
+    assert!(matches!(next(&log, START), Next::Frame(_, end) if end == log.len().unwrap()));
+    assert!(appended(Fault::Broken, 2).is_err() && appended(Fault::Broken, 1).is_err());
 }
 
 #[test]

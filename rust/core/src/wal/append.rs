@@ -1,0 +1,73 @@
+//! Appending a frame, and making room behind it: the sync of a later frame that changes neither the
+//! length of the file nor its blocks has less to write.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use super::Log;
+use crate::{Error, Result};
+
+/// Least room behind a frame, in bytes.
+pub(super) const ROOM: u64 = 16 << 10;
+pub(super) const BLOCK: u64 = 4096;
+/// Longest frame with room of written zeros. Its sync writes the frame and nothing else, in half the
+/// time. Longer frames get room without blocks: zeros would double what is written of them.
+pub(super) const SHORT: u64 = 8 << 10;
+/// Maximum room of written zeros; it grows with the log, so that a small one stays small.
+const MOST_ZEROS: u64 = 128 << 10;
+/// Room behind a longer frame: for this number of its kind, up to a limit.
+const FRAMES_OF_ROOM: u64 = 8;
+const MOST_ROOM: u64 = 2 << 20;
+
+impl Log {
+    /// Append a frame's bytes at `position`, where the frames end.
+    pub(crate) fn append(&self, bytes: &[u8], position: u64) -> Result<()> {
+        let end = position + bytes.len() as u64;
+        if end > self.room.load(Ordering::Relaxed) && self.is_written_with_room(bytes, position)? {
+            return Ok(());
+        }
+        self.file.file.write_at(bytes, position).map_err(|error| self.failed(error))
+    }
+
+    /// Make room for a frame at `position` and for later ones; answers whether the frame was
+    /// written with it. Without room the file grows with the frame. If nothing can be written at
+    /// all, writing the frame reports it.
+    fn is_written_with_room(&self, bytes: &[u8], position: u64) -> Result<bool> {
+        let (size, end, file) = (bytes.len() as u64, position + bytes.len() as u64, &*self.file.file);
+        if size > SHORT {
+            let length = (end + (FRAMES_OF_ROOM * size).clamp(ROOM, MOST_ROOM)).next_multiple_of(BLOCK);
+            if file.extend(length).is_ok() {
+                self.room.store(length, Ordering::Relaxed);
+            }
+            return Ok(false);
+        }
+        // Another process may have made room.
+        let length = self.len()?;
+        if length >= end {
+            self.room.store(length, Ordering::Relaxed);
+            return Ok(false);
+        }
+        let length = (end + position.clamp(ROOM, MOST_ZEROS)).next_multiple_of(BLOCK);
+        let mut whole = Vec::with_capacity((length - position) as usize);
+        whole.extend_from_slice(bytes);
+        whole.resize((length - position) as usize, 0);
+        match file.write_at(&whole, position) {
+            Ok(()) => {
+                self.room.store(length, Ordering::Relaxed);
+                Ok(true)
+            }
+            // The frame alone may fit.
+            Err(error) if is_full(&error) => Ok(false),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        Error::io("append to", &self.file.path)(error)
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
