@@ -16,7 +16,7 @@ class Place:
     """The place of a history."""
 
     name: str
-    """The absolute path of a directory, or the URL of a bucket; all spellings of one place are one."""
+    """The absolute path of a directory, without links, or the URL of a bucket; all spellings of one place are one."""
     directory: Path | None
     """The directory; None for a bucket."""
     how: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -49,7 +49,7 @@ class Place:
             raise dh.ConfigError(
                 "[DH-CONFIG] storage_options, cache and cache_bytes are for the URL of a bucket, and this is none"
             )
-        directory = dh.local_path(named).absolute()
+        directory = dh.local_path(named).resolve()
         return cls(str(directory), directory)
 
     def open(self, **how: Any) -> dh.History:

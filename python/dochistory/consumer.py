@@ -326,6 +326,9 @@ class Consumer:
 
     def _failed(self, error: dh.DocHistoryError) -> None:
         """After a failure of the storage: close the history, and suspend the trigger if it says so."""
+        if isinstance(error, dh.FencedError) and self._at.directory is None:
+            # The copy of a bucket's history is gone. The next call makes another one.
+            self._close_history()
         if not isinstance(error, dh.StorageError | dh.FailedError | dh.OpenError):
             return
         # A handle whose write failed writes no more. One of a bucket finds its state again by itself.

@@ -113,6 +113,34 @@ def test_same_rows_after_a_purge_stay_done_and_others_are_new(history: dh.Histor
 
 
 @WAYS
+def test_rows_released_by_themselves_are_new_in_a_replay(history: dh.History, begin: Begin) -> None:
+    claim = history.begin(documents(["a", "b"]), trigger(), transaction=APP, now=T0)
+    claim.release(rows=[1])
+    claim.complete()
+    found, again = begin(history, ["a", "b"])
+    assert found == ["R9", "R8"]
+    again.complete()
+    assert begin(history, ["a", "b"])[0] == ["R9", "R9"]
+
+
+def test_rows_that_were_suspended_are_new_in_a_replay(history: dh.History) -> None:
+    is_down = True
+
+    def resolver(asked: pa.RecordBatch) -> list[object]:
+        return [dh.TransientError("down") if is_down else "IN_DOUBT"] * asked.num_rows
+
+    asking = trigger(resolver=resolver, resolver_attempts=1)
+    history.begin(documents(["b"]), asking, now=T0)
+    first = history.begin(documents(["a", "b", "c"]), asking, transaction=("app", 1), now=T0)
+    assert rules(first.verdicts) == ["R8", "R10>S4", "R10>S4"]
+    first.complete()
+    is_down = False
+    again = history.begin(documents(["a", "b", "c"]), asking, transaction=("app", 1), now=T0)
+    assert again.replay == "unfinished", "a part of it was left out"
+    assert rules(again.verdicts) == ["R9", "R10>S3", "R8"]
+
+
+@WAYS
 def test_other_rows_are_looked_up_by_choice(history: dh.History, begin: Begin) -> None:
     history.begin(documents(["done"]), trigger()).complete()
     history.begin(documents(["a"]), trigger(), transaction=APP).complete()

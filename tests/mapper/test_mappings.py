@@ -106,6 +106,48 @@ def test_mirror_entries_lead_back(history: dh.History) -> None:
     assert mapped(mapper, ["ext"]) == ["out"]
 
 
+def test_rows_of_one_call_see_each_others_mirrors(history: dh.History) -> None:
+    mapper = history.mapper("m", mirror=True)
+    assert errors(mapper.create(["a", "d", "A"], ["A", "a", "q"])) == [None, "MIRROR_EXISTS", "EXISTS"]
+    assert mapped(mapper, ["a", "A", "d", "q"]) == ["A", "a", False, False]
+    with mapper.unit_of_work() as unit:
+        assert errors(unit.create(["x", "y", "X"], ["X", "X", "q"])) == [None, "MIRROR_EXISTS", "EXISTS"]
+        assert errors(unit.create(["z", "b"], ["A", "B"])) == ["MIRROR_EXISTS", None]
+    assert mapped(mapper, ["x", "X", "y", "b", "B"]) == ["X", "x", False, "B", "b"]
+
+
+def test_a_mirror_leaves_a_doubt_and_another_mapping_alone(history: dh.History) -> None:
+    one_way, mapper = history.mapper("m"), history.mapper("m", mirror=True)
+    mapper.begin_send(messages(["A", "m2"]))
+    mapper.create(["a"], ["A"])
+    assert (mapped(mapper, ["A"]), pending(mapper)) == (["a"], ["m2"])
+    mapper.remove(["a"])
+    assert (mapped(mapper, ["A"]), pending(mapper)) == ([False], ["A", "m2"])
+    mapper.begin_send(messages(["m1"])).complete(["m2"])
+    assert mapped(mapper, ["m1", "m2"]) == ["m2", "m1"]
+    mapper.remove(["m1"])
+    assert pending(mapper) == ["A", "m2"]
+    one_way.create(["b", "B", "c"], ["B", "q", "C"])
+    mapper.begin_send(messages(["d"])).complete(["b"])
+    mapper.update(["c"], ["D"])
+    mapper.remove(["b"])
+    assert mapped(mapper, ["b", "B", "d", "c", "D"]) == [False, "q", "b", "D", "c"]
+
+
+@pytest.mark.parametrize("column", [pa.array(["forever"]), pa.array(["7 days"]), pa.array([604_800])])
+def test_a_column_that_has_no_times_is_refused(mapper: dh.MessageIdMapper, column: pa.Array) -> None:
+    with pytest.raises(dh.SchemaError, match=r"persist_until is (Utf8|Int64); allowed are times"):
+        mapper.create(["a"], None, column)
+    assert mapped(mapper, ["a"]) == [False]
+
+
+def test_an_other_id_that_is_too_long_is_an_error_of_its_row(history: dh.History) -> None:
+    mapper = history.mapper("m", mirror=True)
+    assert errors(mapper.create(["a", "b"], ["x" * 70_000, "B"])) == ["TOO_LONG", None]
+    mapper.begin_send(messages(["c"])).complete(["x" * 70_000])
+    assert mapped(mapper, ["a", "b", "c"]) == [False, "B", "x" * 70_000]
+
+
 def test_an_entry_counts_until_it_is_purged(mapper: dh.MessageIdMapper) -> None:
     mapper.create(["a", "b", "c"], None, pa.array([T0 + DAY, T0 + 2 * DAY, None], pa.timestamp("us", "UTC")), now=T0)
     mapper.create(["d"], None, "forever", now=T0)

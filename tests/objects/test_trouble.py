@@ -3,6 +3,8 @@
 import datetime as dt
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -264,3 +266,50 @@ def test_a_disk_that_is_full_is_said_so_and_serves_again(
     assert "File too large" in refused
     assert "object-" in refused  # the file
     assert served == "['DUPLICATE', 'DUPLICATE']"
+
+
+def test_a_handle_whose_copy_was_deleted_says_so(s3: Server, place: str, tmp_path: Path) -> None:
+    with dh.open(place, create=True, storage_options=s3.options, cache=tmp_path / "cache") as history:
+        history.begin(documents(["a"]), trigger())
+        mapper = history.mapper("m")
+        mapper.create(["a"], ["b"])
+        shutil.rmtree(tmp_path / "cache")
+        calls: list[Callable[[], Any]] = [
+            history.verify,
+            lambda: history.entries(trigger()).read_all(),
+            lambda: mapper.pending().read_all(),
+            lambda: history.begin(documents(["b"]), trigger()),
+        ]
+        for call in calls:
+            with pytest.raises(dh.FencedError, match=r"the local copy .* was deleted .*; open the history again"):
+                call()
+        assert status_of(history, ["a", "b"]) == ["IN_DOUBT", "NEW"]
+
+
+def test_a_consumer_whose_copy_was_deleted_takes_another(s3: Server, place: str, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    with dh.Consumer(place, trigger(), storage_options=s3.options, cache=cache) as consumer:
+        consumer.begin(documents(["a"])).complete()
+        shutil.rmtree(cache)
+        with pytest.raises(dh.FencedError):
+            consumer.begin(documents(["b"]))
+        assert statuses(consumer.begin(documents(["a", "b"])).verdicts) == ["DUPLICATE", "NEW"]
+
+
+def test_the_exception_of_a_signals_handler_comes_through(s3: Server, place: str, proxy: FaultProxy) -> None:
+    def handler(*_: object) -> None:
+        raise TimeoutError("enough")
+
+    with dh.open(place, create=True, storage_options=s3.through(proxy.port)) as history:
+        history.begin(documents(["a"]), trigger())
+        proxy.choose = lambda _request: time.sleep(1.0)
+        previous = signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try:
+            with pytest.raises(TimeoutError, match="^enough$"):
+                history.stats(trigger())
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+            proxy.choose = lambda _request: None
+        assert status_of(history, ["a"]) == ["IN_DOUBT"]

@@ -182,6 +182,8 @@ def test_documents_resolved_as_process_are_resubmitted_together(doubtful: dh.His
     with doubtful.audit.resubmit(trigger()) as again:
         assert again.documents["uuid"].to_pylist() == ["a", "c"]
     assert states(doubtful) == ["resubmitted", "open", "resubmitted"]
+    listed = doubtful.audit.list(state="resubmitted")
+    assert [(one["by"], one["note"]) for one in listed.to_pylist()] == [("ada", "asked the shop")] * 2
     with doubtful.audit.resubmit(trigger()) as nothing:
         assert nothing.documents.num_rows == 0
 

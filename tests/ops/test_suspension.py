@@ -217,6 +217,17 @@ def test_other_triggers_and_other_histories_are_left_alone(history: dh.History, 
     assert len(suspended()) == 1
 
 
+def test_all_spellings_of_a_place_are_one(history: dh.History, directory: Path, clock: Clock) -> None:
+    link = directory.parent / "link.history"
+    link.symlink_to(directory)
+    suspension(directory.parent / "sub" / ".." / directory.name, clock).suspend()
+    for place in (history, directory, link):
+        assert [one.trigger for one in suspended(place)] == ["orders"]
+        with pytest.raises(dh.SuspendedError):
+            suspension(place, clock).check()
+    suspension(link, clock).resume()
+    suspension(directory, clock).check()
+
 def test_suspension_without_writable_state_holds_in_this_process(
     history: dh.History, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -74,6 +74,18 @@ def test_without_complete_resolved_all_ask_again(history: dh.History) -> None:
     assert rules(history.classify(documents(["a"]), trigger())) == ["R11"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "rule"), [({"guaranteed": [True, False]}, "R1"), ({"redelivery_count": [1, 9]}, "R2")]
+)
+def test_a_copy_that_was_not_asked_about_contradicts_nothing(
+    history: dh.History, columns: dict[str, list[Any]], rule: str
+) -> None:
+    history.begin(documents(["a"]), trigger())
+    asking = trigger(resolver=knowing(), max_redelivery_count=5)
+    assert rules(history.begin(documents(["a", "a"], **columns), asking).verdicts) == ["R10>S2", rule]
+    assert rules(history.classify(documents(["a"]), trigger())) == ["R9"]
+
+
 def test_contradictory_answers_complete_nothing(history: dh.History) -> None:
     history.begin(documents(["a"]), trigger())
     contradicting = trigger(resolver=lambda batch: ["DUPLICATE", "NEW"][: batch.num_rows])

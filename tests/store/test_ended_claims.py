@@ -70,3 +70,50 @@ def test_a_staged_claim_refuses_the_other_end(history: dh.History) -> None:
         second.complete(["a", "b"])
     second.complete()
     assert status_of(history, ["a", "b"]) == ["DUPLICATE", "NEW"]
+
+
+def compact(history: dh.History) -> None:
+    for _ in range(2):
+        history.pin(trigger())
+        history.maintain(all=True)
+
+
+def test_a_replaced_claims_completion_outlives_maintenance(history: dh.History) -> None:
+    ids = ["a", "b", "c"]
+    slow = history.begin(documents(ids), trigger(), transaction=("app", 1), now=T0)
+    slow.release([2])
+    rerun = history.begin(documents(ids), trigger(), transaction=("app", 1), on_replay="rerun", now=T0)
+    compact(history)
+    slow.complete()
+    assert status_of(history, ids) == ["DUPLICATE", "DUPLICATE", "IN_DOUBT"]
+    rerun.release()
+    compact(history)
+    assert status_of(history, ids) == ["DUPLICATE", "DUPLICATE", "NEW"]
+
+
+def test_a_claim_completes_after_its_applications_next_batch(history: dh.History) -> None:
+    first = history.begin(documents(["a"]), trigger(), transaction=("app", 1), now=T0)
+    history.begin(documents(["b"]), trigger(), transaction=("app", 2), now=T0).complete()
+    compact(history)
+    first.complete()
+    compact(history)
+    assert status_of(history, ["a", "b"]) == ["DUPLICATE", "DUPLICATE"]
+
+
+def test_a_replaced_staged_claim_completes_and_takes_no_more(history: dh.History) -> None:
+    ids = ["a", "b", "x"]
+    history.begin(documents(["before"]), trigger(), now=T0).complete()
+    job = history._shards.reserve(trigger(), parts=1, transaction=("app", 1), now=T0)
+    with dh.open(history.path, read_only=True, snapshot=job.snapshot) as pinned:
+        receipt = pinned._shards.stage(documents(ids), trigger(), job=job.token, part=0, attempt="0").receipt
+    sooner = history.begin(documents(["x"]), trigger(), now=T0)
+    staged = job.commit([receipt], most_lost=None)
+    sooner.release()
+    rerun = history.begin(documents(ids), trigger(), transaction=("app", 1), on_replay="rerun", now=T0)
+    rerun.release()
+    with pytest.raises(dh.StateError, match="its batch was begun again"):
+        staged.decide_lost(documents(["x"]))
+    assert status_of(history, ids) == ["NEW", "NEW", "NEW"]
+    compact(history)
+    staged.complete()
+    assert status_of(history, ids) == ["DUPLICATE", "DUPLICATE", "NEW"]

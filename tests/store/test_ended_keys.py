@@ -4,6 +4,7 @@ import datetime as dt
 import uuid
 from collections.abc import Callable, Sequence
 
+import pyarrow as pa
 import pytest
 
 import dochistory as dh
@@ -119,3 +120,18 @@ def test_keys_whose_claim_ended_meanwhile_are_ended_already(history: dh.History)
     claim.complete()
     assert history.complete(ids, trigger(), now=T0 + dt.timedelta(minutes=1)) == counts(0, already=COUNT)
     assert history.release(ids, trigger(), now=T0)["changed"] == 0
+
+
+@of_both_forms
+@pytest.mark.parametrize("is_other", [True, False])
+def test_keys_that_were_loaded_since_are_looked_up(history: dh.History, make: Make, is_other: bool) -> None:
+    ids = make()
+    for _ in range(2):  # the log that names keys by their places begins after the first such call
+        history.begin(documents([f"{one}y" for one in make()] if make is texts else make()), trigger(), now=T0)
+        history.complete(["other"], trigger(), now=T0)
+    history.begin(documents(ids), trigger(), now=T0)
+    with dh.open(history.path) as other:
+        loaded = documents(ids).append_column("status", pa.array(["processing"] * COUNT))
+        (other if is_other else history).load(loaded, trigger(), now=T0)
+    history.release(ids, trigger(), now=T0)
+    assert set(status_of(history, ids)) == {"NEW"}

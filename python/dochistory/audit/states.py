@@ -51,20 +51,29 @@ def end_of(number: int, progress: tuple[int, str] | None) -> str:
 
 
 def with_states(kept: pa.Table, changes: pa.Table) -> pa.Table:
-    """The documents with the last change of each: `state`, `changed_at`, `by`, `note`."""
+    """The documents with the last change of each, and the last decision: `state`, `changed_at`, `by`, `note`."""
     changes = changes.filter(pc.not_equal(changes["state"], UNDONE))
+    last = _last(changes)
+    # The end of a resubmission names nobody.
+    decided = _last(changes.filter(pc.is_valid(changes["by"])))
+
+    def of(found: pa.Table, column: str) -> Any:
+        return _flat(found[column]).take(pc.index_in(kept["number"], value_set=_flat(found["number"])))
+
+    return (
+        kept.append_column("state", pc.fill_null(of(last, "state"), "open"))
+        .append_column("changed_at", of(last, "time"))
+        .append_column("by", of(decided, "by"))
+        .append_column("note", of(decided, "note"))
+    )
+
+
+def _last(changes: pa.Table) -> pa.Table:
+    """The last of these changes of each document."""
     last = changes.group_by("number", use_threads=False).aggregate([("event", "max")])
     last = last.rename_columns({"event_max": "event"})
     # An event has one row for each document, so this keeps one row of each.
-    latest = last.join(changes, ["number", "event"], join_type="left outer") if last.num_rows else changes
-    rows = pc.index_in(kept["number"], value_set=_flat(latest["number"]))
-    state = pc.fill_null(_flat(latest["state"]).take(rows), "open")
-    return (
-        kept.append_column("state", state)
-        .append_column("changed_at", _flat(latest["time"]).take(rows))
-        .append_column("by", _flat(latest["by"]).take(rows))
-        .append_column("note", _flat(latest["note"]).take(rows))
-    )
+    return last.join(changes, ["number", "event"], join_type="left outer") if last.num_rows else changes
 
 
 def _flat(column: Any) -> Any:

@@ -194,6 +194,13 @@ impl Error {
         Self::Fenced { path: path.to_path_buf(), reason: reason.into() }
     }
 
+    /// The replica of a history in a bucket was deleted under its handle.
+    pub(crate) fn copy_is_gone(identity: &Path) -> Self {
+        let reason = "the local copy of this history was deleted while it was in use, and nothing was acknowledged; open \
+                      the history again";
+        Self::Fenced { path: identity.parent().unwrap_or(identity).to_path_buf(), reason: reason.into() }
+    }
+
     /// Two writers work at the same time.
     pub(crate) fn not_alone(path: &Path, what: &str) -> Self {
         let reason = format!(

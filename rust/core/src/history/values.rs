@@ -4,13 +4,15 @@ pub use crate::format::names::Room;
 pub use crate::segment::values::columns::{FoundValues, Id, Ids};
 pub use crate::segment::values::run::{FOREVER, MOST_ID_BYTES, MOST_VALUE_BYTES};
 pub use crate::store::values::{ValueCursor, ValueStatistics};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::History;
 use crate::columns::IdColumn;
-use crate::key::{Codec, Form};
+use crate::key::{Codec, Form, Key};
+use crate::segment::Wanted;
 use crate::segment::values::columns::id_text;
-use crate::segment::values::run::{GONE, NULL, PENDING, ValueRun};
+use crate::segment::values::run::{GONE, NULL, PENDING, Row, ValueRun};
 use crate::store::values::ValueChange;
 use crate::store::{KeySpace, Maintained, Progress, Purge, Purged, Writer};
 pub use crate::types::Ending;
@@ -55,6 +57,9 @@ pub struct ValueEdit<'a> {
     writer: &'a Writer<'a>,
     found: FoundValues,
     run: ValueRun,
+    /// The last change of each id, of those that were indexed.
+    last: HashMap<Key, usize>,
+    indexed: usize,
     transaction: Option<NumberedBatch>,
     replaces: Option<u64>,
     ending: Option<(u64, Ending)>,
@@ -80,6 +85,24 @@ impl ValueEdit<'_> {
     /// The entries of some rows of other ids, in this order, without the changes made here.
     pub fn look_at(&self, ids: &Ids, rows: &[u32]) -> Result<FoundValues> {
         ids.wanted_at(rows, |wanted| self.writer.values_of(wanted))
+    }
+
+    /// The entry of one id, with the changes made here.
+    pub fn present(&mut self, id: Id) -> Result<FoundValues> {
+        let changes = self.run.rows[self.indexed..].iter().zip(self.indexed..);
+        self.last.extend(changes.map(|(row, at)| (row.key, at)));
+        self.indexed = self.run.len();
+        let is_same = |row: &&Row| self.run.text(row) == id.text;
+        let Some(row) = self.last.get(&id.key).map(|at| &self.run.rows[*at]).filter(is_same) else {
+            return self.writer.values_of(&Wanted { keys: &[id.key], forms: &[id.form], text: &|_| id.text });
+        };
+        let mut found = FoundValues::with_capacity(1);
+        if row.flags & GONE == 0 {
+            found.push(row.flags, row.until, self.run.value(row));
+        } else {
+            found.push_none();
+        }
+        Ok(found)
     }
 
     /// Write an entry; it replaces an older one of the same id.
@@ -187,8 +210,9 @@ impl ValueMap {
     pub fn change<T>(&self, ids: &Ids, mut work: impl FnMut(&mut ValueEdit) -> Result<T>) -> Result<T> {
         self.space.write_again(KeySpace::value_settings(), |writer| {
             let found = ids.wanted(|wanted| writer.values_of(wanted))?;
-            let mut edit =
-                ValueEdit { writer, found, run: ValueRun::default(), transaction: None, replaces: None, ending: None };
+            let (run, last) = (ValueRun::default(), HashMap::new());
+            let (transaction, replaces, ending) = (None, None, None);
+            let mut edit = ValueEdit { writer, found, run, last, indexed: 0, transaction, replaces, ending };
             let done = work(&mut edit)?;
             let ValueEdit { run, transaction, replaces, ending, .. } = edit;
             if !run.is_empty() || transaction.is_some() || ending.is_some() {

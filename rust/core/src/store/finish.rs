@@ -1,7 +1,5 @@
 //! Ending claims: a whole claim, some of its rows, or keys of any claim.
 
-use std::sync::atomic::Ordering;
-
 use super::{InProgress, LookedUp};
 use crate::Result;
 use crate::key::Key;
@@ -149,8 +147,7 @@ impl Writer<'_> {
     /// begun any of its keys, so there is nothing to look up.
     fn fresh_places_of(&self, wanted: &Wanted) -> Option<((u64, i64), Places)> {
         let (claim, places) = self.space.present().as_ref()?.memtable.last_begun(wanted)?;
-        let is_fresh = claim.0 != 0 && claim.0 == self.space.fresh.load(Ordering::Relaxed);
-        (is_fresh && is_smaller(&places, wanted.keys.len())).then_some((claim, places))
+        (self.is_fresh(claim.0) && is_smaller(&places, wanted.keys.len())).then_some((claim, places))
     }
 
     /// The one claim that began these rows, and their places in it, where that takes fewer bytes

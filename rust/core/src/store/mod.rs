@@ -90,12 +90,19 @@ pub(crate) struct KeySpace {
     /// Whether the directory above is created with its first space.
     makes_room: bool,
     asked: Asked,
-    /// The last claim that this handle began of keys that nobody had begun; 0 for none.
-    fresh: AtomicU64,
+    fresh: Fresh,
     /// Set once the space is in the registry.
     known: OnceLock<()>,
     /// Where its durable truth is, if not in its directory.
     mirror: Option<Arc<Mirror>>,
+}
+
+/// The last claim that this handle began of keys that nobody had begun; 0 for none.
+#[derive(Debug, Default)]
+struct Fresh {
+    claim: AtomicU64,
+    /// The manifest then: a later one may name segments with other claims of these keys.
+    manifest: AtomicU64,
 }
 
 /// The counters of this handle since it was opened.
@@ -135,7 +142,7 @@ impl KeySpace {
             longest_run_us,
             makes_room,
             asked,
-            fresh: AtomicU64::new(0),
+            fresh: Fresh::default(),
             known,
             mirror,
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::mirror::{Along, Mirror};
 use super::view::View;
 use super::writer_lock::{Taken, WriterLock};
-use super::{KeySpace, LookedUp, SpaceSettings};
+use super::{Fresh, KeySpace, LookedUp, SpaceSettings};
 use crate::format::names::WRITER_LOCK;
 use crate::segment::values::run::ValueRun;
 use crate::types::FrameKeys;
@@ -220,6 +220,17 @@ impl Writer<'_> {
         self.space.present().as_ref().is_some_and(|view| started_at <= view.manifest.purged_upto)
     }
 
+    /// Whether entries of a claim that has not ended may be gone: a purge passed its start, or its
+    /// batch was begun again since, which released it.
+    pub(crate) fn may_lack(&self, (claim, started_at): (u64, i64), application: Option<&str>) -> bool {
+        self.is_purged(started_at) || application.is_some_and(|application| self.is_superseded(claim, application))
+    }
+
+    /// Whether the last transaction of an application is another one than this claim's.
+    fn is_superseded(&self, claim: u64, application: &str) -> bool {
+        self.space.last_transaction(application).is_none_or(|last| last.claim != claim)
+    }
+
     /// Read the present state, and create the key space if it does not exist. End a log that a dead
     /// writer left torn, that holds frames of others that nothing shows to be durable, or that
     /// another writer may be about to append to: its readable part is rewritten.
@@ -244,10 +255,22 @@ impl Writer<'_> {
         Ok(self.space.asked.counted(look(self.space.present().as_ref())?))
     }
 
+    /// The number of the manifest that is known.
+    fn manifest(&self) -> u64 {
+        self.space.present().as_ref().map_or(0, |view| view.manifest.number)
+    }
+
+    /// Whether this is the last claim that was noted as fresh, and no manifest came since.
+    pub(super) fn is_fresh(&self, claim: u64) -> bool {
+        let Fresh { claim: noted, manifest } = &self.space.fresh;
+        claim != 0 && claim == noted.load(Ordering::Relaxed) && self.manifest() == manifest.load(Ordering::Relaxed)
+    }
+
     /// Nobody had begun any key of this claim before. In a bucket its number may become another's.
     pub(crate) fn note_fresh(&self, claim: u64) {
         if !self.space.is_in_bucket() {
-            self.space.fresh.store(claim, Ordering::Relaxed);
+            self.space.fresh.claim.store(claim, Ordering::Relaxed);
+            self.space.fresh.manifest.store(self.manifest(), Ordering::Relaxed);
         }
     }
 

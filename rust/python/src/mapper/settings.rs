@@ -2,7 +2,7 @@
 
 use crate::arrow::array::{Array, AsArray};
 use crate::arrow::compute::cast;
-use crate::arrow::datatypes::TimestampMicrosecondType;
+use crate::arrow::datatypes::{DataType, TimestampMicrosecondType};
 use dochistory_core::history::values::FOREVER;
 use dochistory_core::protocols::mapper::rules::Policy;
 use dochistory_core::protocols::mapper::{MapperSettings, Untils};
@@ -68,8 +68,12 @@ impl Kept {
         }
         if value.hasattr("__arrow_c_array__")? || value.hasattr("__arrow_c_stream__")? {
             let (_, array) = answers::import(value)?;
-            let times = cast(&array, &time_type())
-                .map_err(|_| Failure::schema(format!("persist_until is {}; allowed are times", array.data_type())))?;
+            let refused = || Failure::schema(format!("persist_until is {}; allowed are times", array.data_type()));
+            // Text and numbers would be cast to what nobody meant.
+            if !matches!(array.data_type(), DataType::Timestamp(..) | DataType::Null) {
+                return Err(refused());
+            }
+            let times = cast(&array, &time_type()).map_err(|_| refused())?;
             let times = times.as_primitive::<TimestampMicrosecondType>();
             return Ok(Self::Rows(times.iter().map(|time| time.unwrap_or(default)).collect()));
         }

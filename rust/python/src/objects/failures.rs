@@ -12,7 +12,8 @@ use crate::errors::DocHistoryError;
 /// The engine's error for an exception of the client. An interrupt is kept, and raised again where
 /// the engine's call ends.
 pub(super) fn engine(py: Python<'_>, error: PyErr) -> Error {
-    if error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py) {
+    let is_exit = error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py);
+    if is_exit || is_of_handler(py, &error).unwrap_or(false) {
         crate::calls::keep(error);
         return Error::Interrupted;
     }
@@ -26,6 +27,12 @@ pub(super) fn engine(py: Python<'_>, error: PyErr) -> Error {
     }
     let said = error.to_string();
     Error::ObjectStore(format!("[DH-OBJECTS] the client of the object store failed: {said}; nothing was acknowledged"))
+}
+
+/// Whether the handler of a signal raised this: the client's code is where it came, and not to
+/// blame.
+fn is_of_handler(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    py.import("dochistory.objects.signals")?.call_method1("is_of_handler", (error.value(py),))?.extract()
 }
 
 /// The operating system's refusal of a local file.

@@ -1,7 +1,9 @@
 //! Mappings one by one: create, update, remove.
 
+use std::borrow::Cow;
+
 use super::known::Known;
-use super::record::Record;
+use super::record::{Pending, Record};
 use super::texts::{Texts, Untils};
 use super::{Mapper, same_length};
 use crate::Result;
@@ -83,16 +85,20 @@ impl Mapper {
         let first_copies = ids.first_copies(u32::MAX);
         self.values.change(ids, |edit| {
             let known = Known::read(edit.found(), self.settings, now_us)?;
-            let mut mirrors = self.mirrors(edit, values, now_us)?;
             let mut errors = Errors::with_capacity(ids.len());
             for (row, first) in first_copies.iter().enumerate() {
-                let is_later = || (*first as usize != row).then_some(RowError::Exists);
-                let error = RowError::of_form(ids.form(row))
-                    .or_else(|| refuse(known.mapped[row]))
-                    .or_else(is_later)
-                    .or_else(|| mirrors.refuse(row, ids.bytes(row).as_deref()));
+                let mut error = RowError::of_form(ids.form(row));
                 if error.is_none() {
-                    self.map(edit, ids, row, &known, values.get(row), untils.get(row))?;
+                    let own = self.entry(edit, ids, (&known, row), now_us)?;
+                    let is_later = || (*first as usize != row).then_some(RowError::Exists);
+                    let (value, until) = (values.get(row), untils.get(row));
+                    error = refuse(own.is_mapped()).or_else(is_later);
+                    error =
+                        error.map_or_else(|| self.refuse_mirror(edit, value, &own, now_us), |error| Ok(Some(error)))?;
+                    if error.is_none() {
+                        self.map(edit, &own, value, until, now_us)?;
+                        self.mirror(edit, value, &own.bytes, until, now_us)?;
+                    }
                 }
                 errors.push(error);
             }
@@ -100,22 +106,39 @@ impl Mapper {
         })
     }
 
-    /// Write one mapping, and its mirror; a pending entry of the same id stays.
+    /// The entry of a usable row. With mirrors an earlier row may have changed it: then it is looked
+    /// up again.
+    pub(super) fn entry<'a>(
+        &self,
+        edit: &mut ValueEdit,
+        ids: &'a Ids,
+        (known, row): (&'a Known, usize),
+        now_us: i64,
+    ) -> Result<Entry<'a>> {
+        let (id, bytes) = (ids.id(row), ids.bytes(row).unwrap_or_default());
+        if self.settings.mirror {
+            return Ok(Entry { id, bytes, known: Cow::Owned(self.present(edit, id, now_us)?), at: 0 });
+        }
+        Ok(Entry { id, bytes, known: Cow::Borrowed(known), at: row })
+    }
+
+    fn present(&self, edit: &mut ValueEdit, id: Id, now_us: i64) -> Result<Known> {
+        Known::read(&edit.present(id)?, self.settings, now_us)
+    }
+
+    /// Write one mapping without its mirror; a pending entry of the same id stays.
     pub(super) fn map(
         &self,
         edit: &mut ValueEdit,
-        ids: &Ids,
-        row: usize,
-        known: &Known,
+        own: &Entry,
         value: Option<&[u8]>,
         until: i64,
+        now_us: i64,
     ) -> Result<()> {
-        let pending = known.pending_of(row);
-        if known.mapped[row] {
-            self.unmirror(edit, known.values.get(row))?;
+        if own.is_mapped() {
+            self.unmirror(edit, own, now_us)?;
         }
-        Self::put(edit, ids.id(row), &Record { pending, ..Record::mapped(value) }, until)?;
-        self.mirror(edit, value, ids.bytes(row).as_deref(), until)
+        Self::put(edit, own.id, &Record { pending: own.pending(), ..Record::mapped(value) }, until)
     }
 
     pub(super) fn put(edit: &mut ValueEdit, id: Id, record: &Record, until: i64) -> Result<()> {
@@ -125,32 +148,61 @@ impl Mapper {
         edit.put(id, NewValue { value: Some(&bytes), persist_until: until, pending })
     }
 
-    /// The second direction of a mapping.
+    /// The second direction of a mapping, unless the other id is too long for one. Another mapping of
+    /// the other id stays, as does its pending entry.
     pub(super) fn mirror(
         &self,
         edit: &mut ValueEdit,
         value: Option<&[u8]>,
-        id: Option<&[u8]>,
+        id: &[u8],
         until: i64,
+        now_us: i64,
     ) -> Result<()> {
-        let Some(value) = value.filter(|value| self.settings.mirror && !value.is_empty()) else { return Ok(()) };
-        Self::put(edit, self.values.id(value), &Record::mapped(id), until)
-    }
-
-    pub(super) fn unmirror(&self, edit: &mut ValueEdit, value: Option<&[u8]>) -> Result<()> {
-        let Some(value) = value.filter(|value| self.settings.mirror && !value.is_empty()) else { return Ok(()) };
-        edit.remove(self.values.id(value))
-    }
-
-    /// The mappings that prevent mirror entries.
-    fn mirrors(&self, edit: &ValueEdit, values: &Texts, now_us: i64) -> Result<Mirrors> {
-        if !self.settings.mirror {
-            return Ok(Mirrors::default());
+        let Some(other) = self.other(value).filter(|other| RowError::of_form(other.form).is_none()) else {
+            return Ok(());
+        };
+        let known = self.present(edit, other, now_us)?;
+        if is_to_another(&known, id) {
+            return Ok(());
         }
-        let column = values.column();
-        let others = self.values.ids(&column);
-        let known = Known::read(&edit.look(&others)?, self.settings, now_us)?;
-        Ok(Mirrors { first_copies: others.first_copies(u32::MAX), known, taken: vec![false; values.len()] })
+        let pending = known.pending_of(0);
+        let until = if pending.is_some() { until.max(known.persist_until[0]) } else { until };
+        Self::put(edit, other, &Record { pending, ..Record::mapped(Some(id)) }, until)
+    }
+
+    /// Remove the second direction of a mapping; a pending entry of the other id stays, and so does
+    /// what is no mirror of this mapping.
+    fn unmirror(&self, edit: &mut ValueEdit, own: &Entry, now_us: i64) -> Result<()> {
+        let Some(other) = self.other(own.value()) else { return Ok(()) };
+        let known = self.present(edit, other, now_us)?;
+        if !known.mapped[0] || is_to_another(&known, &own.bytes) {
+            return Ok(());
+        }
+        match known.pending_of(0) {
+            None => edit.remove(other),
+            Some(pending) => Self::put(edit, other, &Record::pending(pending), known.persist_until[0]),
+        }
+    }
+
+    /// The other id of a mapping, if it gets a mirror.
+    fn other<'v>(&self, value: Option<&'v [u8]>) -> Option<Id<'v>> {
+        value.filter(|value| self.settings.mirror && !value.is_empty()).map(|value| self.values.id(value))
+    }
+
+    /// Why a mapping cannot have its mirror.
+    fn refuse_mirror(
+        &self,
+        edit: &mut ValueEdit,
+        value: Option<&[u8]>,
+        own: &Entry,
+        now_us: i64,
+    ) -> Result<Option<RowError>> {
+        let Some(other) = self.other(value) else { return Ok(None) };
+        if let Some(error) = RowError::of_form(other.form) {
+            return Ok(Some(error));
+        }
+        let known = self.present(edit, other, now_us)?;
+        Ok(is_to_another(&known, &own.bytes).then_some(RowError::MirrorExists))
     }
 
     /// Remove mappings; pending entries of the same ids stay. Durable on return.
@@ -163,7 +215,8 @@ impl Mapper {
                 let is_there = known.mapped[row] && *first as usize == row;
                 let error = RowError::of_form(ids.form(row)).or((!is_there).then_some(RowError::NotFound));
                 if error.is_none() {
-                    self.unmap(edit, ids, row, &known)?;
+                    let own = self.entry(edit, ids, (&known, row), now_us)?;
+                    self.unmap(edit, &own, now_us)?;
                 }
                 errors.push(error);
             }
@@ -171,32 +224,39 @@ impl Mapper {
         })
     }
 
-    pub(super) fn unmap(&self, edit: &mut ValueEdit, ids: &Ids, row: usize, known: &Known) -> Result<()> {
-        self.unmirror(edit, known.values.get(row))?;
-        match known.pending_of(row) {
-            None => edit.remove(ids.id(row)),
-            Some(pending) => Self::put(edit, ids.id(row), &Record::pending(pending), known.persist_until[row]),
+    pub(super) fn unmap(&self, edit: &mut ValueEdit, own: &Entry, now_us: i64) -> Result<()> {
+        self.unmirror(edit, own, now_us)?;
+        match own.pending() {
+            None => edit.remove(own.id),
+            Some(pending) => Self::put(edit, own.id, &Record::pending(pending), own.known.persist_until[own.at]),
         }
     }
 }
 
-/// Which of a batch's other ids are mapped.
-#[derive(Default)]
-struct Mirrors {
-    first_copies: Vec<u32>,
-    known: Known,
-    taken: Vec<bool>,
+/// An id of a batch, and what is known of it.
+pub(super) struct Entry<'a> {
+    pub(super) id: Id<'a>,
+    pub(super) bytes: Cow<'a, [u8]>,
+    pub(super) known: Cow<'a, Known>,
+    /// Its row in `known`.
+    pub(super) at: usize,
 }
 
-impl Mirrors {
-    /// An other id that is mapped, here or by an earlier row, may not be mapped back, except by the
-    /// mirror of this same mapping.
-    fn refuse(&mut self, row: usize, id: Option<&[u8]>) -> Option<RowError> {
-        let at = self.first_copies.get(row).copied().filter(|at| *at != u32::MAX)? as usize;
-        if self.taken[at] || self.known.mapped[at] && self.known.values.get(at) != id {
-            return Some(RowError::MirrorExists);
-        }
-        self.taken[at] = true;
-        None
+impl Entry<'_> {
+    fn is_mapped(&self) -> bool {
+        self.known.mapped[self.at]
     }
+
+    fn value(&self) -> Option<&[u8]> {
+        self.known.values.get(self.at)
+    }
+
+    fn pending(&self) -> Option<Pending> {
+        self.known.pending_of(self.at)
+    }
+}
+
+/// Whether the one id that is known is mapped to another one than this.
+fn is_to_another(known: &Known, id: &[u8]) -> bool {
+    known.mapped[0] && known.values.get(0) != Some(id)
 }

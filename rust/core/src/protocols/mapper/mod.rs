@@ -8,6 +8,7 @@ pub mod rules;
 mod send;
 mod texts;
 mod unit;
+mod unit_mirrors;
 
 use super::mapper::rules::Policy;
 use crate::history::History;

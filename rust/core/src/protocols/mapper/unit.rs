@@ -7,6 +7,7 @@ use super::mappings::RowError;
 use super::rules::{Attempt, MapperBatch, NO_ID, Qos, Rule, SenderFacts, decide_sender};
 use super::send::Messages;
 use super::texts::{Texts, Untils};
+use super::unit_mirrors::Mirrors;
 use super::{Mapper, same_length};
 use crate::segment::values::columns::Ids;
 use crate::store::values::Held;
@@ -151,7 +152,8 @@ impl Unit {
         same_length("external_ids", values.len(), ids.len())?;
         untils.check(ids.len())?;
         let change = |row: usize| Change::Create { value: values.get(row).map(<[u8]>::to_vec), until: untils.get(row) };
-        self.join(ids, now_us, change, RowError::Exists, |is_mapped| is_mapped.then_some(RowError::Exists))
+        let refuse = |is_mapped: bool| is_mapped.then_some(RowError::Exists);
+        self.join(ids, now_us, (change, Some(values)), RowError::Exists, refuse)
     }
 
     /// Change the mappings of ids when the unit commits.
@@ -159,36 +161,58 @@ impl Unit {
         same_length("external_ids", values.len(), ids.len())?;
         untils.check(ids.len())?;
         let change = |row: usize| Change::Update { value: values.get(row).map(<[u8]>::to_vec), until: untils.get(row) };
-        self.join(ids, now_us, change, RowError::Exists, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
+        let refuse = |is_mapped: bool| (!is_mapped).then_some(RowError::NotFound);
+        self.join(ids, now_us, (change, Some(values)), RowError::Exists, refuse)
     }
 
     /// Remove mappings when the unit commits.
     pub fn remove(&mut self, ids: &Ids, now_us: i64) -> Result<Vec<Option<RowError>>> {
         let refuse = |is_mapped: bool| (!is_mapped).then_some(RowError::NotFound);
-        self.join(ids, now_us, |_| Change::Remove, RowError::NotFound, refuse)
+        self.join(ids, now_us, (|_| Change::Remove, None), RowError::NotFound, refuse)
     }
 
     fn join(
         &mut self,
         ids: &Ids,
         now_us: i64,
-        change: impl Fn(usize) -> Change,
+        (change, values): (impl Fn(usize) -> Change, Option<&Texts>),
         later: RowError,
         refuse: impl Fn(bool) -> Option<RowError>,
     ) -> Result<Vec<Option<RowError>>> {
         self.hold((0..ids.len()).filter(|row| ids.is_usable(*row)).map(|row| ids.id(row).stripe(STRIPES)).collect())?;
         let known = self.known(ids, now_us)?;
+        let mut mirrors = self.mirrors(values, now_us)?;
         let first_copies = ids.first_copies(NO_ID);
         let mut errors = Vec::with_capacity(ids.len());
         for (row, first) in first_copies.iter().enumerate() {
             let is_later = || (*first as usize != row).then_some(later);
-            let error = RowError::of_form(ids.form(row)).or_else(|| refuse(known.mapped[row])).or_else(is_later);
+            let change = change(row);
+            let is_back = || matches!(change, Change::Create { .. }) && mirrors.contains(&key(ids, row));
+            let refused = || refuse(known.mapped[row] || is_back());
+            let mut error = RowError::of_form(ids.form(row)).or_else(refused).or_else(is_later);
+            if let Some(value) = values.and_then(|values| values.get(row)).filter(|_| error.is_none()) {
+                error = mirrors.refuse(row, value, key(ids, row));
+            }
             if error.is_none() {
-                self.record(ids, row, change(row), None, known.values.get(row));
+                self.record(ids, row, change, None, known.values.get(row));
             }
             errors.push(error);
         }
         Ok(errors)
+    }
+
+    /// What prevents mirrors of mappings to these other ids.
+    fn mirrors(&self, values: Option<&Texts>, now_us: i64) -> Result<Mirrors> {
+        let Some(values) = values.filter(|_| self.mapper.settings.mirror) else { return Ok(Mirrors::default()) };
+        let column = values.column();
+        let known = self.known(&self.mapper.values.ids(&column), now_us)?;
+        let of_unit = self.changes.iter().filter_map(|(key, made)| match &made.change {
+            Change::Create { value: Some(value), .. } | Change::Update { value: Some(value), .. } => {
+                Some((value.clone(), key.clone()))
+            }
+            _ => None,
+        });
+        Ok(Mirrors { is_on: true, known, of_unit: of_unit.collect() })
     }
 
     /// Records a later change of an id in one unit: only the state in the store before and the
@@ -257,10 +281,11 @@ impl Unit {
     /// made.
     pub fn commit(self, now_us: i64) -> Result<u64> {
         let mut keys = Texts::default();
-        let changes: Vec<(Vec<u8>, Made)> = self.changes.into_iter().collect();
+        let mut changes: Vec<(Vec<u8>, Made)> = self.changes.into_iter().collect();
         if changes.is_empty() {
             return Ok(0);
         }
+        changes.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (key, _) in &changes {
             keys.push(Some(key));
         }
@@ -283,11 +308,18 @@ impl Unit {
                         "id {id:?} was {done} by another caller while the unit of work was open; nothing of the unit was written"
                     )));
                 }
+                let own = mapper.entry(edit, &ids, (&known, row), now_us)?;
                 match change {
                     Change::Create { value, until } | Change::Update { value, until } => {
-                        mapper.map(edit, &ids, row, &known, value.as_deref(), *until)?;
+                        mapper.map(edit, &own, value.as_deref(), *until, now_us)?;
                     }
-                    Change::Remove => mapper.unmap(edit, &ids, row, &known)?,
+                    Change::Remove => mapper.unmap(edit, &own, now_us)?,
+                }
+            }
+            // Mirrors come last: they replace no mapping of the unit itself.
+            for (key, made) in &changes {
+                if let Change::Create { value, until } | Change::Update { value, until } = &made.change {
+                    mapper.mirror(edit, value.as_deref(), key, *until, now_us)?;
                 }
             }
             Ok(changes.len() as u64)

@@ -277,7 +277,11 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         let Identities { keys: all, forms, .. } = &self.identities;
         let (resolved, others): (Vec<&InProgress>, Vec<&InProgress>) =
             found.processing.iter().partition(|entry| decided.outcomes[entry.row as usize] == RESOLVED);
-        let disputed: HashSet<Key> = others.iter().map(|entry| all[entry.row as usize]).collect();
+        // Redelivery counts and documents that need no check decide a row without the resolver.
+        let is_answer =
+            |entry: &&InProgress| !matches!(decided.outcomes[entry.row as usize], Outcome::R1 | Outcome::R2);
+        let answered = others.into_iter().filter(is_answer);
+        let disputed: HashSet<Key> = answered.map(|entry| all[entry.row as usize]).collect();
         let undisputed = resolved.into_iter().filter(|entry| !disputed.contains(&all[entry.row as usize]));
         let of = |entry: &InProgress| {
             let row = entry.row as usize;
@@ -312,7 +316,9 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         }
         let (space, ends) = (space.clone(), Ends::default());
         let (started_at, begun) = (now_us, Instant::now());
-        Ok(Some(Claim { space, number, started_at, begun, uuid_rows, text_rows, keys, ends }))
+        let application = self.transaction.map(|transaction| transaction.application.clone());
+        let is_part = decided.is_suspended();
+        Ok(Some(Claim { space, number, started_at, application, is_part, begun, uuid_rows, text_rows, keys, ends }))
     }
 
     /// The keys to write `processing` for, and their rows.

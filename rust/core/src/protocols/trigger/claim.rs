@@ -12,7 +12,7 @@ use crate::types::{FrameKeys, Places};
 use crate::{Error, Result};
 
 use super::classify::expired;
-use super::ends::Ends;
+use super::ends::{Ending, Ends};
 use crate::store::batch::IdBatch;
 
 /// Documents that were begun in one step and are now to be processed.
@@ -22,6 +22,10 @@ pub struct Claim {
     /// Number of the claim in its key space.
     pub(super) number: u64,
     pub(super) started_at: i64,
+    /// The application of its transaction, if it has one.
+    pub(super) application: Option<String>,
+    /// Whether documents of its batch are suspended.
+    pub(super) is_part: bool,
     /// When it was begun by a clock that nobody sets, to measure how long services run.
     pub(super) begun: Instant,
     /// Row of each UUID key, then of each text key.
@@ -49,7 +53,8 @@ impl Claim {
 
     /// The service ended, in success or failure: write `completed` for all rows, or for `rows` of
     /// the batch. Durable on return; repeating it changes nothing. For all rows, those that were
-    /// released by themselves stay released.
+    /// released by themselves stay released. Where there are such rows, or suspended ones, the batch
+    /// of a transaction has not ended: they are begun when it comes again.
     ///
     /// # Errors
     /// `State` when a row does not belong to the claim, or was released: another claim may have
@@ -72,12 +77,13 @@ impl Claim {
             return rows.map_or(Ok(()), |rows| self.places_of(rows).map(drop));
         }
         let places = rows.map(|rows| self.places_of(rows)).transpose()?;
-        let claim = (self.number, self.started_at);
+        let (number, started_at) = (self.number, self.started_at);
+        let (application, is_part) = (self.application.as_deref(), self.is_part);
         self.ends.write(
-            (&self.space, self.number, self.started_at),
+            Ending { space: &self.space, number, started_at, application, is_part },
             end,
             rows.zip(places.as_ref()),
-            |writer, places| writer.finish_places(claim, end, places.clone(), || self.keys_at(places)),
+            |writer, places| writer.finish_places((number, started_at), end, places.clone(), || self.keys_at(places)),
             |row| format!("row {row}"),
             || Ok(self.keys_at(&self.places_of(&self.kept_rows())?)),
         )?;

@@ -96,7 +96,9 @@ impl History {
         })?;
         // It is committed even if this fails; then maintenance collects the files.
         drop(if is_let_go { space.forget(job) } else { space.give_up(job) });
-        Ok(StagedClaim::new(self.codec().clone(), space, (job, replay), is_begun, segments, &lost))
+        let is_suspended = receipts.iter().any(Receipt::is_suspended);
+        let of_job = (job, replay, is_suspended);
+        Ok(StagedClaim::new(self.codec().clone(), space, of_job, is_begun, segments, &lost))
     }
 }
 

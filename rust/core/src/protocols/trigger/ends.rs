@@ -11,6 +11,18 @@ use crate::types::Ending as End;
 use crate::types::FrameKeys;
 use crate::{Error, Result};
 
+/// The claim that ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending<'a> {
+    pub(super) space: &'a KeySpace,
+    pub(super) number: u64,
+    pub(super) started_at: i64,
+    /// The application of its transaction, if it has one.
+    pub(super) application: Option<&'a str>,
+    /// Whether documents of its batch were left out, to be begun when the batch comes again.
+    pub(super) is_part: bool,
+}
+
 /// The ends of one claim, document by document and as a whole.
 #[derive(Debug)]
 pub(super) struct Ends<D>(Mutex<State<D>>);
@@ -72,7 +84,7 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
     /// not released by themselves. Of two ends at the same time one is refused.
     pub(super) fn write<P: Sync>(
         &self,
-        (space, number, started_at): (&KeySpace, u64, i64),
+        claim: Ending<'_>,
         end: End,
         some: Option<(&[D], &P)>,
         write: impl Fn(&mut Writer<'_>, &P) -> Result<()> + Sync,
@@ -80,14 +92,20 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
         kept: impl Fn() -> Result<FrameKeys> + Sync,
     ) -> Result<()> {
         let documents = some.map(|(documents, _)| documents);
+        let Ending { space, number, started_at, application, is_part } = claim;
         space.write_together(SpaceSettings::STORED, |writer| {
             self.check(end, documents, &name)?;
             match some {
                 Some((_, some)) => write(writer, some)?,
+                // Of a batch that has ended as a whole nothing runs when it comes again.
+                None if application.is_some() && end == End::Completed && (is_part || self.has_released()) => {
+                    writer.finish_rows(number, started_at, end, kept()?)?;
+                }
                 None => {
-                    // After a purge of its partition no entry is left that a claim's outcome could
-                    // apply to: name the keys.
-                    let keys = if writer.is_purged(started_at) { kept()? } else { FrameKeys::default() };
+                    // Where no entry may be left that the claim's outcome could apply to, the keys
+                    // are named.
+                    let is_lacking = writer.may_lack((number, started_at), application);
+                    let keys = if is_lacking { kept()? } else { FrameKeys::default() };
                     writer.finish_claim(number, started_at, end, keys)?;
                 }
             }
@@ -98,6 +116,11 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
             self.lock().is_durable = Some(end);
         }
         Ok(())
+    }
+
+    /// Whether some documents were released by themselves.
+    fn has_released(&self) -> bool {
+        !self.lock().released.set().is_empty()
     }
 
     /// An error if these documents, or all, ended the other way before.

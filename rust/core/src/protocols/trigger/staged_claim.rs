@@ -1,11 +1,12 @@
 //! The claim that a committed job began, and how its documents end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Call;
 use super::begin::{Answers, BeginWork, ROUNDS};
 use super::classify::{Looked, Verdicts, checked_reply};
-use super::ends::Ends;
+use super::ends::{Ending, Ends};
 use super::identities::Identities;
 use super::resolver::{Ask, Asked};
 use super::rules::Trigger;
@@ -28,6 +29,10 @@ pub struct StagedClaim {
     space: Arc<KeySpace>,
     number: u64,
     started_at: i64,
+    /// The application of its transaction, if it has one.
+    application: Option<String>,
+    /// Whether documents of its batch are suspended.
+    is_part: AtomicBool,
     replay: Option<Replay>,
     /// The documents that others were first with, by their keys as they came.
     lost: Vec<String>,
@@ -50,7 +55,7 @@ impl StagedClaim {
     pub(super) fn new(
         codec: Codec,
         space: Arc<KeySpace>,
-        (job, replay): (&Job, Option<Replay>),
+        (job, replay, is_suspended): (&Job, Option<Replay>, bool),
         is_begun: bool,
         segments: Vec<Arc<Segment>>,
         lost: &Keys,
@@ -58,7 +63,9 @@ impl StagedClaim {
         let lost = lost.each().map(|(key, text)| codec.text_of(key, text)).collect();
         let (number, started_at, ends) = (job.claim(), job.plan().started_at, Ends::default());
         let begun = Mutex::new(Begun { is_begun, segments });
-        Self { codec, space, number, started_at, replay, lost, begun, ends }
+        let is_part = AtomicBool::new(is_suspended);
+        let application = job.plan().transaction.as_ref().map(|transaction| transaction.application.clone());
+        Self { codec, space, number, started_at, application, is_part, replay, lost, begun, ends }
     }
 
     /// Number of the claim, unique within its trigger; none if there was nothing to begin.
@@ -109,7 +116,8 @@ impl StagedClaim {
     /// so. Durable on return. All rows of such a key must be in one call.
     ///
     /// # Errors
-    /// `State` when the claim has ended as a whole, or a purge has passed its start. Storage that
+    /// `State` when the claim has ended as a whole, its batch or a later one of its application was
+    /// begun since, or a purge has passed its start. Storage that
     /// does not answer is an error.
     pub fn decide_lost(&self, trigger: &Trigger, documents: &Documents, call: &mut Call) -> Result<Verdicts> {
         let mut work = BeginWork {
@@ -151,12 +159,17 @@ impl StagedClaim {
             work.complete_resolved(writer, &decided, &looked.found, self.started_at)?;
             let (keys, ..) = work.claimed(&decided);
             if keys.len() > 0 {
-                if self.ends.is_whole() || writer.is_purged(self.started_at) {
-                    return Err(Error::State("the claim has ended, or its time was purged: it takes no more".into()));
+                let claim = (self.number, self.started_at);
+                if self.ends.is_whole() || writer.may_lack(claim, self.application.as_deref()) {
+                    return Err(Error::State(
+                        "the claim has ended, its batch was begun again, or its time was purged: it takes no more"
+                            .into(),
+                    ));
                 }
                 let stamp = Stamp { claim: self.number, started_at: self.started_at, mark: Mark::Open };
                 more = Some(writer.begin_more(&keys, stamp)?);
             }
+            self.is_part.fetch_or(decided.is_suspended(), Ordering::Relaxed);
             Ok(Ok(work.verdicts(decided, &asked, None)))
         })?;
         if let Some(more) = more {
@@ -177,9 +190,10 @@ impl StagedClaim {
             return Ok(());
         }
         let ended: Option<Vec<Document>> = keys.as_ref().map(|keys| each_key(keys).map(owned).collect());
-        let (number, started_at) = (self.number, self.started_at);
+        let (number, started_at, is_part) = (self.number, self.started_at, self.is_part.load(Ordering::Relaxed));
+        let application = self.application.as_deref();
         self.ends.write(
-            (&self.space, number, started_at),
+            Ending { space: &self.space, number, started_at, application, is_part },
             end,
             ended.as_deref().zip(keys.as_ref()),
             |writer, keys| writer.finish_rows(number, started_at, end, keys.clone()),

@@ -60,6 +60,11 @@ impl Receipt {
         &self.attempt
     }
 
+    /// Whether documents of the part are suspended.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.counts.iter().any(|count| count.action == "SUSPEND")
+    }
+
     /// Bytes staged.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()

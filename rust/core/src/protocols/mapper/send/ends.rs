@@ -63,7 +63,14 @@ impl Send {
             // A mapping whose time is over still belongs to its writer.
             let now = Known::read(&edit.look_at(ids, &touched)?, MapperSettings::default(), 0)?;
             for (at, (row, step)) in steps.iter().enumerate() {
-                self.take(*step, edit, ids, *row as usize, (&now, at))?;
+                let row = *row as usize;
+                if self.mapper.settings.mirror {
+                    // The mirror of an earlier row may have changed it.
+                    let now = Known::read(&edit.present(ids.id(row))?, MapperSettings::default(), 0)?;
+                    self.take(*step, edit, ids, row, (&now, 0))?;
+                } else {
+                    self.take(*step, edit, ids, row, (&now, at))?;
+                }
             }
             if let Some(claim) = ending {
                 edit.end(claim, Ending::Completed);
@@ -107,7 +114,9 @@ impl Send {
             let record = Record { is_mapped: true, value: mapped_to.or(value), pending };
             Mapper::put(edit, ids.id(row), &record, until)?;
             let is_given = mapped_to.is_none();
-            return self.mapper.mirror(edit, value.filter(|_| is_given), ids.bytes(row).as_deref(), until);
+            let id = ids.bytes(row).unwrap_or_default();
+            // As above, times are not looked at.
+            return self.mapper.mirror(edit, value.filter(|_| is_given), &id, until, i64::MIN);
         }
         if !is_own || pending.is_some_and(|pending| pending.resolved.is_some()) {
             return Ok(());

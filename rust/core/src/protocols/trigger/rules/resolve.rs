@@ -51,6 +51,11 @@ impl Answer {
 }
 
 impl Decided {
+    /// Whether rows are suspended.
+    pub(in crate::protocols::trigger) fn is_suspended(&self) -> bool {
+        Outcome::any_needs_look(&self.outcomes) && self.outcomes.iter().any(|outcome| outcome.is_suspend())
+    }
+
     /// Applies the resolver's answers, one for each undecided row and in their order; `copies` are
     /// those of the facts. `undecided` stays as it is, so that the resolver's messages still find
     /// their rows.
