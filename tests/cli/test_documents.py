@@ -1,5 +1,6 @@
 """`dochistory classify`, `entries` and `export`."""
 
+import io
 import json
 from pathlib import Path
 
@@ -48,6 +49,48 @@ def test_every_format_is_judged_and_written_with_verdicts(run: Run, orders: Path
     assert judged["status"].to_pylist() == STATUSES
     assert judged["key"].to_pylist() == IDS
     assert judged["amount"].to_pylist() == [5, 1, 7, 8]
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zstd", "bz2", "lz4"])
+@pytest.mark.parametrize("format_", ["csv", "jsonl", "arrows", "parquet"])
+@pytest.mark.parametrize("named", [True, False])
+def test_compressed_standard_input_is_unpacked_first(
+    run: Run, orders: Path, packing: str, format_: str, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_documents(tmp_path / f"in.{format_}")
+    give(monkeypatch, packed((tmp_path / f"in.{format_}").read_bytes(), packing))
+    format_option = ["--input-format", format_] if named else []
+    ran = run("classify", "-", *format_option, "--history", orders, "-o", "out.parquet")
+    assert (ran.status, ran.err) == (0, "")
+    assert pq.read_table(tmp_path / "out.parquet")["status"].to_pylist() == STATUSES
+
+
+def test_csv_that_begins_like_an_archive_is_csv(
+    run: Run, orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give(monkeypatch, b"BZh9,uuid\n1,0001\n")
+    assert run("classify", "-", "--history", orders, "-o", "out.parquet").status == 0
+    assert pq.read_table(tmp_path / "out.parquet")["BZh9"].to_pylist() == [1]
+
+
+def test_compressed_input_that_is_cut_off_is_told(run: Run, orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give(monkeypatch, packed(b"uuid\n0001\n", "gzip")[:-9])
+    ran = run("classify", "-", "--history", orders)
+    assert (ran.status, ran.out) == (2, "")
+    assert "standard input: this cannot be read as a table" in ran.err
+
+
+def packed(content: bytes, packing: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, packing) as stream:
+        stream.write(content)
+    result: bytes = sink.getvalue().to_pybytes()
+    return result
+
+
+def give(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    """Let the program find this in its standard input."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
 def test_without_an_output_the_verdicts_are_counted(run: Run, orders: Path, tmp_path: Path) -> None:

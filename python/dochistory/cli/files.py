@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.outputs import draft
+from dochistory.cli.packed import unpacked
 from dochistory.cli.show import as_json, base64
 
 FORMATS = ("parquet", "arrow", "arrows", "csv", "jsonl")
@@ -57,13 +58,13 @@ def read(name: str, given: str | None, text_columns: Iterable[str]) -> pa.Table:
 
     Args:
         name: the file, or `-`.
-        given: its format; by suffix, if None; for `-`, by its first bytes.
+        given: its format; by suffix, if None; for `-`, by its first bytes, once it is unpacked.
         text_columns: columns of ids, which are text even where they look like numbers.
     """
     format_ = format_of(name, given, "--input-format")
     with _explained(name, format_):
         if name == "-":
-            content = pa.py_buffer(sys.stdin.buffer.read())
+            content = unpacked(pa.py_buffer(sys.stdin.buffer.read()))
             return _parsed(pa.BufferReader(content), format_ or _sniffed(content), text_columns)
         # Parquet and Arrow files need random access, and compress their columns themselves.
         packing = None if format_ in ("parquet", "arrow") else "detect"
