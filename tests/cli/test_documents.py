@@ -80,6 +80,19 @@ def test_compressed_input_that_is_cut_off_is_told(run: Run, orders: Path, monkey
     assert "standard input: this cannot be read as a table" in ran.err
 
 
+@pytest.mark.parametrize("text", ['[{"uuid": "0001"}]', '\n[\n  {"uuid": "0001"}\n]\n'])
+def test_json_array_is_told_that_input_is_one_object_a_line(
+    run: Run, orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "in.json").write_text(text)
+    ran = run("classify", "in.json", "--history", orders)
+    assert (ran.status, ran.out) == (2, "")
+    assert "in.json: this cannot be read as jsonl (it holds an array, and JSON input is one object a line" in ran.err
+    give(monkeypatch, text.encode())
+    ran = run("classify", "-", "--history", orders)
+    assert (ran.status, "JSON input is one object a line" in ran.err) == (2, True)
+
+
 def packed(content: bytes, packing: str) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, packing) as stream:

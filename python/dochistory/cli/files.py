@@ -1,6 +1,7 @@
 """Reading and writing tables: Parquet, Arrow IPC, CSV and JSON lines, by suffix; `-` is standard input or output."""
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ _SUFFIXES = {
 }
 _PACKED = (".gz", ".zst", ".bz2", ".lz4")
 _MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arrows"), (b"{", "jsonl"))
+_ARRAY = re.compile(rb"\s*\[")
+_ARRAY_OF_OBJECTS = re.compile(rb"\[\s*\{")
 
 
 def format_of(name: str, given: str | None, option: str = "--format") -> str | None:
@@ -107,7 +110,7 @@ def _unreadable(name: str, format_: str | None, error: Exception) -> CommandErro
 
 def _sniffed(content: pa.Buffer) -> str:
     start = content.slice(0, min(64, content.size)).to_pybytes().lstrip()
-    if not start:
+    if not start or _ARRAY_OF_OBJECTS.match(start):
         return "jsonl"
     return next((format_ for magic, format_ in _MAGIC if start.startswith(magic)), "csv")
 
@@ -131,6 +134,8 @@ def _parsed(source: Any, format_: str, text_columns: Iterable[str]) -> pa.Table:
 
 def _json(content: bytes, text_columns: Iterable[str]) -> pa.Table:
     """JSON lines; ids keep their text, and a column of ids without values is left out."""
+    if _ARRAY.match(content):
+        raise pa.ArrowInvalid("it holds an array, and JSON input is one object a line, as `jq -c '.[]'` writes it")
     seen = pa_json.read_json(pa.BufferReader(content))
     ids = pa.schema([(name, pa.string()) for name in text_columns if name in seen.column_names])
     changed = any(seen.schema.field(field.name).type != field.type for field in ids)
