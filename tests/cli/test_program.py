@@ -70,6 +70,13 @@ def test_help_lists_every_command_and_exit_status(tmp_path: Path) -> None:
     assert started("--version", cwd=tmp_path).stdout.decode() == f"dochistory {dh.__version__}\n"
 
 
+@pytest.mark.parametrize("module", ["dochistory", "dochistory.cli"])
+def test_the_package_runs_as_a_module(orders: Path, tmp_path: Path, module: str) -> None:
+    command = [sys.executable, "-m", module, "names", "--history", str(orders)]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"orders\n", b"")
+
+
 def completed(words: str, tmp_path: Path) -> set[str]:
     script = (
         f'eval "$({" ".join(PROGRAM)} completion bash)"; COMP_WORDS=({words}); '
