@@ -1,9 +1,11 @@
 """One grammar for all commands: names, exit statuses, overwriting, old spellings, times, help."""
 
 import datetime as dt
+import fcntl
 import json
 import re
 import shlex
+import time
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -395,6 +397,32 @@ def test_a_time_is_read_as_people_write_it(text: str, meant: dt.datetime) -> Non
 )
 def test_since_takes_how_long_ago_it_was(text: str, back: dt.timedelta) -> None:
     assert abs(dt.datetime.now(dt.UTC) - back - since(text)) < dt.timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("text", ["0s", "-5s", "0 minutes", "-PT5S"])
+def test_duration_that_is_not_above_zero_is_told_why(run: Run, full: Path, text: str) -> None:
+    ran = run("entries", f"--older-than={text}", "--history", full)
+    assert (ran.status, f"'{text}' must be longer than 0" in ran.err) == (Exit.INPUT, True)
+
+
+def test_lock_timeout_that_makes_no_sense_is_told_why(run: Run, full: Path) -> None:
+    assert "'-5s' must be 0 or longer" in run("stats", "--lock-timeout=-5s", "--history", full).err
+    assert "'5' is not a duration" in run("stats", "--lock-timeout", "5", "--history", full).err
+    ran = run("suspension", "list", "--lock-timeout", "0")
+    assert (ran.status, "--lock-timeout means nothing" in ran.err) == (Exit.INPUT, True)
+
+
+@pytest.mark.parametrize("text", ["0", "0s"])
+def test_lock_timeout_of_zero_does_not_wait(run: Run, full: Path, text: str) -> None:
+    words = ["purge", "--force", "--now", "2099-01-01", "--lock-timeout", text, "--history", full]
+    with next(full.glob("triggers/*/turn")).open("r+") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        before = time.monotonic()
+        assert run(*words).status == Exit.UNAVAILABLE
+        assert run("backup", "copy.history", *words[-4:]).status == Exit.UNAVAILABLE
+        assert time.monotonic() - before < 10
+    assert run(*words).status == Exit.DONE
+    assert run("backup", "copy.history", *words[-4:]).status == Exit.DONE
 
 
 def test_settings_are_found_in_a_directory_above(run: Run, full: Path, monkeypatch: pytest.MonkeyPatch) -> None:

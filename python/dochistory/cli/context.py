@@ -126,7 +126,8 @@ class Context:
     @property
     def lock_timeout(self) -> dt.timedelta:
         """How long to wait for another writer."""
-        return self.options.lock_timeout or LOCK_TIMEOUT
+        given: dt.timedelta | None = self.options.lock_timeout
+        return LOCK_TIMEOUT if given is None else given
 
     @cached_property
     def storage_options(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from dochistory.cli.failures import CommandError, Exit, exit_table, hanging
 from dochistory.cli.names import near
-from dochistory.cli.times import duration
+from dochistory.cli.times import patience
 
 Command = Callable[[Any], Exit]
 
@@ -143,9 +143,9 @@ def common(*, top: bool = False, without: Sequence[str] = ()) -> argparse.Argume
     group.add_argument(
         "--lock-timeout",
         metavar="TIME",
-        type=duration,
+        type=patience,
         default=default,
-        help="how long to wait for another writer (30 s)",
+        help="how long to wait for another writer (30 s); 0: not at all",
     )
     off: Any = False if top else argparse.SUPPRESS
     group.add_argument("--json", action="store_true", default=off, help="one JSON document, for programs")
@@ -236,7 +236,8 @@ def check_common(options: argparse.Namespace) -> None:
     """
     leaf: Parser = options.leaf
     for name in leaf.without:
-        if getattr(options, name.lstrip("-").replace("-", "_")):
+        # A lock timeout of 0 was given, too.
+        if getattr(options, name.lstrip("-").replace("-", "_")) not in (None, False, "", []):
             raise CommandError(f"{name} means nothing to `{leaf.prog}`: leave it out", Exit.INPUT, "DH-USAGE")
 
 

@@ -5,6 +5,7 @@ import datetime as dt
 import re
 
 import dochistory as dh
+from dochistory import _durations
 
 _EXAMPLE = "2026-11-21, '2026-11-21 09:30' (UTC), 2026-11-21T09:30:00+01:00, today or yesterday"
 
@@ -58,9 +59,31 @@ def duration(text: str) -> dt.timedelta:
     """A duration from the command line, in every form that a time to live takes.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: it is none, or not longer than 0.
     """
+    found = _length(text)
+    if found <= dt.timedelta(0):
+        raise argparse.ArgumentTypeError(f"{text!r} must be longer than 0")
+    return found
+
+
+def patience(text: str) -> dt.timedelta:
+    """How long to wait, from the command line: a duration, or 0 for not at all.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none, or negative.
+    """
+    found = dt.timedelta(0) if text.strip() == "0" else _length(text)
+    if found < dt.timedelta(0):
+        raise argparse.ArgumentTypeError(f"{text!r} must be 0 or longer")
+    return found
+
+
+def _length(text: str) -> dt.timedelta:
+    """A duration, which may be 0 or negative: what is wrong with it is for the caller to say."""
+    stripped = text.strip()
     try:
-        return dh.Trigger("any", history_time_to_live=text).history_time_to_live
+        length = dt.timedelta(seconds=_durations.seconds("duration", stripped.removeprefix("-")))
     except dh.ConfigError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration, such as 90m, '15 minutes' or PT2H") from None
+    return -length if stripped.startswith("-") else length
