@@ -52,6 +52,38 @@ def test_a_reader_that_goes_away_is_no_fault(tmp_path: Path) -> None:
         assert process.wait() == 141
 
 
+def closed(stream: str, *words: str, cwd: Path) -> "subprocess.CompletedProcess[bytes]":
+    """Run the program with one of its streams closed."""
+    script = ["sh", "-c", f'exec "$@" {stream}', "sh", *PROGRAM, *words]
+    return subprocess.run(script, cwd=cwd, input=b"", capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("words", [["stats"], ["stats", "--json"], ["purge"], ["--help"], []])
+def test_closed_output_is_told_before_anything_is_done(orders: Path, tmp_path: Path, words: list[str]) -> None:
+    before = sorted((file, file.stat().st_mtime_ns) for file in orders.rglob("*"))
+    ran = closed(">&-", *words, *(["--history", str(orders)] if words not in ([], ["--help"]) else []), cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert b"standard output is closed" in ran.stderr
+    assert b"DH-USAGE" in ran.stderr
+    assert sorted((file, file.stat().st_mtime_ns) for file in orders.rglob("*")) == before
+
+
+def test_closed_errors_leave_the_output_alone(orders: Path, tmp_path: Path) -> None:
+    ran = closed("2>&-", "verify", "--history", str(orders), cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    ran = closed("2>&-", "verify", "--history", "nowhere", cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert closed(">&- 2>&-", "stats", "--history", str(orders), cwd=tmp_path).returncode == 2
+
+
+def test_closed_input_is_told(orders: Path, tmp_path: Path) -> None:
+    for words in (["classify", "-"], ["mapper", "lookup", "-"]):
+        ran = closed("<&-", *words, "--history", str(orders), cwd=tmp_path)
+        assert (ran.returncode, ran.stdout) == (2, b"")
+        assert b"standard input is closed" in ran.stderr
+    assert closed("<&-", "stats", "--history", str(orders), cwd=tmp_path).returncode == 0
+
+
 def test_the_program_needs_no_spark_and_no_rich(orders: Path, tmp_path: Path) -> None:
     code = (
         "import sys\n"

@@ -17,6 +17,7 @@ from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.outputs import draft
 from dochistory.cli.packed import unpacked
 from dochistory.cli.show import as_json, base64
+from dochistory.cli.streams import standard_input
 
 FORMATS = ("parquet", "arrow", "arrows", "csv", "jsonl")
 """Names of the formats: Parquet, Arrow IPC file, Arrow IPC stream, CSV, JSON lines."""
@@ -67,7 +68,7 @@ def read(name: str, given: str | None, text_columns: Iterable[str]) -> pa.Table:
     format_ = format_of(name, given, "--input-format")
     with _explained(name, format_):
         if name == "-":
-            content = unpacked(pa.py_buffer(sys.stdin.buffer.read()))
+            content = unpacked(pa.py_buffer(standard_input().buffer.read()))
             return _parsed(pa.BufferReader(content), format_ or _sniffed(content), text_columns)
         # Parquet and Arrow files need random access, and compress their columns themselves.
         packing = None if format_ in ("parquet", "arrow") else "detect"

@@ -14,6 +14,7 @@ from dochistory.cli.context import Add, Context, duration, moment
 from dochistory.cli.failures import CommandError, Exit
 from dochistory.cli.names import known, near
 from dochistory.cli.parser import add_group
+from dochistory.cli.streams import standard_input
 
 _FOR_PEOPLE = 50
 _COLUMNS = ["found", "mapped_id", "pending", "pending_since", "resolved", "persist_until"]
@@ -164,7 +165,7 @@ def purge(context: Context) -> Exit:
 def _ids(context: Context) -> list[str]:
     """The ids of the command line; `-` stands for the lines of the standard input."""
     given: list[str] = context.options.id
-    lines = (line.rstrip("\n") for line in sys.stdin) if "-" in given else ()
+    lines = (line.rstrip("\n") for line in standard_input()) if "-" in given else ()
     found = list(itertools.chain((id_ for id_ in given if id_ != "-"), (line for line in lines if line)))
     if not found:
         raise CommandError("no ids given: name them, or pass - and one id a line on standard input")

@@ -1,11 +1,10 @@
 """Run one command, and turn any error into one sentence and an exit status."""
 
-import io
 import os
 import sys
 from collections.abc import Sequence
 
-from dochistory.cli import arguments, show
+from dochistory.cli import arguments, show, streams
 from dochistory.cli.context import Context
 from dochistory.cli.failures import CommandError, Exit, explained
 
@@ -14,10 +13,8 @@ def main(given: Sequence[str] | None = None) -> int:
     """The program `dochistory`; its exit status."""
     words = list(sys.argv[1:] if given is None else given)
     debug = "--debug" in words
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A key that the terminal cannot show must not stop the output.
-        sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        streams.prepare()
         if not words:
             print(arguments.parser().format_help(), end="")
             return Exit.DONE
