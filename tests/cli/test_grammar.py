@@ -1,5 +1,6 @@
 """One grammar for all commands: names, exit statuses, overwriting, old spellings, times, help."""
 
+import argparse
 import datetime as dt
 import fcntl
 import json
@@ -150,6 +151,24 @@ def test_every_command_has_an_example_that_fits_a_terminal() -> None:
 def test_an_option_is_like_another_by_more_than_dashes(run: Run, full: Path) -> None:
     assert "did you mean" not in run("entries", "--since", "90m", "--history", full).err
     assert "did you mean '--trigger'?" in run("entries", "--triger", "orders", "--history", full).err
+
+
+def test_help_of_a_group_has_the_options_of_its_view(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, group in commands_of(parser()).choices.items():
+        if group.view is None:
+            continue
+        view = commands_of(group).choices[group.view]
+        own = [one for one in view._actions if one.option_strings and one.help != argparse.SUPPRESS]  # noqa: SLF001
+        shown = group.format_help()
+        for action in own:
+            assert action.option_strings[0] in shown, name
+        assert max(len(line) for line in shown.splitlines()) <= 80, name
+    with pytest.raises(SystemExit):
+        run("stats", "--help")
+    shown = capsys.readouterr().out
+    assert "\noptions of stats show, which runs without a COMMAND:\n  --trigger NAME" in shown
+    assert shown.index("--prometheus") < shown.index("\nexamples:")
+    assert shown.count("--history DIR|URL") == 2  # the usage, and the common options
 
 
 def test_common_option_without_meaning_is_not_in_the_help() -> None:

@@ -25,6 +25,9 @@ OF_A_HISTORY = COMMON_WITH_VALUE
 """What means nothing to a command that opens no history."""
 
 
+_COMMON = "common options"
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence and name what was probably meant."""
 
@@ -54,11 +57,25 @@ class Parser(argparse.ArgumentParser):
         )
 
     def format_help(self) -> str:
-        """The help, with examples at its end."""
-        text = super().format_help()
+        """The help, of a group with the options of its view, and with examples at its end."""
+        text = super().format_help() + self._help_of_view()
         if self.examples:
             text += "\nexamples:\n" + "".join(f"  {one}\n" for one in self.examples)
         return text
+
+    def _help_of_view(self) -> str:
+        """What the command takes that runs if none is named: all but the common options."""
+        if self.view is None:
+            return ""
+        leaf = commands_of(self).choices[self.view]
+        own = [group for group in leaf._action_groups if group.title != _COMMON]  # noqa: SLF001 - as in `Whole`
+        formatter = self._get_formatter()
+        formatter.start_section(f"options of {leaf.prog.removeprefix('dochistory ')}, which runs without a COMMAND")
+        for group in own:
+            formatter.add_arguments(one for one in group._group_actions if one.dest != "help")  # noqa: SLF001
+        formatter.end_section()
+        text = formatter.format_help()
+        return f"\n{text}" if text else ""
 
 
 class Whole(Parser):
@@ -76,7 +93,7 @@ class Whole(Parser):
         lines += ["`dochistory COMMAND --help` has examples.", ""]
         formatter = self._get_formatter()
         for group in self._action_groups:
-            if group.title in ("common options", "options"):
+            if group.title in (_COMMON, "options"):
                 formatter.start_section(group.title)
                 formatter.add_arguments(group._group_actions)  # noqa: SLF001 - argparse offers no other way
                 formatter.end_section()
@@ -119,7 +136,7 @@ def common(*, top: bool = False, without: Sequence[str] = ()) -> argparse.Argume
     """Options that are allowed before the command as well as behind it, but for those that mean nothing to it."""
     made = argparse.ArgumentParser(add_help=False)
     default: Any = None if top else argparse.SUPPRESS
-    group = made.add_argument_group("common options")
+    group = made.add_argument_group(_COMMON)
     group.add_argument(
         "--history",
         metavar="DIR|URL",
