@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import dochistory as dh
-from dochistory import _durations, _files, _moment, _native, objects
+from dochistory import _durations, _existing, _files, _moment, _native, objects
 from dochistory.audit import copies
 
 _ATTEMPTS = 40
@@ -66,9 +66,10 @@ def backup(
     named = (history.url or history.path) if isinstance(history, dh.History) else history
     source = os.fspath(named) if objects.is_url(named) else dh.local_path(named)
     given = _Given(source, lock_timeout, progress, storage_options)
-    if objects.is_url(target):
-        return _into_bucket(given, os.fspath(target))
-    return _into_directory(given, dh.local_path(target))
+    with _existing.needed():
+        if objects.is_url(target):
+            return _into_bucket(given, os.fspath(target))
+        return _into_directory(given, dh.local_path(target))
 
 
 def _into_bucket(given: "_Given", target: str) -> int:

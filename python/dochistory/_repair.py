@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from dochistory import _native
+from dochistory import _existing, _native
 
 
 class Repaired(TypedDict):
@@ -77,9 +77,10 @@ def repair(
         StorageError: [DH-IO] the operating system refused a file operation.
         CorruptError: [DH-CORRUPT] a finding would not be certain, because the files change.
     """
-    store = _native.repair(
-        path, trigger, apply=apply, lock_timeout=lock_timeout, progress=progress, storage_options=storage_options
-    )
+    with _existing.needed():
+        store = _native.repair(
+            path, trigger, apply=apply, lock_timeout=lock_timeout, progress=progress, storage_options=storage_options
+        )
     log: dict[str, Any] = {"repaired": False, "kept_in": None, "findings": []}
     if trigger is None:
         from dochistory import audit, objects  # they need more than opening a history does

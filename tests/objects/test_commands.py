@@ -71,6 +71,12 @@ def test_commands_take_a_url(run: Run, place: str, made: list[str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("command", [["stats"], ["backup", "copy"], ["repair"]])
+def test_missing_history_gets_no_advice_to_create(run: Run, place: str, command: list[str]) -> None:
+    ran = run("--history", place, *command)
+    assert (ran.status, "there is no history" in ran.err, "create=True" in ran.err) == (2, True, False)
+
+
 def test_the_sweeper_purges_a_bucket_and_deletes_objects(
     run: Run, s3: Server, place: str, made: list[str], client: objects.ObjectClient
 ) -> None:

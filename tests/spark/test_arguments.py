@@ -288,6 +288,14 @@ def test_a_path_that_is_no_directory_is_refused(spark: "SparkSession", tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_missing_history_gets_no_advice_to_create(spark: "SparkSession", tmp_path: Path) -> None:
+    df = spark.sql("SELECT 'x' AS uuid")
+    for entrance in ("classify", "verdict", "register"):
+        with pytest.raises(dh.OpenError, match="there is no history here: name the directory"):
+            TAKES_IDS[entrance](df, tmp_path / "nowhere", orders())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_url_is_the_path_that_it_names(spark: "SparkSession", tmp_path: Path) -> None:
     home = tmp_path / "a b"
     home.mkdir()

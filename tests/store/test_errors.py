@@ -49,6 +49,15 @@ def test_a_history_that_is_not_there_is_not_made_up(directory: Path) -> None:
     assert not directory.exists()
 
 
+def test_only_open_advises_to_make_a_missing_history(directory: Path) -> None:
+    with pytest.raises(dh.OpenError, match="create=True makes one"):
+        dh.open(directory)
+    for call in (lambda: dh.backup(directory, directory.with_name("copy")), lambda: dh.repair(directory)):
+        with pytest.raises(dh.OpenError, match=r"^\[DH-OPEN\].*orders\.history: there is no history") as refused:
+            call()
+        assert "create=True" not in str(refused.value)
+
+
 def test_directory_of_something_else_is_not_opened_as_history(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear Ada")
     with pytest.raises(dh.OpenError):

@@ -5,14 +5,14 @@ import datetime as dt
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import dochistory as dh
-from dochistory import objects
+from dochistory import _existing, objects
 from dochistory.cli.failures import CommandError
 from dochistory.cli.names import known, near
 from dochistory.cli.times import duration, moment, positive, since
@@ -201,7 +201,9 @@ class Context:
         """The history, wherever it is, with more arguments of `open`."""
         if isinstance(self.place, str):
             how = {**self.how_to_reach, "auto_maintain": False, **how}
-        return dh.open(self.place, lock_timeout=self.lock_timeout, **how)
+        # Only `load --create` makes one.
+        with nullcontext() if how.get("create") else _existing.needed():
+            return dh.open(self.place, lock_timeout=self.lock_timeout, **how)
 
     def named(self, history: dh.History) -> list[str]:
         """The names of the selected triggers: the one of the option, or all.

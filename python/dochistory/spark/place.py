@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import dochistory as dh
-from dochistory import objects
+from dochistory import _existing, objects
 from dochistory.spark import kept
 from dochistory.spark.same_bucket import BucketSight, Given, cache_of_machine
 from dochistory.spark.same_directory import Sight
@@ -74,6 +74,12 @@ class Place:
 
     def open(self, **how: Any) -> "History":
         """Open the history, whether or not it is open already."""
+        if not how.get("create"):
+            with _existing.needed():
+                return self._open(**how)
+        return self._open(**how)
+
+    def _open(self, **how: Any) -> "History":
         if not self.is_bucket:
             return dh.open(self.path, **how)
         cache = self.cache or cache_of_machine()
