@@ -1,6 +1,6 @@
 """Checks of arguments: the same error, with a code, in every function, before anything is done."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dochistory as dh
@@ -14,6 +14,19 @@ def trigger(given: Any) -> None:
     """
     if not isinstance(given, dh.Trigger):
         raise dh.ConfigError(f"[DH-CONFIG] trigger is {given!r}; needed is a dochistory.Trigger")
+
+
+def columns(given: Any) -> None:
+    """Refuse anything that cannot say which column goes by which name; None is allowed.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it is no mapping, such as the name of one column.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise dh.ConfigError(
+            f"[DH-CONFIG] columns is {given!r}; allowed is a mapping of names to columns, such as "
+            "{'uuid': 'my_id'}, or None"
+        )
 
 
 def function(name: str, given: Any, *, optional: bool = False) -> None:

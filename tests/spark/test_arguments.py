@@ -220,6 +220,76 @@ def test_what_is_no_trigger_is_refused(spark: "SparkSession", history: Path, ent
         TAKES_TRIGGERS[entrance](spark.sql("SELECT 'x' AS uuid"), history, trigger)
 
 
+TAKES_FRAMES: dict[str, Call] = {
+    "df": lambda df, history, trigger: dh.spark.classify(df, history, trigger),
+    "df ": lambda df, history, trigger: dh.spark.claim(df, history, trigger),
+    "df  ": lambda df, _, __: dh.spark.observed(df),
+    "documents": lambda df, history, trigger: dh.spark.load(df, history, trigger),
+    "frame": lambda df, history, trigger: dh.spark.exactly_once(history, trigger, nothing)(df, 0),
+    "frame ": lambda df, history, _: dh.spark.send_once(history, "channel", nothing)(df, 0),
+    "frame  ": lambda df, history, _: dh.spark.delivery(history, nothing)(df, 0),
+    "frame   ": lambda df, history, trigger: dh.spark.audit_sink(history, trigger)(df, 0),
+}
+
+
+@pytest.mark.parametrize("name", TAKES_FRAMES)
+def test_what_is_no_frame_of_spark_is_refused(history: Path, name: str) -> None:
+    wrong: list[tuple[Any, str]] = [
+        (rows(["x"]).to_pandas(), "pandas.DataFrame"),
+        ([{"uuid": "x"}], "list"),
+        (orders(), "dochistory.Trigger"),
+    ]
+    for given, kind in wrong:
+        with pytest.raises(
+            dh.ConfigError, match=rf"\[DH-CONFIG\] {name.strip()} is a {kind}; needed is a DataFrame of"
+        ):
+            TAKES_FRAMES[name](given, history, orders())
+    assert begun(history) == ["done"]
+
+
+def test_swapped_arguments_are_named(spark: "SparkSession", history: Path) -> None:
+    df: Any = spark.sql("SELECT 'x' AS uuid")
+    path: Any = history
+    trigger: Any = orders()
+    name: Any = "judged"
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("df is a ", lambda: dh.spark.classify(path, df, trigger)),
+        ("trigger is ", lambda: dh.spark.classify(df, trigger, path)),
+        ("history is a Trigger", lambda: dh.spark.classify(df, trigger, trigger)),
+        ("trigger is ", lambda: dh.spark.exactly_once(trigger, path, nothing)),
+        ("spark is a str", lambda: dh.spark.register(name, df.sparkSession, path, trigger)),
+        ("spark is a ", lambda: dh.spark.ship(path)),
+    ]
+    if HAS_SOURCES:
+        calls.append(("spark is a ", lambda: dh.spark.read(path, df.sparkSession)))
+    if HAS_TABLES:
+        calls.append(("schema is a ", lambda: dh.spark.register_table(df.sparkSession, name, path, trigger, name)))
+    for said, call in calls:
+        with pytest.raises(dh.ConfigError, match=rf"\[DH-CONFIG\] {said}.*; needed is"):
+            call()
+    assert begun(history) == ["done"]
+
+
+def test_columns_that_are_no_mapping_are_refused(spark: "SparkSession", history: Path) -> None:
+    df = spark.sql("SELECT 'x' AS id")
+    wrong: Any = "id"
+    calls: list[Callable[[], object]] = [
+        lambda: dh.spark.classify(df, history, orders(), columns=wrong),
+        lambda: dh.spark.verdict(history, orders(), columns=wrong),
+        lambda: dh.spark.claim(df, history, orders(), columns=wrong),
+        lambda: dh.spark.load(df, history, orders(), columns=wrong),
+        lambda: dh.spark.exactly_once(history, orders(), nothing, columns=wrong),
+        lambda: dh.spark.send_once(history, "channel", nothing, columns=wrong),
+        lambda: dh.spark.delivery(history, nothing, columns=wrong),
+        lambda: dh.spark.keep_in_doubt(history, orders(), columns=wrong),
+        lambda: dh.spark.audit_sink(history, orders(), columns=wrong),
+    ]
+    for call in calls:
+        with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] columns is 'id'; allowed is a mapping"):
+            call()
+    assert begun(history) == ["done"]
+
+
 @pytest.mark.parametrize("parts", [0, -1, "2", 1.5, True])
 def test_invalid_number_of_parts_is_refused(spark: "SparkSession", history: Path, parts: Any) -> None:
     df = spark.sql("SELECT 'x' AS uuid")

@@ -72,8 +72,11 @@ class ExactlyOnce:
                 the batch again.
             TransactionError: [DH-TRANSACTION] the number of the batch goes backwards, or is known
                 and comes with other rows.
+            ConfigError: [DH-CONFIG] `frame` is no DataFrame of Spark, or outside a stream nothing
+                names the application.
             Exception: whatever the service raised.
         """
+        checks.frame("frame", frame)
         looked_at = checks.columns(self._trigger, frame.schema, self._columns)
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
@@ -267,6 +270,7 @@ def exactly_once(
             driver is to decide.
     """
     _checks.trigger(trigger)
+    _checks.columns(columns)
     _checks.function("service", service)
     _checks.function("on_verdicts", on_verdicts, optional=True)
     _checks.application(application)

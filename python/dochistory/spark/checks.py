@@ -1,7 +1,7 @@
-"""Whether a DataFrame's columns suit a trigger: asked by every entrance, before Spark plans or runs anything."""
+"""What every entrance asks before Spark plans or runs anything: a DataFrame, a session, columns that suit a trigger."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
     BinaryType,
@@ -28,6 +28,39 @@ _COUNTS = (ByteType, ShortType, IntegerType, LongType, NullType)
 _FLAGS = (BooleanType, NullType)
 
 
+def frame(name: str, given: Any) -> None:
+    """Refuse anything but a DataFrame of Spark.
+
+    Args:
+        name: the name of the argument.
+        given: the value.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it is something else, such as a DataFrame of pandas.
+    """
+    # Spark Connect's is of another class, which needs packages of its own.
+    if not hasattr(given, "sparkSession"):
+        raise dh.ConfigError(
+            f"[DH-CONFIG] {name} is a {_kind(given)}; needed is a DataFrame of Spark, as spark.createDataFrame makes it"
+        )
+
+
+def session(given: Any) -> None:
+    """Refuse anything but a session of Spark.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it is something else.
+    """
+    if not hasattr(given, "createDataFrame"):
+        raise dh.ConfigError(f"[DH-CONFIG] spark is a {_kind(given)}; needed is a SparkSession")
+
+
+def _kind(given: Any) -> str:
+    """`list`, `pandas.DataFrame`: a value itself may be long."""
+    package = type(given).__module__.partition(".")[0]
+    return type(given).__name__ if package == "builtins" else f"{package}.{type(given).__name__}"
+
+
 def columns(trigger: "Trigger", schema: StructType, renamed: Mapping[str, str] | None) -> dict[str, str]:
     """Which columns the trigger looks at: its own name of the column -> the name it has in the schema.
 
@@ -37,11 +70,14 @@ def columns(trigger: "Trigger", schema: StructType, renamed: Mapping[str, str] |
         renamed: the trigger's name of a column -> the name it has in the schema, where they differ.
 
     Raises:
-        ConfigError: [DH-CONFIG] `trigger` is none.
+        ConfigError: [DH-CONFIG] `trigger` is none, `schema` is none, or `renamed` is no mapping.
         SchemaError: [DH-SCHEMA] a column is missing, is there twice, or is of a type that cannot
             hold what it is to hold.
     """
     _checks.trigger(trigger)
+    _checks.columns(renamed)
+    if not isinstance(schema, StructType):
+        raise dh.ConfigError(f"[DH-CONFIG] schema is a {_kind(schema)}; needed is a StructType, such as df.schema")
     found = columns_of(trigger, schema.names, renamed)
     for name, there in found.items():
         if schema.names.count(there) > 1:

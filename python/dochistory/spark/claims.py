@@ -271,10 +271,11 @@ def claim(
             came with other rows, or others keep running this very transaction (ConflictError).
         SchemaError: [DH-SCHEMA] there is no id column, `columns` names one that is missing, or a
             verdict's column is there already.
-        ConfigError: [DH-CONFIG] an argument makes no sense, or the trigger does not use its
-            history.
+        ConfigError: [DH-CONFIG] `df` is no DataFrame of Spark, another argument makes no sense, or
+            the trigger does not use its history.
         StateError: [DH-STATE] the job was given up or committed by others.
     """
+    checks.frame("df", df)
     _checks.count("parts", parts, optional=True)
     claimer = Claimer(df, trigger, columns, order_by, prefix, resolver_on)
     place = Place.of(history, storage_options, cache)

@@ -78,8 +78,10 @@ def classify(
         SchemaError: [DH-SCHEMA] there is no id column, `columns` names one that is missing, or a
             verdict's column is there already.
         OpenError: [DH-OPEN] there is no history at that path.
-        ConfigError: [DH-CONFIG] `how` or `resolve` is none of the above.
+        ConfigError: [DH-CONFIG] `df` is no DataFrame of Spark, or another argument is none of the
+            above.
     """
+    checks.frame("df", df)
     compat.check_choice("how", how, ("udf", "map"))
     compat.check_choice("resolve", resolve, ("workers", "driver"))
     appended = [prefix + name for name in VERDICT_COLUMNS]

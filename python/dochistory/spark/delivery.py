@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import dochistory as dh
 from dochistory import _checks
 from dochistory._native import Shards
-from dochistory.spark import compat
+from dochistory.spark import checks, compat
 from dochistory.spark.delivery_shards import DeliveryShards
 from dochistory.spark.place import Place
 from dochistory.spark.shipped import iterating
@@ -130,9 +130,12 @@ class Delivery:
         Raises:
             TransactionError: [DH-TRANSACTION] the number of the batch goes backwards, or is known
                 and comes with other messages.
+            ConfigError: [DH-CONFIG] `frame` is no DataFrame of Spark, or outside a stream nothing
+                names the application.
             Exception: whatever the function raised. What it was given is then in doubt, unless it
                 raised `RolledBack`.
         """
+        checks.frame("frame", frame)
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
             raise dh.ConfigError(
@@ -353,6 +356,7 @@ def delivery(
         ConfigError: [DH-CONFIG] an argument makes no sense.
         OpenError: [DH-OPEN] the URL names neither a directory nor a bucket.
     """
+    _checks.columns(columns)
     _checks.function("apply", apply)
     for name, function in (("applied", applied), ("on_poll", on_poll), ("on_answers", on_answers)):
         _checks.function(name, function, optional=True)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 import dochistory as dh
 from dochistory import _checks, _columns, _durations
 from dochistory.errors import SuspendedError
-from dochistory.spark import compat
+from dochistory.spark import checks, compat
 from dochistory.spark.begun_batch import StagedBatch
 from dochistory.spark.open_history import OpenHistory
 from dochistory.spark.place import Place
@@ -50,9 +50,11 @@ def keep_in_doubt(
         Callable: a function for `on_verdicts`.
 
     Raises:
+        ConfigError: [DH-CONFIG] `trigger` is none, or `columns` is no mapping.
         OpenError: [DH-OPEN] the URL names neither a directory nor a bucket.
     """
     _checks.trigger(trigger)
+    _checks.columns(columns)
     place = OpenHistory(Place.of(history, storage_options, cache), creates=False)
 
     def keep(batch: Any) -> None:
@@ -105,14 +107,17 @@ def audit_sink(
         Callable: a function (frame, batch number) for `foreachBatch`.
 
     Raises:
-        ConfigError: [DH-CONFIG] outside a stream there is no query whose id could serve.
+        ConfigError: [DH-CONFIG] an argument makes no sense, or outside a stream there is no query
+            whose id could serve.
         SchemaError: [DH-SCHEMA] the frame has no verdicts.
     """
     _checks.trigger(trigger)
+    _checks.columns(columns)
     _checks.application(application)
     place = OpenHistory(Place.of(history, storage_options, cache), creates=False)
 
     def keep(frame: "DataFrame", batch_id: int) -> None:
+        checks.frame("frame", frame)
         name = application or compat.query_id(frame.sparkSession)
         if name is None:
             raise dh.ConfigError(

@@ -85,11 +85,13 @@ def load(
     Raises:
         SchemaError: [DH-SCHEMA] there is no id column, or a row has no id or one of more than 96
             characters.
-        ConfigError: [DH-CONFIG] `files_a_step` is below 1, or `on_other_rows` is none of the above.
+        ConfigError: [DH-CONFIG] `documents` is neither a DataFrame of Spark nor a path,
+            `files_a_step` is below 1, or another argument is none of the above.
         TransactionError: [DH-TRANSACTION] the steps are fewer than those that were loaded before
             under this application, or its last one had other rows.
     """
     _checks.trigger(trigger)
+    _checks.columns(columns)
     _checks.count("files_a_step", files_a_step)
     _checks.function("progress", progress, optional=True)
     _checks.application(application)
@@ -101,6 +103,7 @@ def load(
         application = application or "load " + hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
         steps = [session.read.parquet(*files[n : n + files_a_step]) for n in range(0, len(files), files_a_step)]
     else:
+        checks.frame("documents", documents)
         steps = [documents]
     place = Place.of(history, storage_options, cache)
     with place.opened(create=True) as opened:

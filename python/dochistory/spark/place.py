@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 def _named(history: "History | str | os.PathLike[str]") -> str:
     if isinstance(history, dh.History):
         return history.url or str(Path(history.path).absolute())
+    if not isinstance(history, str | os.PathLike):
+        raise dh.ConfigError(
+            f"[DH-CONFIG] history is a {type(history).__name__}; needed is a history, its directory, or its URL"
+        )
     return os.fspath(history)
 
 
@@ -52,8 +56,8 @@ class Place:
 
         Raises:
             OpenError: [DH-OPEN] the URL names neither a directory nor a bucket.
-            ConfigError: [DH-CONFIG] the options make no sense, or are for a bucket and this is
-                none.
+            ConfigError: [DH-CONFIG] `history` is none and names none, the options make no sense, or
+                they are for a bucket and this is none.
         """
         if isinstance(history, Place):
             return history

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import dochistory as dh
 from dochistory import _checks
-from dochistory.spark import compat
+from dochistory.spark import checks, compat
 from dochistory.spark.options import STORAGE, TABLES, Table
 from dochistory.spark.place import Place
 
@@ -66,6 +66,7 @@ def read(
         UnsupportedError: before Spark 4.0.
     """
     compat.check_data_sources()
+    checks.session(spark)
     _checks.choice("table", table, TABLES)
     _checks.count("partitions", partitions, optional=True)
     place = Place.of(history, storage_options, cache)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from dochistory.spark import checks
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
 
@@ -32,7 +34,11 @@ def observed(df: "DataFrame", name: "str | Observation" = "dochistory", *, prefi
 
     Returns:
         DataFrame: the rows of `df`, unchanged.
+
+    Raises:
+        ConfigError: [DH-CONFIG] `df` is no DataFrame of Spark.
     """
+    checks.frame("df", df)
     status, action, rule = (F.col(f"`{prefix}{one}`") for one in ("status", "action", "rule"))
     conditions = {
         "new": status == "NEW",

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import dochistory as dh
 from dochistory import _checks
-from dochistory.spark import compat
+from dochistory.spark import checks, compat
 from dochistory.spark.open_history import OpenHistory
 from dochistory.spark.place import Place
 
@@ -81,8 +81,11 @@ class SendOnce:
                 and comes with other rows.
             PendingMessageError: [DH-PENDING] of some it is unclear whether they were sent before,
                 or what became of them now.
+            ConfigError: [DH-CONFIG] `frame` is no DataFrame of Spark, or outside a stream nothing
+                names the application.
             Exception: whatever the service raised.
         """
+        checks.frame("frame", frame)
         application = self._application or compat.query_id(frame.sparkSession)
         if application is None:
             raise dh.ConfigError(
@@ -181,6 +184,7 @@ def send_once(
         ConfigError: [DH-CONFIG] an argument is none of those allowed.
         OpenError: [DH-OPEN] the URL names neither a directory nor a bucket.
     """
+    _checks.columns(columns)
     _checks.function("service", service)
     _checks.function("on_verdicts", on_verdicts, optional=True)
     _checks.application(application)

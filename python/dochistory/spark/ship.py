@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dochistory as dh
-from dochistory.spark import compat
+from dochistory.spark import checks, compat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,11 @@ def ship(spark: "SparkSession", *, directory: str | os.PathLike[str] | None = No
 
     Returns:
         The archives.
+
+    Raises:
+        ConfigError: [DH-CONFIG] `spark` is no session, or the package is not in a directory.
     """
+    checks.session(spark)
     home = Path(directory or tempfile.mkdtemp(prefix="dochistory-"))
     home.mkdir(parents=True, exist_ok=True)
     return [_sent(spark, home, package) for package in _PACKAGES]

@@ -67,8 +67,10 @@ def verdict(
         SchemaError: [DH-SCHEMA] `columns` names none of the trigger's ids, or something that the
             trigger does not look at.
         OpenError: [DH-OPEN] there is no history at that path.
+        ConfigError: [DH-CONFIG] an argument is of another kind than above.
     """
     _checks.trigger(trigger)
+    _checks.columns(columns)
     given = _given(trigger, columns)
     judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
     taken = {name: F.col(f"`{one}`") if isinstance(one, str) else one for name, one in given.items()}
@@ -117,7 +119,9 @@ def register(
         SchemaError: [DH-SCHEMA] no id is among `columns`, or something that the trigger does not
             look at.
         OpenError: [DH-OPEN] there is no history at that path.
+        ConfigError: [DH-CONFIG] an argument is of another kind than above.
     """
+    checks.session(spark)
     _checks.trigger(trigger)
     given = columns_of(trigger, list(columns), {one: one for one in columns})
     judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
@@ -167,7 +171,9 @@ def register_table(
         UnsupportedError: this Spark has no table functions of Arrow.
         SchemaError: [DH-SCHEMA] as `classify`.
         OpenError: [DH-OPEN] there is no history at that path.
+        ConfigError: [DH-CONFIG] an argument is of another kind than above.
     """
+    checks.session(spark)
     found = checks.columns(trigger, schema, columns)
     judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
     names = schema.names
