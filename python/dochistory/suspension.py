@@ -116,6 +116,9 @@ class Suspension:
         self._lock = threading.RLock()
         self._memory: Status | None = None  # where the file cannot be written
 
+    def __repr__(self) -> str:
+        return f"<Suspension of trigger {self._trigger.name!r} with {self._at.name!r}>"
+
     @property
     def suspends(self) -> bool:
         """Whether a failure suspends the trigger at all: whether either of its two switches says so."""

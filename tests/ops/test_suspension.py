@@ -78,6 +78,13 @@ def test_a_trigger_that_nothing_suspended_may_begin(history: dh.History, clock: 
     assert not state.exists()
 
 
+def test_suspension_shows_its_trigger_and_place(directory: Path) -> None:
+    assert repr(dh.Suspension(directory, trigger())) == f"<Suspension of trigger 'orders' with {str(directory)!r}>"
+    options = {"aws_secret_access_key": "hush"}
+    shown = repr(dh.Suspension("s3://bucket/orders.history", trigger(), storage_options=options))
+    assert shown == "<Suspension of trigger 'orders' with 's3://bucket/orders.history'>"
+
+
 def test_rows_that_are_suspended_suspend_the_trigger_and_say_why(
     history: dh.History, directory: Path, clock: Clock
 ) -> None:

@@ -270,6 +270,16 @@ def test_swapped_arguments_are_named(spark: "SparkSession", history: Path) -> No
     assert begun(history) == ["done"]
 
 
+def test_functions_for_batches_show_what_they_are_for(history: Path) -> None:
+    path = str(history)
+    assert repr(dh.spark.exactly_once(path, orders(), nothing)) == f"<ExactlyOnce of trigger 'orders' with {path!r}>"
+    assert repr(dh.spark.send_once(path, "jms", nothing)) == f"<SendOnce of channel 'jms' with {path!r}>"
+    assert repr(dh.spark.delivery(path, nothing)) == f"<Delivery with {path!r}>"
+    options = {"aws_secret_access_key": "hush"}
+    in_bucket = dh.spark.exactly_once("s3://ada:hush@bucket/h", orders(), nothing, storage_options=options)
+    assert repr(in_bucket) == "<ExactlyOnce of trigger 'orders' with 's3://…@bucket/h'>"
+
+
 def test_columns_that_are_no_mapping_are_refused(spark: "SparkSession", history: Path) -> None:
     df = spark.sql("SELECT 'x' AS id")
     wrong: Any = "id"

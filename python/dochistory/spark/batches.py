@@ -64,6 +64,9 @@ class ExactlyOnce:
         if self._is_for_tasks and decide_on == "driver":
             raise dh.ConfigError("[DH-CONFIG] parts and order_by are for executors, and decide_on is 'driver'")
 
+    def __repr__(self) -> str:
+        return f"<ExactlyOnce of trigger {self._trigger.name!r} with {self._history.place.shown!r}>"
+
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Handle one batch; returns when its documents are completed.
 

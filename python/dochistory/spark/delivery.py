@@ -120,6 +120,9 @@ class Delivery:
         self._inbox: GuaranteedDelivery | None = None
         self._kept: DataFrame | None = None
 
+    def __repr__(self) -> str:
+        return f"<Delivery with {self._place.shown!r}>"
+
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process: not what is open."""
         return {**self.__dict__, "_opened": None, "_inbox": None, "_kept": None}

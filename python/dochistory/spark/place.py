@@ -1,6 +1,7 @@
 """Where a history is: a directory that all machines see, or a bucket that all of them reach."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -75,6 +76,11 @@ class Place:
     def is_bucket(self) -> bool:
         """Whether it is a bucket."""
         return objects.is_url(self.path)
+
+    @property
+    def shown(self) -> str:
+        """The place for people: what stands before an @ of a URL may be a password."""
+        return re.sub(r"//[^/]*:[^/]*@", "//…@", self.path) if self.is_bucket else self.path
 
     def open(self, **how: Any) -> "History":
         """Open the history, whether or not it is open already."""

@@ -73,6 +73,9 @@ class SendOnce:
         self._on_verdicts = on_verdicts
         self._settings = dict(settings)
 
+    def __repr__(self) -> str:
+        return f"<SendOnce of channel {self._channel!r} with {self._history.place.shown!r}>"
+
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Handle one batch; returns when all of its messages are sent, now or before.
 
