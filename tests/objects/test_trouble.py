@@ -306,7 +306,7 @@ def test_the_exception_of_a_signals_handler_comes_through(s3: Server, place: str
         previous = signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         try:
-            with pytest.raises(TimeoutError, match="^enough$"):
+            with pytest.raises(TimeoutError, match=r"^enough$"):
                 history.stats(trigger())
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -235,6 +235,7 @@ def test_all_spellings_of_a_place_are_one(history: dh.History, directory: Path, 
     suspension(link, clock).resume()
     suspension(directory, clock).check()
 
+
 def test_suspension_without_writable_state_holds_in_this_process(
     history: dh.History, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

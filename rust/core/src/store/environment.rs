@@ -89,7 +89,7 @@ impl Environment {
                 Err(Error::replaced(&self.identity))
             }
             Ok(Some(_)) => Ok(()),
-            // Whoever opens the history again gets another one.
+            // Opening the history again makes another one.
             Ok(None) if self.objects.is_some() => Err(Error::copy_is_gone(&self.identity)),
             Ok(None) => Err(Error::io("find", &self.identity)(std::io::ErrorKind::NotFound.into())),
             Err(error) => Err(Error::io("find", &self.identity)(error)),

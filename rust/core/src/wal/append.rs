@@ -10,8 +10,8 @@ use crate::{Error, Result};
 /// Least room behind a frame, in bytes.
 pub(super) const ROOM: u64 = 16 << 10;
 pub(super) const BLOCK: u64 = 4096;
-/// Longest frame with room of written zeros. Its sync writes the frame and nothing else, in half the
-/// time. Longer frames get room without blocks: zeros would double what is written of them.
+/// Longest frame with room of written zeros. Its sync writes the frame and nothing else, in half
+/// the time. Longer frames get room without blocks: zeros would double what is written of them.
 pub(super) const SHORT: u64 = 8 << 10;
 /// Maximum room of written zeros; it grows with the log, so that a small one stays small.
 const MOST_ZEROS: u64 = 128 << 10;

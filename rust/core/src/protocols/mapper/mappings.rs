@@ -106,8 +106,8 @@ impl Mapper {
         })
     }
 
-    /// The entry of a usable row. With mirrors an earlier row may have changed it: then it is looked
-    /// up again.
+    /// The entry of a usable row. With mirrors an earlier row may have changed it: then it is
+    /// looked up again.
     pub(super) fn entry<'a>(
         &self,
         edit: &mut ValueEdit,
@@ -148,8 +148,8 @@ impl Mapper {
         edit.put(id, NewValue { value: Some(&bytes), persist_until: until, pending })
     }
 
-    /// The second direction of a mapping, unless the other id is too long for one. Another mapping of
-    /// the other id stays, as does its pending entry.
+    /// The second direction of a mapping, unless the other id is too long for one. Another mapping
+    /// of the other id stays, as does its pending entry.
     pub(super) fn mirror(
         &self,
         edit: &mut ValueEdit,

@@ -53,8 +53,8 @@ impl Claim {
 
     /// The service ended, in success or failure: write `completed` for all rows, or for `rows` of
     /// the batch. Durable on return; repeating it changes nothing. For all rows, those that were
-    /// released by themselves stay released. Where there are such rows, or suspended ones, the batch
-    /// of a transaction has not ended: they are begun when it comes again.
+    /// released by themselves stay released. Where there are such rows, or suspended ones, the
+    /// batch of a transaction has not ended: they are begun when it comes again.
     ///
     /// # Errors
     /// `State` when a row does not belong to the claim, or was released: another claim may have
