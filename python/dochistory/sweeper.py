@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import dochistory as dh
-from dochistory import _durations, _files, _results
+from dochistory import _checks, _durations, _files, _results
 from dochistory._place import Place
 
 __all__ = ["LOGGER", "Sweeper", "next_purge", "warnings_about"]
@@ -77,7 +77,10 @@ class Sweeper:
         self._opened: tuple[int, dh.History] | None = None  # of a URL, and by which process
         self.path = self._at.directory
         self._figures = self._at.figures(state)
-        self._triggers = {trigger.name: trigger for trigger in triggers}
+        expected = list(triggers)
+        for trigger in expected:
+            _checks.trigger(trigger)
+        self._triggers = {trigger.name: trigger for trigger in expected}
         self._every = dt.timedelta(seconds=_durations.seconds("every", every, least=0.001))
         self._window = None if retry_window is None else _durations.seconds("retry_window", retry_window)
         self._on_sweep = on_sweep
@@ -87,12 +90,18 @@ class Sweeper:
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
         self._warned: set[str] = set()
+        self._skipped: dict[str, str] = {}
         self._next = now() + self._every
 
     @property
     def next_run(self) -> dt.datetime:
         """When the next purge is due."""
         return self._next
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """The triggers that the last run did not purge, and why: other settings, or a lock of another process."""
+        return dict(self._skipped)
 
     @property
     def is_running(self) -> bool:
@@ -152,15 +161,18 @@ class Sweeper:
 
     def _swept(self, history: dh.History, log: logging.Logger) -> dict[str, Any]:
         purged: dict[str, Any] = {}
+        self._skipped = {}
         figures = history.stats()["triggers"]
         for name in sorted({*figures, *self._triggers}):
             self._reconcile(history, name, log)
             try:
                 purged |= history.purge(self._triggers.get(name, name), now=self._now())
             except dh.LockedError as error:
+                self._skipped[name] = str(error)
                 log.warning("%s: left for the next run: %s", name, error)
             except dh.ConfigError as error:
-                log.error("%s: not purged, others are: %s", name, error)  # noqa: TRY400 - a sentence, not a fault
+                self._skipped[name] = str(error)
+                log.error("%s: not purged: %s", name, error)  # noqa: TRY400 - a sentence, not a fault
             if self.path is None:
                 history.maintain(name)
         self._sweep_results(history, {*figures, *self._triggers}, log)

@@ -66,7 +66,7 @@ def test_documents_are_resolved_and_resubmitted_into_a_file_once(run: Run, doubt
     assert (ran.status, "2 resubmitted" in ran.out) == (0, True)
     assert pq.read_table(tmp_path / "again.parquet")["payload"].to_pylist() == [b"three", b"\xff"]
     listed = run("audit", "list", "--history", doubtful, "--json").json["documents"]
-    assert [(one["state"], one["by"], one["note"]) for one in listed] == [("resubmitted", None, None)] * 2
+    assert [(one["state"], one["by"], one["note"]) for one in listed] == [("resubmitted", "ada", "never shipped")] * 2
     again = run("audit", "resubmit", "1", "--history", doubtful, "--output", "more.parquet")
     assert (again.status, "was resubmitted before" in again.err) == (2, True)
     assert not (tmp_path / "more.parquet").exists()
@@ -189,6 +189,20 @@ def test_it_sweeps_as_often_as_it_is_told(run: Run, tmp_path: Path) -> None:
     assert "dochistory_next_purge_seconds" in run("stats", "--history", path, "--prometheus").out
     assert run("sweep", "--history", tmp_path / "none.history").status == 2
     assert run("sweep", "--history", path, "--every", "often").status == 2
+
+
+def test_a_stale_time_to_live_is_told_and_purges_nothing(run: Run, orders: Path, tmp_path: Path) -> None:
+    (tmp_path / "dochistory.toml").write_text('[triggers.orders]\nhistory_time_to_live = "3 days"\n')
+    words = ["--history", orders, "--settings", tmp_path / "dochistory.toml"]
+    ran = run("sweep", *words, "--runs", "1", "--json")
+    assert ran.status == 1
+    assert list(ran.json["skipped"]) == ["orders"]
+    ran = run("purge", *words)
+    assert ran.status == 2
+    assert 'with history_time_to_live = "30 days" in the settings' in ran.err
+    found = [one for one in run("doctor", *words, "--json").json["checks"] if one["name"] == "time to live"]
+    assert [one["result"] for one in found] == ["wrong"]
+    assert "30 days" in found[0]["found"]
 
 
 def test_a_sweep_ends_when_it_is_told_to(orders: Path) -> None:

@@ -65,6 +65,32 @@ def test_a_file_decides(run: Run, doubtful: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("1,,process\n99,,process\n", "decisions.csv:3: the audit log has no such document"),
+        (",nokey,duplicate\n", "decisions.csv:2: the audit log has no such document"),
+        ("1,,process\n,a,duplicate\n", "decisions.csv:3: document 1 is decided twice"),
+    ],
+)
+def test_a_file_with_a_wrong_line_decides_nothing(
+    run: Run, doubtful: Path, tmp_path: Path, lines: str, said: str
+) -> None:
+    decisions = tmp_path / "decisions.csv"
+    decisions.write_text(f"number,key,decision\n{lines}")
+    ran = run("audit", "resolve-all", "--file", decisions, "--history", doubtful)
+    assert (ran.status, said in ran.err) == (2, True), ran.err
+    assert states(run, doubtful) == ["open"] * 3
+
+
+def test_a_file_may_come_again(run: Run, doubtful: Path, tmp_path: Path) -> None:
+    decisions = tmp_path / "decisions.csv"
+    decisions.write_text("number,decision\n1,duplicate\n")
+    words = ["audit", "resolve-all", "--file", decisions, "--history", doubtful, "--json"]
+    assert run(*words).json == {"process": 0, "duplicate": 1}
+    assert run(*words).json == {"process": 0, "duplicate": 0}
+
+
 def test_one_way_to_decide_is_needed(run: Run, doubtful: Path) -> None:
     assert "give one of" in run("audit", "resolve-all", "--history", doubtful).err
 

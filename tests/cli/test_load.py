@@ -49,6 +49,22 @@ def test_a_history_is_made_only_when_asked_for(run: Run, tmp_path: Path) -> None
     assert run(*words).status == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nosuch.csv", "--trigger", "orders", "--time-to-live", "1d"], "no such file"),
+        (["old.csv", "--trigger", "orders"], "no time to live for trigger 'orders'"),
+        (["old.csv", "--time-to-live", "1d"], "no column 'trigger'"),
+        (["old.csv", "--trigger", "orders", "--time-to-live", "1d", "--column", "uuid=id"], "no column 'id'"),
+    ],
+)
+def test_a_load_that_fails_leaves_no_empty_history(run: Run, tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "old.csv").write_text("uuid\n1\n")
+    ran = run("load", *words, "--history", tmp_path / "new.history", "--create")
+    assert (ran.status, said in ran.err) == (2, True), ran.err
+    assert not (tmp_path / "new.history").exists()
+
+
 def test_an_unknown_trigger_is_loaded_only_when_it_may_be_new(run: Run, orders: Path, tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("uuid\n1\n")
     words = ["load", "old.csv", "--history", orders, "--trigger", "ordres", "--time-to-live", "30 days"]

@@ -141,6 +141,13 @@ def test_a_column_that_has_no_times_is_refused(mapper: dh.MessageIdMapper, colum
     assert mapped(mapper, ["a"]) == [False]
 
 
+@pytest.mark.parametrize("until", [dt.timedelta(days=-7), dt.timedelta(0), -5, 0, "0 s"])
+def test_entries_are_kept_for_a_time_longer_than_nothing(mapper: dh.MessageIdMapper, until: object) -> None:
+    with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] persist_until .*must be longer than 0"):
+        mapper.create(["a"], None, until)  # type: ignore[arg-type]
+    assert errors(mapper.create(["a"], None, T0)) == [None], "a time that is over may be meant"
+
+
 def test_an_other_id_that_is_too_long_is_an_error_of_its_row(history: dh.History) -> None:
     mapper = history.mapper("m", mirror=True)
     assert errors(mapper.create(["a", "b"], ["x" * 70_000, "B"])) == ["TOO_LONG", None]

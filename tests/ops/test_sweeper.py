@@ -59,6 +59,7 @@ def test_trigger_with_other_settings_is_skipped_by_the_purge(
         sweeper.sweep()
     assert left(used) == [0, 1]
     assert "bills: not purged" in caplog.text
+    assert list(sweeper.skipped) == ["bills"]
     assert "30 days" in caplog.text
 
 

@@ -109,30 +109,47 @@ def audit_compact(context: Context) -> Exit:
 def _from_file(
     history: dh.History, path: str, trigger: str | None, rule: str | None, by: str, note: str | None
 ) -> dict[str, int]:
-    entries = history.audit.list(trigger, "open", rule=rule)
-    by_key: dict[str, list[int]] = {}
-    for number, key in zip(entries["number"].to_pylist(), entries["key"].to_pylist(), strict=True):
-        by_key.setdefault(str(key), []).append(number)
-    chosen: dict[str, list[int]] = {decision: [] for decision in DECISIONS}
-    try:
-        with Path(path).open(newline="", encoding="utf-8") as file:
-            rows = [*csv.DictReader(file)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CommandError(f"{path}: cannot be read: {error}") from error
-    open_numbers = set(entries["number"].to_pylist())
-    for line, row in enumerate(rows, 2):
+    known = history.audit.list()
+    numbers_of: dict[str, list[int]] = {}
+    for number, key in zip(known["number"].to_pylist(), known["key"].to_pylist(), strict=True):
+        numbers_of.setdefault(str(key), []).append(number)
+    there = set(known["number"].to_pylist())
+    open_numbers = set(history.audit.list(trigger, "open", rule=rule)["number"].to_pylist())
+    chosen: dict[int, str] = {}
+    for line, row in _lines(path):
+        where = f"{path}:{line}"
         decision = (row.get("decision") or "").strip()
         if decision not in DECISIONS:
-            raise CommandError(f"{path}:{line}: the decision is {decision!r}; allowed is process or duplicate")
-        if number := (row.get("number") or "").strip():
-            if not number.isdigit():
-                raise CommandError(f"{path}:{line}: the number is {number!r}; it must be a whole number")
-            chosen[decision] += [int(number)] if int(number) in open_numbers else []
-        elif key := row.get("key"):
-            chosen[decision] += by_key.get(key, [])
-        else:
-            raise CommandError(f"{path}:{line}: neither number nor key: give a CSV file with one of these columns")
-    for decision, numbers in chosen.items():
+            raise CommandError(f"{where}: the decision is {decision!r}; allowed is process or duplicate")
+        numbers = _named(where, row, numbers_of)
+        if not numbers or not there.issuperset(numbers):
+            raise CommandError(f"{where}: the audit log has no such document; nothing was decided")
+        for number in open_numbers.intersection(numbers):
+            if chosen.setdefault(number, decision) != decision:
+                raise CommandError(f"{where}: document {number} is decided twice, in two ways; nothing was decided")
+    counts = {}
+    for decision in DECISIONS:
+        numbers = [number for number, chosen_one in chosen.items() if chosen_one == decision]
         if numbers:
             history.audit.resolve(numbers, decision, by=by, note=note)  # type: ignore[arg-type]
-    return {decision: len(numbers) for decision, numbers in chosen.items()}
+        counts[decision] = len(numbers)
+    return counts
+
+
+def _lines(path: str) -> list[tuple[int, dict[str, str]]]:
+    try:
+        with Path(path).open(newline="", encoding="utf-8") as file:
+            return [*enumerate(csv.DictReader(file), 2)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CommandError(f"{path}: cannot be read: {error}") from error
+
+
+def _named(where: str, row: Mapping[str, str], numbers_of: Mapping[str, list[int]]) -> list[int]:
+    """The documents that a line names, by number or by key."""
+    if number := (row.get("number") or "").strip():
+        if not number.isdigit():
+            raise CommandError(f"{where}: the number is {number!r}; it must be a whole number")
+        return [int(number)]
+    if key := row.get("key"):
+        return numbers_of.get(key, [])
+    raise CommandError(f"{where}: neither number nor key: give a CSV file with one of these columns")

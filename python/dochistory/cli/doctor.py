@@ -149,6 +149,7 @@ def _store(context: Context) -> Iterator[Check]:
     if not isinstance(place, Path):
         yield Check("store", "note", f"`dochistory check {place}` says whether the bucket keeps its promises")
     yield from _lives(place, figures)
+    yield from _stale(context, figures)
     for one in suspension.suspended(place):
         yield Check("suspension", "note", f"{one.trigger} has been suspended since {one.since}: {one.reason}")
 
@@ -159,6 +160,24 @@ def _lives(place: Path | str, figures: dict[str, Any]) -> Iterator[Check]:
         lives = dt.timedelta(seconds=one["history_time_to_live_seconds"] or 0.0)
         for sentence in sweeper.warnings_about(name, lives, runs.get(name)):
             yield Check("time to live", "wrong", sentence)
+
+
+def _stale(context: Context, figures: dict[str, Any]) -> Iterator[Check]:
+    """Times to live of the settings that are not those of the history: nothing is purged then."""
+    try:
+        described = context.settings.triggers if context.settings else {}
+    except dh.ConfigError:
+        return  # said above
+    for name in sorted({*described} & {*figures}):
+        given = described[name].history_time_to_live
+        stored = dt.timedelta(seconds=figures[name]["history_time_to_live_seconds"] or 0.0)
+        if stored and stored != given:
+            yield Check(
+                "time to live",
+                "wrong",
+                f"{name} lives {stored} in the history and {given} by the settings, so it is neither begun nor purged "
+                "by them: correct the settings, or run dochistory change",
+            )
 
 
 def _permissions(path: Path) -> Check:

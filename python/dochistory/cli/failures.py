@@ -79,7 +79,10 @@ _BY_CODE = {
 _REMEDIES = (
     (r'columns=\{["\'](\w+)["\']: ["\']?(\w+|…)["\']?\}', r"--column \1=\2"),
     (r"purge with force=True, or --force,", "pass --force"),
-    (r"with history_time_to_live=", "with --time-to-live "),
+    (
+        r'with history_time_to_live=("[^"]*")',
+        r"with history_time_to_live = \1 in the settings, or with --time-to-live \1 where none describe the trigger",
+    ),
 )
 """What an error of the library says to do in Python -> how to say it on the command line."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import dochistory as dh
@@ -71,6 +72,8 @@ def load(context: Context) -> Exit:
     if unknown := [role for role in columns if role not in _ROLES]:
         raise CommandError(f"--column {unknown[0]}=…: known roles are {', '.join(_ROLES)}")
     source = _database(context) if options.file is None else _file(context, columns)
+    if options.create:
+        _check_first(context, source, columns)
     with _history(context) as history, show.progress("loading", quiet=context.json) as progress:
         if options.trigger and history.triggers():  # of a history without triggers each is the first
             context.is_new(history, options.trigger)
@@ -86,6 +89,22 @@ def load(context: Context) -> Exit:
             progress=progress and (lambda rows: progress(rows, 0)),
         )
     return _told(context, done)
+
+
+def _check_first(context: Context, source: migration.Source, columns: dict[str, str]) -> None:
+    """Look at the first rows before a history is made for them.
+
+    Raises:
+        CommandError: they cannot be read, or a trigger has no time to live.
+        SchemaError: [DH-SCHEMA] they have other columns.
+    """
+    options, place = context.options, context.place
+    first = migration.first_rows(
+        source, options.trigger, columns=columns, statuses=_statuses(options.status_value), time_unit=options.time_unit
+    )
+    if isinstance(place, Path) and not (place / "HISTORY").exists():
+        for name in first["trigger"].unique().to_pylist():
+            _trigger(context, name, {})
 
 
 def _told(context: Context, done: migration.Imported) -> Exit:
@@ -159,19 +178,17 @@ def _database(context: Context) -> migration.Source:
 
 def _described(context: Context, history: dh.History) -> Callable[[str], dh.Trigger]:
     """A function from a name to its trigger: that of the settings, or as the history and the options say."""
-    options = context.options
+    return lambda name: _trigger(context, name, stored_settings(history, name))
+
+
+def _trigger(context: Context, name: str, stored: dict[str, Any]) -> dh.Trigger:
     described = context.settings.triggers if context.settings else {}
-
-    def trigger(name: str) -> dh.Trigger:
-        if name in described:
-            return described[name]
-        stored = stored_settings(history, name)
-        if options.time_to_live is not None:
-            stored["history_time_to_live"] = options.time_to_live
-        if "history_time_to_live" not in stored:
-            raise CommandError(
-                f"no time to live for trigger {name!r}: pass --time-to-live, or describe the trigger in the settings"
-            )
-        return dh.Trigger(name, **stored)
-
-    return trigger
+    if name in described:
+        return described[name]
+    if context.options.time_to_live is not None:
+        stored["history_time_to_live"] = context.options.time_to_live
+    if "history_time_to_live" not in stored:
+        raise CommandError(
+            f"no time to live for trigger {name!r}: pass --time-to-live, or describe the trigger in the settings"
+        )
+    return dh.Trigger(name, **stored)

@@ -42,7 +42,8 @@ def sweep(context: Context) -> Exit:
     def tell(purged: dict[str, Any]) -> None:
         entries = sum(one["entries"] for one in purged.values())
         if context.json:
-            print(show.as_json({"time": dt.datetime.now(dt.UTC), "triggers": purged}), flush=True)
+            told = {"time": dt.datetime.now(dt.UTC), "triggers": purged, "skipped": sweeper.skipped}
+            print(show.as_json(told), flush=True)
         elif entries:
             print(f"{show.cell(dt.datetime.now(dt.UTC))}: purged {counted(entries, 'entry')}", flush=True)
         if next(runs) == options.runs:
@@ -56,4 +57,5 @@ def sweep(context: Context) -> Exit:
     finally:
         signal.signal(signal.SIGTERM, previous)
         opened.close()
-    return Exit.DONE
+    # Without --runs it only ends because somebody ends it.
+    return Exit.FOUND if options.runs and sweeper.skipped else Exit.DONE

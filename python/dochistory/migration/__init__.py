@@ -16,7 +16,7 @@ compared for a random sample of ids.
 """
 
 from dochistory.migration.columns import TimeUnit
-from dochistory.migration.importing import Imported, import_history
+from dochistory.migration.importing import Imported, first_rows, import_history
 from dochistory.migration.sources import Source, dbapi, rows_of
 
-__all__ = ["Imported", "Source", "TimeUnit", "dbapi", "import_history", "rows_of"]
+__all__ = ["Imported", "Source", "TimeUnit", "dbapi", "first_rows", "import_history", "rows_of"]

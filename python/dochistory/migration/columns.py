@@ -43,6 +43,10 @@ class Shape:
         arrays = [self._trigger(batch), self._text(batch, "uuid"), self._status(batch), self._time(batch)]
         return pa.record_batch(arrays, schema=_SCHEMA)
 
+    def none(self) -> pa.RecordBatch:
+        """No rows."""
+        return pa.RecordBatch.from_pylist([], schema=_SCHEMA)
+
     def _named(self, batch: pa.RecordBatch, role: str) -> tuple[str, pa.Array | None]:
         name = self.columns.get(role, role)
         return name, batch.column(name) if name in batch.schema.names else None

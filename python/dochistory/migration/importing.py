@@ -96,6 +96,33 @@ def import_history(
     return Imported(rows, dict(waiting.loaded), checked, differences)
 
 
+def first_rows(
+    source: Source,
+    trigger: str | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    statuses: Mapping[str, str] | None = None,
+    time_unit: TimeUnit = "ms",
+) -> pa.RecordBatch:
+    """The first batch of rows as `import_history` would read it: a look before anything is made for them.
+
+    Args:
+        source: as in `import_history`.
+        trigger: the name of the only trigger; None where the column `trigger` says.
+        columns: as in `import_history`.
+        statuses: as in `import_history`.
+        time_unit: as in `import_history`.
+
+    Returns:
+        pyarrow.RecordBatch: `trigger`, `uuid`, `status`, `started_at`; no row if there is none.
+
+    Raises:
+        SchemaError: [DH-SCHEMA] a column is missing or of the wrong type, or a status is unknown.
+    """
+    shape = Shape(columns or {}, statuses or {}, time_unit, trigger, dt.datetime.now(dt.UTC))
+    return next((shape.plain(batch) for batch in source()), shape.none())
+
+
 class _Waiting:
     """Rows to be loaded into the history: loading few at a time would make many small files."""
 

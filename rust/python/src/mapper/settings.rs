@@ -43,7 +43,17 @@ pub(super) fn settings(pending: &str, mirror: bool, expiry: &str) -> Outcome<Map
 
 /// How long entries are kept unless a call says otherwise; none means forever.
 pub(super) fn persist(value: &Bound<'_, PyAny>) -> Outcome<Option<i64>> {
-    if is_forever(value) { Ok(None) } else { Ok(Some(clock::duration_us("persist", value)?)) }
+    if is_forever(value) { Ok(None) } else { Ok(Some(positive_us("persist", value)?)) }
+}
+
+/// A duration that is longer than nothing: an entry that is kept for none would be gone at once.
+fn positive_us(setting: &str, value: &Bound<'_, PyAny>) -> Outcome<i64> {
+    let duration_us = clock::duration_us(setting, value)?;
+    if duration_us > 0 {
+        return Ok(duration_us);
+    }
+    let given = value.repr()?;
+    Err(Failure::config(format!("{setting} is {given}; a duration must be longer than 0, and a time has a date")))
 }
 
 fn is_forever(value: &Bound<'_, PyAny>) -> bool {
@@ -80,7 +90,7 @@ impl Kept {
         if value.hasattr("tzinfo")? {
             return Ok(Self::All(clock::time_us("persist_until", value)?));
         }
-        Ok(Self::All(from_now(clock::duration_us("persist_until", value)?)))
+        Ok(Self::All(from_now(positive_us("persist_until", value)?)))
     }
 
     pub(super) fn untils(&self) -> Untils<'_> {
