@@ -118,7 +118,8 @@ def _sniffed(content: pa.Buffer) -> str:
 
 def _parsed(source: Any, format_: str, text_columns: Iterable[str]) -> pa.Table:
     if format_ == "parquet":
-        return pq.read_table(source)
+        # PyArrow's threads now and then abort a process that ends soon after.
+        return pq.read_table(source, use_threads=False, pre_buffer=False)
     if format_ == "arrow":
         return pa.ipc.open_file(source).read_all()
     if format_ == "arrows":
