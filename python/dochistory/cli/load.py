@@ -72,7 +72,7 @@ def load(context: Context) -> Exit:
     if unknown := [role for role in columns if role not in _ROLES]:
         raise CommandError(f"--column {unknown[0]}=…: known roles are {', '.join(_ROLES)}")
     source = _database(context) if options.file is None else _file(context, columns)
-    if options.create:
+    if options.create and not _is_there(context):
         _check_first(context, source, columns)
     with _history(context) as history, show.progress("loading", quiet=context.json) as progress:
         if options.trigger and history.triggers():  # of a history without triggers each is the first
@@ -98,13 +98,18 @@ def _check_first(context: Context, source: migration.Source, columns: dict[str, 
         CommandError: they cannot be read, or a trigger has no time to live.
         SchemaError: [DH-SCHEMA] they have other columns.
     """
-    options, place = context.options, context.place
+    options = context.options
     first = migration.first_rows(
         source, options.trigger, columns=columns, statuses=_statuses(options.status_value), time_unit=options.time_unit
     )
-    if isinstance(place, Path) and not (place / "HISTORY").exists():
+    if isinstance(context.place, Path):  # that of a bucket may know its triggers
         for name in first["trigger"].unique().to_pylist():
             _trigger(context, name, {})
+
+
+def _is_there(context: Context) -> bool:
+    """Whether the history is known to be there already."""
+    return isinstance(context.place, Path) and (context.place / "HISTORY").exists()
 
 
 def _told(context: Context, done: migration.Imported) -> Exit:

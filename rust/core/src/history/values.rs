@@ -77,11 +77,6 @@ impl ValueEdit<'_> {
         &self.found
     }
 
-    /// The entries of other ids, without the changes made here.
-    pub fn look(&self, ids: &Ids) -> Result<FoundValues> {
-        ids.wanted(|wanted| self.writer.values_of(wanted))
-    }
-
     /// The entries of some rows of other ids, in this order, without the changes made here.
     pub fn look_at(&self, ids: &Ids, rows: &[u32]) -> Result<FoundValues> {
         ids.wanted_at(rows, |wanted| self.writer.values_of(wanted))

@@ -29,6 +29,7 @@ const WITHOUT_MARK: u32 = 1;
 pub(crate) const START: u64 = 64;
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
+
 /// An open log file.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
@@ -47,7 +48,7 @@ pub(crate) struct Log {
     pub(crate) identity: FileId,
     /// Whether the file is closed until it is needed.
     pub(crate) is_closed: bool,
-    /// The length of the file, as far as we know: so far room reaches.
+    /// The length of the file, as far as we know: the end of its room.
     room: Arc<AtomicU64>,
 }
 
