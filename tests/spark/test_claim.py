@@ -329,6 +329,7 @@ def test_what_cannot_be_claimed_is_refused(spark: "SparkSession", history_path: 
         dh.spark.claim(documents, history_path, orders(), resolver_on="mars")  # type: ignore[arg-type]
     with pytest.raises(dh.SchemaError, match="none of the id columns"):
         dh.spark.claim(documents.drop("uuid"), history_path, orders())
-    with pytest.raises(dh.SchemaError, match="exists already"):
-        dh.spark.claim(documents.withColumnRenamed("payload", "rule"), history_path, orders())
+    for name in ("rule", "Rule"):
+        with pytest.raises(dh.SchemaError, match=f"the column {name} exists already"):
+            dh.spark.claim(documents.withColumnRenamed("payload", name), history_path, orders())
     assert dh.spark.claim(documents.withColumnRenamed("payload", "rule"), history_path, orders(), prefix="v_").rows == 1

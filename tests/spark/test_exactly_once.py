@@ -373,3 +373,88 @@ def test_options_that_cannot_be_are_refused(history_path: Path, service: Service
         handler(history_path, service, decide_on="tasks")
     with pytest.raises(dh.ConfigError, match="parts and order_by are for executors"):
         handler(history_path, service, decide_on="driver", order_by=["uuid"])
+
+
+BY_BOTH = pytest.mark.parametrize("decide_on", ["driver", "executors"])
+
+
+@BY_BOTH
+def test_released_documents_of_a_suspended_batch_are_left_out(
+    spark: "SparkSession", history_path: Path, decide_on: str
+) -> None:
+    with dh.open(history_path, create=True) as history:
+        history.begin(rows(["doubtful"]), orders())
+
+    def later(_: pa.RecordBatch) -> list[str]:
+        raise dh.TransientError("later")
+
+    runs: list[str] = []
+
+    def service(new: "DataFrame", batch: Any) -> None:
+        runs.extend(row.uuid for row in new.collect())
+        if decide_on == "driver":
+            batch.claim.release(rows=[batch.verdicts["key"].to_pylist().index("n1")])
+        else:
+            batch.claim.release(["n1"])
+
+    waiting = orders(resolver=later, resolver_attempts=1, processing_mode="serial")
+    handle = handler(history_path, service, waiting, application="app", documents="spark", decide_on=decide_on)
+    frame = spark.createDataFrame(
+        [("n1", 0), ("n2", 0), ("n3", 0), ("doubtful", 1)], "uuid string, redelivery_count int"
+    ).coalesce(1)
+    with pytest.raises(dh.SuspendedError, match="1 of the 4 documents"):
+        handle(frame, 0)
+    assert runs == ["n1", "n2", "n3"]
+    assert (in_status(history_path, "completed"), in_status(history_path, "processing")) == ({"n2", "n3"}, {"doubtful"})
+
+
+@BY_BOTH
+def test_a_roll_back_before_the_service_releases(spark: "SparkSession", history_path: Path, decide_on: str) -> None:
+    def refuse(_: Any) -> None:
+        raise dh.RolledBack("not today")
+
+    frame = spark.createDataFrame(rows(["a"]).to_pandas())
+    handle = handler(history_path, print, application="app", on_verdicts=refuse, documents="spark", decide_on=decide_on)
+    with pytest.raises(dh.RolledBack):
+        handle(frame, 0)
+    assert in_status(history_path, "processing") == set()
+
+
+@BY_BOTH
+@pytest.mark.parametrize("name", ["key", "Action", "verdict_KEY, status"])
+def test_batches_may_have_columns_named_like_verdicts(
+    spark: "SparkSession", history_path: Path, name: str, decide_on: str
+) -> None:
+    schema = "uuid string, " + ", ".join(f"{one} string" for one in name.split(", "))
+    runs: list[Any] = []
+    handle = handler(
+        history_path,
+        lambda new, _: runs.extend(new.collect()),
+        application="app",
+        documents="spark",
+        decide_on=decide_on,
+    )
+    handle(spark.createDataFrame([("a", *name.split(", "))], schema), 0)
+    assert [tuple(row) for row in runs] == [("a", *name.split(", "))]
+    assert in_status(history_path, "completed") == {"a"}
+
+
+@BY_BOTH
+def test_two_ids_may_come_from_one_column(
+    spark: "SparkSession", history_path: Path, service: Service, decide_on: str
+) -> None:
+    frame = spark.createDataFrame(rows(["a"]).to_pandas())
+    handler(history_path, service, application="app", decide_on=decide_on, columns={"track_id": "uuid"})(frame, 0)
+    assert in_status(history_path, "completed") == {"a"}
+
+
+@BY_BOTH
+def test_a_batch_without_ids_is_refused_unbegun(
+    spark: "SparkSession", history_path: Path, service: Service, decide_on: str
+) -> None:
+    frame = spark.createDataFrame([(None, "x"), ("", "y"), (None, "z")], "uuid string, payload string").repartition(2)
+    with pytest.raises(dh.SchemaError, match=r"none of the 3 documents has an id: uuid is null or empty"):
+        handler(history_path, service, application="app", decide_on=decide_on)(frame, 0)
+    allowed = handler(history_path, service, orders(without_ids="in_doubt"), application="app", decide_on=decide_on)
+    allowed(frame, 0)
+    assert service.runs == []

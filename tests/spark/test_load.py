@@ -115,3 +115,15 @@ def test_columns_that_are_not_there_are_refused(spark: "SparkSession", history_p
     df = spark.createDataFrame([("a",)], "uuid string")
     with pytest.raises(dh.SchemaError, match="there is no column began"):
         dh.spark.load(df, history_path, orders(), columns={"started_at": "began"})
+
+
+def test_columns_in_the_names_of_directories_are_loaded(
+    spark: "SparkSession", tmp_path: Path, history_path: Path
+) -> None:
+    home = tmp_path / "a 100% odd place"
+    states = {"a": "completed", "b": "processing", "c": "completed"}
+    df = spark.createDataFrame([*states.items()], "uuid string, status string")
+    df.write.partitionBy("status").parquet(str(home))
+    for loaded in (3, 0):
+        assert dh.spark.load(home, history_path, orders(), spark=spark, files_a_step=1) == loaded
+    assert {key: state for key, (state, _) in entries(history_path).items()} == states

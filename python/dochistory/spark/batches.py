@@ -19,6 +19,7 @@ from dochistory.errors import SuspendedError
 from dochistory.spark import checks, compat
 from dochistory.spark.begun_batch import Batch, StagedBatch
 from dochistory.spark.claims import OtherRows, Replay, claim
+from dochistory.spark.decider import VERDICT_COLUMNS
 from dochistory.spark.open_history import OpenHistory
 from dochistory.spark.place import Place
 from dochistory.spark.stored_rows import InSpark, OnDriver, arrived
@@ -91,7 +92,7 @@ class ExactlyOnce:
             self._by_tasks(frame, int(batch_id), application)
             return
         # Once, here: every further evaluation of the frame might bring the rows in another order.
-        rows = self._arrived(frame, [*looked_at.values()])
+        rows = self._arrived(frame, [*dict.fromkeys(looked_at.values())])
         try:
             self._by_driver(rows, int(batch_id), application)
         finally:
@@ -135,6 +136,7 @@ class ExactlyOnce:
                 on_replay=self._on_replay,
                 on_other_rows=self._on_other_rows,
                 columns=self._columns or None,
+                prefix=checks.free_prefix(frame, VERDICT_COLUMNS),
                 parts=self._parts,
                 order_by=self._order_by,
                 storage_options=self._history.place.given.options,
@@ -148,34 +150,27 @@ class ExactlyOnce:
             if actions.get("PROCESS"):
                 new = claimed.new
                 self._service(compat.collect_arrow(new) if self._documents == "arrow" else new, batch)
-            suspended = actions.get("SUSPEND", 0)
-            if not suspended:
-                claimed.complete()
-                return
-            # By key: the batch as a whole has not ended, and must not count as a batch that has when it comes again.
-            claimed.complete(claimed.new)
-        raise _suspended(suspended, claimed.rows, batch_id, self._trigger)
+            # A batch with suspended documents has not ended as a whole: the claim knows.
+            claimed.complete()
+        if suspended := actions.get("SUSPEND", 0):
+            raise _suspended(suspended, claimed.rows, batch_id, self._trigger)
 
     def _run(self, rows: OnDriver | InSpark, batch: Batch) -> None:
-        if self._on_verdicts is not None:
-            self._on_verdicts(batch)
-        if batch.counts["action"].get("PROCESS"):
-            try:
+        try:
+            if self._on_verdicts is not None:
+                self._on_verdicts(batch)
+            if batch.counts["action"].get("PROCESS"):
                 self._service(batch.claim.new if self._documents == "arrow" else rows.new(batch.claim), batch)
-            except dh.RolledBack:
-                batch.claim.release()
-                raise
-        suspended = len(batch.rows("SUSPEND"))
-        if not suspended:
-            batch.claim.complete()
-            return
-        # By row: the batch as a whole has not ended, and must not count as a batch that has when it comes again.
-        released = set(batch.claim.released_rows)
-        batch.claim.complete(rows=[row for row in batch.rows("PROCESS") if row not in released])
-        first = batch.verdicts.slice(batch.rows("SUSPEND")[0], 1).to_pylist()[0]
-        cause: Literal["history", "resolver"] = "history" if first["rule"] == "R5" else "resolver"
-        why = f" ({first['rule']}: {first['message']})"
-        raise _suspended(suspended, len(batch.verdicts), batch.id, self._trigger, why, cause)
+        except dh.RolledBack:
+            batch.claim.release()
+            raise
+        # A batch with suspended documents has not ended as a whole: the claim knows.
+        batch.claim.complete()
+        if suspended := batch.rows("SUSPEND"):
+            first = batch.verdicts.slice(suspended[0], 1).to_pylist()[0]
+            cause: Literal["history", "resolver"] = "history" if first["rule"] == "R5" else "resolver"
+            why = f" ({first['rule']}: {first['message']})"
+            raise _suspended(len(suspended), len(batch.verdicts), batch.id, self._trigger, why, cause)
 
 
 def _is_nothing(order_by: Any) -> bool:

@@ -88,5 +88,9 @@ class StagedBatch:
 
     @property
     def documents(self) -> "DataFrame":
-        """All rows of the batch, each with its verdict: `status`, `action`, `acknowledge`, `rule`, `key`, `message`."""
+        """All rows of the batch, each with its verdict: `status`, `action`, `acknowledge`, `rule`, `key`, `message`.
+
+        Where the batch has a column of such a name (the `key` of Kafka's, say), all six are called
+        `verdict_status` and so on.
+        """
         return self.claim.documents

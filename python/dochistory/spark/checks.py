@@ -1,6 +1,6 @@
 """What every entrance asks before Spark plans or runs anything: a DataFrame, a session, columns that suit a trigger."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
@@ -21,6 +21,8 @@ from dochistory import _checks
 from dochistory.spark.settings import FLAGS, IDS, columns_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from dochistory import Trigger
 
 _IDS = (StringType, BinaryType, NullType)
@@ -84,6 +86,36 @@ def columns(trigger: "Trigger", schema: StructType, renamed: Mapping[str, str] |
             raise dh.SchemaError(f"[DH-SCHEMA] there are several columns {there!r}: rename all but one")
         _check_type(name, there, schema[there].dataType)
     return found
+
+
+def are_free(frame: "DataFrame", names: Sequence[str]) -> None:
+    """Refuse a DataFrame that has one of the columns that are to be added.
+
+    Args:
+        frame: the DataFrame.
+        names: the columns to add.
+
+    Raises:
+        SchemaError: [DH-SCHEMA] it has, as Spark compares names.
+    """
+    if taken := _taken(frame, names):
+        raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} exists already: rename it or pass a prefix")
+
+
+def free_prefix(frame: "DataFrame", names: Sequence[str]) -> str:
+    """What to put before names of columns so that a DataFrame has none of them: nothing, or `verdict_`."""
+    prefix = ""
+    while _taken(frame, [prefix + name for name in names]):
+        prefix += "verdict_"
+    return prefix
+
+
+def _taken(frame: "DataFrame", names: Sequence[str]) -> list[str]:
+    """The columns that it has under one of these names."""
+    if frame.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true":
+        return [name for name in frame.columns if name in names]
+    wanted = {name.lower() for name in names}
+    return [name for name in frame.columns if name.lower() in wanted]
 
 
 def _check_type(name: str, there: str, found: DataType) -> None:

@@ -269,8 +269,9 @@ def claim(
             this text.)
         TransactionError: [DH-TRANSACTION] the application's numbers went backwards, a known number
             came with other rows, or others keep running this very transaction (ConflictError).
-        SchemaError: [DH-SCHEMA] there is no id column, `columns` names one that is missing, or a
-            verdict's column is there already.
+        SchemaError: [DH-SCHEMA] there is no id column, `columns` names one that is missing, a
+            verdict's column is there already, or none of several documents has an id and the
+            trigger refuses that (`without_ids`).
         ConfigError: [DH-CONFIG] `df` is no DataFrame of Spark, another argument makes no sense, or
             the trigger does not use its history.
         StateError: [DH-STATE] the job was given up or committed by others.
@@ -344,10 +345,7 @@ class Claimer:
         if resolver_on not in ("executors", "driver"):
             raise dh.ConfigError(f"[DH-CONFIG] resolver_on is 'executors' or 'driver', not {resolver_on!r}")
         self._appended = [prefix + name for name in VERDICT_COLUMNS]
-        if taken := [name for name in self._appended if name in df.columns]:
-            raise dh.SchemaError(
-                f"[DH-SCHEMA] the column {', '.join(taken)} exists already: rename it or pass a prefix"
-            )
+        checks.are_free(df, self._appended)
         self._df = df
         self._trigger = trigger
         self._found = checks.columns(trigger, df.schema, columns)
@@ -372,6 +370,7 @@ class Claimer:
         Raises:
             ConflictError: [DH-CONFLICT] others were first with more than `most_lost` documents, or
                 with the transaction; nothing was begun.
+            SchemaError: [DH-SCHEMA] no document has an id; nothing was begun.
         """
         # A bucket says that the reservation counts while the tasks work.
         with beside(job.prove, Thread) as proven:
@@ -380,6 +379,7 @@ class Claimer:
             proven()
         receipts = self.receipts = [bytes(row.receipt) for row in found]
         read: list[Mapping[str, Any]] = [_native.read_receipt(receipt) for receipt in receipts]
+        self._check_ids(read)
         words = _words(history)
         with self.meanwhile(lambda: self._judged(words, kept, read)) as judged:
             committed = job.commit(receipts, most_lost=most_lost)
@@ -388,6 +388,19 @@ class Claimer:
         lost = Lost(kept, _ANSWER, committed, self._ids, self._found, words)
         kept, read = lost.corrected(), [*read, lost.change()]
         return SparkClaim(self._judged(words, kept, read), self._ids, committed, read, end)
+
+    def _check_ids(self, receipts: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse a batch none of whose documents has an id, as `History.begin` does."""
+        rows = sum(one["rows"] for one in receipts)
+        rules = sum((Counter[str](one["rule"]) for one in receipts), Counter[str]())
+        is_allowed = self._trigger.without_ids == "in_doubt" or self._trigger.resolver is not None
+        if is_allowed or rows < 2 or not rules["R3"] or rules["R1"] + rules["R3"] < rows:
+            return
+        raise dh.SchemaError(
+            f"[DH-SCHEMA] none of the {rows} documents has an id: {', '.join(self._ids)} is null or empty in every "
+            'row, so all would be in doubt (R3); name the column with the ids, as in columns={"uuid": "message_id"}, '
+            'or let their producer set one, or allow it with Trigger(without_ids="in_doubt")'
+        )
 
     def meanwhile(self, plan: "Callable[[], DataFrame]") -> "AbstractContextManager[Callable[[], DataFrame]]":
         """Let Spark make a plan while the block waits for the store."""

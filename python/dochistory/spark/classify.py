@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql.types import ByteType, DataType, ShortType, StringType, StructField, StructType
 
-import dochistory as dh
 from dochistory.spark import checks, compat, resolver_on_driver
 from dochistory.spark.decider import VERDICT_COLUMNS, Decider
 from dochistory.spark.decode import quoted, verdict_sql, verdict_words
@@ -85,8 +84,7 @@ def classify(
     compat.check_choice("how", how, ("udf", "map"))
     compat.check_choice("resolve", resolve, ("workers", "driver"))
     appended = [prefix + name for name in VERDICT_COLUMNS]
-    if taken := [name for name in appended if name in df.columns]:
-        raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} exists already: rename it or pass a prefix")
+    checks.are_free(df, appended)
     found = checks.columns(trigger, df.schema, columns)
     judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
     if judge.asks and resolve == "driver":

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -99,9 +100,11 @@ def load(
     steps: list[DataFrame]
     if isinstance(documents, str | os.PathLike):
         session = spark or compat.running_session()
-        files = sorted(session.read.parquet(os.fspath(documents)).inputFiles())
+        whole = session.read.parquet(os.fspath(documents))
+        # Spark tells them as URLs, and takes them as paths.
+        files = sorted(unquote(file) for file in whole.inputFiles())
         application = application or "load " + hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
-        steps = [session.read.parquet(*files[n : n + files_a_step]) for n in range(0, len(files), files_a_step)]
+        steps = _steps(session, os.fspath(documents), whole.schema, files, files_a_step)
     else:
         checks.frame("documents", documents)
         steps = [documents]
@@ -121,6 +124,16 @@ def load(
         if maintain and loaded:
             opened.maintain(trigger, all=True)
     return loaded
+
+
+def _steps(
+    session: "SparkSession", path: str, schema: StructType, files: list[str], files_a_step: int
+) -> "list[DataFrame]":
+    """The files, some at a time, with the columns that only the names of their directories tell."""
+    reader = session.read
+    if files and set(schema.names) - set(reader.parquet(files[0]).columns):
+        reader = reader.schema(schema).option("basePath", path)
+    return [reader.parquet(*files[n : n + files_a_step]) for n in range(0, len(files), files_a_step)]
 
 
 def _fewer(application: str | None, before: int, now: int) -> dh.TransactionError:

@@ -50,6 +50,8 @@ struct Claim {
     /// their number.
     first: u32,
     count: u32,
+    /// Whether it has begun a key twice, as far as its entries are indexed.
+    has_copies: bool,
 }
 
 /// The state of the log up to a position.
@@ -61,6 +63,8 @@ pub(crate) struct Memtable {
     pub(crate) next_sequence: u64,
     /// How far the log was durable, according to its own frames.
     pub(crate) durable: u64,
+    /// The number after the last operation that released single keys.
+    pub(crate) released_upto: u64,
     entries: Vec<MemtableEntry>,
     /// The newest entry of each key among the first `indexed` entries.
     index: Index,
@@ -142,7 +146,10 @@ impl Memtable {
                 self.finish_keys(frame, Mark::Released);
             }
             FrameKind::CompleteKeys => self.finish_keys(frame, Mark::Completed),
-            FrameKind::ReleaseKeys => self.finish_keys(frame, Mark::Released),
+            FrameKind::ReleaseKeys => {
+                self.finish_keys(frame, Mark::Released);
+                self.released_upto = self.released_upto.max(frame.sequence + 1);
+            }
             FrameKind::Values => self.change_values(frame, None),
             FrameKind::ValuesAndComplete => self.change_values(frame, Some(Ending::Completed)),
             FrameKind::ValuesAndRelease => self.change_values(frame, Some(Ending::Released)),
@@ -240,28 +247,45 @@ impl Memtable {
             return;
         }
         self.index_pending();
-        let one = (frame.claim, frame.started_at);
+        let (one, is_of_any) = ((frame.claim, frame.started_at), frame.keys.claims.is_some());
         for (place, (key, text)) in frame.keys.each().enumerate() {
             if let Some(later) = frame.keys.uuids.get(place + GROUP) {
                 self.index.fetch(later.lo);
             }
             let (claim, started_at) = frame.keys.claims.as_ref().map_or(one, |claims| claims[place]);
             let claim = self.claim(claim, started_at);
-            let known = self.chain(key, text).find(|at| self.entries[*at as usize].claim() == claim);
-            if let Some(at) = known {
-                self.entries[at as usize].raise(mark);
-            } else {
+            if !self.raise((key, text), claim, mark, is_of_any) {
                 self.push(key, text, claim, mark);
                 self.index_pending();
             }
         }
     }
 
+    /// Mark one entry of a key under a claim, or all of them; answers whether there is any. The
+    /// rows of a claim are ended one by one, and a key that is named without them as a whole.
+    fn raise(&mut self, key: (Key, Option<&[u8]>), claim: u32, mark: Mark, all: bool) -> bool {
+        let mut is_known = false;
+        while let Some(at) = self.weaker(key, claim, mark, &mut is_known) {
+            self.entries[at as usize].raise(mark);
+            if !all || !self.claims[claim as usize].has_copies {
+                break;
+            }
+        }
+        is_known
+    }
+
+    /// The newest entry of a key under a claim that has a weaker mark; tells whether there is any.
+    fn weaker(&self, (key, text): (Key, Option<&[u8]>), claim: u32, mark: Mark, any: &mut bool) -> Option<u32> {
+        let entry = |at: &u32| &self.entries[*at as usize];
+        let of_claim = self.chain(key, text).filter(|at| entry(at).claim() == claim);
+        of_claim.inspect(|_| *any = true).find(|at| entry(at).mark() < mark)
+    }
+
     fn claim(&mut self, number: u64, started_at: i64) -> u32 {
         let next = self.claims.len() as u32;
         let index = *self.claim_index.entry((number, started_at)).or_insert(next);
         if index == next {
-            self.claims.push(Claim { number, started_at, began_here: false, first: 0, count: 0 });
+            self.claims.push(Claim { number, started_at, began_here: false, first: 0, count: 0, has_copies: false });
         }
         index
     }

@@ -1,5 +1,6 @@
 //! Ending claims: a whole claim, some of its rows, or keys of any claim.
 
+use super::view::View;
 use super::{InProgress, LookedUp};
 use crate::Result;
 use crate::key::Key;
@@ -69,6 +70,13 @@ impl Writer<'_> {
             }
             _ => self.finish_rows(claim, started_at, outcome, keys()),
         }
+    }
+
+    /// Some keys of a claim as a frame names them: by their places where the log has begun it.
+    pub(crate) fn named(&self, claim: (u64, i64), places: Places, keys: impl FnOnce() -> FrameKeys) -> FrameKeys {
+        let can_name = |view: &View| view.log.frames.places && view.memtable.has_begun(claim, places.count());
+        let is_named = places.count() >= limits::fewest_places() && self.space.present().as_ref().is_some_and(can_name);
+        if is_named { FrameKeys::of_places(places) } else { keys() }
     }
 
     /// End some keys of one claim.
@@ -166,11 +174,20 @@ impl Writer<'_> {
 
     /// Complete keys in progress, each of its own claim.
     pub(crate) fn complete_keys(&mut self, keys: ClaimedKeys, now_us: i64) -> Result<()> {
+        self.end_keys(FrameKind::CompleteKeys, keys, now_us)
+    }
+
+    /// Release keys in progress, each of its own claim.
+    pub(crate) fn release_keys(&mut self, keys: ClaimedKeys, now_us: i64) -> Result<()> {
+        self.end_keys(FrameKind::ReleaseKeys, keys, now_us)
+    }
+
+    fn end_keys(&mut self, kind: FrameKind, keys: ClaimedKeys, now_us: i64) -> Result<()> {
         let keys = keys.join();
         if keys.len() == 0 {
             return Ok(());
         }
-        self.end(FrameKind::CompleteKeys, 0, now_us, keys)
+        self.end(kind, 0, now_us, keys)
     }
 
     /// Give keys that are completed only by an expired entry the state that they would have without

@@ -283,7 +283,7 @@ impl Writer<'_> {
         }
         self.check_alone()?;
         self.space.change(|slot| match slot {
-            Some(view) => view.advance(&self.space.env),
+            Some(view) => view.advance_to_own(&self.space.env),
             None => {
                 *slot = View::load(&self.space.env, &self.space.directory, None)?;
                 Ok(())

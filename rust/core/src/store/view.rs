@@ -58,6 +58,9 @@ pub(crate) struct View {
     pub(crate) frozen: Option<Arc<Frozen>>,
     /// Its file, before its entries are read.
     pub(super) frozen_log: Option<Log>,
+    /// The number after the last operation before the log and the frozen log that may have released
+    /// single keys. Not all of them were read here.
+    pub(super) released_before: u64,
     /// One filter over the log, the frozen log and the joined segments.
     pub(crate) young: YoungFilter,
     /// The first of the frozen log's entries that it does not hold yet.
@@ -169,7 +172,7 @@ impl View {
                 Log::open(&*env.system, &path, manifest.log.id, owner, !env.read_only)?
             }
         };
-        let memtable = Memtable::new(&manifest, START);
+        let (memtable, released_before) = (Memtable::new(&manifest, START), manifest.next_sequence);
         let directory = directory.to_path_buf();
         let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
         let (joined, apart) = (Vec::new(), Vec::new());
@@ -194,6 +197,7 @@ impl View {
             memtable,
             frozen: None,
             frozen_log: None,
+            released_before,
             young: YoungFilter::default(),
             lacks_young: None,
             union: None,
@@ -318,6 +322,10 @@ impl View {
             return Err(env.missing(&directory));
         };
         let is_log_the_same = newer.log.id == self.log.id && !self.log.is_closed && self.torn == 0;
+        // Of a log that ended all frames are read if it is frozen now.
+        if newer.log.id == self.log.id || newer.manifest.frozen.is_some_and(|frozen| frozen.id == self.log.id) {
+            newer.released_before = self.released_upto();
+        }
         (newer.young, newer.is_lazy) = (std::mem::take(&mut self.young), self.is_lazy);
         (newer.spare, newer.union) = (self.spare.take(), self.union.take());
         if newer.log.id == self.log.id {
@@ -341,6 +349,21 @@ impl View {
             Some(last) if is_log_the_same && self.log.ends_at(self.memtable.position, last)? => self.check_end(env),
             _ => self.read_log(env),
         }
+    }
+
+    /// [`View::advance`] to what the holder of the lock has just published: it has read everything
+    /// before.
+    pub(super) fn advance_to_own(&mut self, env: &Environment) -> Result<()> {
+        let released_upto = self.released_upto();
+        self.advance(env)?;
+        self.released_before = released_upto;
+        Ok(())
+    }
+
+    /// The number after the last operation that may have released single keys.
+    pub(crate) fn released_upto(&self) -> u64 {
+        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.memtable.released_upto);
+        self.memtable.released_upto.max(frozen).max(self.released_before)
     }
 
     /// Apply the frames that were appended since.

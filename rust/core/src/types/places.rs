@@ -36,6 +36,13 @@ impl Places {
         before & bit == 0
     }
 
+    /// Add places.
+    pub(crate) fn extend(&mut self, places: impl Iterator<Item = usize>) {
+        for place in places {
+            self.insert(place);
+        }
+    }
+
     pub(crate) fn contains(&self, place: usize) -> bool {
         self.words.get(place / 64).is_some_and(|word| word & 1 << (place % 64) != 0)
     }

@@ -19,7 +19,7 @@ const BITS: usize = 32;
 impl Memtable {
     /// Put the entries into the index that are not there yet.
     pub(crate) fn index_pending(&mut self) {
-        let Self { entries, index, indexed, pending, texts, .. } = self;
+        let Self { entries, index, indexed, pending, texts, claims, .. } = self;
         index.reserve(entries.len() - *indexed);
         for at in *indexed..entries.len() {
             if let Some(later) = entries.get(at + GROUP) {
@@ -29,6 +29,10 @@ impl Memtable {
             let text = texts.of(&entries[at]);
             let is_same = |other: u32| texts.is_of(&entries[other as usize], key, text);
             let previous = index.put(key.lo, at as u32, is_same);
+            let claim = entries[at].claim();
+            if previous.is_some_and(|previous| entries[previous as usize].claim() == claim) {
+                claims[claim as usize].has_copies = true;
+            }
             texts.set_previous(&mut entries[at], previous);
         }
         *indexed = entries.len();

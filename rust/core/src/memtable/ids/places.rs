@@ -19,7 +19,7 @@ impl Memtable {
     }
 
     /// The places of rows among the keys of their claim; none unless this log has begun the claim
-    /// with all of them.
+    /// with all of them, and each once.
     pub(crate) fn places_of(
         &self,
         claim: (u64, i64),
@@ -27,6 +27,9 @@ impl Memtable {
         rows: impl Iterator<Item = usize>,
     ) -> Option<Places> {
         let claim = self.claims.get(*self.claim_index.get(&claim)? as usize).filter(|claim| claim.began_here)?;
+        if claim.has_copies {
+            return None;
+        }
         let (first, count) = (claim.first as usize, claim.count as usize);
         let begun = self.entries.get(first..first + count)?;
         let mut places = Places::none_of(count);

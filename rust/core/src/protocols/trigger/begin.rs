@@ -1,6 +1,7 @@
 //! Beginning: look-up and `processing` in one atomic step.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge, questions};
@@ -8,7 +9,7 @@ use super::ends::Ends;
 use super::identities::Identities;
 use super::look::Look;
 use super::resolver::{Ask, Asked, Reply};
-use super::rules::{Answer, Decided, Outcome, Reason, Settings, Step, Trigger};
+use super::rules::{Answer, Decided, InBatch, Outcome, Reason, Settings, Step, Trigger};
 use super::{Call, Claim};
 use crate::columns::Documents;
 use crate::history::History;
@@ -164,14 +165,14 @@ impl<'a, 'd> BeginWork<'a, 'd> {
             }
             let known = self.known_of(writer.space())?;
             let replay = known.as_ref().map(|known| known.meaning.replay());
-            self.see_replay(&mut looked, known.as_ref());
+            let own = self.see_replay(&mut looked, known.as_ref());
             let (decided, asked) = match self.decide(&looked, is_last)? {
                 Ok(decided) => decided,
                 Err(asked) => return Ok(Attempt::Ask(asked)),
             };
             has_written = true;
             self.complete_resolved(writer, &decided, &looked.found, now_us)?;
-            let claim = self.write(writer, space, (&decided, &looked.found), now_us, known.as_ref())?;
+            let claim = self.write(writer, space, (&decided, &looked.found, &own), now_us, known.as_ref())?;
             Ok(self.done(decided, &asked, claim, replay, None))
         });
         match attempt {
@@ -229,24 +230,27 @@ impl<'a, 'd> BeginWork<'a, 'd> {
     }
 
     /// A replayed batch sees its own entries. If it ended, it must not run again; if it was only
-    /// begun, the policy decides.
-    pub(super) fn see_replay(&self, looked: &mut Looked, known: Option<&Known>) {
-        let Some(known) = known else { return };
-        let states = &mut looked.found.states;
+    /// begun, the policy decides. Answers its open entries, where its documents run again.
+    pub(super) fn see_replay(&self, looked: &mut Looked, known: Option<&Known>) -> Vec<InProgress> {
+        let Some(known) = known else { return Vec::new() };
+        let found = &mut looked.found;
+        let states = &mut found.states;
         if known.meaning.is_done() {
             // Also the keys that a purge removed since: the batch is the same.
             let absent = states.iter_mut().filter(|state| **state == HistoryState::Absent);
             absent.for_each(|state| *state = HistoryState::Completed);
         }
-        let Some(claim) = known.rerun(self.replays).map(|last| last.claim) else { return };
-        let processing = &mut looked.found.processing;
-        processing.retain(|entry| entry.claim != claim);
+        let Some(claim) = known.rerun(self.replays).map(|last| last.claim) else { return Vec::new() };
+        let processing = &mut found.processing;
+        let (own, others) = std::mem::take(processing).into_iter().partition(|entry| entry.claim == claim);
+        *processing = others;
         let others: Vec<u32> = processing.iter().map(|entry| entry.row).collect();
         for (row, state) in states.iter_mut().enumerate() {
             if *state == HistoryState::Processing && others.binary_search(&(row as u32)).is_err() {
                 *state = HistoryState::Absent;
             }
         }
+        own
     }
 
     /// Record as completed what is in progress and what the resolver calls a duplicate: the next
@@ -296,7 +300,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         &self,
         writer: &mut Writer<'_>,
         space: &std::sync::Arc<KeySpace>,
-        (decided, found): (&Decided, &LookedUp),
+        (decided, found, own): (&Decided, &LookedUp, &[InProgress]),
         now_us: i64,
         known: Option<&Known>,
     ) -> Result<Option<Claim>> {
@@ -305,20 +309,61 @@ impl<'a, 'd> BeginWork<'a, 'd> {
             return Ok(None);
         }
         // The new claim replaces the old one, in one frame: a crash leaves either the one or the
-        // other.
+        // other. Where documents do not run again, it takes over the others by name.
         let replaces = known.and_then(|known| known.replaced(self.replays));
+        let taken = replaces.and_then(|replaced| self.taken_over(decided, own, replaced));
+        let replaces = replaces.filter(|_| taken.is_none());
         let numbered = |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: self.rows };
         let transaction = self.transaction.map(numbered);
         let beginning = Beginning { keys, transaction, replaces, started_at: now_us, threads: self.threads };
         let (number, keys) = writer.begin(beginning)?;
-        if known.is_none() && found.processing.is_empty() && !found.has_expired {
+        if let Some(taken) = taken {
+            writer.release_keys(taken, now_us)?;
+        }
+        let may_have_copies = self.settings.in_batch == Some(InBatch::New) || !self.answers.is_empty();
+        if known.is_none() && found.processing.is_empty() && !found.has_expired && !may_have_copies {
             writer.note_fresh(number);
         }
-        let (space, ends) = (space.clone(), Ends::default());
+        let (space, copies, ends) = (space.clone(), OnceLock::new(), Ends::default());
         let (started_at, begun) = (now_us, Instant::now());
         let application = self.transaction.map(|transaction| transaction.application.clone());
         let is_part = decided.is_suspended();
-        Ok(Some(Claim { space, number, started_at, application, is_part, begun, uuid_rows, text_rows, keys, ends }))
+        Ok(Some(Claim {
+            space,
+            number,
+            started_at,
+            application,
+            is_part,
+            begun,
+            uuid_rows,
+            text_rows,
+            keys,
+            copies,
+            ends,
+        }))
+    }
+
+    /// The open documents of a replaced claim that run again; none if all of them do. Of the others
+    /// nobody knows yet how they ended.
+    fn taken_over(&self, decided: &Decided, own: &[InProgress], replaced: (u64, i64)) -> Option<ClaimedKeys> {
+        let runs = |row: u32| decided.outcomes[row as usize].writes_processing();
+        if own.iter().all(|entry| runs(entry.row)) {
+            return None;
+        }
+        let Identities { keys: all, forms, .. } = &self.identities;
+        let running: HashSet<Key> = (0..).zip(all).filter(|(row, _)| runs(*row)).map(|(_, key)| *key).collect();
+        let (again, left): (Vec<&InProgress>, Vec<&InProgress>) =
+            own.iter().partition(|entry| running.contains(&all[entry.row as usize]));
+        if left.is_empty() {
+            return None;
+        }
+        let mut keys = ClaimedKeys::default();
+        for entry in again {
+            let row = entry.row as usize;
+            let text = (forms[row] != Form::Uuid).then(|| self.identities.text(self.documents, entry.row));
+            keys.push(all[row], text, replaced);
+        }
+        Some(keys)
     }
 
     /// The keys to write `processing` for, and their rows.

@@ -1,11 +1,13 @@
 //! A claim: documents of one batch that were begun in one step, and how they end.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::rules::Trigger;
 use crate::columns::Documents;
 use crate::history::History;
+use crate::key::Key;
 use crate::store::{Finished, KeySpace, SpaceSettings};
 use crate::types::Ending as End;
 use crate::types::{FrameKeys, Places};
@@ -32,6 +34,8 @@ pub struct Claim {
     pub(super) uuid_rows: Vec<u32>,
     pub(super) text_rows: Vec<u32>,
     pub(super) keys: FrameKeys,
+    /// The places of keys that it begins more than once, each key apart.
+    pub(super) copies: OnceLock<Vec<Vec<usize>>>,
     pub(super) ends: Ends<u32>,
 }
 
@@ -64,7 +68,8 @@ impl Claim {
     }
 
     /// The service was certainly rolled back: remove `processing`, so that a redelivery is NEW. For
-    /// all rows, those that were completed by themselves stay completed.
+    /// all rows, those that were completed by themselves stay completed. A document that several
+    /// rows began is released with the last of them.
     ///
     /// # Errors
     /// `State` when a row does not belong to the claim, or was completed.
@@ -83,9 +88,15 @@ impl Claim {
             Ending { space: &self.space, number, started_at, application, is_part },
             end,
             rows.zip(places.as_ref()),
-            |writer, places| writer.finish_places((number, started_at), end, places.clone(), || self.keys_at(places)),
+            |writer, places| {
+                let places = if end == End::Released { self.freed(places) } else { places.clone() };
+                writer.finish_places((number, started_at), end, places.clone(), || self.keys_at(&places))
+            },
             |row| format!("row {row}"),
-            || Ok(self.keys_at(&self.places_of(&self.kept_rows())?)),
+            |writer| {
+                let kept = self.places_of(&self.kept_rows())?;
+                Ok(writer.named((number, started_at), kept.clone(), || self.keys_at(&kept)))
+            },
         )?;
         if end == End::Completed {
             self.space.note_run(self.begun.elapsed());
@@ -102,6 +113,38 @@ impl Claim {
     /// The rows that were released one by one.
     pub fn released_rows(&self) -> Vec<u32> {
         self.ends.released()
+    }
+
+    /// What is released with these places: of a key that several rows began nothing, as long as one
+    /// of them may run, and all of its places with the last one.
+    fn freed(&self, places: &Places) -> Places {
+        let groups = self.copies.get_or_init(|| self.find_copies());
+        if groups.is_empty() {
+            return places.clone();
+        }
+        let mut running = Places::none_of(self.len());
+        self.ends.kept(|is_kept| {
+            let rows = self.uuid_rows.iter().chain(&self.text_rows).enumerate();
+            running
+                .extend(rows.filter(|(place, row)| is_kept(row) && !places.contains(*place)).map(|(place, _)| place));
+        });
+        let (mut freed, mut held) = (places.clone(), Places::none_of(self.len()));
+        for group in groups.iter().filter(|group| group.iter().any(|place| places.contains(*place))) {
+            let waits = group.iter().any(|place| running.contains(*place));
+            let all = if waits { &mut held } else { &mut freed };
+            all.extend(group.iter().copied());
+        }
+        let mut left = Places::none_of(self.len());
+        left.extend(freed.iter().filter(|place| !held.contains(*place)));
+        left
+    }
+
+    fn find_copies(&self) -> Vec<Vec<usize>> {
+        let mut places: HashMap<Key, Vec<usize>> = HashMap::with_capacity(self.len());
+        for (place, key) in self.keys.uuids.iter().chain(&self.keys.texts).enumerate() {
+            places.entry(*key).or_default().push(place);
+        }
+        places.into_values().filter(|places| places.len() > 1).collect()
     }
 
     /// The places of some rows among the keys, each of which must be claimed.

@@ -89,7 +89,7 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
         some: Option<(&[D], &P)>,
         write: impl Fn(&mut Writer<'_>, &P) -> Result<()> + Sync,
         name: impl Fn(&D) -> String + Sync,
-        kept: impl Fn() -> Result<FrameKeys> + Sync,
+        kept: impl Fn(&Writer<'_>) -> Result<FrameKeys> + Sync,
     ) -> Result<()> {
         let documents = some.map(|(documents, _)| documents);
         let Ending { space, number, started_at, application, is_part } = claim;
@@ -99,13 +99,15 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
                 Some((_, some)) => write(writer, some)?,
                 // Of a batch that has ended as a whole nothing runs when it comes again.
                 None if application.is_some() && end == End::Completed && (is_part || self.has_released()) => {
-                    writer.finish_rows(number, started_at, end, kept()?)?;
+                    let kept = kept(writer)?;
+                    writer.finish_rows(number, started_at, end, kept)?;
                 }
                 None => {
                     // Where no entry may be left that the claim's outcome could apply to, the keys
                     // are named.
-                    let is_lacking = writer.may_lack((number, started_at), application);
-                    let keys = if is_lacking { kept()? } else { FrameKeys::default() };
+                    let is_lacking = writer.may_lack((number, started_at), application)
+                        || end == End::Completed && writer.may_lack_keys(number);
+                    let keys = if is_lacking { kept(writer)? } else { FrameKeys::default() };
                     writer.finish_claim(number, started_at, end, keys)?;
                 }
             }

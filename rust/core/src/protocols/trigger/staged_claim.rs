@@ -198,7 +198,7 @@ impl StagedClaim {
             ended.as_deref().zip(keys.as_ref()),
             |writer, keys| writer.finish_rows(number, started_at, end, keys.clone()),
             |document| format!("document {}", self.shown(document)),
-            || self.kept_keys(&begun),
+            |_| self.kept_keys(&begun),
         )
     }
 
