@@ -904,7 +904,8 @@ class MessageIdMapper:
             A pyarrow RecordBatch with a row for each id, in order: `found` (boolean: it is mapped),
             `mapped_id` (utf8: to what; a mapping may be to nothing), `pending` (boolean),
             `pending_since` (timestamp[us, UTC]), `resolved` (dictionary<int8, utf8>: process,
-            duplicate or null), `persist_until` (timestamp[us, UTC]; null: forever).
+            duplicate or null), `persist_until` (timestamp[us, UTC], of the mapping, else of what is
+            pending; null: forever).
 
         Raises:
             SchemaError: [DH-SCHEMA] the ids are no text and no UUIDs.
@@ -966,7 +967,8 @@ class MessageIdMapper:
         Returns:
             A pyarrow RecordBatch with a row for each id: `id` (as it came), `error`
             (dictionary<int8, utf8>: null where it is done, else NOT_FOUND (it is not mapped),
-            NO_ID, TOO_LONG or MIRROR_EXISTS). The other rows are done.
+            EXISTS (it stood in an earlier row: the first one counts), NO_ID, TOO_LONG or
+            MIRROR_EXISTS). The other rows are done.
 
         Raises:
             As `MessageIdMapper.create`.
@@ -1008,8 +1010,8 @@ class MessageIdMapper:
                 `queue` (of EOIO).
             columns: the mapper's name of a column -> its name in `messages`, where they differ.
             qos: the quality of service where no column says it.
-            persist_until: until when pending entries are kept at least; see `create`. A purge takes
-                them only when asked to.
+            persist_until: until when pending entries are kept at least, and the mappings of M5; see
+                `create`. A purge takes pending entries only when asked to.
             raise_pending: raise `PendingMessageError`, and write nothing, if the action of any row
                 is RAISE.
             transaction: (application, number of the batch): a batch that comes again is known by
@@ -1046,7 +1048,7 @@ class MessageIdMapper:
         """
     def resolve(self, ids: _Ids, decision: _Pending) -> pa.RecordBatch:
         """Decide single ids that are pending: their next arrival is treated so, once, whatever the
-        channel's policy is.
+        channel's policy is. A mapping comes first: while an id is mapped too, its arrivals are M2.
 
         Args:
             ids: the ids.
@@ -1067,7 +1069,8 @@ class MessageIdMapper:
             ForkedError: [DH-FORKED] it was opened before this process was forked off.
         """
     def pending(self) -> pa.RecordBatchReader:
-        """The ids whose sending was begun and never ended, in no order.
+        """The ids whose sending was begun and never ended, in no order. One that is mapped too is
+        among them, with `found`: while its mapping counts, its next arrival is M2.
 
         Returns:
             A pyarrow RecordBatchReader: `channel` (dictionary<int8, utf8>), `id` (utf8), and the
@@ -1103,7 +1106,8 @@ class MessageIdMapper:
         *,
         force: bool = False,
     ) -> _PurgedValues:
-        """Remove expired mappings. They are gone at once; a file goes when all in it is gone.
+        """Remove expired mappings. They are gone at once; a file goes when all in it is gone. A
+        mapping beside a pending entry stays as long as that: a purge never takes a doubt unasked.
 
         Args:
             now: the time that counts as now, a datetime with a time zone; the clock's, if absent.

@@ -108,7 +108,9 @@ def pending(context: Context) -> Exit:
         for channel in _channels(context, history):
             for batch in history.mapper(channel).pending():
                 kept = batch if before is None else batch.filter(pc.less(batch["pending_since"], before))
-                rows.extend(kept.select(["channel", "id", "pending_since", "resolved", "persist_until"]).to_pylist())
+                rows.extend(
+                    kept.select(["channel", "id", "pending_since", "resolved", "found", "persist_until"]).to_pylist()
+                )
                 if limit is not None and len(rows) > limit:
                     break
     more = limit is not None and len(rows) > limit
@@ -116,7 +118,7 @@ def pending(context: Context) -> Exit:
     if context.json:
         print(show.as_json({"pending": rows, "more": more}))
     else:
-        columns = ["channel", "id", "pending since (UTC)", "resolved", "kept until (UTC)"]
+        columns = ["channel", "id", "pending since (UTC)", "resolved", "mapped", "kept until (UTC)"]
         show.table("", columns, [list(row.values()) for row in rows])
         if more:
             print(f"there are more: --limit shows more than {limit:,}", file=sys.stderr)

@@ -101,9 +101,7 @@ impl Model {
 
     pub fn resolve(&mut self, id: usize, policy: Policy) {
         let id = &mut self.ids[id];
-        if id.mapped.is_none() {
-            id.pending = id.pending.map(|(owner, _)| (owner, (policy != Policy::Error).then_some(policy)));
-        }
+        id.pending = id.pending.map(|(owner, _)| (owner, (policy != Policy::Error).then_some(policy)));
     }
 
     pub fn create(&mut self, id: usize, value: &str) {

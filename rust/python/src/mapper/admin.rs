@@ -20,7 +20,7 @@ use crate::output;
 #[pymethods]
 impl MessageIdMapper {
     /// Decide single ids that are pending: their next arrival is treated so, once, whatever the
-    /// channel's policy is.
+    /// channel's policy is. A mapping comes first: while an id is mapped too, its arrivals are M2.
     ///
     /// Args:
     ///     ids: the ids.
@@ -52,7 +52,8 @@ impl MessageIdMapper {
         Ok(output::record_batch(py, error_columns(array, &errors)?)?)
     }
 
-    /// The ids whose sending was begun and never ended, in no order.
+    /// The ids whose sending was begun and never ended, in no order. One that is mapped too is
+    /// among them, with `found`: while its mapping counts, its next arrival is M2.
     ///
     /// Returns:
     ///     A pyarrow RecordBatchReader: `channel` (dictionary<int8, utf8>), `id` (utf8), and the
@@ -66,7 +67,8 @@ impl MessageIdMapper {
     fn pending<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
-        let found = crate::calls::outside(py, || self.mapper.pending())?;
+        let now_us = clock::now_us(None)?;
+        let found = crate::calls::outside(py, || self.mapper.pending(now_us))?;
         self.reader(py, found)
     }
 
@@ -93,7 +95,8 @@ impl MessageIdMapper {
         self.reader(py, found)
     }
 
-    /// Remove expired mappings. They are gone at once; a file goes when all in it is gone.
+    /// Remove expired mappings. They are gone at once; a file goes when all in it is gone. A
+    /// mapping beside a pending entry stays as long as that: a purge never takes a doubt unasked.
     ///
     /// Args:
     ///     now: the time that counts as now, a datetime with a time zone; the clock's, if absent.

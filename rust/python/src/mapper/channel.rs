@@ -120,7 +120,8 @@ impl MessageIdMapper {
     ///     A pyarrow RecordBatch with a row for each id, in order: `found` (boolean: it is mapped),
     ///     `mapped_id` (utf8: to what; a mapping may be to nothing), `pending` (boolean),
     ///     `pending_since` (timestamp[us, UTC]), `resolved` (dictionary<int8, utf8>: process,
-    ///     duplicate or null), `persist_until` (timestamp[us, UTC]; null: forever).
+    ///     duplicate or null), `persist_until` (timestamp[us, UTC], of the mapping, else of what is
+    ///     pending; null: forever).
     ///
     /// Raises:
     ///     SchemaError: [DH-SCHEMA] the ids are no text and no UUIDs.
@@ -189,7 +190,8 @@ impl MessageIdMapper {
     /// Returns:
     ///     A pyarrow RecordBatch with a row for each id: `id` (as it came), `error`
     ///     (dictionary<int8, utf8>: null where it is done, else NOT_FOUND (it is not mapped),
-    ///     NO_ID, TOO_LONG or MIRROR_EXISTS). The other rows are done.
+    ///     EXISTS (it stood in an earlier row: the first one counts), NO_ID, TOO_LONG or
+    ///     MIRROR_EXISTS). The other rows are done.
     ///
     /// Raises:
     ///     As `MessageIdMapper.create`.
@@ -239,8 +241,8 @@ impl MessageIdMapper {
     ///         `queue` (of EOIO).
     ///     columns: the mapper's name of a column -> its name in `messages`, where they differ.
     ///     qos: the quality of service where no column says it.
-    ///     persist_until: until when pending entries are kept at least; see `create`. A purge takes
-    ///         them only when asked to.
+    ///     persist_until: until when pending entries are kept at least, and the mappings of M5; see
+    ///         `create`. A purge takes pending entries only when asked to.
     ///     raise_pending: raise `PendingMessageError`, and write nothing, if the action of any row
     ///         is RAISE.
     ///     transaction: (application, number of the batch): a batch that comes again is known by

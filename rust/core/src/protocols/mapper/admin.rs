@@ -16,7 +16,7 @@ pub struct PendingEntries {
     entries: Entries,
     settings: MapperSettings,
     now_us: i64,
-    /// Whether mappings are left out.
+    /// Whether ids that are not pending are left out.
     only_pending: bool,
 }
 
@@ -32,17 +32,19 @@ pub struct PendingBatch {
 impl Mapper {
     /// Decide single pending ids: at its next arrival such an id is treated by this policy, once,
     /// whatever the channel's policy is. [`Policy::Error`] takes a decision back. Rows whose id is
-    /// not pending are left out. Durable on return.
+    /// not pending are left out. An id that is mapped too is decided for the time when its mapping
+    /// no longer counts. Durable on return.
     pub fn resolve(&self, ids: &Ids, policy: Policy) -> Result<Vec<Option<RowError>>> {
         self.values.change(ids, |edit| {
+            // A mapping whose time is over stays as it is.
             let known = Known::read(edit.found(), MapperSettings::default(), 0)?;
             let mut errors = Vec::with_capacity(ids.len());
             for row in 0..ids.len() {
-                let pending = known.pending_of(row).filter(|_| !known.mapped[row]);
+                let pending = known.pending_of(row);
                 let error = RowError::of_form(ids.form(row)).or(pending.is_none().then_some(RowError::NotPending));
                 if let (None, Some(mut pending)) = (error, pending) {
                     pending.resolved = (policy != Policy::Error).then_some(policy);
-                    Self::put(edit, ids.id(row), &Record::pending(pending), known.persist_until[row])?;
+                    Self::put(edit, ids.id(row), &Record { pending: Some(pending), ..known.record_of(row) })?;
                 }
                 errors.push(error);
             }
@@ -50,9 +52,9 @@ impl Mapper {
         })
     }
 
-    /// The ids that are pending and not mapped, in no order.
-    pub fn pending(&self) -> Result<PendingEntries> {
-        self.listed(0, true)
+    /// The ids that are pending, also those that are mapped, in no order.
+    pub fn pending(&self, now_us: i64) -> Result<PendingEntries> {
+        self.listed(now_us, true)
     }
 
     /// All entries, in no order.
@@ -78,10 +80,7 @@ impl PendingEntries {
     pub fn next_batch(&mut self) -> Result<Option<PendingBatch>> {
         let Some(batch) = self.entries.next_batch()? else { return Ok(None) };
         let all = Known::read(&batch.found, self.settings, self.now_us)?;
-        let is_wanted = |row: &usize| {
-            let (is_pending, is_mapped) = (all.pending[*row], all.mapped[*row]);
-            if self.only_pending { is_pending && !is_mapped } else { is_pending || is_mapped }
-        };
+        let is_wanted = |row: &usize| all.pending[*row] || (all.mapped[*row] && !self.only_pending);
         let rows: Vec<usize> = (0..batch.ids.len()).filter(is_wanted).collect();
         let ids = rows.iter().map(|row| batch.ids[*row].clone()).collect();
         Ok(Some(PendingBatch { ids, known: all.take(&rows) }))

@@ -20,12 +20,15 @@ pub struct Known {
     pub since: Vec<i64>,
     /// The decision about a single pending id.
     pub resolved: Vec<Option<Policy>>,
-    /// The earliest time at which the entry may be purged; 0 where there is none.
+    /// Until when the mapping is kept at least, or the pending entry of an id that is not mapped; 0
+    /// where there is none.
     pub persist_until: Vec<i64>,
     /// The claim of the transaction that began to send it; 0 without one.
     pub(super) claims: Vec<u64>,
     /// The attempt that began to send it; 0 if an older build wrote it.
     attempts: Vec<u64>,
+    /// Until when the pending entry is kept at least, also beside a mapping; 0 where there is none.
+    pending_untils: Vec<i64>,
 }
 
 impl Known {
@@ -33,13 +36,13 @@ impl Known {
         let mut known = Self::default();
         for row in 0..found.len() {
             let mut record = match found.value(row) {
-                Some(bytes) => Record::decode(bytes)?,
+                Some(bytes) => Record::decode(bytes, found.persist_until(row))?,
                 None => Record::default(),
             };
-            if settings.exact_expiry && found.persist_until(row) <= now_us {
+            if settings.exact_expiry && record.until <= now_us {
                 (record.is_mapped, record.value) = (false, None);
             }
-            known.push(&record, found.persist_until(row));
+            known.push(&record);
         }
         Ok(known)
     }
@@ -47,7 +50,17 @@ impl Known {
     /// The pending entry of a row.
     pub(super) fn pending_of(&self, row: usize) -> Option<Pending> {
         let (since, claim, attempt) = (self.since[row], self.claims[row], self.attempts[row]);
-        self.pending[row].then(|| Pending { since, claim, attempt, resolved: self.resolved[row] })
+        let (resolved, until) = (self.resolved[row], self.pending_untils[row]);
+        self.pending[row].then_some(Pending { since, claim, attempt, resolved, until })
+    }
+
+    /// The whole entry of a row.
+    pub(super) fn record_of(&self, row: usize) -> Record<'_> {
+        let pending = self.pending_of(row);
+        if !self.mapped[row] {
+            return Record { pending, ..Record::default() };
+        }
+        Record { pending, ..Record::mapped(self.values.get(row), self.persist_until[row]) }
     }
 
     /// Some rows of it.
@@ -61,12 +74,13 @@ impl Known {
             taken.resolved.push(self.resolved[row]);
             taken.claims.push(self.claims[row]);
             taken.attempts.push(self.attempts[row]);
+            taken.pending_untils.push(self.pending_untils[row]);
             taken.persist_until.push(self.persist_until[row]);
         }
         taken
     }
 
-    fn push(&mut self, record: &Record, persist_until: i64) {
+    fn push(&mut self, record: &Record) {
         self.mapped.push(record.is_mapped);
         self.values.push(record.value);
         self.pending.push(record.pending.is_some());
@@ -74,8 +88,9 @@ impl Known {
         self.resolved.push(record.pending.and_then(|pending| pending.resolved));
         self.claims.push(record.pending.map_or(0, |pending| pending.claim));
         self.attempts.push(record.pending.map_or(0, |pending| pending.attempt));
-        let is_there = record.is_mapped || record.pending.is_some();
-        self.persist_until.push(if is_there { persist_until } else { 0 });
+        let pending_until = record.pending.map_or(0, |pending| pending.until);
+        self.pending_untils.push(pending_until);
+        self.persist_until.push(if record.is_mapped { record.until } else { pending_until });
     }
 }
 

@@ -66,8 +66,8 @@ impl Mapper {
         self.write(ids, values, untils, now_us, |is_mapped| is_mapped.then_some(RowError::Exists))
     }
 
-    /// Change the mappings of mapped ids; later rows of the same id are left out. Durable on
-    /// return.
+    /// Change the mappings of mapped ids; later rows of the same id are left out, as in
+    /// [`Mapper::create`]. Durable on return.
     pub fn update(&self, ids: &Ids, values: &Texts, untils: Untils, now_us: i64) -> Result<Errors> {
         self.write(ids, values, untils, now_us, |is_mapped| (!is_mapped).then_some(RowError::NotFound))
     }
@@ -138,14 +138,16 @@ impl Mapper {
         if own.is_mapped() {
             self.unmirror(edit, own, now_us)?;
         }
-        Self::put(edit, own.id, &Record { pending: own.pending(), ..Record::mapped(value) }, until)
+        Self::put(edit, own.id, &Record { pending: own.pending(), ..Record::mapped(value, until) })
     }
 
-    pub(super) fn put(edit: &mut ValueEdit, id: Id, record: &Record, until: i64) -> Result<()> {
+    /// Write the entry of an id. While a part of it is pending, no purge takes it unasked: a
+    /// mapping whose time is over would take the doubt along.
+    pub(super) fn put(edit: &mut ValueEdit, id: Id, record: &Record) -> Result<()> {
         let mut bytes = Vec::with_capacity(64);
         record.encode(&mut bytes);
-        let pending = !record.is_mapped && record.pending.is_some();
-        edit.put(id, NewValue { value: Some(&bytes), persist_until: until, pending })
+        let (persist_until, pending) = (record.kept_until(), record.pending.is_some());
+        edit.put(id, NewValue { value: Some(&bytes), persist_until, pending })
     }
 
     /// The second direction of a mapping, unless the other id is too long for one. Another mapping
@@ -165,9 +167,7 @@ impl Mapper {
         if is_to_another(&known, id) {
             return Ok(());
         }
-        let pending = known.pending_of(0);
-        let until = if pending.is_some() { until.max(known.persist_until[0]) } else { until };
-        Self::put(edit, other, &Record { pending, ..Record::mapped(Some(id)) }, until)
+        Self::put(edit, other, &Record { pending: known.pending_of(0), ..Record::mapped(Some(id), until) })
     }
 
     /// Remove the second direction of a mapping; a pending entry of the other id stays, and so does
@@ -180,7 +180,7 @@ impl Mapper {
         }
         match known.pending_of(0) {
             None => edit.remove(other),
-            Some(pending) => Self::put(edit, other, &Record::pending(pending), known.persist_until[0]),
+            Some(pending) => Self::put(edit, other, &Record::pending(pending)),
         }
     }
 
@@ -228,7 +228,7 @@ impl Mapper {
         self.unmirror(edit, own, now_us)?;
         match own.pending() {
             None => edit.remove(own.id),
-            Some(pending) => Self::put(edit, own.id, &Record::pending(pending), own.known.persist_until[own.at]),
+            Some(pending) => Self::put(edit, own.id, &Record::pending(pending)),
         }
     }
 }

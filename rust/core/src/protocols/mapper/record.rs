@@ -10,7 +10,8 @@ const PENDING: u8 = 4;
 const PROCESS: u8 = 8;
 const DUPLICATE: u8 = 16;
 const ATTEMPT: u8 = 32;
-const KNOWN: u8 = MAPPED | HAS_VALUE | PENDING | PROCESS | DUPLICATE | ATTEMPT;
+const TIMES: u8 = 64;
+const KNOWN: u8 = MAPPED | HAS_VALUE | PENDING | PROCESS | DUPLICATE | ATTEMPT | TIMES;
 
 /// Sending the message began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(super) struct Pending {
     pub(super) attempt: u64,
     /// The decision about this id alone.
     pub(super) resolved: Option<Policy>,
+    /// Until when it is kept at least, whatever the id is mapped to.
+    pub(super) until: i64,
 }
 
 /// The two bits of an id, and their details.
@@ -33,18 +36,32 @@ pub(super) struct Record<'a> {
     pub(super) is_mapped: bool,
     /// The other id.
     pub(super) value: Option<&'a [u8]>,
+    /// Until when the mapping is kept at least; 0 without one.
+    pub(super) until: i64,
     /// P.
     pub(super) pending: Option<Pending>,
 }
 
 impl<'a> Record<'a> {
     /// A mapping to another id, or to none.
-    pub(super) fn mapped(value: Option<&'a [u8]>) -> Self {
-        Self { is_mapped: true, value, pending: None }
+    pub(super) fn mapped(value: Option<&'a [u8]>, until: i64) -> Self {
+        Self { is_mapped: true, value, until, pending: None }
     }
 
     pub(super) fn pending(pending: Pending) -> Self {
         Self { pending: Some(pending), ..Self::default() }
+    }
+
+    /// Until when the store keeps the record: while its mapping or its pending entry is to be kept.
+    pub(super) fn kept_until(&self) -> i64 {
+        let mapping = self.is_mapped.then_some(self.until);
+        mapping.max(self.pending.map(|pending| pending.until)).unwrap_or_default()
+    }
+
+    /// The times of the mapping and of the pending entry, where one time does not say both.
+    fn times(&self) -> Option<(i64, i64)> {
+        let pending = self.pending.filter(|pending| self.is_mapped && pending.until != self.until)?;
+        Some((self.until, pending.until))
     }
 
     /// Writes the record to `out`, replacing its content.
@@ -59,6 +76,7 @@ impl<'a> Record<'a> {
                 Some(Policy::Error) | None => 0,
             };
         }
+        flags |= u8::from(self.times().is_some()) * TIMES;
         out.push(flags);
         if let Some(pending) = self.pending {
             out.extend_from_slice(&pending.since.to_le_bytes());
@@ -67,16 +85,22 @@ impl<'a> Record<'a> {
                 out.extend_from_slice(&pending.attempt.to_le_bytes());
             }
         }
+        if let Some((mapping, pending)) = self.times() {
+            out.extend_from_slice(&mapping.to_le_bytes());
+            out.extend_from_slice(&pending.to_le_bytes());
+        }
         out.extend_from_slice(self.value.unwrap_or_default());
     }
 
-    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self> {
+    /// Reads a record that the store keeps until `kept_until`.
+    pub(super) fn decode(bytes: &'a [u8], kept_until: i64) -> Result<Self> {
         let strange = || Error::State("an entry of a mapper that this build does not understand".into());
         let (flags, mut rest) = bytes.split_first().ok_or_else(strange)?;
         if flags & !KNOWN != 0 {
             return Err(strange());
         }
-        let mut record = Self { is_mapped: flags & MAPPED != 0, ..Self::default() };
+        let is_mapped = flags & MAPPED != 0;
+        let mut record = Self { is_mapped, until: if is_mapped { kept_until } else { 0 }, ..Self::default() };
         if flags & PENDING != 0 {
             let (since, after) = rest.split_first_chunk().ok_or_else(strange)?;
             let (claim, after) = after.split_first_chunk().ok_or_else(strange)?;
@@ -92,7 +116,12 @@ impl<'a> Record<'a> {
                 _ => None,
             };
             let (since, claim) = (i64::from_le_bytes(*since), u64::from_le_bytes(*claim));
-            record.pending = Some(Pending { since, claim, attempt, resolved });
+            record.pending = Some(Pending { since, claim, attempt, resolved, until: kept_until });
+        }
+        if let Some(pending) = record.pending.as_mut().filter(|_| flags & TIMES != 0) {
+            let (mapping, after) = rest.split_first_chunk().ok_or_else(strange)?;
+            let (own, after) = after.split_first_chunk().ok_or_else(strange)?;
+            (record.until, pending.until, rest) = (i64::from_le_bytes(*mapping), i64::from_le_bytes(*own), after);
         }
         record.value = (flags & HAS_VALUE != 0).then_some(rest);
         Ok(record)
@@ -109,11 +138,11 @@ mod tests {
         for is_mapped in [false, true] {
             for value in [None, Some(&b""[..]), Some(b"external-1")] {
                 for resolved in [None, Some(Policy::Process), Some(Policy::Duplicate)] {
-                    let pending = |attempt| Some(Pending { since: -5, claim: 9, attempt, resolved });
-                    for pending in [None, pending(0), pending(u64::MAX)] {
-                        let record = Record { is_mapped, value, pending };
+                    let pending = |attempt, until| Some(Pending { since: -5, claim: 9, attempt, resolved, until });
+                    for pending in [None, pending(0, 7), pending(u64::MAX, 7), pending(1, 6), pending(1, i64::MAX)] {
+                        let record = Record { is_mapped, value, until: i64::from(is_mapped) * 7, pending };
                         record.encode(&mut bytes);
-                        assert_eq!(Record::decode(&bytes).unwrap(), record);
+                        assert_eq!(Record::decode(&bytes, record.kept_until()).unwrap(), record);
                     }
                 }
             }
@@ -125,18 +154,32 @@ mod tests {
         let mut bytes = vec![PENDING | PROCESS];
         bytes.extend_from_slice(&7_i64.to_le_bytes());
         bytes.extend_from_slice(&3_u64.to_le_bytes());
-        let pending = Pending { since: 7, claim: 3, attempt: 0, resolved: Some(Policy::Process) };
-        assert_eq!(Record::decode(&bytes).unwrap(), Record::pending(pending));
+        let pending = Pending { since: 7, claim: 3, attempt: 0, resolved: Some(Policy::Process), until: 9 };
+        assert_eq!(Record::decode(&bytes, 9).unwrap(), Record::pending(pending));
         let mut again = Vec::new();
         Record::pending(pending).encode(&mut again);
         assert_eq!(again, bytes);
     }
 
     #[test]
+    fn one_time_of_an_older_build_is_that_of_both() {
+        let mut bytes = vec![MAPPED | PENDING];
+        bytes.extend_from_slice(&[0; 16]);
+        let pending = Pending { since: 0, claim: 0, attempt: 0, resolved: None, until: 9 };
+        let record = Record { pending: Some(pending), ..Record::mapped(None, 9) };
+        assert_eq!(Record::decode(&bytes, 9).unwrap(), record);
+        let mut again = Vec::new();
+        record.encode(&mut again);
+        assert_eq!((again, record.kept_until()), (bytes, 9));
+    }
+
+    #[test]
     fn bytes_that_are_no_record_are_refused() {
         let without_attempt = [[PENDING | ATTEMPT; 17].as_slice(), &[0; 7]].concat();
-        for bytes in [&[][..], &[64], &[PENDING], &[PENDING, 1, 2, 3, 4, 5, 6, 7, 8, 9], &without_attempt] {
-            assert_eq!(Record::decode(bytes).unwrap_err().code(), "DH-STATE");
+        let without_times = [[MAPPED | PENDING | TIMES; 17].as_slice(), &[0; 15]].concat();
+        let short = [PENDING, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+        for bytes in [&[][..], &[128], &[PENDING], &short, &without_attempt, &without_times] {
+            assert_eq!(Record::decode(bytes, 9).unwrap_err().code(), "DH-STATE");
         }
     }
 }

@@ -144,9 +144,9 @@ impl Mapper {
                     edit.begin(under.transaction.clone(), batch_rows, replaces);
                 }
                 let claim = claim.filter(|_| under.is_some()).unwrap_or(0);
-                let begun = Record::pending(Pending { since: now_us, claim, attempt, resolved: None });
                 for (row, rule) in rules.iter().enumerate() {
-                    Self::first_change(edit, ids.id(row), row, *rule, &known, (&begun, until.get(row)))?;
+                    let begun = Pending { since: now_us, claim, attempt, resolved: None, until: until.get(row) };
+                    Self::first_change(edit, ids.id(row), *rule, &known.record_of(row), begun)?;
                 }
             }
             let is_done = previous.as_ref().is_some_and(|previous| previous.ending == Some(Ending::Completed));
@@ -158,22 +158,16 @@ impl Mapper {
         })
     }
 
-    /// The change by a rule before anything is sent; `begun` is the pending entry of a row to send,
-    /// and until when it is kept.
-    fn first_change(
-        edit: &mut ValueEdit,
-        id: Id,
-        row: usize,
-        rule: Rule,
-        known: &Known,
-        (begun, until): (&Record, i64),
-    ) -> Result<()> {
+    /// The change by a rule before anything is sent; `begun` is the pending entry of a row to send.
+    fn first_change(edit: &mut ValueEdit, id: Id, rule: Rule, now: &Record, begun: Pending) -> Result<()> {
         match rule.outcome().change {
-            Change::WritePending | Change::TakePending => Self::put(edit, id, begun, until),
-            Change::RemovePending if known.mapped[row] => {
-                Self::put(edit, id, &Record::mapped(known.values.get(row)), known.persist_until[row])
+            Change::WritePending | Change::TakePending => Self::put(edit, id, &Record::pending(begun)),
+            Change::RemovePending if now.is_mapped => Self::put(edit, id, &Record { pending: None, ..*now }),
+            Change::WriteMappingRemovePending => {
+                // The time of an old doubt may be over: its mapping is kept from this decision on.
+                let until = begun.until.max(now.kept_until());
+                Self::put(edit, id, &Record::mapped(None, until))
             }
-            Change::WriteMappingRemovePending => Self::put(edit, id, &Record::mapped(None), known.persist_until[row]),
             _ => Ok(()),
         }
     }

@@ -104,16 +104,15 @@ impl Send {
 
     /// Applies one step, by the present entry of its row.
     fn take(&self, step: Step, edit: &mut ValueEdit, ids: &Ids, row: usize, (now, at): (&Known, usize)) -> Result<()> {
-        let (pending, kept_until) = (now.pending_of(at), now.persist_until[at]);
+        let now = now.record_of(at);
+        let pending = now.pending;
         let is_own = pending.is_some_and(|pending| pending.attempt == self.attempt);
-        let mapped_to = now.values.get(at);
         if let Step::Map { value, until } = step {
             let pending = pending.filter(|_| !is_own);
-            let is_shared = now.mapped[at] || pending.is_some();
-            let until = if is_shared { until.max(kept_until) } else { until };
-            let record = Record { is_mapped: true, value: mapped_to.or(value), pending };
-            Mapper::put(edit, ids.id(row), &record, until)?;
-            let is_given = mapped_to.is_none();
+            let until = if now.is_mapped { until.max(now.until) } else { until };
+            let record = Record { pending, ..Record::mapped(now.value.or(value), until) };
+            Mapper::put(edit, ids.id(row), &record)?;
+            let is_given = now.value.is_none();
             let id = ids.bytes(row).unwrap_or_default();
             // As above, times are not looked at.
             return self.mapper.mirror(edit, value.filter(|_| is_given), &id, until, i64::MIN);
@@ -123,10 +122,9 @@ impl Send {
         }
         let had = self.facts.pending[row] && matches!(step, Step::GiveBack);
         let pending = self.known.pending_of(row).filter(|_| had);
-        if !now.mapped[at] && pending.is_none() {
+        if !now.is_mapped && pending.is_none() {
             return edit.remove(ids.id(row));
         }
-        let until = if now.mapped[at] { kept_until } else { self.known.persist_until[row] };
-        Mapper::put(edit, ids.id(row), &Record { is_mapped: now.mapped[at], value: mapped_to, pending }, until)
+        Mapper::put(edit, ids.id(row), &Record { pending, ..now })
     }
 }
