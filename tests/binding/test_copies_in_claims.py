@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 import dochistory as dh
 from tests.support import T0, documents, rules, status_of, trigger
 
-NEW = {"resolver": lambda batch: ["NEW"] * batch.num_rows}
+NEW: dict[str, Any] = {"resolver": lambda batch: ["NEW"] * batch.num_rows}
 LARGE = 200
 
 

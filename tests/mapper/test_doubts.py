@@ -146,16 +146,6 @@ def test_an_asked_purge_waits_for_both_times(mapper: dh.MessageIdMapper, doubt: 
     assert begin(mapper, at(300)) == ["M1"]
 
 
-def test_mirror_over_a_doubt_leaves_its_time(history: dh.History) -> None:
-    mapper = history.mapper("out", mirror=True)
-    assert begin(mapper, at(0), persist_until="forever") == ["M1"]
-    assert errors(mapper.create(["b"], ["a"], 100, now=at(10))) == [None]
-    assert known(mapper, at(20))["persist_until"] == at(110)
-    mapper.remove(["b"])
-    assert known(mapper, at(20))["persist_until"] is None
-    assert begin(mapper, at(20)) == ["M3"]
-
-
 def test_exact_mapping_of_a_late_sender_ends_on_time(history: dh.History) -> None:
     mapper = history.mapper("out", pending="process", expiry="exact")
     first = mapper.begin_send(messages(["a"]), now=at(0))
@@ -176,3 +166,13 @@ def test_first_row_of_an_id_in_an_update_counts(mapper: dh.MessageIdMapper) -> N
     assert mapped(mapper, ["a"]) == ["4"]
     assert dh.MessageIdMapper.update.__doc__ is not None
     assert "EXISTS (" in dh.MessageIdMapper.update.__doc__
+
+
+def test_a_mapping_that_is_over_gives_way_to_what_was_sent(history: dh.History) -> None:
+    mapper = history.mapper("out", expiry="exact")
+    send = mapper.begin_send(messages(["a", "b"]), now=T0)
+    mapper.create(["a"], ["old"], persist_until=100, now=T0)
+    mapper.create(["b"], ["first"], persist_until=1000, now=T0)
+    send.complete(["new", "second"], now=T0 + dt.timedelta(seconds=700))
+    found = mapper.lookup(["a", "b"], now=T0 + dt.timedelta(seconds=710))
+    assert found["mapped_id"].to_pylist() == ["new", "first"]

@@ -119,12 +119,14 @@ def test_rows_of_one_call_see_each_others_mirrors(history: dh.History) -> None:
 def test_a_mirror_leaves_a_doubt_and_another_mapping_alone(history: dh.History) -> None:
     one_way, mapper = history.mapper("m"), history.mapper("m", mirror=True)
     mapper.begin_send(messages(["A", "m2"]))
-    mapper.create(["a"], ["A"])
-    assert (mapped(mapper, ["A"]), pending(mapper)) == (["a"], ["A", "m2"])
-    mapper.remove(["a"])
-    assert (mapped(mapper, ["A"]), pending(mapper)) == ([False], ["A", "m2"])
+    assert errors(mapper.create(["a"], ["A"])) == ["MIRROR_EXISTS"]
+    mapper.create(["a"], ["x"])
+    assert errors(mapper.update(["a"], ["A"])) == ["MIRROR_EXISTS"]
+    with mapper.unit_of_work() as unit:
+        assert errors(unit.create(["u"], ["A"])) == ["MIRROR_EXISTS"]
     mapper.begin_send(messages(["m1"])).complete(["m2"])
-    assert mapped(mapper, ["m1", "m2"]) == ["m2", "m1"]
+    assert mapped(mapper, ["m1", "m2", "A", "a", "u"]) == ["m2", False, False, "x", False]
+    assert rules(mapper.begin_send(messages(["A", "m2"]))) == ["M3", "M3"]
     mapper.remove(["m1"])
     assert pending(mapper) == ["A", "m2"]
     one_way.create(["b", "B", "c"], ["B", "q", "C"])

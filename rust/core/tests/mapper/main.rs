@@ -62,7 +62,7 @@ fn send(process: &Simulated, policy: Policy, rows: u64) -> (Reached, Vec<&'stati
     if open.len() < rows as usize {
         return (Reached::Sent, rules);
     }
-    let reached = if send.complete(&ids, &open, &external, UNTIL).is_ok() { Reached::Mapped } else { Reached::Sent };
+    let reached = if send.complete(&ids, &open, &external, UNTIL, 0).is_ok() { Reached::Mapped } else { Reached::Sent };
     (reached, rules)
 }
 

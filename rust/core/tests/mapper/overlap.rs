@@ -133,7 +133,7 @@ impl World {
                 let Live { send, ids, .. } = live(number);
                 let (documents, value) = (ids.documents(), Ids::new(&[value]));
                 let value = Texts::of(Some(&value.documents().ids[0]), 1)?;
-                send.complete(&mapper.values().ids(&documents.ids[0]), &[*row as u32], &value, UNTIL)?;
+                send.complete(&mapper.values().ids(&documents.ids[0]), &[*row as u32], &value, UNTIL, 0)?;
             }
             Step::Abort(number, row, definite) => {
                 let Live { send, ids, .. } = live(number);

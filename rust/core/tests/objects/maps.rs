@@ -52,7 +52,7 @@ fn complete(mapper: &Mapper, send: &Send, ids: &[String]) -> Result<()> {
     let documents = column.documents();
     let rows: Vec<u32> = (0..ids.len() as u32).collect();
     let values = Texts::of(Some(&documents.ids[0]), ids.len())?;
-    send.complete(&mapper.values().ids(&documents.ids[0]), &rows, &values, UNTIL)
+    send.complete(&mapper.values().ids(&documents.ids[0]), &rows, &values, UNTIL, 0)
 }
 
 fn fail(mapper: &Mapper, send: &Send, ids: &[String]) -> Result<()> {

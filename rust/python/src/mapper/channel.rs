@@ -155,7 +155,7 @@ impl MessageIdMapper {
     /// Returns:
     ///     `id` and `error` for each row: null where it is done, else EXISTS (it is mapped, or
     ///     stood in an earlier row), NO_ID, TOO_LONG (more than 65,535 bytes) or MIRROR_EXISTS (the
-    ///     other id is mapped). The other rows are done.
+    ///     other id is mapped or pending). The other rows are done.
     ///
     /// Raises:
     ///     SchemaError: [DH-SCHEMA] the columns are no text, or have different lengths.

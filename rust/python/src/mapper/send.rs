@@ -122,7 +122,7 @@ impl MapperSend {
             let texts = texts(external_ids.as_ref(), rows.len())?;
             let column = column(&self.messages.ids)?;
             let ids = self.mapper.values().ids(&column);
-            Ok(self.send.complete(&ids, &rows, &texts, kept.untils())?)
+            Ok(self.send.complete(&ids, &rows, &texts, kept.untils(), now_us)?)
         })
     }
 

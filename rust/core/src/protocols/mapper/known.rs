@@ -63,6 +63,17 @@ impl Known {
         Record { pending, ..Record::mapped(self.values.get(row), self.persist_until[row]) }
     }
 
+    /// Whether a row can have no mirror that maps it to this id: it is mapped to another one, or in
+    /// doubt, which a mapping would end unasked.
+    pub(super) fn is_taken(&self, row: usize, id: &[u8]) -> bool {
+        self.is_to_another(row, id) || self.pending[row] && !self.mapped[row]
+    }
+
+    /// Whether a row is mapped to another id than this.
+    pub(super) fn is_to_another(&self, row: usize, id: &[u8]) -> bool {
+        self.mapped[row] && self.values.get(row) != Some(id)
+    }
+
     /// Some rows of it.
     pub(super) fn take(&self, rows: &[usize]) -> Self {
         let mut taken = Self::default();

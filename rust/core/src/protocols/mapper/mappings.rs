@@ -25,7 +25,7 @@ pub enum RowError {
     NoId,
     /// The id has more than 65,535 bytes.
     TooLong,
-    /// The other id is mapped, so that the mirror entry cannot be written.
+    /// The other id is mapped or pending, so that the mirror entry cannot be written.
     MirrorExists,
 }
 
@@ -150,8 +150,8 @@ impl Mapper {
         edit.put(id, NewValue { value: Some(&bytes), persist_until, pending })
     }
 
-    /// The second direction of a mapping, unless the other id is too long for one. Another mapping
-    /// of the other id stays, as does its pending entry.
+    /// The second direction of a mapping, unless the other id is too long for one, is mapped to
+    /// another id, or is in doubt: a mapping would end the doubt unasked.
     pub(super) fn mirror(
         &self,
         edit: &mut ValueEdit,
@@ -164,7 +164,7 @@ impl Mapper {
             return Ok(());
         };
         let known = self.present(edit, other, now_us)?;
-        if is_to_another(&known, id) {
+        if known.is_taken(0, id) {
             return Ok(());
         }
         Self::put(edit, other, &Record { pending: known.pending_of(0), ..Record::mapped(Some(id), until) })
@@ -175,7 +175,7 @@ impl Mapper {
     fn unmirror(&self, edit: &mut ValueEdit, own: &Entry, now_us: i64) -> Result<()> {
         let Some(other) = self.other(own.value()) else { return Ok(()) };
         let known = self.present(edit, other, now_us)?;
-        if !known.mapped[0] || is_to_another(&known, &own.bytes) {
+        if !known.mapped[0] || known.is_to_another(0, &own.bytes) {
             return Ok(());
         }
         match known.pending_of(0) {
@@ -202,7 +202,7 @@ impl Mapper {
             return Ok(Some(error));
         }
         let known = self.present(edit, other, now_us)?;
-        Ok(is_to_another(&known, &own.bytes).then_some(RowError::MirrorExists))
+        Ok(known.is_taken(0, &own.bytes).then_some(RowError::MirrorExists))
     }
 
     /// Remove mappings; pending entries of the same ids stay. Durable on return.
@@ -254,9 +254,4 @@ impl Entry<'_> {
     fn pending(&self) -> Option<Pending> {
         self.known.pending_of(self.at)
     }
-}
-
-/// Whether the one id that is known is mapped to another one than this.
-fn is_to_another(known: &Known, id: &[u8]) -> bool {
-    known.mapped[0] && known.values.get(0) != Some(id)
 }

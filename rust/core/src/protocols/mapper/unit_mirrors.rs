@@ -25,8 +25,7 @@ impl Mirrors {
         if !self.is_on || value.is_empty() {
             return None;
         }
-        let is_mapped = self.known.mapped[row] && self.known.values.get(row) != Some(&id);
-        if is_mapped || self.of_unit.get(value).is_some_and(|known| *known != id) {
+        if self.known.is_taken(row, &id) || self.of_unit.get(value).is_some_and(|known| *known != id) {
             return Some(RowError::MirrorExists);
         }
         self.of_unit.insert(value.to_vec(), id);

@@ -9,8 +9,8 @@ use crate::protocols::mapper::{Known, Mapper, MapperSettings, same_length};
 /// The change of the map by an end, for one row.
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
-    /// It was sent: map it.
-    Map { value: Option<&'a [u8]>, until: i64 },
+    /// It was sent: map it, unless it is mapped at this time.
+    Map { value: Option<&'a [u8]>, until: i64, now_us: i64 },
     /// It certainly was not delivered: no longer pending.
     GiveUp,
     /// It was not tried: restore the state before this batch.
@@ -23,10 +23,10 @@ impl Send {
     /// sender that wrote it first sent the message too. A pending entry of another sender stays
     /// beside the mapping. `ids` are those that the batch was begun with; `values` and `untils`
     /// have a row for each of `rows`.
-    pub fn complete(&self, ids: &Ids, rows: &[u32], values: &Texts, untils: Untils) -> Result<()> {
+    pub fn complete(&self, ids: &Ids, rows: &[u32], values: &Texts, untils: Untils, now_us: i64) -> Result<()> {
         same_length("external_ids", values.len(), rows.len())?;
         untils.check(rows.len())?;
-        self.settle(ids, rows, SentRow::Done, Some((values, untils)))
+        self.settle(ids, rows, SentRow::Done, Some((values, untils, now_us)))
     }
 
     /// These rows failed. With `definite` this send certainly did not deliver them: they are no
@@ -37,16 +37,16 @@ impl Send {
         self.settle(ids, rows, if definite { SentRow::Failed } else { SentRow::Unknown }, None)
     }
 
-    fn settle(&self, ids: &Ids, rows: &[u32], became: SentRow, sent: Option<(&Texts, Untils)>) -> Result<()> {
+    fn settle(&self, ids: &Ids, rows: &[u32], became: SentRow, sent: Option<(&Texts, Untils, i64)>) -> Result<()> {
         same_length("ids", ids.len(), self.facts.qos.len())?;
         let mut state = self.state();
         state.check(rows, became)?;
         let after = self.after(&state, rows, became)?;
         let mut steps = Vec::new();
-        if let Some((values, untils)) = sent {
+        if let Some((values, untils, now_us)) = sent {
             let is_to_map = |row: usize| self.is_checked(row) && state.rows[row] != SentRow::Done;
             let named = rows.iter().enumerate().filter(|(_, row)| is_to_map(**row as usize));
-            let map = |place: usize| Step::Map { value: values.get(place), until: untils.get(place) };
+            let map = |place: usize| Step::Map { value: values.get(place), until: untils.get(place), now_us };
             steps.extend(named.map(|(place, row)| (*row, map(place))));
         }
         for row in (0..after.rules.len()).filter(|row| self.is_checked(*row)) {
@@ -107,12 +107,14 @@ impl Send {
         let now = now.record_of(at);
         let pending = now.pending;
         let is_own = pending.is_some_and(|pending| pending.attempt == self.attempt);
-        if let Step::Map { value, until } = step {
+        if let Step::Map { value, until, now_us } = step {
             let pending = pending.filter(|_| !is_own);
+            let is_over = self.mapper.settings.exact_expiry && now.until <= now_us;
+            let mapped = now.value.filter(|_| !is_over);
             let until = if now.is_mapped { until.max(now.until) } else { until };
-            let record = Record { pending, ..Record::mapped(now.value.or(value), until) };
+            let record = Record { pending, ..Record::mapped(mapped.or(value), until) };
             Mapper::put(edit, ids.id(row), &record)?;
-            let is_given = now.value.is_none();
+            let is_given = mapped.is_none();
             let id = ids.bytes(row).unwrap_or_default();
             // As above, times are not looked at.
             return self.mapper.mirror(edit, value.filter(|_| is_given), &id, until, i64::MIN);
