@@ -20,9 +20,9 @@ def columns(given: Any) -> None:
     """Refuse anything that cannot say which column goes by which name; None is allowed.
 
     Raises:
-        ConfigError: [DH-CONFIG] it is no mapping of text to text, such as the name of one column.
+        ConfigError: [DH-CONFIG] it is no mapping, such as the name of one column, or names none.
     """
-    names = isinstance(given, Mapping) and all(isinstance(one, str) for pair in given.items() for one in pair)
+    names = isinstance(given, Mapping) and all(isinstance(name, str) and one is not None for name, one in given.items())
     if given is not None and not names:
         raise dh.ConfigError(
             f"[DH-CONFIG] columns is {given!r}; allowed is a mapping of names to columns, such as "

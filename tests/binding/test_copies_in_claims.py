@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import dochistory as dh
-from tests.support import T0, documents, rules, status_of, trigger
+from tests.binding.test_other_rows import by_tasks
+from tests.support import T0, documents, fresh_ids, rules, status_of, trigger
 
 NEW: dict[str, Any] = {"resolver": lambda batch: ["NEW"] * batch.num_rows}
 LARGE = 200
@@ -141,3 +142,27 @@ def test_a_rerun_leaves_what_it_does_not_run_in_doubt(history: dh.History) -> No
     assert status_of(history, ["g", "h"]) == ["IN_DOUBT", "NEW"]
     put_away(history)
     assert status_of(history, ["g", "h"]) == ["IN_DOUBT", "NEW"]
+
+
+@pytest.mark.parametrize("is_put_away", [False, True])
+def test_a_staged_claim_completes_what_was_released_by_key(history: dh.History, is_put_away: bool) -> None:
+    _, claim = by_tasks(history, ["k", "l", "m"])
+    claim.release(["m"])
+    with dh.open(history.path) as other:
+        other.release(["k"], trigger())
+        if is_put_away:
+            put_away(other)
+    assert status_of(history, ["k", "l", "m"]) == ["NEW", "IN_DOUBT", "NEW"]
+    claim.complete()
+    assert status_of(history, ["k", "l", "m"]) == ["DUPLICATE", "DUPLICATE", "NEW"]
+
+
+def test_many_keys_are_completed_after_others_ended_the_log(history: dh.History) -> None:
+    ids = [*fresh_ids(70_000), *map(str, range(LARGE))]
+    claim = history.begin(documents(ids), trigger(), now=T0)
+    with dh.open(history.path) as other:
+        other.release([ids[7], "3"], trigger())
+        put_away(other)
+    assert status_of(history, [ids[7], "3", "4"]) == ["NEW", "NEW", "IN_DOUBT"]
+    claim.complete()
+    assert set(status_of(history, ids)) == {"DUPLICATE"}

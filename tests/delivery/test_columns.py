@@ -204,7 +204,9 @@ def test_invalid_arguments_are_refused(history: dh.History) -> None:
         history.delivery("a", start=0).receive(messages([CHAIN[0]], stream=["b"]))
     with pytest.raises(dh.SchemaError, match='names "uuid"'):
         history.delivery("a").receive(messages([CHAIN[0]]), columns={"uuid": "header"})
-    for arguments in ({"start": 5}, {"start": "x"}, {"log_received": {"a": -1}}, {"held_limit": 0}):
+    wrong: list[dict[str, Any]] = [{"start": 5}, {"start": "x"}, {"log_received": {"a": -1}}, {"held_limit": 0}]
+    wrong += [{"patience": given} for given in (-1, 1 << 32, "x")]
+    for arguments in wrong:
         with pytest.raises(dh.ConfigError):
             history.delivery(**arguments)
     with pytest.raises(dh.ConfigError, match='names "b"'):

@@ -352,3 +352,10 @@ def test_compaction_that_died_before_its_manifest_keeps_all(
     assert audit.compact() > 0
     assert audit.list()["number"].to_pylist() == [1, 2, 3, 4, 5, 6]
     assert audit.verify() > 0
+
+
+@pytest.mark.parametrize("columns", [None, {"uuid": "id"}])
+def test_an_empty_poll_begins_nothing(consumer: dh.Consumer, columns: Any) -> None:
+    claim = consumer.begin([], columns=columns)
+    assert (claim.new.num_rows, claim.verdicts.num_rows) == (0, 0)
+    claim.complete()

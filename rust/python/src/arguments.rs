@@ -98,6 +98,8 @@ plain! {
     in_batch: Option<String>, "\"duplicate\", \"in_doubt\", \"new\" or None";
     expiry: String, "\"until_purged\" or \"exact\"";
     shards: u32, "a power of two up to 65536";
+    patience: u32, "a whole number of polls from 0 on, below 4294967296";
+    held_limit: usize, "a whole number from 1 on";
 }
 
 /// The setting `resolver_attempts`.

@@ -1,6 +1,5 @@
 //! Ending claims: a whole claim, some of its rows, or keys of any claim.
 
-use super::view::View;
 use super::{InProgress, LookedUp};
 use crate::Result;
 use crate::key::Key;
@@ -70,13 +69,6 @@ impl Writer<'_> {
             }
             _ => self.finish_rows(claim, started_at, outcome, keys()),
         }
-    }
-
-    /// Some keys of a claim as a frame names them: by their places where the log has begun it.
-    pub(crate) fn named(&self, claim: (u64, i64), places: Places, keys: impl FnOnce() -> FrameKeys) -> FrameKeys {
-        let can_name = |view: &View| view.log.frames.places && view.memtable.has_begun(claim, places.count());
-        let is_named = places.count() >= limits::fewest_places() && self.space.present().as_ref().is_some_and(can_name);
-        if is_named { FrameKeys::of_places(places) } else { keys() }
     }
 
     /// End some keys of one claim.

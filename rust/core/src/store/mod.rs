@@ -24,6 +24,7 @@ mod publish;
 mod publish_beside;
 mod purge;
 pub(crate) mod registry;
+mod released;
 pub(crate) mod repair;
 mod returns;
 #[cfg(test)]

@@ -220,12 +220,6 @@ impl Writer<'_> {
         self.space.present().as_ref().is_some_and(|view| started_at <= view.manifest.purged_upto)
     }
 
-    /// Whether single keys may have been released since a claim began, which its outcome no longer
-    /// applies to.
-    pub(crate) fn may_lack_keys(&self, claim: u64) -> bool {
-        self.space.present().as_ref().is_some_and(|view| claim < view.released_upto())
-    }
-
     /// Whether entries of a claim that has not ended may be gone: a purge passed its start, or its
     /// batch was begun again since, which released it.
     pub(crate) fn may_lack(&self, (claim, started_at): (u64, i64), application: Option<&str>) -> bool {

@@ -9,6 +9,7 @@ use super::held_rows::Kept;
 use super::inbox::{GuaranteedDelivery, Shared};
 use super::outbox::DeliveryOutbox;
 use super::{offsets, rows, status as tables};
+use crate::arguments;
 use crate::errors::{Failure, Outcome};
 use crate::history::History;
 use crate::output;
@@ -63,11 +64,11 @@ impl History {
         start: Option<&Bound<'_, PyAny>>,
         log_received: Option<&Bound<'_, PyAny>>,
         own_transaction: bool,
-        patience: u32,
+        #[pyo3(from_py_with = arguments::patience)] patience: u32,
         batch_mode: bool,
         reset_patience: bool,
         first_contact: bool,
-        held_limit: usize,
+        #[pyo3(from_py_with = arguments::held_limit)] held_limit: usize,
         keep_rows: bool,
     ) -> Outcome<GuaranteedDelivery> {
         let _call = crate::calls::InCall::enter(py);

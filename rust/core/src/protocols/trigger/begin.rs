@@ -311,7 +311,7 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         // The new claim replaces the old one, in one frame: a crash leaves either the one or the
         // other. Where documents do not run again, it takes over the others by name.
         let replaces = known.and_then(|known| known.replaced(self.replays));
-        let taken = replaces.and_then(|replaced| self.taken_over(decided, own, replaced));
+        let taken = replaces.and_then(|replaced| self.taken_over((decided, found), own, replaced));
         let replaces = replaces.filter(|_| taken.is_none());
         let numbered = |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: self.rows };
         let transaction = self.transaction.map(numbered);
@@ -343,22 +343,28 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         }))
     }
 
-    /// The open documents of a replaced claim that run again; none if all of them do. Of the others
-    /// nobody knows yet how they ended.
-    fn taken_over(&self, decided: &Decided, own: &[InProgress], replaced: (u64, i64)) -> Option<ClaimedKeys> {
+    /// The documents of a replaced claim that are released by name, as others of it stay open:
+    /// those do not run again, and nobody knows yet how they ended. None if there are no such.
+    fn taken_over(
+        &self,
+        (decided, found): (&Decided, &LookedUp),
+        own: &[InProgress],
+        replaced: (u64, i64),
+    ) -> Option<ClaimedKeys> {
         let runs = |row: u32| decided.outcomes[row as usize].writes_processing();
-        if own.iter().all(|entry| runs(entry.row)) {
+        let is_over = |row: u32| found.states[row as usize] == HistoryState::Completed;
+        if own.iter().all(|entry| runs(entry.row) || is_over(entry.row)) {
             return None;
         }
         let Identities { keys: all, forms, .. } = &self.identities;
         let running: HashSet<Key> = (0..).zip(all).filter(|(row, _)| runs(*row)).map(|(_, key)| *key).collect();
-        let (again, left): (Vec<&InProgress>, Vec<&InProgress>) =
-            own.iter().partition(|entry| running.contains(&all[entry.row as usize]));
+        let ends = |entry: &&InProgress| running.contains(&all[entry.row as usize]) || is_over(entry.row);
+        let (ended, left): (Vec<&InProgress>, Vec<&InProgress>) = own.iter().partition(ends);
         if left.is_empty() {
             return None;
         }
         let mut keys = ClaimedKeys::default();
-        for entry in again {
+        for entry in ended {
             let row = entry.row as usize;
             let text = (forms[row] != Form::Uuid).then(|| self.identities.text(self.documents, entry.row));
             keys.push(all[row], text, replaced);

@@ -140,9 +140,9 @@ impl Claim {
     }
 
     fn find_copies(&self) -> Vec<Vec<usize>> {
-        let mut places: HashMap<Key, Vec<usize>> = HashMap::with_capacity(self.len());
-        for (place, key) in self.keys.uuids.iter().chain(&self.keys.texts).enumerate() {
-            places.entry(*key).or_default().push(place);
+        let mut places: HashMap<(Key, Option<&[u8]>), Vec<usize>> = HashMap::with_capacity(self.len());
+        for (place, key) in self.keys.each().enumerate() {
+            places.entry(key).or_default().push(place);
         }
         places.into_values().filter(|places| places.len() > 1).collect()
     }

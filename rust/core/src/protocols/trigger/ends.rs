@@ -105,9 +105,13 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
                 None => {
                     // Where no entry may be left that the claim's outcome could apply to, the keys
                     // are named.
-                    let is_lacking = writer.may_lack((number, started_at), application)
-                        || end == End::Completed && writer.may_lack_keys(number);
-                    let keys = if is_lacking { kept(writer)? } else { FrameKeys::default() };
+                    let keys = if writer.may_lack((number, started_at), application) {
+                        kept(writer)?
+                    } else if end == End::Completed && writer.may_lack_keys(number) {
+                        writer.lacking(number, kept(writer)?)?
+                    } else {
+                        FrameKeys::default()
+                    };
                     writer.finish_claim(number, started_at, end, keys)?;
                 }
             }

@@ -106,7 +106,7 @@ impl Model {
             return Some(rules);
         }
         if let Some(claim) = reruns {
-            self.finish_claim(claim, Mark::Released);
+            self.take_over(claim, ids, &claimed);
         }
         self.next += 1;
         let claim = self.next;
@@ -138,12 +138,27 @@ impl Model {
             if is_completed || is_released {
                 return;
             }
-            if self.purged_upto.is_some_and(|purged| started_at <= purged) {
+            // Also what was released by key since.
+            if completed || self.purged_upto.is_some_and(|purged| started_at <= purged) {
                 let kept: Vec<String> = ids.into_iter().filter(|id| !released.contains(id)).collect();
                 self.finish_rows_of(claim, &kept, mark);
             }
             self.finish_claim(claim, mark);
         }
+    }
+
+    /// A batch runs again, these ids of it: a claim ends that has no other open ones.
+    fn take_over(&mut self, claim: u64, ids: &[String], run: &[String]) {
+        let is_open = |id: &&String| {
+            let entries = self.keys.get(*id).map_or(&[][..], |entries| entries);
+            entries.iter().any(|entry| entry.claim == claim && entry.mark == Mark::Open)
+        };
+        let is_left = |id: &&String| !run.contains(id) && self.rule(id) != "R9";
+        if !ids.iter().filter(is_open).any(|id| is_left(&id)) {
+            return self.finish_claim(claim, Mark::Released);
+        }
+        let ended: Vec<String> = ids.iter().filter(is_open).filter(|id| !is_left(id)).cloned().collect();
+        self.finish_rows_of(claim, &ended, Mark::Released);
     }
 
     fn finish_claim(&mut self, claim: u64, mark: Mark) {
