@@ -2288,7 +2288,8 @@ class DeliveryOutbox:
                 over.
             per_message: at most this number of transactions that take one message go into one
                 together.
-            max_messages: stop after this number of messages; the rest is built by the next call.
+            max_messages: stop before the transaction that would make it more than this number of
+                messages; the rest is built by the next call. One transaction is always built whole.
             now: the time of `time_sent`, a datetime with a time zone; the clock's, if absent.
 
         Returns:
