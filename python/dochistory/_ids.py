@@ -49,9 +49,9 @@ def table_of(documents: Any, columns: Mapping[str, str] | None = None) -> Any:
         return _columns.table_of(documents)
     if wrong := next((one for one in documents if not isinstance(one, Mapping)), None):
         raise dh.SchemaError(f"[DH-SCHEMA] a {type(wrong).__name__} is not a document: pass dicts, or a table")
-    ids = {(columns or {}).get(role, role): pa.array([], pa.string()) for role in ROLES}
+    ids = {(columns or {}).get(role, role) for role in ROLES}
     if not documents:
-        return pa.table(ids)
+        return pa.table({name: pa.array([], pa.string()) for name in ids})
     names = dict.fromkeys(name for document in documents for name in document)
     try:
         return pa.table({name: _column(documents, name, name in ids) for name in names})

@@ -166,3 +166,14 @@ def test_many_keys_are_completed_after_others_ended_the_log(history: dh.History)
     assert status_of(history, [ids[7], "3", "4"]) == ["NEW", "NEW", "IN_DOUBT"]
     claim.complete()
     assert set(status_of(history, ids)) == {"DUPLICATE"}
+
+
+def test_a_finished_batch_knows_all_its_documents(history: dh.History) -> None:
+    other = history.begin(documents(["x"]), trigger(), now=T0)
+    first = history.begin(documents(["x", "y"]), trigger(), now=T0, transaction=("a", 0))
+    assert rules(first.verdicts) == ["R11", "R8"]
+    first.complete()
+    other.release()
+    again = history.begin(documents(["x", "y"]), trigger(), now=T0, transaction=("a", 0))
+    assert (rules(again.verdicts), again.replay) == (["R9", "R9"], "finished")
+    assert status_of(history, ["x", "y"]) == ["NEW", "DUPLICATE"]

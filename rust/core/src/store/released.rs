@@ -1,5 +1,5 @@
-//! Keys of an open claim that were released by themselves, by others or before another one's look:
-//! the outcome of the claim no longer reaches them, so its completion names them.
+//! Keys of an open claim that were released by themselves: the outcome of the claim no longer
+//! reaches them, so its completion names them.
 
 use super::limits;
 use super::view::View;
