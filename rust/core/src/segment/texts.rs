@@ -14,8 +14,9 @@ const AHEAD: usize = 16;
 pub(super) enum Texts<'a> {
     /// The keys, where each text starts, and the texts.
     Aside(Box<[Spool<'a>; 3]>),
-    /// The entries, whose texts others hold, and the bytes of those.
-    Held { held: &'a dyn HeldTexts, entries: Vec<TextEntry>, bytes: u64 },
+    /// The entries, whose texts others hold, and the bytes of those. They are in pieces: the
+    /// allocator keeps what it gets back of larger ones.
+    Held { held: &'a dyn HeldTexts, pieces: Vec<Vec<TextEntry>>, bytes: u64 },
 }
 
 impl<'a> Texts<'a> {
@@ -24,16 +25,16 @@ impl<'a> Texts<'a> {
         Self::Aside(Box::new([spool(), spool(), spool()]))
     }
 
-    /// About `expected` texts in `held`.
-    pub(super) fn held(held: &'a dyn HeldTexts, expected: u64) -> Self {
-        Self::Held { held, entries: Vec::with_capacity(expected as usize), bytes: 0 }
+    /// Texts in `held`.
+    pub(super) fn held(held: &'a dyn HeldTexts) -> Self {
+        Self::Held { held, pieces: Vec::new(), bytes: 0 }
     }
 
     /// Append those of a settled run; `width` bytes of each key are written.
     pub(super) fn push(&mut self, run: &EntryRun, width: usize) -> Result<()> {
         match self {
-            Self::Held { entries, bytes, .. } => {
-                entries.extend_from_slice(&run.texts);
+            Self::Held { pieces, bytes, .. } => {
+                pieces.extend(run.texts.chunks(AT_A_TIME).map(<[_]>::to_vec));
                 *bytes += run.texts.iter().map(|entry| u64::from(entry.length)).sum::<u64>();
                 Ok(())
             }
@@ -63,7 +64,9 @@ impl<'a> Texts<'a> {
     pub(super) fn write_keys(&self, width: usize, out: &mut Output) -> Result<()> {
         match self {
             Self::Aside(aside) => aside[0].each(|some| out.push(some)),
-            Self::Held { entries, .. } => each_keys(entries, width, |_, some| out.push(some)),
+            Self::Held { pieces, .. } => {
+                pieces.iter().try_for_each(|piece| each_keys(piece, width, |_, some| out.push(some)))
+            }
         }
     }
 
@@ -71,9 +74,9 @@ impl<'a> Texts<'a> {
     pub(super) fn write_starts(&self, out: &mut Output) -> Result<()> {
         match self {
             Self::Aside(aside) => aside[1].each(|some| out.push(some))?,
-            Self::Held { entries, .. } => {
+            Self::Held { pieces, .. } => {
                 let mut start = 0;
-                for entry in entries {
+                for entry in pieces.iter().flatten() {
                     out.push(&u64::to_le_bytes(start))?;
                     start += u64::from(entry.length);
                 }
@@ -85,15 +88,15 @@ impl<'a> Texts<'a> {
     pub(super) fn write_heap(&self, out: &mut Output) -> Result<()> {
         match self {
             Self::Aside(aside) => aside[2].each(|some| out.push(some)),
-            Self::Held { held, entries, .. } => {
-                for (at, entry) in entries.iter().enumerate() {
-                    if at.is_multiple_of(AT_A_TIME) {
-                        make_way();
+            Self::Held { held, pieces, .. } => {
+                for piece in pieces {
+                    make_way();
+                    for (at, entry) in piece.iter().enumerate() {
+                        if let Some(later) = piece.get(at + AHEAD) {
+                            held.fetch(later);
+                        }
+                        out.push(held.text(entry))?;
                     }
-                    if let Some(later) = entries.get(at + AHEAD) {
-                        held.fetch(later);
-                    }
-                    out.push(held.text(entry))?;
                 }
                 Ok(())
             }

@@ -170,7 +170,7 @@ impl<'a> SegmentWriter<'a> {
     /// A segment of texts that stay in `held` until it is finished.
     pub(crate) fn create_held(target: Target<'a>, expected: Expected, held: &'a dyn HeldTexts) -> Result<Self> {
         let writer = Self::create(target, expected)?;
-        Ok(Self { contents: Texts::held(held, expected.texts), ..writer })
+        Ok(Self { contents: Texts::held(held), ..writer })
     }
 
     pub(crate) fn create(target: Target<'a>, expected: Expected) -> Result<Self> {

@@ -47,6 +47,13 @@ impl FrameKeys {
         })
     }
 
+    /// Make room for texts, which have so many bytes together.
+    pub(crate) fn reserve_texts(&mut self, count: usize, bytes: usize) {
+        self.texts.reserve_exact(count);
+        self.lengths.reserve_exact(count);
+        self.heap.reserve_exact(bytes);
+    }
+
     pub(crate) fn push_text(&mut self, key: Key, text: &[u8]) {
         self.texts.push(key);
         self.lengths.push(text.len() as u16);

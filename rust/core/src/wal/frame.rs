@@ -137,7 +137,9 @@ impl Frame {
     fn payload_after(&self, before: usize) -> Vec<u8> {
         let keys = &self.keys;
         let of_values = self.values.len() * 32 + self.values.heap_bytes();
-        let mut out = Encoder::with_capacity(before + keys.len() * 16 + keys.heap.len() + of_values + 96);
+        let of_claims = keys.claims.as_ref().map_or(0, Vec::len) * 16;
+        let of_keys = keys.len() * 16 + keys.lengths.len() * 2 + keys.heap.len() + of_claims;
+        let mut out = Encoder::with_capacity(before + of_keys + of_values + 96);
         out.zeros(before);
         if let Some((_, started_at)) = self.replaces {
             out.i64(started_at);

@@ -376,19 +376,23 @@ impl<'a, 'd> BeginWork<'a, 'd> {
     pub(super) fn claimed(&self, decided: &Decided) -> (FrameKeys, Vec<u32>, Vec<u32>) {
         let mut keys = FrameKeys::default();
         let (mut uuid_rows, mut text_rows) = (Vec::new(), Vec::new());
+        let Identities { keys: all, forms, .. } = &self.identities;
         let count = decided.outcomes.iter().filter(|outcome| outcome.writes_processing()).count();
         keys.uuids.reserve(count);
         uuid_rows.reserve(count);
-        let Identities { keys: all, forms, .. } = &self.identities;
         let rows = (0..).zip(&decided.outcomes).zip(all.iter().zip(forms));
         for ((row, _), (key, form)) in rows.filter(|((_, outcome), _)| outcome.writes_processing()) {
             if *form == Form::Uuid {
                 keys.uuids.push(*key);
                 uuid_rows.push(row);
             } else {
-                keys.push_text(*key, self.identities.text(self.documents, row));
                 text_rows.push(row);
             }
+        }
+        let text = |row: u32| self.identities.text(self.documents, row);
+        keys.reserve_texts(text_rows.len(), text_rows.iter().map(|row| text(*row).len()).sum());
+        for row in &text_rows {
+            keys.push_text(all[*row as usize], text(*row));
         }
         debug_assert_eq!(keys.len(), count);
         (keys, uuid_rows, text_rows)

@@ -172,7 +172,9 @@ impl Claim {
     fn keys_at(&self, places: &Places) -> FrameKeys {
         let (mut keys, uuids) = (FrameKeys::default(), self.keys.uuids.len());
         keys.uuids = places.iter().take_while(|place| *place < uuids).map(|place| self.keys.uuids[place]).collect();
-        let mut start = 0;
+        let (texts, mut start) = (self.keys.texts.len(), 0);
+        let named = places.iter().count() - keys.uuids.len();
+        keys.reserve_texts(named, self.keys.heap.len() * named / texts.max(1));
         for (place, (key, length)) in (uuids..).zip(self.keys.texts.iter().zip(&self.keys.lengths)) {
             let end = start + usize::from(*length);
             if places.contains(place) {
