@@ -29,7 +29,7 @@ const WITHIN: usize = 64;
 const LEFT_AT: usize = 56;
 const LATEST: usize = 16;
 const BOTH: usize = (LATEST_AT - WITHIN_AT) as usize + LATEST;
-/// Number of reads that must show no change, for a writer that cannot be checked for being alive.
+/// Number of reads that must show no change while a writer is in `WITHIN` that is not known to be dead.
 const LOOKS: u32 = 100;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
@@ -149,21 +149,29 @@ impl Alone {
         if process.is_some() && seen.field(40) != self.file {
             return Ok(());
         }
-        match process.and_then(|process| system.is_alive(&process)) {
-            Some(false) => Ok(()),
-            // A writer that is alive and in `WITHIN` may only be about to leave if the lock lies.
-            Some(true) => Err(Error::not_alone(&file.path, "another writer works under the same lock")),
-            None => Self::watch(system, file, seen),
-        }
+        Self::watch(system, file, seen, || process.and_then(|process| system.is_alive(&process)))
     }
 
-    /// It is unknown whether the writer in `WITHIN` is alive: if it is, the registers change.
-    fn watch(system: &dyn FileSystem, file: &NamedFile, seen: Registers) -> Result<()> {
+    /// A writer is in `WITHIN`: wait for its end. A process that is killed lets its locks go a
+    /// moment before the system calls it dead. Where nobody can tell whether the writer is alive:
+    /// if it is, the registers change.
+    fn watch(
+        system: &dyn FileSystem,
+        file: &NamedFile,
+        seen: Registers,
+        is_alive: impl Fn() -> Option<bool>,
+    ) -> Result<()> {
         for _ in 0..LOOKS {
+            if is_alive() == Some(false) {
+                return Ok(());
+            }
             system.pause(BETWEEN_LOOKS);
             if Registers::read(file)? != seen {
                 return Err(Error::not_alone(&file.path, "another writer works at the same time"));
             }
+        }
+        if is_alive() == Some(true) {
+            return Err(Error::not_alone(&file.path, "another writer works under the same lock"));
         }
         Ok(())
     }

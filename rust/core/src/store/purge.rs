@@ -60,7 +60,8 @@ impl Purge {
 
 impl KeySpace {
     /// Drop everything that began a time to live before now, or earlier: whole segments, and single
-    /// entries of the log.
+    /// entries of the log. A segment that holds others, too, stays, and so does all that began at
+    /// the time of its entries: the end of one of them may be there.
     pub(crate) fn purge(&self, settings: SpaceSettings, purge: Purge) -> Result<Purged> {
         let planned = |view: Option<&View>| {
             settings.check(view)?;
@@ -70,7 +71,7 @@ impl KeySpace {
             if time_to_live_us <= 0 {
                 return Ok((i64::MIN, Purged::default()));
             }
-            let cutoff = purge.now_us.saturating_sub(time_to_live_us);
+            let cutoff = view.purgeable_upto(purge.now_us.saturating_sub(time_to_live_us));
             let expired = view.expired(cutoff);
             let what = format!("trigger {:?}", view.manifest.name);
             purge.check_clock(&what, &expired, || Ok(view.expired(i64::MAX).entries))?;
@@ -103,6 +104,14 @@ impl KeySpace {
 }
 
 impl View {
+    /// The latest time, up to `cutoff`, for which no segment holds entries of before and after it.
+    fn purgeable_upto(&self, cutoff: i64) -> i64 {
+        let mut times: Vec<_> =
+            self.manifest.segments.iter().map(|entry| (entry.max_started_at, entry.min_started_at)).collect();
+        times.sort_unstable_by(|a, b| b.cmp(a));
+        times.into_iter().fold(cutoff, |upto, (last, first)| if last > upto { upto.min(first - 1) } else { upto })
+    }
+
     /// What a purge at `cutoff` removes.
     fn expired(&self, cutoff: i64) -> Purged {
         let mut purged = Purged::default();

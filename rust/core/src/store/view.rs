@@ -89,6 +89,9 @@ impl View {
             view.read_frozen(None)?;
             view.build_young();
             view.read_log(env)?;
+            if !view.is_newest(env)? {
+                view.advance(env)?;
+            }
         }
         Ok(view)
     }
@@ -312,8 +315,19 @@ impl View {
         }
     }
 
-    /// Bring this view up to date: newer frames of the log, or a newer manifest.
+    /// Bring this view up to date: newer frames of the log, or a newer manifest. A frame may rest on
+    /// a manifest that was published after this one was found to be the newest.
     pub(crate) fn advance(&mut self, env: &Environment) -> Result<()> {
+        loop {
+            let read = (self.log.id, self.memtable.position);
+            self.advance_once(env)?;
+            if read == (self.log.id, self.memtable.position) || self.is_newest(env)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn advance_once(&mut self, env: &Environment) -> Result<()> {
         if self.is_newest(env)? && self.hold_log(env)? {
             return self.read_log(env);
         }

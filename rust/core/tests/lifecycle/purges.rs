@@ -68,6 +68,33 @@ fn a_purge_within_a_partition_keeps_the_ends_of_what_stays() {
 }
 
 #[test]
+fn a_purge_within_a_partition_keeps_the_ends_of_single_rows() {
+    for in_segments in [false, true] {
+        let (directory, history) = fresh();
+        let trigger = trigger();
+        let claim = begin(&history, &trigger, &["a", "b", "c"], START).claim.unwrap();
+        begin(&history, &trigger, &["stays"], START + 1_000);
+        seal(&history, "orders");
+        claim.complete(Some(&[0])).unwrap();
+        claim.release(Some(&[1])).unwrap();
+        if in_segments {
+            // Their ends are in a file of their own, all of which is expired.
+            seal(&history, "orders");
+        }
+        let ids = ["a", "b", "c", "stays"];
+        let purge = Purge::at(START + 500 + 30 * DAY);
+        let planned = history.purge(&trigger, Purge { dry_run: true, ..purge }).unwrap();
+        assert_eq!(history.purge(&trigger, purge).unwrap(), planned);
+        assert_eq!(rules(&history, &trigger, &ids, START), ["R9", "R8", "R11", "R11"]);
+        seal(&history, "orders");
+        assert_eq!(rules(&open(directory.path()), &trigger, &ids, START), ["R9", "R8", "R11", "R11"]);
+        // They leave together.
+        history.purge(&trigger, Purge::at(START + 1_000 + 30 * DAY)).unwrap();
+        assert_eq!(rules(&history, &trigger, &ids, START), ["R8"; 4]);
+    }
+}
+
+#[test]
 fn claim_ending_after_a_purge_keeps_released_rows_new() {
     let (_directory, history) = fresh();
     let trigger = trigger();
