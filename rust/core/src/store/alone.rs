@@ -29,7 +29,8 @@ const WITHIN: usize = 64;
 const LEFT_AT: usize = 56;
 const LATEST: usize = 16;
 const BOTH: usize = (LATEST_AT - WITHIN_AT) as usize + LATEST;
-/// Number of reads that must show no change while a writer is in `WITHIN` that is not known to be dead.
+/// Number of reads that must show no change while a writer is in `WITHIN` that is not known to be
+/// dead.
 const LOOKS: u32 = 100;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 

@@ -315,8 +315,8 @@ impl View {
         }
     }
 
-    /// Bring this view up to date: newer frames of the log, or a newer manifest. A frame may rest on
-    /// a manifest that was published after this one was found to be the newest.
+    /// Bring this view up to date: newer frames of the log, or a newer manifest. A frame may rest
+    /// on a manifest that was published after this one was found to be the newest.
     pub(crate) fn advance(&mut self, env: &Environment) -> Result<()> {
         loop {
             let read = (self.log.id, self.memtable.position);

@@ -47,7 +47,7 @@ impl FrameKeys {
         })
     }
 
-    /// Make room for texts, which have so many bytes together.
+    /// Make room for texts of `bytes` in all.
     pub(crate) fn reserve_texts(&mut self, count: usize, bytes: usize) {
         self.texts.reserve_exact(count);
         self.lengths.reserve_exact(count);
