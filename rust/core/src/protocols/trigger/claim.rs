@@ -34,6 +34,8 @@ pub struct Claim {
     pub(super) uuid_rows: Vec<u32>,
     pub(super) text_rows: Vec<u32>,
     pub(super) keys: FrameKeys,
+    /// What its numbered batch leaves out.
+    pub(super) left: FrameKeys,
     /// The places of keys that it begins more than once, each key apart.
     pub(super) copies: OnceLock<Vec<Vec<usize>>>,
     pub(super) ends: Ends<u32>,
@@ -85,7 +87,7 @@ impl Claim {
         let (number, started_at) = (self.number, self.started_at);
         let (application, is_part) = (self.application.as_deref(), self.is_part);
         self.ends.write(
-            Ending { space: &self.space, number, started_at, application, is_part },
+            Ending { space: &self.space, number, started_at, application, is_part, left: &self.left },
             end,
             rows.zip(places.as_ref()),
             |writer, places| {
