@@ -168,12 +168,22 @@ def test_many_keys_are_completed_after_others_ended_the_log(history: dh.History)
     assert set(status_of(history, ids)) == {"DUPLICATE"}
 
 
-def test_a_finished_batch_knows_all_its_documents(history: dh.History) -> None:
-    other = history.begin(documents(["x"]), trigger(), now=T0)
-    first = history.begin(documents(["x", "y"]), trigger(), now=T0, transaction=("a", 0))
+@pytest.mark.parametrize("is_put_away", [False, True])
+def test_a_doubt_that_a_finished_batch_left_is_new_once_released(history: dh.History, is_put_away: bool) -> None:
+    def begin_again() -> dh.Claim:
+        return history.begin(documents(["x", "y"]), trigger(), now=T0, transaction=("a", 0))
+
+    history.begin(documents(["x"]), trigger(), now=T0)
+    first = begin_again()
     assert rules(first.verdicts) == ["R11", "R8"]
     first.complete()
-    other.release()
-    again = history.begin(documents(["x", "y"]), trigger(), now=T0, transaction=("a", 0))
+    if is_put_away:
+        put_away(history)
+    again = begin_again()
+    assert (rules(again.verdicts), again.replay) == (["R11", "R9"], "finished")
+    history.release(["x"], trigger())
+    again = begin_again()
+    assert (rules(again.verdicts), again.replay, again.new["uuid"].to_pylist()) == (["R8", "R9"], "finished", ["x"])
+    again.complete()
+    again = begin_again()
     assert (rules(again.verdicts), again.replay) == (["R9", "R9"], "finished")
-    assert status_of(history, ["x", "y"]) == ["NEW", "DUPLICATE"]

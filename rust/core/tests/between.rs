@@ -128,7 +128,7 @@ fn lock_file(directory: &Path) -> PathBuf {
 }
 
 #[test]
-fn holder_that_is_killed_is_waited_for_until_the_system_calls_it_dead() {
+fn killed_holder_is_waited_for_until_it_counts_as_dead() {
     const WITHIN: std::ops::Range<usize> = 256..320;
     let (directory, history) = fresh();
     begin(&history, &trigger(), &["before"], START);

@@ -54,6 +54,13 @@ struct Claim {
     has_copies: bool,
 }
 
+impl Claim {
+    /// Whether its `Begin` made the entry of this number.
+    fn has_begun(&self, at: u32) -> bool {
+        self.began_here && at.checked_sub(self.first).is_some_and(|place| place < self.count)
+    }
+}
+
 /// The state of the log up to a position.
 #[derive(Debug, Default)]
 pub(crate) struct Memtable {
@@ -400,21 +407,21 @@ impl Memtable {
 
     /// Each entry that a segment has to keep, with its text and its present stamp.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Key, Option<&[u8]>, Stamp)> {
-        self.settled(self.entries.iter()).map(|(entry, stamp)| (entry.key, self.texts.of(entry), stamp))
+        self.settled((0..).zip(&self.entries)).map(|(entry, stamp)| (entry.key, self.texts.of(entry), stamp))
     }
 
     /// The same of some entries only.
     fn settled<'a>(
         &'a self,
-        entries: impl Iterator<Item = &'a MemtableEntry>,
+        entries: impl Iterator<Item = (u32, &'a MemtableEntry)>,
     ) -> impl Iterator<Item = (&'a MemtableEntry, Stamp)> {
         let outcomes: Vec<_> = self.claims.iter().map(|claim| self.outcomes.get(&claim.number)).collect();
-        entries.filter_map(move |entry| {
+        entries.filter_map(move |(at, entry)| {
             let mut stamp = self.stamp(entry);
             stamp.mark = folded(stamp.mark, outcomes[entry.claim() as usize]);
-            // A release of an entry that began here leaves nothing; the release of a sealed entry
-            // must be remembered.
-            let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim() as usize].began_here;
+            // A release of an entry that began here leaves nothing. The release of a sealed entry
+            // must be remembered, and so must what a claim left out.
+            let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim() as usize].has_begun(at);
             (!is_gone).then_some((entry, stamp))
         })
     }

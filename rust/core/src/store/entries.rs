@@ -52,6 +52,8 @@ impl KeySpace {
         is_open: bool,
     ) -> Result<EntryCursor> {
         let mut view = self.pinned_view()?;
+        // What a power cut may still take is not listed: by now this handle has read as much.
+        self.look_durably(|view| Ok(((), view.is_some_and(|view| !view.is_log_untouched()))))?;
         if let Some(view) = &mut view {
             view.index_pending();
         }

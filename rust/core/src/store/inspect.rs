@@ -83,7 +83,11 @@ impl KeySpace {
     }
 
     pub(crate) fn statistics(&self) -> Result<SpaceStatistics> {
-        let mut found = self.read(|view| Ok(view.map_or(SpaceStatistics::default(), View::statistics)))?;
+        let mut found = self.look_durably(|view| {
+            // What a power cut may still take is not shown.
+            let rests_on_log = view.is_some_and(|view| !view.is_log_untouched());
+            Ok((view.map_or(SpaceStatistics::default(), View::statistics), rests_on_log))
+        })?;
         let longest = self.longest_run_us.load(Ordering::Relaxed);
         found.pins = self.pins()?.len() as u64;
         found.longest_run_us = i64::try_from(longest).ok().filter(|longest| *longest > 0);
@@ -93,11 +97,12 @@ impl KeySpace {
     }
 
     /// The last batch of an application, and how it ended; none if it never began one. The answer
-    /// is durable, unless the history is open for reading only.
+    /// is durable.
     pub(crate) fn transaction(&self, application: &str) -> Result<Option<TransactionEntry>> {
         let known = |view: &View| view.memtable.transaction(application).cloned();
         if self.env.read_only || self.is_pinned {
-            return self.read(|view| Ok(view.and_then(known)));
+            return self
+                .look_durably(|view| Ok((view.and_then(known), view.is_some_and(|view| !view.is_log_untouched()))));
         }
         if !self.exists()? {
             return Ok(None);

@@ -54,6 +54,14 @@ impl FrameKeys {
         self.heap.reserve_exact(bytes);
     }
 
+    /// Add a key, with its text if it is one.
+    pub(crate) fn push(&mut self, key: Key, text: Option<&[u8]>) {
+        match text {
+            Some(text) => self.push_text(key, text),
+            None => self.uuids.push(key),
+        }
+    }
+
     pub(crate) fn push_text(&mut self, key: Key, text: &[u8]) {
         self.texts.push(key);
         self.lengths.push(text.len() as u16);

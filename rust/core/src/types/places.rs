@@ -36,6 +36,13 @@ impl Places {
         before & bit == 0
     }
 
+    /// Take a place out.
+    pub(crate) fn remove(&mut self, place: usize) {
+        if let Some(word) = self.words.get_mut(place / 64) {
+            *word &= !(1 << (place % 64));
+        }
+    }
+
     /// Add places.
     pub(crate) fn extend(&mut self, places: impl Iterator<Item = usize>) {
         for place in places {
@@ -73,6 +80,11 @@ mod tests {
             let expected = if count > 1 { vec![0, count - 1] } else { vec![0] };
             assert_eq!(places.iter().collect::<Vec<_>>(), expected);
             assert!(places.contains(count - 1) && !places.contains(count));
+            let mut fewer = places.clone();
+            for place in [0, count - 1, count + 64] {
+                fewer.remove(place);
+            }
+            assert_eq!(fewer, Places::none_of(count));
             assert_eq!(Places::of_words(count, places.words().to_vec()), Some(places.clone()));
             assert_eq!(Places::of_words(count + 64, places.words().to_vec()), None);
             let mut behind = places.words().to_vec();

@@ -1,6 +1,7 @@
 //! The life of an entry in the store, from `processing` to the purge.
 
 mod claims;
+mod finished;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod purges;

@@ -149,7 +149,7 @@ fn what_a_claim_leaves_out_is_not_its_to_end() {
 }
 
 /// A resolver that knows one answer.
-struct Says(Answer, usize);
+pub(crate) struct Says(pub(crate) Answer, pub(crate) usize);
 
 impl Resolver for Says {
     fn resolve(&mut self, ask: Ask<'_>) -> Result<Reply> {

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use dochistory_core::history::History;
-use dochistory_core::protocols::trigger::{JobPlan, Replay};
+use dochistory_core::protocols::trigger::rules::Answer;
+use dochistory_core::protocols::trigger::{Call, Claim, Job, JobPlan, Receipt, Replay, StagedClaim};
 use dochistory_core::{Error, OnReplay, Replays};
 
-use crate::harness::{START, begin, fresh, open, rules, trigger};
+use crate::harness::{Ids, START, begin, fresh, open, rules, seal, trigger};
+use crate::lost::Says;
 use crate::{batch, plan, reserve, stage};
 
 fn replayed(
@@ -43,8 +45,89 @@ fn a_replay_of_a_claim_that_lost_documents_gives_the_same() {
     claim.complete(None).unwrap();
     others.release(None).unwrap();
     assert_eq!(rules(&history, &trigger(), &["a", "b", "c"], START), ["R9", "R8", "R9"]);
-    let (replay, counts, _) = replayed(&history, directory.path(), of(false), &["a", "b", "c"]);
-    assert_eq!((replay, counts), (Some(Replay::Finished), vec![("R9".to_owned(), 3)]));
+    // What it lost was not done: it is new, and the batch stays ended.
+    let counts = |new, done| vec![("R8".to_owned(), new), ("R9".to_owned(), done)];
+    let again = replayed(&history, directory.path(), of(false), &["a", "b", "c"]);
+    assert_eq!((again.0, again.1), (Some(Replay::Finished), counts(1, 2)));
+    assert_eq!(history.statistics("orders").unwrap().transactions, [("stream".to_owned(), 1, true)]);
+}
+
+/// Begin and commit batch 1 in two parts.
+fn run(path: &Path, history: &History, on_replay: OnReplay, parts: [&[&str]; 2]) -> StagedClaim {
+    let (job, receipts) = staged(path, history, on_replay, parts);
+    history.commit_rest(&trigger(), &job, &receipts, 9).unwrap()
+}
+
+fn staged(path: &Path, history: &History, on_replay: OnReplay, parts: [&[&str]; 2]) -> (Job, [Receipt; 2]) {
+    let plan = JobPlan { transaction: Some(batch(1)), replays: on_replay.into(), ..plan(2) };
+    let job = reserve(history, plan);
+    let receipts = [stage(path, &job, 0, "a0", parts[0]), stage(path, &job, 1, "a0", parts[1])];
+    (job, receipts)
+}
+
+#[test]
+fn a_doubt_that_a_finished_batch_left_is_new_once_released() {
+    let (directory, history) = fresh();
+    let run = || run(directory.path(), &history, OnReplay::ByRules, [&["x", "y", "x"], &["z"]]);
+    let others = begin(&history, &trigger(), &["x"], START).claim.unwrap();
+    run().complete(None).unwrap();
+    history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    assert_eq!((run().len(), run().replay()), (0, Some(Replay::Finished)));
+    others.release(None).unwrap();
+    let again = run();
+    assert_eq!((again.len(), again.replay()), (1, Some(Replay::Finished)));
+    assert_eq!(rules(&history, &trigger(), &["x", "y", "z"], START), ["R11", "R9", "R9"]);
+    again.release(None).unwrap();
+    run().complete(None).unwrap();
+    assert_eq!((run().len(), run().replay()), (0, Some(Replay::Finished)));
+    assert_eq!(rules(&open(directory.path()), &trigger(), &["x", "y", "z"], START), ["R9"; 3]);
+}
+
+/// Begin a document that others have begun.
+fn begin_too(history: &History, id: &str) -> Claim {
+    let (ids, mut says) = (Ids::new(&[id]), Says(Answer::New, 0));
+    let mut call = Call { resolver: Some(&mut says), ..Call::at(START) };
+    let begun = history.begin(&trigger(), &ids.documents(), &mut call, None, OnReplay::ByRules).unwrap();
+    begun.claim.unwrap()
+}
+
+/// One ended, one is not handed out; after whatever becomes of the files.
+fn stay(path: &Path, history: &History, ids: &[&str], expected: &[&str]) {
+    assert_eq!(rules(history, &trigger(), ids, START), expected);
+    seal(history, "orders");
+    history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    assert_eq!(rules(&open(path), &trigger(), ids, START), expected);
+}
+
+#[test]
+fn a_rerun_by_tasks_leaves_what_it_does_not_run_in_doubt() {
+    for parts in [[&["g", "h"][..], &["i"]], [&["g"], &["h", "i"]]] {
+        let (directory, history) = fresh();
+        let path = directory.path();
+        run(path, &history, OnReplay::ByRules, parts);
+        let others = begin_too(&history, "g");
+        begin_too(&history, "i").complete(None).unwrap();
+        let again = run(path, &history, OnReplay::Rerun, parts);
+        assert_eq!((again.len(), again.replay()), (1, Some(Replay::Unfinished)));
+        others.release(None).unwrap();
+        stay(path, &history, &["g", "h", "i"], &["R11", "R11", "R9"]);
+        again.release(None).unwrap();
+        stay(path, &history, &["g", "h", "i"], &["R11", "R8", "R9"]);
+    }
+}
+
+#[test]
+fn a_rerun_leaves_what_it_lost_to_others_in_doubt() {
+    let (directory, history) = fresh();
+    let (path, parts) = (directory.path(), [&["g", "h"][..], &["i"]]);
+    run(path, &history, OnReplay::ByRules, parts);
+    let (job, receipts) = staged(path, &history, OnReplay::Rerun, parts);
+    let others = begin_too(&history, "g");
+    let again = history.commit_rest(&trigger(), &job, &receipts, 1).unwrap();
+    assert_eq!((again.len(), again.lost()), (2, &["g".to_owned()][..]));
+    others.release(None).unwrap();
+    again.release(None).unwrap();
+    stay(path, &history, &["g", "h", "i"], &["R11", "R8", "R8"]);
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Memtable {
             if let Some(later) = numbers.get(at + GROUP) {
                 prefetch::item(&self.entries, *later as usize);
             }
-            &self.entries[*number as usize]
+            (*number, &self.entries[*number as usize])
         }));
         let is_within = |stamp: &Stamp| partitions.contains(&stamp.started_at.div_euclid(width));
         for (number, (entry, stamp)) in entries.filter(|(_, stamp)| is_within(stamp)).enumerate() {

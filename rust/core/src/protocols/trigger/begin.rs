@@ -130,6 +130,18 @@ impl Known {
         self.rerun(how).filter(|_| self.meaning.replaces(how)).map(|last| (last.claim, last.started_at))
     }
 
+    /// The rows that this batch left out when it ended, as they were not done.
+    fn left_out(&self, released: &[(u32, u64)]) -> HashSet<u32> {
+        let claim = self.last.as_ref().map(|last| last.claim);
+        released.iter().filter(|(_, of)| Some(*of) == claim).map(|(row, _)| *row).collect()
+    }
+
+    /// Whether what begins now is recorded under the number. A batch that has ended stays ended,
+    /// whatever it left out and begins later.
+    pub(super) fn is_numbered(&self) -> bool {
+        !self.meaning.is_done()
+    }
+
     /// Whether this run is recorded even if it has nothing to process.
     pub(super) fn is_written(&self, how: Replays) -> bool {
         self.meaning.begins() || self.meaning.reruns(how)
@@ -236,9 +248,11 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         let found = &mut looked.found;
         let states = &mut found.states;
         if known.meaning.is_done() {
-            // Also the keys that a purge removed since: the batch is the same.
-            let absent = states.iter_mut().filter(|state| **state == HistoryState::Absent);
-            absent.for_each(|state| *state = HistoryState::Completed);
+            // Also the keys that a purge removed since: the batch is the same. What it left out was
+            // not done, so the history's entry decides.
+            let left_out = known.left_out(&found.released);
+            let absent = (0..).zip(states.iter_mut()).filter(|(_, state)| **state == HistoryState::Absent);
+            absent.filter(|(row, _)| !left_out.contains(row)).for_each(|(_, state)| *state = HistoryState::Completed);
         }
         let Some(claim) = known.rerun(self.replays).map(|last| last.claim) else { return Vec::new() };
         let processing = &mut found.processing;
@@ -314,7 +328,10 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         let taken = replaces.and_then(|replaced| self.taken_over((decided, found), own, replaced));
         let replaces = replaces.filter(|_| taken.is_none());
         let numbered = |transaction: &Transaction| NumberedBatch { transaction: transaction.clone(), rows: self.rows };
-        let transaction = self.transaction.map(numbered);
+        let transaction = self.transaction.filter(|_| known.is_some_and(Known::is_numbered));
+        let application = transaction.map(|transaction| transaction.application.clone());
+        let left = transaction.map_or_else(FrameKeys::default, |_| self.left_out(decided, found));
+        let transaction = transaction.map(numbered);
         let beginning = Beginning { keys, transaction, replaces, started_at: now_us, threads: self.threads };
         let (number, keys) = writer.begin(beginning)?;
         if let Some(taken) = taken {
@@ -326,7 +343,6 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         }
         let (space, copies, ends) = (space.clone(), OnceLock::new(), Ends::default());
         let (started_at, begun) = (now_us, Instant::now());
-        let application = self.transaction.map(|transaction| transaction.application.clone());
         let is_part = decided.is_suspended();
         Ok(Some(Claim {
             space,
@@ -338,9 +354,40 @@ impl<'a, 'd> BeginWork<'a, 'd> {
             uuid_rows,
             text_rows,
             keys,
+            left,
             copies,
             ends,
         }))
+    }
+
+    /// The key of a row, and its text if it is no UUID.
+    pub(super) fn document(&self, row: u32) -> (Key, Option<&[u8]>) {
+        let Identities { keys: all, forms, .. } = &self.identities;
+        let text = (forms[row as usize] != Form::Uuid).then(|| self.identities.text(self.documents, row));
+        (all[row as usize], text)
+    }
+
+    /// The keys of a numbered batch that are not done, and that nobody gets now: in doubt, or
+    /// rejected.
+    pub(super) fn left_out(&self, decided: &Decided, found: &LookedUp) -> FrameKeys {
+        let forms = &self.identities.forms;
+        let is_left = |(row, outcome): &(u32, &Outcome)| {
+            let is_done = found.states[*row as usize] == HistoryState::Completed || outcome.is_process();
+            !is_done && forms[*row as usize].is_usable()
+        };
+        let mut left = FrameKeys::default();
+        let rows: Vec<u32> = (0..).zip(&decided.outcomes).filter(is_left).map(|(row, _)| row).collect();
+        if rows.is_empty() {
+            return left;
+        }
+        let runs = (0..).zip(&decided.outcomes).filter(|(_, outcome)| outcome.writes_processing());
+        let mut seen: HashSet<_> = runs.map(|(row, _)| self.document(row)).collect();
+        for (key, text) in rows.into_iter().map(|row| self.document(row)) {
+            if seen.insert((key, text)) {
+                left.push(key, text);
+            }
+        }
+        left
     }
 
     /// The documents of a replaced claim that are released by name, as others of it stay open:

@@ -17,6 +17,9 @@ use super::classify::expired;
 use super::ends::{Ending, Ends};
 use crate::store::batch::IdBatch;
 
+/// Of a claim with as many times the rows, some rows are looked for one by one.
+const FEW: usize = 64;
+
 /// Documents that were begun in one step and are now to be processed.
 #[derive(Debug)]
 pub struct Claim {
@@ -34,6 +37,8 @@ pub struct Claim {
     pub(super) uuid_rows: Vec<u32>,
     pub(super) text_rows: Vec<u32>,
     pub(super) keys: FrameKeys,
+    /// What its numbered batch leaves out.
+    pub(super) left: FrameKeys,
     /// The places of keys that it begins more than once, each key apart.
     pub(super) copies: OnceLock<Vec<Vec<usize>>>,
     pub(super) ends: Ends<u32>,
@@ -85,7 +90,7 @@ impl Claim {
         let (number, started_at) = (self.number, self.started_at);
         let (application, is_part) = (self.application.as_deref(), self.is_part);
         self.ends.write(
-            Ending { space: &self.space, number, started_at, application, is_part },
+            Ending { space: &self.space, number, started_at, application, is_part, left: &self.left },
             end,
             rows.zip(places.as_ref()),
             |writer, places| {
@@ -115,28 +120,22 @@ impl Claim {
         self.ends.released()
     }
 
-    /// What is released with these places: of a key that several rows began nothing, as long as one
-    /// of them may run, and all of its places with the last one.
+    /// What is released with these places, of which some may be copies.
     fn freed(&self, places: &Places) -> Places {
         let groups = self.copies.get_or_init(|| self.find_copies());
-        if groups.is_empty() {
-            return places.clone();
-        }
-        let mut running = Places::none_of(self.len());
-        self.ends.kept(|is_kept| {
-            let rows = self.uuid_rows.iter().chain(&self.text_rows).enumerate();
-            running
-                .extend(rows.filter(|(place, row)| is_kept(row) && !places.contains(*place)).map(|(place, _)| place));
-        });
-        let (mut freed, mut held) = (places.clone(), Places::none_of(self.len()));
-        for group in groups.iter().filter(|group| group.iter().any(|place| places.contains(*place))) {
-            let waits = group.iter().any(|place| running.contains(*place));
-            let all = if waits { &mut held } else { &mut freed };
-            all.extend(group.iter().copied());
-        }
-        let mut left = Places::none_of(self.len());
-        left.extend(freed.iter().filter(|place| !held.contains(*place)));
-        left
+        self.ends.kept(|is_kept| freed(places, groups, |place| is_kept(&self.row_of(place))))
+    }
+
+    /// The place of a row among the keys.
+    fn place_of(&self, row: u32) -> Option<usize> {
+        let of_text = |_| self.text_rows.binary_search(&row).map(|place| self.uuid_rows.len() + place);
+        self.uuid_rows.binary_search(&row).or_else(of_text).ok()
+    }
+
+    /// The row that a key is of.
+    fn row_of(&self, place: usize) -> u32 {
+        let of_text = || self.text_rows[place - self.uuid_rows.len()];
+        self.uuid_rows.get(place).copied().unwrap_or_else(of_text)
     }
 
     fn find_copies(&self) -> Vec<Vec<usize>> {
@@ -149,6 +148,14 @@ impl Claim {
 
     /// The places of some rows among the keys, each of which must be claimed.
     fn places_of(&self, rows: &[u32]) -> Result<Places> {
+        if rows.len() < self.len() / FEW {
+            let places: Option<Vec<usize>> = rows.iter().map(|row| self.place_of(*row)).collect();
+            if let Some(places) = places {
+                let mut found = Places::none_of(self.len());
+                found.extend(places.into_iter());
+                return Ok(found);
+            }
+        }
         let rows_end = rows.iter().max().map_or(0, |last| *last as usize + 1);
         let mut wanted = Places::none_of(rows_end);
         let different = rows.iter().filter(|row| wanted.insert(**row as usize)).count();
@@ -158,9 +165,7 @@ impl Claim {
         if found == different {
             return Ok(places);
         }
-        let is_claimed =
-            |row: &u32| self.uuid_rows.binary_search(row).is_ok() || self.text_rows.binary_search(row).is_ok();
-        let stranger = wanted.iter().map(|row| row as u32).find(|row| !is_claimed(row));
+        let stranger = wanted.iter().map(|row| row as u32).find(|row| self.place_of(*row).is_none());
         Err(Error::State(format!(
             "row {} is not among the {} documents of this claim",
             stranger.unwrap_or(0),
@@ -186,6 +191,22 @@ impl Claim {
     }
 }
 
+/// What is released with these places: of a key that several rows began nothing, as long as one of
+/// them is kept, and all of its places with the last one. `groups` are the places of such keys.
+fn freed(places: &Places, groups: &[Vec<usize>], is_kept: impl Fn(usize) -> bool) -> Places {
+    let mut freed = places.clone();
+    for group in groups.iter().filter(|group| group.iter().any(|place| places.contains(*place))) {
+        if group.iter().any(|place| !places.contains(*place) && is_kept(*place)) {
+            for place in group {
+                freed.remove(*place);
+            }
+        } else {
+            freed.extend(group.iter().copied());
+        }
+    }
+    freed
+}
+
 impl History {
     /// Complete keys by themselves, whichever claim began them. Durable on return.
     pub fn complete_keys(&self, trigger: &Trigger, keys: &Documents, now_us: i64) -> Result<Finished> {
@@ -204,5 +225,33 @@ impl History {
         space.write_together(SpaceSettings::of(trigger), |writer| {
             batch.wanted(documents, |wanted| writer.finish_keys(wanted, end, now_us, expired(trigger, now_us)))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn a_release_looks_at_the_copies_of_its_rows_alone() {
+        let (groups, count) = ([vec![2, 7], vec![3, 8, 90_000]], 100_000);
+        let of = |released: &[usize], before: &[usize]| {
+            let mut places = Places::none_of(count);
+            places.extend(released.iter().copied());
+            let asked = RefCell::new(Vec::new());
+            let is_kept = |place: usize| {
+                asked.borrow_mut().push(place);
+                !before.contains(&place)
+            };
+            let freed = freed(&places, &groups, is_kept).iter().collect::<Vec<_>>();
+            (freed, asked.into_inner())
+        };
+        assert_eq!(of(&[1, 50_000], &[]), (vec![1, 50_000], vec![]));
+        assert_eq!(of(&[1, 2], &[]), (vec![1], vec![7]));
+        assert_eq!(of(&[7], &[2]), (vec![2, 7], vec![2]));
+        assert_eq!(of(&[3, 90_000], &[]), (vec![], vec![8]));
+        assert_eq!(of(&[2, 7, 8], &[3, 90_000]), (vec![2, 3, 7, 8, 90_000], vec![3, 90_000]));
     }
 }

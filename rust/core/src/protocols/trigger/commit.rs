@@ -8,13 +8,14 @@ use super::StagedClaim;
 use super::begin::Known;
 use super::classify::expired;
 use super::rules::Trigger;
+use super::staged_claim::Committed;
 use crate::format::manifest::SegmentEntry;
 use crate::history::History;
 use crate::objects::change::Stored;
 use crate::segment::Segment;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::EntryRun;
-use crate::store::staged::{Job, JobPlan, Keys, Publication, Receipt, StagedFile as Named, rest_of};
+use crate::store::staged::{Job, JobPlan, Keys, Publication, Receipt, Runs, StagedFile as Named, rest_of};
 use crate::store::{KeySpace, SpaceSettings, Writer};
 use crate::types::TransactionEntry;
 use crate::types::transaction::{BatchRows, NumberedBatch};
@@ -53,9 +54,9 @@ impl History {
         let files = staged_files(&space, receipts, Some(job))?;
         // In a bucket that was seen while the files came.
         let (mut is_alive, mut is_let_go) = (space.is_in_bucket(), false);
-        let (mut lost, mut segments, mut is_begun, mut replay) = (Keys::default(), Vec::new(), false, None);
+        let mut begun = Committed::default();
         space.write_again(SpaceSettings::of(trigger), |writer| {
-            (is_begun, segments) = (false, Vec::new());
+            begun = Committed::default();
             if is_let_go {
                 return Err(conflict("this process slept while many others committed"));
             }
@@ -65,7 +66,7 @@ impl History {
             let plan = job.plan();
             let rows = Receipt::rows_of(receipts);
             let known = known_of(writer.space(), plan, Some(rows))?;
-            replay = known.as_ref().map(|known| known.meaning.replay());
+            begun.replay = known.as_ref().map(|known| known.meaning.replay());
             if known.as_ref().and_then(|known| known.last.as_ref()) != writer.space().transaction_at_pin(job)?.as_ref()
             {
                 return Err(conflict("another run of this transaction was committed meanwhile"));
@@ -77,29 +78,46 @@ impl History {
             if writer.is_purged(plan.started_at) {
                 return Err(conflict("a purge has passed the time at which these services begin"));
             }
-            lost = lost_keys(writer, trigger, job, &files)?;
-            if lost.len() as u64 > most_lost {
-                let keys = lost.len();
+            begun.lost = lost_keys(writer, trigger, job, &files)?;
+            if begun.lost.len() as u64 > most_lost {
+                let keys = begun.lost.len();
                 return Err(conflict(&format!("others were first with {keys} of these documents, or ended them")));
             }
             let resolved = receipts.iter().flat_map(|receipt| &receipt.resolved);
             let staged: Vec<_> = files.iter().map(|file| file.segment.clone()).collect();
             writer.complete_resolved(job, expired(trigger, plan.started_at), resolved, &staged)?;
-            let (whole, rests) = left(&files, job, &lost)?;
-            segments = whole.iter().map(|file| file.segment.clone()).collect();
-            let Some(publication) = publication(job, known.as_ref(), rows, &whole, rests) else { return Ok(()) };
+            let (whole, rests) = left(&files, job, &begun.lost)?;
+            begun.segments = whole.iter().map(|file| file.segment.clone()).collect();
+            let is_numbered = known.as_ref().is_some_and(Known::is_numbered);
+            begun.application = plan.transaction.as_ref().filter(|_| is_numbered).map(|one| one.application.clone());
+            let Some(mut publication) = publication(job, known.as_ref(), rows, &whole, rests) else { return Ok(()) };
+            if let Some(replaced) = publication.replaces {
+                // Where documents do not run again, their entries stay: the others end by name.
+                let runs = Runs { staged: &staged, lost: &begun.lost };
+                let others = others(receipts, &begun.lost);
+                publication.taken = writer.taken_over(replaced, expired(trigger, plan.started_at), runs, &others)?;
+                publication.replaces = Some(replaced).filter(|_| publication.taken.is_none());
+            }
             let published = writer.publish_last(publication, job);
             is_let_go = writer.has_let_go();
-            segments.extend(published?);
-            is_begun = true;
+            begun.segments.extend(published?);
+            begun.is_begun = true;
             Ok(())
         })?;
         // It is committed even if this fails; then maintenance collects the files.
         drop(if is_let_go { space.forget(job) } else { space.give_up(job) });
-        let is_suspended = receipts.iter().any(Receipt::is_suspended);
-        let of_job = (job, replay, is_suspended);
-        Ok(StagedClaim::new(self.codec().clone(), space, of_job, is_begun, segments, &lost))
+        Ok(StagedClaim::new(self.codec().clone(), space, job, receipts, begun))
     }
+}
+
+/// The keys that do not run, and that an earlier run of the batch may have begun.
+fn others(receipts: &[Receipt], lost: &Keys) -> Keys {
+    let mut others = Keys::default();
+    for (key, text) in receipts.iter().flat_map(|receipt| receipt.left.iter().chain(&receipt.over)) {
+        others.push(*key, text.as_deref());
+    }
+    lost.each().for_each(|(key, text)| others.push(key, text));
+    others
 }
 
 /// The staged keys that others were first with.
@@ -192,8 +210,9 @@ fn publication(
     Some(Publication {
         files: files.iter().map(|file| (file.entry, file.path.clone(), file.object.clone())).collect(),
         rests,
-        transaction: plan.transaction.clone().map(entry),
+        transaction: plan.transaction.clone().filter(|_| known.is_some_and(Known::is_numbered)).map(entry),
         replaces: known.and_then(|known| known.replaced(plan.replays)),
+        taken: None,
     })
 }
 

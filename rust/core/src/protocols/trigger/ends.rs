@@ -21,6 +21,8 @@ pub(super) struct Ending<'a> {
     pub(super) application: Option<&'a str>,
     /// Whether documents of its batch were left out, to be begun when the batch comes again.
     pub(super) is_part: bool,
+    /// The keys of its batch that are neither done nor begun by it.
+    pub(super) left: &'a FrameKeys,
 }
 
 /// The ends of one claim, document by document and as a whole.
@@ -92,7 +94,7 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
         kept: impl Fn(&Writer<'_>) -> Result<FrameKeys> + Sync,
     ) -> Result<()> {
         let documents = some.map(|(documents, _)| documents);
-        let Ending { space, number, started_at, application, is_part } = claim;
+        let Ending { space, number, started_at, application, is_part, left } = claim;
         space.write_together(SpaceSettings::STORED, |writer| {
             self.check(end, documents, &name)?;
             match some {
@@ -112,6 +114,10 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
                     } else {
                         FrameKeys::default()
                     };
+                    if end == End::Completed && application.is_some() {
+                        // Before the batch has ended: what it left out is not a duplicate by that.
+                        writer.finish_rows(number, started_at, End::Released, left.clone())?;
+                    }
                     writer.finish_claim(number, started_at, end, keys)?;
                 }
             }

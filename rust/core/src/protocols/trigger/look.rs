@@ -77,6 +77,7 @@ impl Look<'_, '_> {
         let text = |row: u32| text_of(self.documents, sources[row as usize], rows.start + row as usize);
         let mut found = look_up.finish(&text)?;
         found.processing.iter_mut().for_each(|entry| entry.row += rows.start as u32);
+        found.released.iter_mut().for_each(|(row, _)| *row += rows.start as u32);
         Ok(found)
     }
 }

@@ -2,12 +2,13 @@
 //! segments").
 
 use super::Call;
-use super::begin::{Answers, BeginWork};
+use super::begin::{Answers, BeginWork, Known};
 use super::classify::{Looked, Verdicts, checked_reply};
 use super::commit::known_of;
 use super::identities::Identities;
 use super::resolver::Ask;
 use super::rules::{KeyClass, Outcome, Trigger};
+use super::staged_claim::owned;
 use crate::columns::{Documents, IdCell};
 use crate::history::{History, snapshot_of};
 use crate::key::format_uuid;
@@ -123,7 +124,7 @@ impl History {
         let known = found.states.clone();
         let mut looked = Looked { found, unavailable: None };
         let known_number = work.known_of(&space)?;
-        work.see_replay(&mut looked, known_number.as_ref());
+        let own = work.see_replay(&mut looked, known_number.as_ref());
         let (decided, asked) = loop {
             match work.decide(&looked, false)? {
                 Ok(decided) => break decided,
@@ -142,6 +143,13 @@ impl History {
         let mut staged = StagedFiles::default();
         space.stage(job, attempt.part, attempt.name, &mut staged, open_run(&keys, job))?;
         let resolved = work.resolved(&decided, &looked.found);
+        let is_numbered = known_number.as_ref().is_some_and(Known::is_numbered);
+        let left = if is_numbered { work.left_out(&decided, &looked.found) } else { FrameKeys::default() };
+        let over = own
+            .iter()
+            .map(|entry| entry.row)
+            .filter(|row| looked.found.states[*row as usize] == HistoryState::Completed);
+        let over = over.map(|row| work.document(row)).map(owned).collect();
         let counts = counts(&decided.outcomes);
         let rows = work.identities.batch_rows(self.codec(), documents);
         let verdicts = work.verdicts(decided, &asked, None);
@@ -153,6 +161,8 @@ impl History {
             is_contested,
             counts,
             resolved,
+            left: left.each().map(owned).collect(),
+            over,
             files: staged.files,
             objects: staged.objects,
         };

@@ -123,7 +123,9 @@ impl StageEntries<'_> {
         let Self { job, attempt, rows, staged: StagedFiles { files, objects }, .. } = self;
         let name = attempt.name.to_owned();
         let (part, counts, resolved) = (attempt.part, Vec::new(), Vec::new());
-        Ok(Receipt { job, part, attempt: name, rows, is_contested: false, counts, resolved, files, objects })
+        let (left, over) = (Vec::new(), Vec::new());
+        let is_contested = false;
+        Ok(Receipt { job, part, attempt: name, rows, is_contested, counts, resolved, left, over, files, objects })
     }
 
     fn write(&mut self) -> Result<()> {

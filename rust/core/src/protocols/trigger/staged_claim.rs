@@ -1,5 +1,6 @@
 //! The claim that a committed job began, and how its documents end.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,16 +10,17 @@ use super::classify::{Looked, Verdicts, checked_reply};
 use super::ends::{Ending, Ends};
 use super::identities::Identities;
 use super::resolver::{Ask, Asked};
-use super::rules::Trigger;
+use super::rules::{Decided, Trigger};
 use crate::columns::Documents;
 use crate::key::{Codec, Form, Key};
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::{Segment, Wanted};
 use crate::store::batch::IdBatch;
-use crate::store::staged::{Job, Keys, each_chunk};
-use crate::store::{KeySpace, SpaceSettings};
+use crate::store::staged::{Document, Job, Keys, Receipt, each_chunk, held_by};
+use crate::store::{KeySpace, LookedUp, SpaceSettings};
 use crate::types::Ending as End;
 use crate::types::FrameKeys;
+use crate::types::HistoryState;
 use crate::types::transaction::{Replay, Replays};
 use crate::{Error, Result};
 
@@ -46,25 +48,38 @@ struct Begun {
     is_begun: bool,
     /// The documents. Their files stay readable here even when their names are removed.
     segments: Vec<Arc<Segment>>,
+    /// Documents that its numbered batch leaves out, unless it has begun them after all.
+    left: BTreeSet<Document>,
 }
 
-/// A document's key, and its text if it is no UUID.
-type Document = (Key, Option<Vec<u8>>);
+/// What a commit began.
+#[derive(Debug, Default)]
+pub(super) struct Committed {
+    /// Whether there is anything to end.
+    pub(super) is_begun: bool,
+    /// The application under whose number it stands.
+    pub(super) application: Option<String>,
+    pub(super) replay: Option<Replay>,
+    pub(super) segments: Vec<Arc<Segment>>,
+    /// The documents that others were first with.
+    pub(super) lost: Keys,
+}
 
 impl StagedClaim {
     pub(super) fn new(
         codec: Codec,
         space: Arc<KeySpace>,
-        (job, replay, is_suspended): (&Job, Option<Replay>, bool),
-        is_begun: bool,
-        segments: Vec<Arc<Segment>>,
-        lost: &Keys,
+        job: &Job,
+        receipts: &[Receipt],
+        committed: Committed,
     ) -> Self {
+        let Committed { is_begun, application, replay, segments, lost } = committed;
+        let left = receipts.iter().flat_map(|receipt| receipt.left.iter().cloned());
+        let left = left.chain(lost.each().map(owned)).filter(|_| application.is_some()).collect();
         let lost = lost.each().map(|(key, text)| codec.text_of(key, text)).collect();
         let (number, started_at, ends) = (job.claim(), job.plan().started_at, Ends::default());
-        let begun = Mutex::new(Begun { is_begun, segments });
-        let is_part = AtomicBool::new(is_suspended);
-        let application = job.plan().transaction.as_ref().map(|transaction| transaction.application.clone());
+        let begun = Mutex::new(Begun { is_begun, segments, left });
+        let is_part = AtomicBool::new(receipts.iter().any(Receipt::is_suspended));
         Self { codec, space, number, started_at, application, is_part, replay, lost, begun, ends }
     }
 
@@ -147,7 +162,7 @@ impl StagedClaim {
     /// One attempt to decide lost documents: their verdicts, or rows that the resolver has to be
     /// asked about first.
     fn attempt(&self, work: &mut BeginWork, is_last: bool) -> Result<std::result::Result<Verdicts, Vec<Asked>>> {
-        let (mut begun, mut more) = (self.begun(), None);
+        let (mut begun, mut more, mut settled) = (self.begun(), None, Settled::default());
         let attempted = self.space.write_again(SpaceSettings::STORED, |writer| {
             more = None;
             let found = writer.look(|view| work.look(self.started_at, view))?;
@@ -170,11 +185,16 @@ impl StagedClaim {
                 more = Some(writer.begin_more(&keys, stamp)?);
             }
             self.is_part.fetch_or(decided.is_suspended(), Ordering::Relaxed);
+            settled = Settled::of(work, &decided, &looked.found);
             Ok(Ok(work.verdicts(decided, &asked, None)))
         })?;
         if let Some(more) = more {
             begun.segments.extend(more);
             begun.is_begun = true;
+        }
+        if self.application.is_some() {
+            begun.left.extend(settled.left);
+            begun.left.retain(|document| !settled.done.contains(document));
         }
         Ok(attempted)
     }
@@ -189,11 +209,13 @@ impl StagedClaim {
         if !begun.is_begun || self.ends.is_over(end) {
             return Ok(());
         }
-        let ended: Option<Vec<Document>> = keys.as_ref().map(|keys| each_key(keys).map(owned).collect());
+        let ended: Option<Vec<Document>> = keys.as_ref().map(|keys| keys.each().map(owned).collect());
         let (number, started_at, is_part) = (self.number, self.started_at, self.is_part.load(Ordering::Relaxed));
         let application = self.application.as_deref();
+        let is_whole = documents.is_none() && end == End::Completed;
+        let left = if is_whole { begun.left_out()? } else { FrameKeys::default() };
         self.ends.write(
-            Ending { space: &self.space, number, started_at, application, is_part },
+            Ending { space: &self.space, number, started_at, application, is_part, left: &left },
             end,
             ended.as_deref().zip(keys.as_ref()),
             |writer, keys| writer.finish_rows(number, started_at, end, keys.clone()),
@@ -213,7 +235,7 @@ impl StagedClaim {
             begun.segments.iter().try_for_each(|segment| {
                 each_chunk(segment, |keys| {
                     for (key, text) in keys.each().filter(|key| is_kept(&owned(*key))) {
-                        push(&mut kept, key, text);
+                        kept.push(key, text);
                     }
                     Ok(())
                 })
@@ -242,29 +264,45 @@ impl StagedClaim {
         let mut keys = FrameKeys::default();
         for row in 0..documents.rows {
             let text = (batch.forms[row] == Form::Text).then(|| batch.text(documents, row as u32));
-            push(&mut keys, batch.keys[row], text);
+            keys.push(batch.keys[row], text);
         }
         Ok(keys)
     }
 }
 
-fn owned((key, text): (Key, Option<&[u8]>)) -> Document {
-    (key, text.map(<[u8]>::to_vec))
-}
-
-fn push(keys: &mut FrameKeys, key: Key, text: Option<&[u8]>) {
-    match text {
-        Some(text) => keys.push_text(key, text),
-        None => keys.uuids.push(key),
+impl Begun {
+    /// The keys that the batch leaves out, and that the claim has not begun.
+    fn left_out(&self) -> Result<FrameKeys> {
+        let mut keys = Keys::default();
+        self.left.iter().for_each(|(key, text)| keys.push(*key, text.as_deref()));
+        let mut is_begun = vec![false; keys.len()];
+        for segment in &self.segments {
+            held_by(segment, &keys)?.into_iter().for_each(|row| is_begun[row as usize] = true);
+        }
+        let mut left = FrameKeys::default();
+        for ((key, text), _) in keys.each().zip(is_begun).filter(|(_, is_begun)| !is_begun) {
+            left.push(key, text);
+        }
+        Ok(left)
     }
 }
 
-fn each_key(keys: &FrameKeys) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
-    let mut start = 0;
-    let texts = keys.texts.iter().zip(&keys.lengths).map(move |(key, length)| {
-        let text = &keys.heap[start..start + usize::from(*length)];
-        start += usize::from(*length);
-        (*key, Some(text))
-    });
-    keys.uuids.iter().map(|key| (*key, None)).chain(texts)
+/// What became of lost documents that were decided again, as far as the claim does not begin them.
+#[derive(Default)]
+struct Settled {
+    left: Vec<Document>,
+    done: HashSet<Document>,
+}
+
+impl Settled {
+    fn of(work: &BeginWork, decided: &Decided, found: &LookedUp) -> Self {
+        let is_done = |row: &u32| found.states[*row as usize] == HistoryState::Completed;
+        let done = (0..found.states.len() as u32).filter(is_done).map(|row| owned(work.document(row))).collect();
+        Self { left: work.left_out(decided, found).each().map(owned).collect(), done }
+    }
+}
+
+/// A document of its own.
+pub(super) fn owned((key, text): (Key, Option<&[u8]>)) -> Document {
+    (key, text.map(<[u8]>::to_vec))
 }

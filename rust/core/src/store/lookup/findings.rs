@@ -31,6 +31,8 @@ pub(crate) struct LookedUp {
     /// The open claims, sorted by row, then by claim; including those of a row that another claim
     /// completed.
     pub(crate) processing: Vec<InProgress>,
+    /// The rows that were released by themselves, with the claim.
+    pub(crate) released: Vec<(u32, u64)>,
     /// Whether an answer rests on the log rather than on a segment alone.
     pub(crate) rests_on_log: bool,
     /// Whether entries were found that no longer count.
@@ -43,6 +45,7 @@ impl LookedUp {
     /// Add the results of another part of the batch.
     pub(crate) fn add(&mut self, part: Self) {
         self.processing.extend(part.processing);
+        self.released.extend(part.released);
         self.rests_on_log |= part.rests_on_log;
         self.has_expired |= part.has_expired;
         self.filter_positives += part.filter_positives;
@@ -136,8 +139,12 @@ impl<'a> Findings<'a> {
     /// completed nor released.
     pub(super) fn finish(mut self) -> LookedUp {
         self.keep_strongest();
+        let mut released = Vec::new();
         for (row, stamp) in &mut self.others {
             let written = stamp.mark;
+            if written == Mark::Released {
+                released.push((*row, stamp.claim));
+            }
             stamp.mark = self.view.memtable.effective(*stamp);
             // The outcome of a sealed claim may come from the log.
             self.rests_on_log |= written != stamp.mark;
@@ -157,7 +164,7 @@ impl<'a> Findings<'a> {
         }
         processing.sort_unstable_by_key(|entry| (entry.row, entry.claim));
         let (rests_on_log, has_expired) = (self.rests_on_log, self.has_expired);
-        LookedUp { processing, rests_on_log, has_expired, ..LookedUp::default() }
+        LookedUp { processing, released, rests_on_log, has_expired, ..LookedUp::default() }
     }
 
     /// Of each claim only the strongest mark of a key counts: an end of the key itself outweighs

@@ -55,7 +55,7 @@ impl Keys {
         &self.heap[start..self.ends[row]]
     }
 
-    pub(super) fn wanted<T>(&self, work: impl FnOnce(&Wanted) -> T) -> T {
+    pub(crate) fn wanted<T>(&self, work: impl FnOnce(&Wanted) -> T) -> T {
         let text = |row: u32| self.text(row);
         work(&Wanted { keys: &self.keys, forms: &self.forms, text: &text })
     }
@@ -93,7 +93,7 @@ pub(crate) fn each_chunk(segment: &Arc<Segment>, mut take: impl FnMut(Keys) -> R
 }
 
 /// The rows of `keys` that a segment holds.
-pub(super) fn held_by(segment: &Segment, keys: &Keys) -> Result<Vec<u32>> {
+pub(crate) fn held_by(segment: &Segment, keys: &Keys) -> Result<Vec<u32>> {
     keys.wanted(|wanted| {
         let (mut survivors, mut held) = (Vec::new(), Vec::new());
         segment.may_contain(wanted, 0, &mut survivors)?;

@@ -10,12 +10,14 @@ mod job;
 mod leave_out;
 mod receipt;
 mod resolved;
+mod taken_over;
 
 use super::publish::entry_of;
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::format::manifest::{EndedClaim, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
+use crate::key::Key;
 use crate::objects::change::Stored;
 use crate::segment::Segment;
 use crate::segment::format::MOST_ENTRIES;
@@ -28,15 +30,19 @@ use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use conflict::{Keys, each_chunk};
+pub(crate) use conflict::{Keys, each_chunk, held_by};
 pub use job::{Job, JobPlan};
 pub(crate) use job::{is_staged_name, job_of};
 pub(crate) use leave_out::rest_of;
 pub use receipt::{OutcomeCount, Receipt};
 pub(crate) use resolved::Resolved;
+pub(crate) use taken_over::Runs;
 
 /// File numbers that each part of a job has for itself.
 pub(crate) const FILES_PER_PART: u64 = 1 << 16;
+
+/// A document's key, and its text if it is no UUID.
+pub(crate) type Document = (Key, Option<Vec<u8>>);
 
 /// A staged file: its entry, where it lies, and which object of a bucket holds it.
 pub(crate) type StagedFile = (SegmentEntry, PathBuf, Option<Stored>);
@@ -58,6 +64,8 @@ pub(crate) struct Publication {
     pub(crate) transaction: Option<TransactionEntry>,
     /// The open claim of the same transaction that this one replaces, and its start.
     pub(crate) replaces: Option<(u64, i64)>,
+    /// Entries of that claim that end by themselves, where others of it stay open.
+    pub(crate) taken: Option<EntryRun>,
 }
 
 impl KeySpace {
@@ -272,7 +280,7 @@ impl Writer<'_> {
         let Some(mut manifest) = self.space.present().as_ref().map(View::next_of_same_log) else {
             return Err(Error::State("the key space is not there".into()));
         };
-        let Publication { files, rests, transaction, replaces } = publication;
+        let Publication { files, rests, transaction, replaces, taken } = publication;
         for (entry, from, object) in files {
             if let Some(object) = &object {
                 self.space.expect_staged(entry.id, object)?;
@@ -281,6 +289,9 @@ impl Writer<'_> {
             self.space.env.system.remove_if_there(&to)?;
             self.space.env.system.link(&from, &to).map_err(Error::io("give its name to", &from))?;
             manifest.segments.push(entry);
+        }
+        if let Some(mut taken) = taken {
+            self.space.write_run(&mut manifest, &mut taken)?;
         }
         let first = manifest.segments.len();
         for mut rest in rests {

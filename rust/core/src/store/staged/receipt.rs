@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Job, Resolved};
+use super::{Document, Job, Resolved};
 use crate::format::manifest::SegmentEntry;
 use crate::io::bytes::{Decoder, Encoder, checked};
 use crate::key::Key;
@@ -10,7 +10,7 @@ use crate::objects::change::Stored;
 use crate::types::transaction::BatchRows;
 use crate::{Error, Result};
 
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// The number of rows of a part with one outcome. The outcome is given by its words, because codes
 /// differ from version to version.
@@ -39,6 +39,10 @@ pub struct Receipt {
     pub(crate) counts: Vec<OutcomeCount>,
     /// What a resolver called duplicates of documents in progress.
     pub(crate) resolved: Vec<Resolved>,
+    /// The documents of a numbered batch that are not done, and that nobody gets now.
+    pub(crate) left: Vec<Document>,
+    /// Completed ones that an earlier run of the batch has open as well.
+    pub(crate) over: Vec<Document>,
     pub(crate) files: Vec<SegmentEntry>,
     /// The objects that hold the files; none where they lie in the history's directory.
     pub(crate) objects: Vec<Stored>,
@@ -108,6 +112,12 @@ impl Receipt {
             out.u64(one.claim).i64(one.started_at).raw(&one.key.to_bytes()).u8(u8::from(one.text.is_some()));
             out.blob(one.text.as_deref().unwrap_or_default());
         }
+        for documents in [&self.left, &self.over] {
+            out.u32(documents.len() as u32);
+            for (key, text) in documents {
+                out.raw(&key.to_bytes()).u8(u8::from(text.is_some())).blob(text.as_deref().unwrap_or_default());
+            }
+        }
         out.u32(self.files.len() as u32);
         for file in &self.files {
             out.u64(file.id).u32(file.sum).u64(file.entries).u64(file.open).u64(file.bytes);
@@ -149,6 +159,7 @@ impl Receipt {
         let counts = (0..count).map(|_| read_count(&mut from)).collect::<Result<_>>()?;
         let count = from.count(41)?;
         let resolved = (0..count).map(|_| read_resolved(&mut from)).collect::<Result<_>>()?;
+        let (left, over) = (read_documents(&mut from)?, read_documents(&mut from)?);
         let count = from.count(52)?;
         let files = (0..count).map(|_| crate::format::manifest::read_segment(&mut from)).collect::<Result<_>>()?;
         let count = from.count(16)?;
@@ -156,7 +167,7 @@ impl Receipt {
             |from: &mut Decoder| Result::Ok(Stored { object: from.text()?, bytes: from.u64()?, sum: from.u32()? });
         let objects = (0..count).map(|_| stored(&mut from)).collect::<Result<_>>()?;
         from.finish()?;
-        Ok(Self { job, part, attempt, rows, is_contested, counts, resolved, files, objects })
+        Ok(Self { job, part, attempt, rows, is_contested, counts, resolved, left, over, files, objects })
     }
 }
 
@@ -168,6 +179,15 @@ fn read_resolved(from: &mut Decoder) -> Result<Resolved> {
     let (claim, started_at, key) = (from.u64()?, from.i64()?, Key::from_bytes(from.bytes16()?));
     let (is_text, text) = (from.u8()? != 0, from.blob()?.to_vec());
     Ok(Resolved { key, text: is_text.then_some(text), claim, started_at })
+}
+
+fn read_documents(from: &mut Decoder) -> Result<Vec<Document>> {
+    let count = from.count(21)?;
+    let document = |from: &mut Decoder| {
+        let (key, is_text, text) = (Key::from_bytes(from.bytes16()?), from.u8()? != 0, from.blob()?.to_vec());
+        Result::Ok((key, is_text.then_some(text)))
+    };
+    (0..count).map(|_| document(from)).collect()
 }
 
 #[cfg(test)]
@@ -201,6 +221,8 @@ mod tests {
             is_contested: false,
             counts,
             resolved,
+            left: vec![(key, None), (key, Some(b"urn:b".to_vec()))],
+            over: vec![(key, None)],
             files,
             objects: vec![Stored { object: "data-1".into(), bytes: 9, sum: 3 }],
         }

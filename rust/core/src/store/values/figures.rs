@@ -30,7 +30,11 @@ pub struct ValueStatistics {
 
 impl KeySpace {
     pub(crate) fn value_statistics(&self) -> Result<ValueStatistics> {
-        self.read(|view| Ok(view.map_or(ValueStatistics::default(), View::value_statistics)))
+        self.look_durably(|view| {
+            // What a power cut may still take is not shown.
+            let rests_on_log = view.is_some_and(|view| !view.is_log_untouched());
+            Ok((view.map_or(ValueStatistics::default(), View::value_statistics), rests_on_log))
+        })
     }
 }
 

@@ -27,6 +27,8 @@ struct Claim {
     is_released: bool,
     /// Released one by one.
     released: Vec<String>,
+    /// What its numbered batch left out.
+    left: Vec<String>,
 }
 
 /// One possible state of a trigger's history.
@@ -94,7 +96,7 @@ impl Model {
         let is_released = previous.as_ref().is_some_and(|claim| of(claim).is_released && !is_completed);
         let reruns = previous.filter(|_| !is_completed && !is_released && replays.on_replay == OnReplay::Rerun);
         let rule = |id: &String| match self.rule_without(id, reruns) {
-            "R8" if is_completed => "R9",
+            "R8" if is_completed && !previous.is_some_and(|claim| self.has_left_out(claim, id)) => "R9",
             rule => rule,
         };
         let rules: Vec<_> = ids.iter().map(rule).collect();
@@ -113,15 +115,31 @@ impl Model {
         for id in &claimed {
             self.keys.entry(id.clone()).or_default().push(Entry { claim, started_at: now, mark: Mark::Open });
         }
+        // A batch that has ended stays ended.
+        let transaction = transaction.filter(|_| !is_completed);
+        let is_left = |(_, rule): &(&String, &&str)| transaction.is_some() && **rule == "R11";
         self.claims.insert(
             claim,
-            Claim { ids: claimed, started_at: now, is_completed: false, is_released: false, released: Vec::new() },
+            Claim {
+                ids: claimed,
+                started_at: now,
+                is_completed: false,
+                is_released: false,
+                released: Vec::new(),
+                left: ids.iter().zip(&rules).filter(is_left).map(|(id, _)| id.clone()).collect(),
+            },
         );
         self.slots.insert(slot, claim);
         if let Some((name, batch)) = transaction {
             self.transactions.insert(name.to_owned(), (batch, claim, rows));
         }
         Some(rules)
+    }
+
+    /// Whether a batch ended without this id, and that is still known.
+    fn has_left_out(&self, claim: u64, id: &str) -> bool {
+        let entries = self.keys.get(id).map_or(&[][..], |entries| entries);
+        entries.iter().any(|entry| entry.claim == claim && entry.mark == Mark::Released)
     }
 
     /// Those of some ids that the claim in a slot holds.
@@ -134,9 +152,12 @@ impl Model {
     pub fn finish_slot(&mut self, slot: usize, completed: bool) {
         let mark = if completed { Mark::Completed } else { Mark::Released };
         if let Some(claim) = self.slots.get(&slot).copied() {
-            let Claim { started_at, ids, released, is_completed, is_released } = self.claims[&claim].clone();
+            let Claim { started_at, ids, released, left, is_completed, is_released } = self.claims[&claim].clone();
             if is_completed || is_released {
                 return;
+            }
+            if completed {
+                self.finish_rows_of(claim, &left, Mark::Released);
             }
             // Also what was released by key since.
             if completed || self.purged_upto.is_some_and(|purged| started_at <= purged) {
