@@ -36,7 +36,7 @@ FULL = {
     "complete_resolved": False,
     "without_ids": "in_doubt",
 }
-OF_MESSAGES = {"max_redelivery_count": 5}
+OF_MESSAGES: dict[str, object] = {"max_redelivery_count": 5}
 """What a trigger of kind `jms` does not have."""
 
 
